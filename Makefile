@@ -1,0 +1,53 @@
+# Two commands for newcomers: `make demo` and `make test`. The rest is listed by `make`.
+
+ifdef ODEC_LLVM_PREFIX
+# The environment wins over .cargo/config.toml, which names Debian's prefix.
+export MLIR_SYS_220_PREFIX := $(ODEC_LLVM_PREFIX)
+export TABLEGEN_220_PREFIX := $(ODEC_LLVM_PREFIX)
+export LLVM_SYS_221_PREFIX := $(ODEC_LLVM_PREFIX)
+export PATH := $(PATH):$(ODEC_LLVM_PREFIX)/bin
+endif
+# Where `make setup` puts Rust if there is none.
+CARGO_HOME_BIN := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
+export PATH := $(CARGO_HOME_BIN):$(PATH)
+
+ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench setup data build fmt lint clean
+
+help: ## This list
+	@echo 'odec: numerical schemes in, trained Transformers out'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo
+	@echo 'LLVM 22 elsewhere than in Debian: ODEC_LLVM_PREFIX=/path make …  (docs/install.md)'
+
+demo: build data ## Install what is missing, then check, draw, build, train (3 minutes), evaluate and generate
+	@scripts/demo.sh $(ODEC)
+
+test: setup ## Install what is missing, then the whole suite
+	@scripts/venv.sh .venv tests/reference/requirements.txt
+	@scripts/test.sh
+
+bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
+	@scripts/venv.sh .venv-bench benches/requirements.txt
+	@.venv-bench/bin/python benches/bench.py $(ODEC) $(BENCH_ARGS)
+
+setup: ## Install what is missing: packages, Rust
+	@scripts/setup.sh
+
+data: setup ## Fetch the Shakespeare corpus into data/
+	@scripts/data.sh
+
+build: setup ## The optimised binary
+	@cargo build --release
+
+fmt: ## Format the Rust code
+	@cargo fmt --all
+
+lint: setup ## Clippy, warnings are errors
+	@cargo clippy --workspace --all-targets -- -D warnings
+
+clean: ## Remove what was built and trained; keeps the data and the Python environments
+	@rm -rf target runs ./*.odex

@@ -1,0 +1,343 @@
+"""The training step of odec beside PyTorch's, for the five systems.
+
+    bench.py ODEC [--systems a,b] [--rounds N] [--steps N] [--threads N] [--out DIR]
+
+Same mathematics (checked first: both must give the same loss from the same parameters), same shapes, f32, whole training
+steps: forward, backward, clipping, AdamW. Speed on shared machines drifts by tens of per cent within minutes, so every
+round times odec, PyTorch eager and torch.compile one after the other, in rotating order, and only ratios within a round
+are believed. The figure of a system is the median over rounds of
+
+    (time of the faster PyTorch mode) / (time of odec)
+
+where a time is the median of a round's steps and the faster mode is the one with the smaller median over all rounds.
+
+PyTorch's MKL takes its AVX2 code on processors that are not Intel's, at half the speed it could have. What users get is the
+rival that counts, but on such machines a second pair is timed with `mkl_unlock.c` preloaded, and its ratio printed too.
+Writes the table as Markdown and everything measured as JSON.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch_models import Shape
+
+ROOT = Path(__file__).resolve().parents[1]
+SHAPE = Shape(vocab=256, context=256, batch=8, width=256, steps=6, heads=4, hidden=704)
+# The file and the shape of each system. Macaron's two FFNs have half the hidden width each.
+SYSTEMS = {
+    "prenorm": ("prenorm.ode", SHAPE),
+    "macaron": ("macaron.ode", replace(SHAPE, hidden=352)),
+    "rk2": ("rk2.ode", SHAPE),
+    "rk4": ("rk4_layer.ode", SHAPE),
+    "iiet": ("iiet.ode", SHAPE),
+}
+MODES = ("eager", "compile")
+# The suffix of a mode that runs with MKL unlocked.
+UNLOCKED = "+"
+GOAL = 0.7
+# Above this share of the machine used by others, a warning.
+BUSY = 0.05
+LOSS_TOLERANCE = 1e-5
+# PyTorch returns every large buffer to the system and faults it in again at its next use unless the allocator is told
+# to keep them: worth up to 8 % here, so its best is with these.
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
+
+
+class Broken(Exception):
+    """A contestant failed, or the two do not compute the same."""
+
+
+class Torch:
+    """A running `torch_worker.py`."""
+
+    def __init__(self, system: str, mode: str, shape: Shape, threads: int, unlock: Path | None):
+        self.name = f"PyTorch {mode} on {system}"
+        self.log = tempfile.TemporaryFile("w+")
+        preload = {"LD_PRELOAD": str(unlock)} if mode.endswith(UNLOCKED) else {}
+        mode = mode.removesuffix(UNLOCKED)
+        command = [sys.executable, "torch_worker.py", system, mode, json.dumps(asdict(shape)), str(threads)]
+        self.process = subprocess.Popen(
+            command,
+            cwd=Path(__file__).parent,
+            env=os.environ | ALLOCATOR | preload,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+        self.ready = self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        line = self.process.stdout.readline()
+        if not line:
+            self.log.seek(0)
+            raise Broken(f"{self.name} died:\n" + self.log.read()[-2000:])
+        return json.loads(line)
+
+    def ask(self, request: str) -> dict[str, Any]:
+        self.process.stdin.write(request + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.log.close()
+
+
+class Odec:
+    """A built artifact; every round runs it in a fresh process."""
+
+    def __init__(self, binary: str, system: str, file: str, shape: Shape, threads: int, folder: Path):
+        self.binary, self.environment = binary, os.environ | {"ODEC_THREADS": str(threads)}
+        self.artifact, self.folder, self.shape = str(folder / f"{system}.odex"), folder, shape
+        self.source = [str(ROOT / "schemes" / file)]
+        values = {
+            "model.vocab": shape.vocab,
+            "model.context": shape.context,
+            "model.width": shape.width,
+            "model.steps": shape.steps,
+            "att.heads": shape.heads,
+            "ffn.hidden": shape.hidden,
+            "train.batch": shape.batch,
+        }
+        for path, value in values.items():
+            self.source += ["--set", f"{path}={value}"]
+        began = time.perf_counter()
+        self.call("build", *self.source, "-o", self.artifact)
+        self.build_s = time.perf_counter() - began
+
+    def call(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [self.binary, *arguments], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise Broken(f"`odec {' '.join(arguments)}` ended with {done.returncode}:\n{done.stderr.strip()}")
+        return done.stdout
+
+    def timed(self, steps: int) -> dict[str, Any]:
+        return json.loads(self.call("bench", self.artifact, "--steps", str(steps), "--warmup", "2", "--json"))
+
+    def probe(self) -> tuple[str, float]:
+        """A file of random parameters and tokens, and odec's loss on it."""
+        listed = json.loads(self.call("build", *self.source, "--emit", "params"))
+        draw = torch.Generator().manual_seed(0)
+        tensors = {}
+        for entry in listed:
+            value = torch.randn(entry["shape"], generator=draw)
+            matrix = len(entry["shape"]) == 2
+            tensors[entry["path"]] = value / entry["shape"][1] ** 0.5 if matrix else 1 + 0.2 * value
+        text = torch.randint(self.shape.vocab, (self.shape.batch, self.shape.context + 1), generator=draw)
+        tensors["tokens"] = text[:, :-1].int().contiguous()
+        tensors["targets"] = text[:, 1:].int().contiguous()
+        inputs, outputs = str(self.folder / "probe.safetensors"), str(self.folder / "loss.safetensors")
+        save_file(tensors, inputs)
+        self.call("exec", self.artifact, "--entry", "loss", "--inputs", inputs, "--outputs", outputs)
+        return inputs, load_file(outputs)["loss"].item()
+
+
+def check_same(odec: Odec, rival: Torch) -> float:
+    """Relative difference of the two losses on the same parameters and tokens."""
+    inputs, ours = odec.probe()
+    theirs = rival.ask(f"loss {inputs}")["loss"]
+    difference = abs(ours - theirs) / abs(theirs)
+    if not difference <= LOSS_TOLERANCE:
+        raise Broken(f"{rival.name} computes something else: loss {theirs}, odec {ours}")
+    return difference
+
+
+def against(medians: dict[str, list[float]], modes: list[str]) -> dict[str, Any] | None:
+    """The ratios of every round to the faster of these modes."""
+    if not modes:
+        return None
+    faster = min(modes, key=lambda mode: statistics.median(medians[mode]))
+    ratios = [theirs / ours for theirs, ours in zip(medians[faster], medians["odec"], strict=True)]
+    return {"faster": faster, "ratios": ratios, "ratio": statistics.median(ratios)}
+
+
+def race(odec: Odec, rivals: dict[str, Torch], rounds: int, steps: int) -> dict[str, Any]:
+    """Interleaved rounds of one system."""
+    contestants = {"odec": lambda: odec.timed(steps)["step_ms"]}
+    for mode, rival in rivals.items():
+        contestants[mode] = lambda rival=rival: rival.ask(f"steps {steps}")["ms"]
+    names = list(contestants)
+    medians = {name: [] for name in names}
+    for r in range(rounds):
+        for name in names[r % len(names) :] + names[: r % len(names)]:
+            medians[name].append(statistics.median(contestants[name]()))
+    last = odec.timed(1)
+    return {
+        "round_ms": medians,
+        "ms": {name: statistics.median(times) for name, times in medians.items()},
+        "stock": against(medians, [mode for mode in rivals if not mode.endswith(UNLOCKED)]),
+        "unlocked": against(medians, [mode for mode in rivals if mode.endswith(UNLOCKED)]),
+        "odec_peak_bytes": last["peak_resident_bytes"],
+        "odec_planned_bytes": last["planned_bytes"],
+        "odec_device": last["device"],
+    }
+
+
+def unlocking(folder: Path) -> Path | None:
+    """The library that unlocks MKL, built into the folder; none on Intel's processors, which need none."""
+    if processor()[0] == "GenuineIntel":
+        return None
+    library = folder / "mkl_unlock.so"
+    source = Path(__file__).with_name("mkl_unlock.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    return library
+
+
+def run(binary: str, system: str, options: argparse.Namespace, folder: Path, unlock: Path | None) -> dict[str, Any]:
+    """Everything about one system."""
+    file, shape = SYSTEMS[system]
+    odec = Odec(binary, system, file, shape, options.threads, folder)
+    rivals: dict[str, Torch] = {}
+    try:
+        for mode in (*MODES, *(mode + UNLOCKED for mode in MODES if unlock)):
+            rivals[mode] = Torch(system, mode, shape, options.threads, unlock)
+        difference = check_same(odec, rivals["eager"])
+        result = race(odec, rivals, options.rounds, options.steps)
+        result |= {"system": system, "shape": asdict(shape), "loss_difference": difference, "odec_build_s": odec.build_s}
+        for mode, rival in rivals.items():
+            last = rival.ask("steps 1")
+            result[f"{mode}_peak_bytes"] = last["peak_bytes"]
+            result[f"{mode}_import_bytes"] = last["import_bytes"]
+            result[f"{mode}_warm_up_s"] = rival.ready["warm_up_s"]
+        result["torch"] = rivals["eager"].ready["torch"]
+        return result
+    finally:
+        for rival in rivals.values():
+            rival.close()
+
+
+def mib(value: float) -> str:
+    return f"{value / 2**20:,.0f}"
+
+
+def verdict(against: dict[str, Any] | None) -> str:
+    """A cell: the ratio, its range over rounds, and against which mode."""
+    if against is None:
+        return "–"
+    ratios = against["ratios"]
+    return f"{against['ratio']:.2f}× ({min(ratios):.2f}–{max(ratios):.2f}) {against['faster'].removesuffix(UNLOCKED)}"
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The results as a Markdown table."""
+    head = (
+        "system",
+        "odec ms",
+        "eager ms",
+        "compile ms",
+        "faster PyTorch / odec (rounds)",
+        "with MKL unlocked",
+        "odec MiB (planned)",
+        "eager MiB",
+        "compile MiB",
+    )
+    rows = [head, tuple("---" for _ in head)]
+    for r in results:
+        rows.append((
+            r["system"],
+            *(f"{r['ms'][name]:.0f}" for name in ("odec", *MODES)),
+            verdict(r["stock"]),
+            verdict(r["unlocked"]),
+            f"{mib(r['odec_peak_bytes'])} ({mib(r['odec_planned_bytes'])})",
+            *(mib(r[f"{mode}_peak_bytes"]) for mode in MODES),
+        ))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    rows[1] = tuple("-" * width for width in widths)
+    return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows)
+
+
+def processor() -> tuple[str, str]:
+    """The processor's vendor and name as Linux gives them."""
+    fields = {}
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            key, _, value = line.partition(":")
+            fields.setdefault(key.strip(), value.strip())
+    return fields.get("vendor_id", "unknown"), fields.get("model name", platform.machine())
+
+
+def occupied(seconds: float = 2.0) -> float:
+    """The fraction of all processors that somebody else uses, sampled while we sleep."""
+
+    def counters() -> tuple[int, int]:
+        with open("/proc/stat", encoding="ascii") as stat:
+            times = [int(field) for field in stat.readline().split()[1:]]
+        return sum(times[:8]), times[3] + times[4]
+
+    all_before, idle_before = counters()
+    time.sleep(seconds)
+    all_after, idle_after = counters()
+    return 1.0 - (idle_after - idle_before) / max(1, all_after - all_before)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("odec", help="the odec binary (release)")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default: all five)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=4, help="training steps per round and contestant")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=ROOT / "benches" / "results")
+    options = parser.parse_args()
+    chosen = options.systems.split(",")
+    unknown = [system for system in chosen if system not in SYSTEMS]
+    if unknown or options.rounds < 1 or options.steps < 1:
+        parser.error(f"no such system: {', '.join(unknown)}" if unknown else "--rounds and --steps start at 1")
+    binary = str(Path(options.odec).resolve())
+    others = occupied()
+    if others > BUSY:
+        # Two threads that wait for each other suffer far more from a third process than the ratio can bear.
+        print(f"other processes use {others:.0%} of this machine: the ratios will not mean much", file=sys.stderr)
+
+    results: list[dict[str, Any]] = []
+    broken = False
+    with tempfile.TemporaryDirectory(prefix="odec-bench-") as scratch:
+        unlock = unlocking(Path(scratch))
+        for system in chosen:
+            print(f"{system}: building, compiling, {options.rounds} rounds …", file=sys.stderr, flush=True)
+            try:
+                results.append(run(binary, system, options, Path(scratch), unlock))
+            except Broken as error:
+                broken = True
+                print(f"{system}: {error}", file=sys.stderr, flush=True)
+                continue
+            print(table(results[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
+    if not results:
+        return 1
+    conditions = (
+        f"{processor()[1]}, {results[0]['odec_device']}; PyTorch {results[0]['torch']}; "
+        f"{options.rounds} interleaved rounds of {options.steps} steps; f32; batch {SHAPE.batch}, context {SHAPE.context}, "
+        f"width {SHAPE.width}, {SHAPE.steps} layers, {SHAPE.heads} heads, SwiGLU {SHAPE.hidden} (Macaron: 2 × 352), "
+        f"vocabulary {SHAPE.vocab}; other processes used {others:.0%} of the machine at the start.\nMemory is the process's peak, of which `import torch` alone is "
+        f"{mib(results[0]['eager_import_bytes'])} MiB."
+    )
+    text = f"{table(results)}\n\n{conditions}\n"
+    print(text)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "training_step.md").write_text(text, encoding="utf-8")
+    record = {"goal": GOAL, "occupied_by_others": others, "conditions": conditions, "results": results}
+    (options.out / "training_step.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    slow = [r["system"] for r in results if r["stock"]["ratio"] < GOAL]
+    if slow:
+        print(f"below {GOAL}× of PyTorch: {', '.join(slow)}")
+    return int(broken or bool(slow))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

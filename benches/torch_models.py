@@ -1,0 +1,188 @@
+"""The five systems as a PyTorch user would write them for speed.
+
+Takes a `Shape` and the name of a system, gives a module whose `forward(tokens, targets)` is the mean cross-entropy.
+The mathematics is that of the `.ode` files under `schemes/`; the idioms are PyTorch's best: joined q/k/v and gate/up
+projections, RoPE over q and k at once, `F.rms_norm`, `F.scaled_dot_product_attention(is_causal=True)`, stage sums by
+`torch.add(alpha=…)`, and the increment of a layer taken as `a + b` rather than by subtracting the state again.
+That the mathematics is the same is checked by `bench.py` before it times anything.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SYSTEMS = ("prenorm", "macaron", "rk2", "rk4", "iiet")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of one decoder and its batch; `hidden` is the width inside each SwiGLU."""
+
+    vocab: int
+    context: int
+    batch: int
+    width: int
+    steps: int
+    heads: int
+    hidden: int
+
+
+def rope_tables(context: int, size: int) -> tuple[Tensor, Tensor]:
+    """cos and sin of every (position, pair) angle, base 10⁴, half-split layout: each [context, size / 2]."""
+    rates = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.outer(torch.arange(context, dtype=torch.float64), rates)
+    return angles.cos().float(), angles.sin().float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turns the pairs (i, i + size/2) of the last axis by their angles."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+class Norm(nn.Module):
+    """RMSNorm with a gain, eps 1e-5 inside the root."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.gain.shape, self.gain, 1e-5)
+
+
+class Attention(nn.Module):
+    """The field `rmsnorm |> attention(heads, causal, rope)`: what is added to the state, not the new state."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.heads = shape.heads
+        self.norm = Norm(shape.width)
+        self.qkv = nn.Linear(shape.width, 3 * shape.width, bias=False)
+        self.out = nn.Linear(shape.width, shape.width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        qkv = self.qkv(self.norm(x)).view(batch, tokens, 3, self.heads, width // self.heads)
+        qkv = qkv.permute(2, 0, 3, 1, 4)
+        q, k = rotate(qkv[:2], cos, sin).unbind(0)
+        v = qkv[2]
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(o.transpose(1, 2).reshape(batch, tokens, width))
+
+
+class Ffn(nn.Module):
+    """The field `rmsnorm |> swiglu(hidden)`."""
+
+    def __init__(self, width: int, hidden: int):
+        super().__init__()
+        self.norm = Norm(width)
+        self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(self.norm(x)).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+class Step(nn.Module):
+    """One step of size 1 of a pre-norm layer under a Runge–Kutta-like scheme; its weights serve every evaluation."""
+
+    def __init__(self, shape: Shape, system: str):
+        super().__init__()
+        self.system = system
+        self.att = Attention(shape)
+        self.ffn = Ffn(shape.width, shape.hidden)
+
+    def increment(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Φ(x) − x of the Lie–Trotter layer Φ."""
+        a = self.att(x, cos, sin)
+        return a + self.ffn(x + a)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.system == "prenorm":
+            x = x + self.att(x, cos, sin)
+            return x + self.ffn(x)
+        f = self.increment
+        k1 = f(x, cos, sin)
+        if self.system == "rk2":
+            return torch.add(x, k1 + f(x + k1, cos, sin), alpha=0.5)
+        if self.system == "rk4":
+            k2 = f(torch.add(x, k1, alpha=0.5), cos, sin)
+            k3 = f(torch.add(x, k2, alpha=0.5), cos, sin)
+            k4 = f(x + k3, cos, sin)
+            return torch.add(x, torch.add(k1 + k4, k2 + k3, alpha=2.0), alpha=1.0 / 6.0)
+        assert self.system == "iiet"
+        y = x + k1
+        for _ in range(3):
+            y = x + f(y, cos, sin)
+        return y
+
+
+class MacaronStep(nn.Module):
+    """Strang splitting with Euler sub-steps and weights per use: half an FFN, attention, half another FFN."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.first = Ffn(shape.width, shape.hidden)
+        self.att = Attention(shape)
+        self.second = Ffn(shape.width, shape.hidden)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = torch.add(x, self.first(x), alpha=0.5)
+        x = x + self.att(x, cos, sin)
+        return torch.add(x, self.second(x), alpha=0.5)
+
+
+class Decoder(nn.Module):
+    """Embedding, the steps, a final norm, logits tied to the embedding, mean cross-entropy."""
+
+    def __init__(self, shape: Shape, system: str):
+        super().__init__()
+        self.embed = nn.Embedding(shape.vocab, shape.width)
+        make = (lambda: MacaronStep(shape)) if system == "macaron" else (lambda: Step(shape, system))
+        self.steps = nn.ModuleList(make() for _ in range(shape.steps))
+        self.norm = Norm(shape.width)
+        cos, sin = rope_tables(shape.context, shape.width // shape.heads)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        for weight in self.parameters():
+            if weight.ndim == 2:
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        x = self.embed(tokens)
+        for step in self.steps:
+            x = step(x, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.embed.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    @torch.no_grad()
+    def load(self, parameters: dict[str, Tensor]) -> None:
+        """Takes odec's parameters by their paths, joining q/k/v and gate/up. Every one must be used."""
+        left = dict(parameters)
+
+        def put(target: Tensor, *paths: str) -> None:
+            target.copy_(torch.cat([left.pop(path) for path in paths]))
+
+        def put_ffn(ffn: Ffn, at: str) -> None:
+            put(ffn.norm.gain, f"{at}.norm.gain")
+            put(ffn.gate_up.weight, f"{at}.gate.weight", f"{at}.up.weight")
+            put(ffn.down.weight, f"{at}.down.weight")
+
+        put(self.embed.weight, "embed.token.weight")
+        put(self.norm.gain, "output.norm.gain")
+        for k, step in enumerate(self.steps):
+            at = f"step.{k}"
+            put(step.att.norm.gain, f"{at}.att.norm.gain")
+            put(step.att.qkv.weight, *(f"{at}.att.{m}.weight" for m in "qkv"))
+            put(step.att.out.weight, f"{at}.att.o.weight")
+            if isinstance(step, MacaronStep):
+                put_ffn(step.first, f"{at}.ffn.1")
+                put_ffn(step.second, f"{at}.ffn.2")
+            else:
+                put_ffn(step.ffn, f"{at}.ffn")
+        if left:
+            raise KeyError("parameters that the rival lacks: " + ", ".join(sorted(left)))

@@ -1,0 +1,98 @@
+"""One PyTorch rival, kept alive between rounds.
+
+    torch_worker.py SYSTEM MODE SHAPE_JSON THREADS
+
+MODE is `eager` or `compile`. Builds the model, warms up (compiling if asked), prints `{"torch": …, "warm_up_s": …}`, and
+then answers every line on stdin with a line of JSON:
+
+    steps N           runs N training steps (forward, backward, clipping to norm 1, AdamW), each on fresh random tokens:
+                      {"ms": [N times], "loss": …, "peak_bytes": …, "import_bytes": …}
+    loss FILE         takes parameters, `tokens` and `targets` from a safetensors file: {"loss": …}
+
+`peak_bytes` is the process's high-water mark since the warm-up, `import_bytes` what `import torch` alone held. End of
+input ends it.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch_models import Decoder, Shape
+
+
+def status_bytes(key: str) -> int:
+    """A memory line of /proc/self/status, in bytes."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) * 1024
+    raise KeyError(key)
+
+
+class Trainer:
+    """A model, its optimiser, and the training step that is timed."""
+
+    def __init__(self, system: str, mode: str, shape: Shape):
+        torch.manual_seed(0)
+        self.shape = shape
+        self.model = Decoder(shape, system)
+        self.matrices = [p for p in self.model.parameters() if p.ndim == 2]
+        self.vectors = [p for p in self.model.parameters() if p.ndim != 2]
+        groups = [{"params": self.matrices, "weight_decay": 0.1}, {"params": self.vectors, "weight_decay": 0.0}]
+        # Of PyTorch's three implementations the fused one is the fastest on a CPU: one pass over memory.
+        self.optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
+        self.loss = torch.compile(self.model, dynamic=False) if mode == "compile" else self.model
+
+    def batch(self) -> torch.Tensor:
+        return torch.randint(self.shape.vocab, (self.shape.batch, self.shape.context + 1))
+
+    def step(self, batch: torch.Tensor) -> float:
+        loss = self.loss(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.matrices + self.vectors, 1.0, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    def timed(self, steps: int) -> dict[str, Any]:
+        times, loss = [], float("nan")
+        for _ in range(steps):
+            batch = self.batch()
+            start = time.perf_counter()
+            loss = self.step(batch)
+            times.append((time.perf_counter() - start) * 1e3)
+        return {"ms": times, "loss": loss, "peak_bytes": status_bytes("VmHWM")}
+
+    @torch.no_grad()
+    def loss_of(self, path: str) -> dict[str, Any]:
+        tensors = load_file(path)
+        tokens, targets = (tensors.pop(name).long() for name in ("tokens", "targets"))
+        self.model.load(tensors)
+        return {"loss": self.model(tokens, targets).item()}
+
+
+def main() -> None:
+    system, mode, shape, threads = sys.argv[1:5]
+    torch.set_num_threads(int(threads))
+    torch.set_flush_denormal(True)
+    imported = status_bytes("VmRSS")
+    trainer = Trainer(system, mode, Shape(**json.loads(shape)))
+    began = time.perf_counter()
+    for _ in range(3):
+        trainer.step(trainer.batch())
+    # The compiler's own memory is no part of a training step: forget the high-water mark it left.
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
+        clear.write("5")
+    answer = {"torch": torch.__version__, "warm_up_s": time.perf_counter() - began}
+    print(json.dumps(answer), flush=True)
+    for line in sys.stdin:
+        verb, argument = line.rstrip("\n").split(" ", 1)
+        answer = trainer.timed(int(argument)) if verb == "steps" else trainer.loss_of(argument)
+        print(json.dumps(answer | {"import_bytes": imported}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

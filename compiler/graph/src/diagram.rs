@@ -1,0 +1,375 @@
+//! A graph as people think of it: parts of the model, and steps made of field evaluations and combinations.
+//!
+//! Takes a graph, whose sites say what belongs together; gives a [`Diagram`] in which equal neighbouring steps are one.
+//! Leaves places, lines and colours to [`crate::svg`]. Sources (parameters, tables, constants) and the backward pass
+//! are not shown.
+
+use crate::graph::{Graph, Node, Pass, Value};
+use crate::op::Kind;
+use crate::ops::OpKind;
+use crate::types::TensorType;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The model from its input to its loss.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagram {
+    pub sections: Vec<Section>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Section {
+    Part(Part),
+    Steps(Steps),
+}
+
+/// A part outside of all steps: embedding, output, loss.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub name: String,
+    /// What it is made of, in order.
+    pub parts: Vec<String>,
+    /// Inputs of the model that it reads.
+    pub inputs: Vec<String>,
+    /// Type of its last result.
+    pub result: TensorType,
+}
+
+/// One step, standing for `last − first + 1` equal ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    pub evolve: String,
+    pub first: u32,
+    pub last: u32,
+    /// In topological order, those that come from outside first.
+    pub cells: Vec<Cell>,
+    /// Which cell is the state after the step.
+    pub result: usize,
+    /// Whether some weights belong to one step only.
+    pub own_weights: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// `x`, `k₁`, `y₂`.
+    pub name: String,
+    pub kind: CellKind,
+    /// Cells it reads, each once, in order.
+    pub operands: Vec<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellKind {
+    /// Made before this step.
+    Outside,
+    /// A learned field at a state.
+    Evaluation { field: String, parts: Vec<String> },
+    /// The terms of a sum (`x`, `+ 1/2 k₁`), or one other expression.
+    Combination { terms: Vec<String> },
+}
+
+/// What the nodes of a graph make together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    Part(String, String),
+    Evaluation(String, u32, u32),
+    Single(String, u32, u32),
+}
+
+pub fn diagram(graph: &Graph) -> Diagram {
+    let mut members: BTreeMap<Group, Vec<u32>> = BTreeMap::new();
+    let mut order: Vec<Group> = Vec::new();
+    let mut group_of: BTreeMap<u32, Group> = BTreeMap::new();
+    for (n, node) in graph.nodes().filter(|(_, node)| shown(node)) {
+        let group = group(n, node);
+        let nodes = members.entry(group.clone()).or_default();
+        if nodes.is_empty() {
+            order.push(group.clone());
+        }
+        nodes.push(n);
+        group_of.insert(n, group);
+    }
+    let mut sections: Vec<Section> = Vec::new();
+    let mut states = States::default();
+    let mut i = 0;
+    while i < order.len() {
+        let step = |g: &Group| match g {
+            Group::Part(..) => None,
+            Group::Evaluation(e, k, _) | Group::Single(e, k, _) => Some((e.clone(), *k)),
+        };
+        let Some(at) = step(&order[i]) else {
+            let nodes = &members[&order[i]];
+            sections.push(Section::Part(part(graph, &order[i], nodes)));
+            states.state = nodes.last().copied();
+            i += 1;
+            continue;
+        };
+        let same = order[i..]
+            .iter()
+            .take_while(|g| step(g).as_ref() == Some(&at))
+            .count();
+        let groups: Vec<(&Group, &Vec<u32>)> = order[i..i + same]
+            .iter()
+            .map(|g| (g, &members[g]))
+            .collect();
+        let steps = step_of(graph, at, &groups, &group_of, &mut states);
+        match sections.last_mut() {
+            Some(Section::Steps(s)) if repeats(s, &steps) => s.last = steps.last,
+            _ => sections.push(Section::Steps(steps)),
+        }
+        i += same;
+    }
+    Diagram { sections }
+}
+
+fn shown(node: &Node) -> bool {
+    let ins: Vec<TensorType> = vec![];
+    let source =
+        node.operands.is_empty() && matches!(node.op.kind(&ins), Kind::Source | Kind::Scalar(_));
+    node.site.pass == Pass::Forward && !source
+}
+
+fn group(n: u32, node: &Node) -> Group {
+    let s = &node.site;
+    match (s.step, s.evaluation) {
+        (None, _) => {
+            let first = s.path.split('.').next().unwrap_or_default();
+            let name = if first.is_empty() {
+                node.op.name()
+            } else {
+                first
+            };
+            Group::Part(s.evolve.clone(), name.into())
+        }
+        (Some(k), Some(e)) => Group::Evaluation(s.evolve.clone(), k, e),
+        (Some(k), None) => Group::Single(s.evolve.clone(), k, n),
+    }
+}
+
+fn part(graph: &Graph, group: &Group, nodes: &[u32]) -> Part {
+    let Group::Part(evolve, name) = group else {
+        unreachable!("steps are not parts")
+    };
+    let mut inputs = Vec::new();
+    for v in nodes.iter().flat_map(|n| &graph.node(*n).operands) {
+        if let OpKind::Input(i) = &graph.node(v.node).op
+            && !inputs.contains(&i.name)
+        {
+            inputs.push(i.name.clone());
+        }
+    }
+    let last = *nodes.last().expect("a group has nodes");
+    Part {
+        name: if evolve.is_empty() {
+            name.clone()
+        } else {
+            format!("{evolve} {name}")
+        },
+        parts: parts(graph, nodes, &[name]),
+        inputs,
+        result: graph.node(last).types[0].clone(),
+    }
+}
+
+/// The components of sites right below `prefix`, in order.
+fn parts(graph: &Graph, nodes: &[u32], prefix: &[&str]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for n in nodes {
+        let path = &graph.node(*n).site.path;
+        let below = path.split('.').nth(prefix.len()).unwrap_or_default();
+        if !below.is_empty() && !found.iter().any(|p| p == below) {
+            found.push(below.into());
+        }
+    }
+    found
+}
+
+/// What steps need to know of those before.
+#[derive(Default)]
+struct States {
+    /// The node whose first result is the state.
+    state: Option<u32>,
+    /// Names of values of earlier steps, with their step.
+    names: BTreeMap<u32, (String, u32, String)>,
+}
+
+fn step_of(
+    graph: &Graph,
+    (evolve, step): (String, u32),
+    groups: &[(&Group, &Vec<u32>)],
+    group_of: &BTreeMap<u32, Group>,
+    states: &mut States,
+) -> Steps {
+    let within: BTreeSet<&Group> = groups.iter().map(|(g, _)| *g).collect();
+    let mut cells: Vec<Cell> = Vec::new();
+    // cells by node: an outside value, or any node of a group
+    let mut cell_of: BTreeMap<u32, usize> = BTreeMap::new();
+    let nodes = || groups.iter().flat_map(|(_, nodes)| nodes.iter().copied());
+    let mut outside: Vec<u32> = Vec::new();
+    for v in nodes().flat_map(|n| &graph.node(n).operands) {
+        let here = group_of.get(&v.node).is_some_and(|g| within.contains(g));
+        if !here && shown(graph.node(v.node)) && !outside.contains(&v.node) {
+            outside.push(v.node);
+        }
+    }
+    // the state first
+    outside.sort_by_key(|n| states.state != Some(*n));
+    for n in outside {
+        cell_of.insert(n, cells.len());
+        let name = match states.names.get(&n) {
+            _ if states.state == Some(n) => "x".into(),
+            Some((e, k, name)) if *e == evolve => format!("{name}[−{}]", step - k),
+            Some((e, k, name)) => format!("{name} of {e} step {k}"),
+            None => graph.node(n).site.path.clone(),
+        };
+        let (kind, operands) = (CellKind::Outside, vec![]);
+        cells.push(Cell {
+            name,
+            kind,
+            operands,
+        });
+    }
+    let result = nodes().next_back().expect("a step has nodes");
+    let mut sums = 0;
+    for (group, nodes) in groups {
+        let mut operands: Vec<usize> = Vec::new();
+        for v in nodes.iter().flat_map(|n| &graph.node(*n).operands) {
+            if !nodes.contains(&v.node)
+                && let Some(c) = cell_of.get(&v.node)
+                && !operands.contains(c)
+            {
+                operands.push(*c);
+            }
+        }
+        let (name, kind) = match group {
+            Group::Evaluation(_, _, e) => {
+                let prefix = common_path(graph, nodes);
+                let below: Vec<&str> = prefix.iter().map(|s| &**s).collect();
+                let field = if prefix.is_empty() {
+                    "F".into()
+                } else {
+                    prefix.join(".")
+                };
+                let parts = parts(graph, nodes, &below);
+                (
+                    format!("k{}", subscript(e + 1)),
+                    CellKind::Evaluation { field, parts },
+                )
+            }
+            _ => {
+                sums += 1;
+                let name = if nodes.contains(&result) {
+                    "x′".into()
+                } else {
+                    format!("y{}", subscript(sums))
+                };
+                let named = |v: &Value| match cell_of.get(&v.node) {
+                    Some(c) => cells[*c].name.clone(),
+                    None => source_name(graph, *v),
+                };
+                let terms = terms(graph.node(nodes[0]), &named);
+                (name, CellKind::Combination { terms })
+            }
+        };
+        for n in *nodes {
+            cell_of.insert(*n, cells.len());
+            states
+                .names
+                .insert(*n, (evolve.clone(), step, name.clone()));
+        }
+        cells.push(Cell {
+            name,
+            kind,
+            operands,
+        });
+    }
+    states.state = Some(result);
+    Steps {
+        first: step,
+        last: step,
+        result: cell_of[&result],
+        own_weights: nodes().any(|n| reads_own_weights(graph, n, step)),
+        evolve,
+        cells,
+    }
+}
+
+/// Two steps whose pictures are equal.
+fn repeats(a: &Steps, b: &Steps) -> bool {
+    a.evolve == b.evolve
+        && b.first == a.last + 1
+        && (&a.cells, a.result, a.own_weights) == (&b.cells, b.result, b.own_weights)
+}
+
+fn reads_own_weights(graph: &Graph, n: u32, step: u32) -> bool {
+    let own = format!("step.{step}.");
+    graph
+        .node(n)
+        .operands
+        .iter()
+        .any(|v| match &graph.node(v.node).op {
+            OpKind::Parameter(p) => p.path.contains(&own),
+            _ => false,
+        })
+}
+
+/// The leading components that all sites have in common.
+fn common_path(graph: &Graph, nodes: &[u32]) -> Vec<String> {
+    let path = |n: &u32| -> Vec<String> {
+        let path = &graph.node(*n).site.path;
+        path.split('.')
+            .filter(|s| !s.is_empty())
+            .map(String::from)
+            .collect()
+    };
+    let mut common = path(&nodes[0]);
+    for n in nodes {
+        let same = common
+            .iter()
+            .zip(path(n))
+            .take_while(|(a, b)| **a == *b)
+            .count();
+        common.truncate(same);
+    }
+    common
+}
+
+fn source_name(graph: &Graph, v: Value) -> String {
+    match &graph.node(v.node).op {
+        OpKind::Parameter(p) => p.path.rsplit('.').next().unwrap_or_default().into(),
+        OpKind::Constant(c) => c.value.to_string(),
+        op => op.name().into(),
+    }
+}
+
+/// A sum term by term, the coefficients exact; any other op as one term.
+fn terms(node: &Node, named: &dyn Fn(&Value) -> String) -> Vec<String> {
+    let OpKind::Combine(c) = &node.op else {
+        let operands: Vec<String> = node.operands.iter().map(named).collect();
+        return vec![format!("{}({})", node.op.name(), operands.join(", "))];
+    };
+    let term = |(i, (c, v)): (usize, (&crate::Exact, &Value))| {
+        let sign = match (i, c.is_negative()) {
+            (0, false) => "",
+            (0, true) => "−",
+            (_, false) => "+ ",
+            (_, true) => "− ",
+        };
+        let size = c.to_string().trim_start_matches('-').to_string();
+        match &*size {
+            "1" => format!("{sign}{}", named(v)),
+            _ => format!("{sign}{size} {}", named(v)),
+        }
+    };
+    c.coeffs
+        .iter()
+        .zip(&node.operands)
+        .enumerate()
+        .map(term)
+        .collect()
+}
+
+/// `₁₂`.
+fn subscript(n: u32) -> String {
+    let digit = |c: char| char::from_u32('₀' as u32 + c as u32 - '0' as u32).unwrap_or(c);
+    n.to_string().chars().map(digit).collect()
+}

@@ -1,0 +1,217 @@
+//! The tensor graph: nodes in topological order, each with its operands, types, place in the model and source span.
+//!
+//! Takes ops and operands through [`Builder`], which infers types; gives a [`Graph`] that is never edited in
+//! place: a pass reads one graph and builds the next. Node numbers are a topological order by construction.
+
+use crate::op::TypeError;
+use crate::ops::OpKind;
+use crate::types::TensorType;
+use odec_grammar::Span;
+use petgraph::graph::{DiGraph, NodeIndex};
+use std::fmt;
+
+/// One result of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value {
+    pub node: u32,
+    pub port: u32,
+}
+
+/// Which part of training a node belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pass {
+    #[default]
+    Forward,
+    Backward,
+}
+
+/// Where in the model a node stands: KV caches, checkpoints, profiles and folded printing go by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site {
+    /// Label of the evolve, empty when there is one without a label.
+    pub evolve: String,
+    pub step: Option<u32>,
+    /// Number of the field evaluation within the step.
+    pub evaluation: Option<u32>,
+    /// Field and part: `att.q`.
+    pub path: String,
+    pub pass: Pass,
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.evolve.is_empty() {
+            parts.push(self.evolve.clone());
+        }
+        if let Some(k) = self.step {
+            parts.push(format!("step.{k}"));
+        }
+        if let Some(k) = self.evaluation {
+            parts.push(format!("eval.{k}"));
+        }
+        if !self.path.is_empty() {
+            parts.push(self.path.clone());
+        }
+        if self.pass == Pass::Backward {
+            parts.push("backward".into());
+        }
+        f.write_str(&parts.join("."))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub op: OpKind,
+    pub operands: Vec<Value>,
+    /// One per output.
+    pub types: Vec<TensorType>,
+    pub site: Site,
+    pub span: Option<Span>,
+}
+
+/// A use of a value: from the producer's port to the consumer's operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    pub port: u32,
+    pub operand: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    pub(crate) dag: DiGraph<Node, Edge>,
+    pub(crate) outputs: Vec<(String, Value)>,
+}
+
+impl Graph {
+    pub fn node(&self, n: u32) -> &Node {
+        &self.dag[NodeIndex::new(n as usize)]
+    }
+    pub fn len(&self) -> u32 {
+        self.dag.node_count() as u32
+    }
+    pub fn is_empty(&self) -> bool {
+        self.dag.node_count() == 0
+    }
+    /// Node numbers with their nodes, in topological order.
+    pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
+        self.dag
+            .node_indices()
+            .map(|i| (i.index() as u32, &self.dag[i]))
+    }
+    pub fn ty(&self, v: Value) -> &TensorType {
+        &self.node(v.node).types[v.port as usize]
+    }
+    /// Named results, in order.
+    pub fn outputs(&self) -> &[(String, Value)] {
+        &self.outputs
+    }
+    /// For every node: whether one of `roots` depends on it.
+    pub fn live(&self, roots: impl IntoIterator<Item = Value>) -> Vec<bool> {
+        let mut live = vec![false; self.len() as usize];
+        for v in roots {
+            live[v.node as usize] = true;
+        }
+        for n in (0..self.len()).rev() {
+            if live[n as usize] {
+                for v in &self.node(n).operands {
+                    live[v.node as usize] = true;
+                }
+            }
+        }
+        live
+    }
+    /// The underlying petgraph, for algorithms and drawing.
+    pub fn dag(&self) -> &DiGraph<Node, Edge> {
+        &self.dag
+    }
+}
+
+/// Makes graphs. New nodes take the builder's current site and span.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    graph: Graph,
+    pub site: Site,
+    pub span: Option<Span>,
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Goes on building after an existing graph: its values stay valid.
+    pub fn extend(graph: Graph) -> Builder {
+        Builder {
+            graph,
+            ..Builder::default()
+        }
+    }
+
+    /// Appends a node; its operands must be values of this builder.
+    pub fn push(
+        &mut self,
+        op: impl Into<OpKind>,
+        operands: &[Value],
+    ) -> Result<Vec<Value>, TypeError> {
+        let op = op.into();
+        let ins: Vec<TensorType> = operands.iter().map(|v| self.ty(*v).clone()).collect();
+        let types = op.infer(&ins)?;
+        let ports = types.len() as u32;
+        let node = Node {
+            op,
+            operands: operands.to_vec(),
+            types,
+            site: self.site.clone(),
+            span: self.span,
+        };
+        let to = self.graph.dag.add_node(node);
+        for (i, v) in operands.iter().enumerate() {
+            self.graph.dag.add_edge(
+                NodeIndex::new(v.node as usize),
+                to,
+                Edge {
+                    port: v.port,
+                    operand: i as u32,
+                },
+            );
+        }
+        Ok((0..ports)
+            .map(|port| Value {
+                node: to.index() as u32,
+                port,
+            })
+            .collect())
+    }
+
+    /// [`Builder::push`] for ops with one result.
+    pub fn push1(&mut self, op: impl Into<OpKind>, operands: &[Value]) -> Result<Value, TypeError> {
+        Ok(self.push(op, operands)?[0])
+    }
+
+    /// Builds inside a part of the current site: `att` → `att.q`.
+    pub fn part<T>(&mut self, name: &str, build: impl FnOnce(&mut Builder) -> T) -> T {
+        let outer = self.site.path.len();
+        if outer > 0 {
+            self.site.path.push('.');
+        }
+        self.site.path.push_str(name);
+        let made = build(self);
+        self.site.path.truncate(outer);
+        made
+    }
+
+    pub fn ty(&self, v: Value) -> &TensorType {
+        self.graph.ty(v)
+    }
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+    /// Names a result.
+    pub fn output(&mut self, name: impl Into<String>, v: Value) {
+        self.graph.outputs.push((name.into(), v));
+    }
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+}

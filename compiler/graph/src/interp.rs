@@ -1,0 +1,148 @@
+//! The reference interpreter: the meaning of a graph, in f64.
+
+use crate::graph::{Graph, Site, Value};
+use crate::op::EvalError;
+use crate::ops::OpKind;
+use crate::types::TensorType;
+use odec_grammar::Span;
+use odec_program::Bindings;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A dense row-major tensor; indices are stored as whole f64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    pub shape: Vec<u64>,
+    pub data: Vec<f64>,
+}
+
+impl Tensor {
+    pub fn new(shape: Vec<u64>, data: Vec<f64>) -> Tensor {
+        assert_eq!(
+            shape.iter().product::<u64>(),
+            data.len() as u64,
+            "shape and data disagree"
+        );
+        Tensor { shape, data }
+    }
+    pub fn zeros(shape: Vec<u64>) -> Tensor {
+        let n = shape.iter().product::<u64>() as usize;
+        Tensor {
+            shape,
+            data: vec![0.0; n],
+        }
+    }
+    pub fn scalar(x: f64) -> Tensor {
+        Tensor {
+            shape: vec![],
+            data: vec![x],
+        }
+    }
+    /// Columns of the row × column view.
+    pub fn cols(&self) -> usize {
+        self.shape.last().map_or(1, |n| *n as usize)
+    }
+    /// Rows of the row × column view.
+    pub fn rows(&self) -> usize {
+        self.data.len() / self.cols().max(1)
+    }
+}
+
+/// What an op may know besides its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct EvalCx {
+    pub bindings: Bindings,
+}
+
+/// Why a graph could not be evaluated.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum RunError {
+    #[error("nothing is given for `{0}`")]
+    Missing(String),
+    #[error("`{name}` has shape {got:?}; the graph needs {wanted:?} ({ty})")]
+    Shape {
+        name: String,
+        got: Vec<u64>,
+        wanted: Vec<u64>,
+        ty: TensorType,
+    },
+    #[error("at `{site}`: {error}")]
+    Op {
+        site: Box<Site>,
+        span: Option<Span>,
+        error: EvalError,
+    },
+}
+
+/// Evaluates the named outputs of a graph. `feeds` holds parameters by path and inputs by name; values die after their
+/// last use.
+pub fn run(
+    graph: &Graph,
+    feeds: &BTreeMap<String, Tensor>,
+    bindings: Bindings,
+) -> Result<BTreeMap<String, Tensor>, RunError> {
+    let cx = EvalCx { bindings };
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let mut uses: BTreeMap<Value, u32> = BTreeMap::new();
+    let operands = graph.nodes().filter(|(n, _)| live[*n as usize]);
+    let operands = operands.flat_map(|(_, node)| &node.operands);
+    for v in operands.chain(graph.outputs().iter().map(|(_, v)| v)) {
+        *uses.entry(*v).or_default() += 1;
+    }
+    let mut values: BTreeMap<Value, Tensor> = BTreeMap::new();
+    for (n, node) in graph.nodes().filter(|(n, _)| live[*n as usize]) {
+        let results = match &node.op {
+            OpKind::Parameter(p) => vec![fed(&p.path, &node.types[0], feeds, bindings)?],
+            OpKind::Input(i) => vec![fed(&i.name, &node.types[0], feeds, bindings)?],
+            op => {
+                let ins: Vec<&Tensor> = node.operands.iter().map(|v| &values[v]).collect();
+                op.eval(&ins, &cx).map_err(|error| RunError::Op {
+                    site: Box::new(node.site.clone()),
+                    span: node.span,
+                    error,
+                })?
+            }
+        };
+        for v in &node.operands {
+            let left = uses.get_mut(v).expect("counted above");
+            *left -= 1;
+            if *left == 0 {
+                values.remove(v);
+            }
+        }
+        for (port, t) in results.into_iter().enumerate() {
+            let v = Value {
+                node: n,
+                port: port as u32,
+            };
+            if uses.contains_key(&v) {
+                values.insert(v, t);
+            }
+        }
+    }
+    let named = graph.outputs().iter();
+    Ok(named
+        .map(|(name, v)| (name.clone(), values[v].clone()))
+        .collect())
+}
+
+fn fed(
+    name: &str,
+    ty: &TensorType,
+    feeds: &BTreeMap<String, Tensor>,
+    bindings: Bindings,
+) -> Result<Tensor, RunError> {
+    let t = feeds
+        .get(name)
+        .ok_or_else(|| RunError::Missing(name.into()))?;
+    let wanted = ty.concrete(bindings);
+    if t.shape != wanted {
+        return Err(RunError::Shape {
+            name: name.into(),
+            got: t.shape.clone(),
+            wanted,
+            ty: ty.clone(),
+        });
+    }
+    Ok(t.clone())
+}

@@ -1,0 +1,54 @@
+//! The tensor graph: ops, types, builder, verifier, autodiff, f64 interpreter and printers.
+//!
+//! Takes calls to the [`graph::Builder`] (from `odec-compiler`'s model stage); gives typed graphs, their gradients
+//! and their meaning. Leaves schemes and fields to `odec-compiler`, code to its passes and `odec-mlir`.
+//!
+//! ```
+//! use odec_graph::{Builder, Tensor, TensorType, gradient, nn, ops, run};
+//! use odec_program::{Bindings, manifest::Init};
+//! use std::collections::BTreeMap;
+//!
+//! // y = Σ silu(x wᵀ) over tokens, and its derivative by w
+//! let mut b = Builder::new();
+//! let x = b.push1(ops::Input { name: "x".into(), ty: TensorType::state(2) }, &[])?;
+//! let w = ops::Parameter { path: "w".into(), shape: vec![1, 2], init: Init::Normal { std: 0.02 } };
+//! let w = b.push1(w, &[])?;
+//! let y = nn::linear(&mut b, x, w)?;
+//! let y = nn::silu(&mut b, y)?;
+//! let y = b.push1(ops::SumRows, &[y])?;
+//! let (graph, d) = gradient(b.finish(), y, &[w])?;
+//! let mut b = Builder::extend(graph);
+//! b.output("d", d[0].expect("y depends on w"));
+//!
+//! let feeds = BTreeMap::from([
+//!     ("x".to_string(), Tensor::new(vec![1, 1, 2], vec![1.0, 2.0])),
+//!     ("w".to_string(), Tensor::new(vec![1, 2], vec![0.0, 0.0])),
+//! ]);
+//! let results = run(&b.finish(), &feeds, Bindings { batch: 1, seq: 1 })?;
+//! assert_eq!(results["d"].data, [0.5, 1.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod autodiff;
+pub mod diagram;
+pub mod dot;
+pub mod exact;
+pub mod fold;
+pub mod graph;
+pub mod interp;
+pub mod nn;
+pub mod op;
+pub mod ops;
+pub mod print;
+pub mod svg;
+pub mod types;
+pub mod verify;
+
+pub use autodiff::{DiffError, gradient};
+pub use exact::Exact;
+pub use graph::{Builder, Graph, Node, Pass, Site, Value};
+pub use interp::{RunError, Tensor, run};
+pub use op::{Kind, Op, TypeError};
+pub use ops::OpKind;
+pub use types::{Elem, TensorType};
+pub use verify::{VerifyError, verify};

@@ -1,0 +1,231 @@
+//! The layers of models, composed from ops.
+//!
+//! Takes values of a [`Builder`]; gives the values of the layer. Nodes stand at the builder's site, the parts of a
+//! layer one level below it (`att` → `att.q`). Leaves which layer stands where to `odec-compiler`'s model stage.
+
+use crate::exact::Exact;
+use crate::graph::{Builder, Value};
+use crate::op::TypeError;
+use crate::ops::matmul::Layout;
+use crate::ops::{
+    Add, Attention, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf,
+    Pick, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
+};
+use odec_program::manifest;
+
+type Made = Result<Value, TypeError>;
+
+/// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
+pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> Made {
+    let kept = terms.iter().filter(|(c, _)| !c.is_zero());
+    let (coeffs, xs): (Vec<Exact>, Vec<Value>) = kept.cloned().unzip();
+    match (terms, &coeffs[..], &xs[..]) {
+        // all coefficients are zero: the sum still has a type
+        ([(c, x), ..], [], _) => b.push1(
+            Combine {
+                coeffs: vec![c.clone()],
+            },
+            &[*x],
+        ),
+        (_, [c], [x]) if c.is_one() => Ok(*x),
+        _ => b.push1(Combine { coeffs }, &xs),
+    }
+}
+
+/// An exact number, rank 0.
+pub fn constant(b: &mut Builder, value: Exact) -> Made {
+    b.push1(Constant { value }, &[])
+}
+
+/// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`.
+pub fn linear(b: &mut Builder, x: Value, w: Value) -> Made {
+    b.push1(MatMul { layout: Layout::Nt }, &[x, w])
+}
+
+/// A linear map with or without a bias: `weight[N, K]`, `bias[N]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affine {
+    pub weight: Value,
+    pub bias: Option<Value>,
+}
+
+impl From<Value> for Affine {
+    fn from(weight: Value) -> Affine {
+        Affine { weight, bias: None }
+    }
+}
+
+/// `x[.., K] · weightᵀ + bias`: `[.., N]`.
+pub fn affine(b: &mut Builder, x: Value, map: Affine) -> Made {
+    let y = linear(b, x, map.weight)?;
+    match map.bias {
+        Some(bias) => b.push1(Add, &[y, bias]),
+        None => Ok(y),
+    }
+}
+
+/// `x / √(mean(x²) + eps) · gain` over the columns (Zhang & Sennrich 2019); `gain[C]`.
+pub fn rmsnorm(b: &mut Builder, x: Value, gain: Value, eps: &Exact) -> Made {
+    let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
+    let square = b.push1(Mul, &[x, x])?;
+    let sum = b.push1(SumCols, &[square])?;
+    let mean = combine(b, &[(Exact::ratio(1, cols), sum)])?;
+    let shifted = b.push1(Shift { by: eps.clone() }, &[mean])?;
+    let scale = b.push1(Rsqrt, &[shifted])?;
+    let normal = b.push1(Mul, &[x, scale])?;
+    b.push1(Mul, &[normal, gain])
+}
+
+/// `(x − mean(x)) / √(var(x) + eps) · gain + bias` over the columns, the variance being the mean square of what is left
+/// when the mean is taken away (Ba, Kiros & Hinton 2016); `gain[C]`, `bias[C]`.
+pub fn layernorm(b: &mut Builder, x: Value, gain: Value, bias: Value, eps: &Exact) -> Made {
+    let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
+    let sum = b.push1(SumCols, &[x])?;
+    let minus_mean = combine(b, &[(Exact::ratio(-1, cols), sum)])?;
+    let centred = b.push1(Add, &[x, minus_mean])?;
+    let scaled = rmsnorm(b, centred, gain, eps)?;
+    b.push1(Add, &[scaled, bias])
+}
+
+/// `x · sigmoid(x)`.
+pub fn silu(b: &mut Builder, x: Value) -> Made {
+    let gate = b.push1(Sigmoid, &[x])?;
+    b.push1(Mul, &[x, gate])
+}
+
+/// `x · Φ(x)` with the exact Φ, not its tanh approximation (Hendrycks & Gimpel 2016).
+pub fn gelu(b: &mut Builder, x: Value) -> Made {
+    let below = b.push1(NormalCdf, &[x])?;
+    b.push1(Mul, &[x, below])
+}
+
+/// `max(x, 0)`; its derivative at 0 is 0.
+pub fn relu(b: &mut Builder, x: Value) -> Made {
+    b.push1(WherePositive, &[x, x])
+}
+
+/// What stands between the two linear maps of an MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    Gelu,
+    Relu,
+}
+
+/// `down(activation(up(x)))`; up `[hidden, C]`, down `[C, hidden]`.
+pub fn mlp(b: &mut Builder, x: Value, up: Affine, down: Affine, activation: Activation) -> Made {
+    let hidden = b.part("up", |b| {
+        let y = affine(b, x, up)?;
+        match activation {
+            Activation::Gelu => gelu(b, y),
+            Activation::Relu => relu(b, y),
+        }
+    })?;
+    b.part("down", |b| affine(b, hidden, down))
+}
+
+/// `(silu(x · gateᵀ) · (x · upᵀ)) · downᵀ` (Shazeer 2020); gate, up `[hidden, C]`, down `[C, hidden]`.
+pub fn swiglu(b: &mut Builder, x: Value, gate: Value, up: Value, down: Value) -> Made {
+    let open = b.part("gate", |b| {
+        let g = linear(b, x, gate)?;
+        silu(b, g)
+    })?;
+    let u = b.part("up", |b| linear(b, x, up))?;
+    let hidden = b.part("up", |b| b.push1(Mul, &[open, u]))?;
+    b.part("down", |b| linear(b, hidden, down))
+}
+
+/// The linear maps of an attention layer, each `[C, C]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionWeights {
+    pub q: Affine,
+    pub k: Affine,
+    pub v: Affine,
+    pub o: Affine,
+}
+
+/// The tables of rotary positions, `[positions, head]` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotary {
+    pub cos: Value,
+    pub sin: Value,
+    pub head: u64,
+}
+
+/// Tables for up to `positions` positions; a model makes them once.
+pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> Result<Rotary, TypeError> {
+    let cos = manifest::Table::RotaryCos {
+        positions,
+        head,
+        base,
+    };
+    let sin = manifest::Table::RotarySin {
+        positions,
+        head,
+        base,
+    };
+    Ok(Rotary {
+        cos: b.push1(Table { table: cos }, &[])?,
+        sin: b.push1(Table { table: sin }, &[])?,
+        head,
+    })
+}
+
+/// Multi-head attention of `x[B, S, C]` to itself, with rotary positions if tables are given: `[B, S, C]`.
+pub fn self_attention(
+    b: &mut Builder,
+    x: Value,
+    w: AttentionWeights,
+    heads: u64,
+    causal: bool,
+    rotary: Option<Rotary>,
+) -> Made {
+    let turned = |b: &mut Builder, w| {
+        let y = affine(b, x, w)?;
+        match rotary {
+            Some(Rotary { cos, sin, head }) => b.push1(
+                Rope {
+                    head,
+                    inverse: false,
+                },
+                &[y, cos, sin],
+            ),
+            None => Ok(y),
+        }
+    };
+    let q = b.part("q", |b| turned(b, w.q))?;
+    let k = b.part("k", |b| turned(b, w.k))?;
+    let v = b.part("v", |b| affine(b, x, w.v))?;
+    let o = b.part("attend", |b| {
+        b.push(Attention { heads, causal }, &[q, k, v])
+    })?[0];
+    b.part("o", |b| affine(b, o, w.o))
+}
+
+/// `−log softmax(logits)` at the target, per row: `logits[.., V]`, `targets[.., 1] → [.., 1]`.
+///
+/// With `z = x − max x` it is `log Σ exp z − z_target`. The maximum cancels, so its gradient is stopped.
+pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+    let max = b.push1(MaxCols, &[logits])?;
+    let max = b.push1(StopGradient, &[max])?;
+    let minus = combine(b, &[(Exact::int(-1), max)])?;
+    let z = b.push1(Add, &[logits, minus])?;
+    let e = b.push1(Exp, &[z])?;
+    let sum = b.push1(SumCols, &[e])?;
+    let log = b.push1(Log, &[sum])?;
+    let target = b.push1(Pick, &[z, targets])?;
+    combine(b, &[(Exact::one(), log), (Exact::int(-1), target)])
+}
+
+/// The mean of a number per row: `[.., 1] → []`.
+pub fn mean_rows(b: &mut Builder, x: Value) -> Made {
+    let size = b.ty(x).rows();
+    let sum = b.push1(SumRows, &[x])?;
+    let inverse = b.push1(InverseCount { size }, &[])?;
+    b.push1(Mul, &[sum, inverse])
+}
+
+/// Cross-entropy in nats, averaged over all target tokens: `[]`.
+pub fn mean_cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+    let rows = cross_entropy(b, logits, targets)?;
+    mean_rows(b, rows)
+}

@@ -1,0 +1,79 @@
+//! The derivative of attention, from its result and log-sum-exp: probabilities are recomputed, not stored (Dao et al. 2022).
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::Attention;
+use crate::ops::attention::{add_scaled, dot, heads};
+use crate::ops::support::{fail, reals};
+use crate::types::TensorType;
+
+/// q, k, v, o, lse, d_o → d_q, d_k, d_v. With `p_ij = exp(s_ij − lse_i)` and `δ_i = d_o_i · o_i`:
+/// `d_v_j = Σ_i p_ij d_o_i`, `ds_ij = p_ij (d_o_i · v_j − δ_i)`, `d_q_i = Σ_j ds_ij k_j / √head`,
+/// `d_k_j = Σ_i ds_ij q_i / √head`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionBackward {
+    pub attention: Attention,
+}
+
+impl Op for AttentionBackward {
+    const NAME: &'static str = "attention_backward";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        self.attention.attrs()
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [q, k, v, o, lse, d] = reals(Self::NAME, ins)?;
+        self.attention.check(Self::NAME, q, &[k, v, o, d])?;
+        if *lse != q.with_cols(self.attention.heads) {
+            return fail(Self::NAME, format!("log-sum-exp of type {lse} beside {q}"));
+        }
+        Ok(vec![q.clone(); 3])
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let &[q, k, v, o, lse, d] = ins else {
+            unreachable!("infer counted the operands")
+        };
+        let seq = q.shape[1] as usize;
+        let scale = 1.0 / ((q.cols() as u64 / self.attention.heads) as f64).sqrt();
+        let mut d_q = Tensor::zeros(q.shape.clone());
+        let (mut d_k, mut d_v) = (d_q.clone(), d_q.clone());
+        for h in heads(q, self.attention.heads) {
+            for i in 0..seq {
+                let (q_i, d_i) = (&q.data[h.at(i)], &d.data[h.at(i)]);
+                let delta = dot(d_i, &o.data[h.at(i)]);
+                let seen = if self.attention.causal { i + 1 } else { seq };
+                for j in 0..seen {
+                    let k_j = &k.data[h.at(j)];
+                    let p = (scale * dot(q_i, k_j) - lse.data[h.number(i)]).exp();
+                    let ds = scale * p * (dot(d_i, &v.data[h.at(j)]) - delta);
+                    add_scaled(&mut d_v.data[h.at(j)], p, d_i);
+                    add_scaled(&mut d_q.data[h.at(i)], ds, k_j);
+                    add_scaled(&mut d_k.data[h.at(j)], ds, q_i);
+                }
+            }
+        }
+        Ok(vec![d_q, d_k, d_v])
+    }
+
+    fn vjp(&self, _: &mut VjpCx) -> Vjp {
+        Vjp::NotDifferentiable("second derivatives of attention have no rule")
+    }
+
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        Kind::AttendBackward(self.attention.spec(&ins[0]))
+    }
+
+    fn samples() -> Vec<Sample> {
+        let (q, lse) = (TensorType::state(12), TensorType::state(3));
+        let op = |causal| AttentionBackward {
+            attention: Attention { heads: 3, causal },
+        };
+        let ins = vec![q.clone(), q.clone(), q.clone(), q.clone(), lse, q];
+        vec![
+            Sample::new(op(true), "causal", ins.clone()).tolerance(1e-5),
+            Sample::new(op(false), "full", ins).tolerance(1e-5),
+        ]
+    }
+}

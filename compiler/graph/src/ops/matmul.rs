@@ -1,0 +1,132 @@
+//! Products of row × column views: linear maps, their input and their weight gradients.
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::attention::{add_scaled, dot};
+use crate::ops::support::{fail, reals};
+use crate::types::TensorType;
+use odec_program::Dim;
+
+/// Which operand is read transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `[.., K] · [N, K]ᵀ → [.., N]`: a linear map with weight [out, in].
+    Nt,
+    /// `[.., K] · [K, N] → [.., N]`.
+    Nn,
+    /// `[R.., M]ᵀ · [R.., N] → [M, N]`: summed over all rows.
+    Tn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatMul {
+    pub layout: Layout,
+}
+
+impl Op for MatMul {
+    const NAME: &'static str = "matmul";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![("layout", format!("{:?}", self.layout).to_lowercase())]
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [a, b] = reals(Self::NAME, ins)?;
+        if a.rank() < 2 || b.rank() < 2 {
+            return fail(
+                Self::NAME,
+                format!("{a} · {b}: both must have rows and columns"),
+            );
+        }
+        let fixed_rows = |t: &TensorType| match t.shape[..] {
+            [Dim::Fixed(n), _] => Some(n),
+            _ => None,
+        };
+        match self.layout {
+            Layout::Nt if fixed_rows(b).is_some() && a.cols() == b.cols() => {
+                Ok(vec![a.with_cols(fixed_rows(b).expect("just checked"))])
+            }
+            Layout::Nn if fixed_rows(b) == Some(a.cols()) => Ok(vec![a.with_cols(b.cols())]),
+            Layout::Tn if a.shape[..a.rank() - 1] == b.shape[..b.rank() - 1] => Ok(vec![
+                TensorType::real([Dim::Fixed(a.cols()), Dim::Fixed(b.cols())]),
+            ]),
+            l => fail(Self::NAME, format!("{a} and {b} do not fit layout {l:?}")),
+        }
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (a, b) = (ins[0], ins[1]);
+        let (k, n) = (
+            a.cols(),
+            if self.layout == Layout::Nt {
+                b.rows()
+            } else {
+                b.cols()
+            },
+        );
+        let shape = match (self.layout, &a.shape[..]) {
+            (Layout::Nt | Layout::Nn, [rows @ .., _]) => [rows, &[n as u64]].concat(),
+            _ => vec![k as u64, n as u64],
+        };
+        let mut c = Tensor::zeros(shape);
+        match self.layout {
+            Layout::Nt => {
+                for (c, a) in c.data.chunks_exact_mut(n).zip(a.data.chunks_exact(k)) {
+                    c.iter_mut()
+                        .zip(b.data.chunks_exact(k))
+                        .for_each(|(c, b)| *c = dot(a, b));
+                }
+            }
+            Layout::Nn => {
+                for (c, a) in c.data.chunks_exact_mut(n).zip(a.data.chunks_exact(k)) {
+                    a.iter()
+                        .zip(b.data.chunks_exact(n))
+                        .for_each(|(a, b)| add_scaled(c, *a, b));
+                }
+            }
+            Layout::Tn => {
+                for (a, b) in a.data.chunks_exact(k).zip(b.data.chunks_exact(n)) {
+                    c.data
+                        .chunks_exact_mut(n)
+                        .zip(a)
+                        .for_each(|(c, a)| add_scaled(c, *a, b));
+                }
+            }
+        }
+        Ok(vec![c])
+    }
+
+    fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        let (a, b, d) = (cx.ins[0], cx.ins[1], cx.d());
+        let mut mm = |layout, x, y| {
+            Some(
+                cx.b.push1(MatMul { layout }, &[x, y])
+                    .expect("derivative shapes follow"),
+            )
+        };
+        Vjp::Rule(match self.layout {
+            Layout::Nt => vec![mm(Layout::Nn, d, b), mm(Layout::Tn, d, a)],
+            Layout::Nn => vec![mm(Layout::Nt, d, b), mm(Layout::Tn, a, d)],
+            Layout::Tn => vec![mm(Layout::Nt, b, d), mm(Layout::Nn, a, d)],
+        })
+    }
+
+    fn kind(&self, _: &[TensorType]) -> Kind {
+        Kind::Contract {
+            a_transposed: self.layout == Layout::Tn,
+            b_transposed: self.layout == Layout::Nt,
+        }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let matrix = |m, n| TensorType::real([Dim::Fixed(m), Dim::Fixed(n)]);
+        let sample = |layout, name, b| {
+            Sample::new(MatMul { layout }, name, vec![TensorType::state(5), b]).tolerance(1e-5)
+        };
+        vec![
+            sample(Layout::Nt, "linear", matrix(7, 5)),
+            sample(Layout::Nn, "input_gradient", matrix(5, 7)),
+            sample(Layout::Tn, "weight_gradient", TensorType::state(7)),
+        ]
+    }
+}

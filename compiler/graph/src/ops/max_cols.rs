@@ -1,0 +1,45 @@
+//! The largest column of every row: the shift that keeps exponentials in range.
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::support::{fail, fold_cols, map_kind, reals};
+use crate::types::TensorType;
+use odec_program::expr::ReduceOp;
+
+/// `[.., C] → [.., 1]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxCols;
+
+impl Op for MaxCols {
+    const NAME: &'static str = "max_cols";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![]
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        match reals(Self::NAME, ins)? {
+            [x] if x.rank() == 0 => fail(Self::NAME, format!("{x} has no columns")),
+            [x] => Ok(vec![x.per_row()]),
+        }
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let max = |row: &[f64]| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        fold_cols(ins[0], max)
+    }
+
+    fn vjp(&self, _: &mut VjpCx) -> Vjp {
+        Vjp::NotDifferentiable(
+            "a maximum jumps between columns; stop its gradient where it is only a shift",
+        )
+    }
+
+    fn kind(&self, _: &[TensorType]) -> Kind {
+        map_kind(|b, x| b.reduce(ReduceOp::Max, x))
+    }
+
+    fn samples() -> Vec<Sample> {
+        vec![Sample::new(MaxCols, "state", vec![TensorType::state(19)])]
+    }
+}

@@ -1,0 +1,78 @@
+//! The list of ops, and the closed enum made from it.
+
+/// Declares the closed set of ops: one line per op, `module::Type`.
+macro_rules! ops {
+    ($($module:ident :: $ty:ident),* $(,)?) => {
+        $(pub mod $module; pub use $module::$ty;)*
+
+        /// Any op.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum OpKind { $($ty($ty)),* }
+
+        $(impl From<$ty> for OpKind { fn from(op: $ty) -> OpKind { OpKind::$ty(op) } })*
+
+        impl OpKind {
+            pub fn name(&self) -> &'static str { match self { $(OpKind::$ty(_) => <$ty as Op>::NAME),* } }
+            pub fn attrs(&self) -> Vec<(&'static str, String)> { match self { $(OpKind::$ty(o) => o.attrs()),* } }
+            /// Output types, checked: no empty dimension, a fixed last one, a countable size.
+            pub fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+                let types = match self { $(OpKind::$ty(o) => o.infer(ins)),* }?;
+                let check = |t: &TensorType| t.check().map_err(|what| TypeError { op: self.name(), what });
+                types.iter().try_for_each(check)?;
+                Ok(types)
+            }
+            pub fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> { match self { $(OpKind::$ty(o) => o.eval(ins, cx)),* } }
+            pub fn vjp(&self, cx: &mut VjpCx) -> Vjp { match self { $(OpKind::$ty(o) => o.vjp(cx)),* } }
+            pub fn kind(&self, ins: &[TensorType]) -> Kind { match self { $(OpKind::$ty(o) => o.kind(ins)),* } }
+        }
+
+        /// The names of all ops.
+        pub const NAMES: &[&str] = &[$(<$ty as Op>::NAME),*];
+
+        /// The test cases of every op.
+        pub fn samples() -> Vec<Sample> { [$(<$ty as Op>::samples()),*].concat() }
+    };
+}
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::types::TensorType;
+
+mod support;
+
+ops! {
+    // leaves
+    parameter::Parameter,
+    input::Input,
+    table::Table,
+    constant::Constant,
+    inverse_count::InverseCount,
+    // element by element
+    add::Add,
+    mul::Mul,
+    combine::Combine,
+    shift::Shift,
+    exp::Exp,
+    log::Log,
+    recip::Recip,
+    rsqrt::Rsqrt,
+    sigmoid::Sigmoid,
+    normal_cdf::NormalCdf,
+    normal_pdf::NormalPdf,
+    where_positive::WherePositive,
+    stop_gradient::StopGradient,
+    // between shapes
+    broadcast::Broadcast,
+    sum_cols::SumCols,
+    max_cols::MaxCols,
+    sum_rows::SumRows,
+    pick::Pick,
+    unpick::Unpick,
+    // whole tensors
+    rope::Rope,
+    matmul::MatMul,
+    attention::Attention,
+    attention_backward::AttentionBackward,
+    embedding::Embedding,
+    embedding_grad::EmbeddingGrad,
+}

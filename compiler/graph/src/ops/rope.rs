@@ -1,0 +1,153 @@
+//! Rotary positions (Su et al. 2021), half-split: within each head, columns i and i + head/2 turn by the position's angle.
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::OpKind;
+use crate::ops::support::{fail, reals};
+use crate::types::TensorType;
+use odec_program::Dim;
+use odec_program::expr::{Access, ColMap, RowMap, UnaryOp};
+
+/// `x[B, S, heads · head]`, `cos[P, head]`, `sin[P, head] → [B, S, heads · head]`, S ≤ P:
+/// `y = x·cos + swap(x)·sin`, the sine negated in its first half (see [`odec_program::manifest::Table`]).
+/// The inverse turns back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rope {
+    /// Columns of one head; even.
+    pub head: u64,
+    pub inverse: bool,
+}
+
+impl Op for Rope {
+    const NAME: &'static str = "rope";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        let mut attrs = vec![("head", self.head.to_string())];
+        if self.inverse {
+            attrs.push(("inverse", "true".into()));
+        }
+        attrs
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let [x, cos, sin] = reals(Self::NAME, ins)?;
+        if !matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
+            return fail(Self::NAME, format!("needs [B, S, width], not {x}"));
+        }
+        if self.head == 0 || !self.head.is_multiple_of(2) || !x.cols().is_multiple_of(self.head) {
+            let what = format!(
+                "{x} does not split into even heads of {} columns",
+                self.head
+            );
+            return fail(Self::NAME, what);
+        }
+        let fits = |t: &TensorType| matches!(t.shape[..], [Dim::Fixed(_), Dim::Fixed(n)] if n == self.head);
+        if !fits(cos) || cos != sin {
+            let what = format!("tables {cos} and {sin} are not [positions, {}]", self.head);
+            return fail(Self::NAME, what);
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (x, cos, sin) = (ins[0], ins[1], ins[2]);
+        let (seq, head, sign) = (
+            x.shape[1] as usize,
+            self.head as usize,
+            if self.inverse { -1.0 } else { 1.0 },
+        );
+        if seq > cos.rows() {
+            let what = format!("sequence of {seq} in a table of {} positions", cos.rows());
+            return Err(EvalError {
+                op: Self::NAME,
+                what,
+            });
+        }
+        let mut out = x.clone();
+        let cols = x.cols();
+        for (r, (y, x)) in out
+            .data
+            .chunks_exact_mut(cols)
+            .zip(x.data.chunks_exact(cols))
+            .enumerate()
+        {
+            let at = (r % seq) * head;
+            for (y, x) in y.chunks_exact_mut(head).zip(x.chunks_exact(head)) {
+                for c in 0..head {
+                    let swapped = x[(c + head / 2) % head];
+                    y[c] = x[c] * cos.data[at + c] + sign * swapped * sin.data[at + c];
+                }
+            }
+        }
+        Ok(vec![out])
+    }
+
+    fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        // turning back is the transpose only of a true rotation
+        let table = |i: usize| matches!(cx.b.graph().node(cx.ins[i].node).op, OpKind::Table(_));
+        if !table(1) || !table(2) {
+            return Vjp::NotDifferentiable("its cosines and sines must be constant tables");
+        }
+        let (cos, sin, d) = (cx.ins[1], cx.ins[2], cx.d());
+        let back = Rope {
+            inverse: !self.inverse,
+            ..*self
+        };
+        let d = cx.b.push1(back, &[d, cos, sin]).expect("the same shapes");
+        Vjp::Rule(vec![Some(d), None, None])
+    }
+
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        let (head, inverse, stride) = (self.head, self.inverse, ins[0].cols());
+        let x = Access::full(stride);
+        let swapped = Access {
+            col: ColMap::HalfSwap(head),
+            ..x
+        };
+        let table = Access {
+            row: RowMap::Position,
+            col: ColMap::Mod(head),
+            stride: head,
+        };
+        Kind::Rows {
+            reads: vec![
+                Read::Through(vec![x, swapped]),
+                Read::Through(vec![table]),
+                Read::Through(vec![table]),
+            ],
+            rule: Box::new(move |s, xs| {
+                let [x, mut swapped, cos, sin] = xs[..] else {
+                    unreachable!("four accesses are declared above")
+                };
+                if inverse {
+                    swapped = s.body.unary(UnaryOp::Neg, swapped);
+                }
+                let kept = s.body.mul(x, cos);
+                s.body.fma(swapped, sin, kept)
+            }),
+        }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let table = TensorType::real([Dim::Fixed(7), Dim::Fixed(4)]);
+        let ins = vec![TensorType::state(12), table.clone(), table];
+        vec![
+            Sample::new(
+                Rope {
+                    head: 4,
+                    inverse: false,
+                },
+                "forth",
+                ins.clone(),
+            ),
+            Sample::new(
+                Rope {
+                    head: 4,
+                    inverse: true,
+                },
+                "back",
+                ins,
+            ),
+        ]
+    }
+}

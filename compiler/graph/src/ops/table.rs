@@ -1,0 +1,65 @@
+//! A constant table known at build time: rotary cosines and sines.
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::support::{fail, operands};
+use crate::types::TensorType;
+use odec_program::Dim;
+use odec_program::manifest;
+
+/// `[positions, head]`, with the values of [`manifest::Table::values`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    pub table: manifest::Table,
+}
+
+impl Op for Table {
+    const NAME: &'static str = "table";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        let (kind, base) = match self.table {
+            manifest::Table::RotaryCos { base, .. } => ("rotary_cos", base),
+            manifest::Table::RotarySin { base, .. } => ("rotary_sin", base),
+        };
+        vec![("kind", kind.into()), ("base", base.to_string())]
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        operands::<0>(Self::NAME, ins)?;
+        let (manifest::Table::RotaryCos { base, .. } | manifest::Table::RotarySin { base, .. }) =
+            self.table;
+        let shape = self.table.shape();
+        if !shape[1].is_multiple_of(2) {
+            return fail(
+                Self::NAME,
+                format!("{} columns have no two halves", shape[1]),
+            );
+        }
+        if !(base > 0.0 && base.is_finite()) {
+            return fail(Self::NAME, format!("base {base} is not a positive number"));
+        }
+        Ok(vec![TensorType::real(shape.map(Dim::Fixed))])
+    }
+
+    fn eval(&self, _: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let shape = self.table.shape().to_vec();
+        Ok(vec![Tensor::new(shape, self.table.values())])
+    }
+
+    fn vjp(&self, _: &mut VjpCx) -> Vjp {
+        Vjp::Zero
+    }
+
+    fn kind(&self, _: &[TensorType]) -> Kind {
+        Kind::Source
+    }
+
+    fn samples() -> Vec<Sample> {
+        let table = manifest::Table::RotarySin {
+            positions: 5,
+            head: 4,
+            base: 100.0,
+        };
+        vec![Sample::new(Table { table }, "sine", vec![])]
+    }
+}

@@ -1,0 +1,130 @@
+//! Types of tensors: what they hold and how they are shaped.
+
+use odec_program::{Access, Bindings, Dim, Size};
+use std::fmt;
+
+/// How a tensor lies in a wider one on row × column views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fit {
+    /// The same shape.
+    Full,
+    /// `[.., 1]` in `[.., C]`: a number per row.
+    PerRow,
+    /// `[C]` in `[.., C]`: a number per column.
+    PerColumn,
+    /// `[]`.
+    Scalar,
+}
+
+impl Fit {
+    /// How a kernel over the wider tensor, `cols` columns wide, reads the narrower one.
+    pub const fn access(self, cols: u64) -> Access {
+        match self {
+            Fit::Full => Access::full(cols),
+            Fit::PerRow => Access::PER_ROW,
+            Fit::PerColumn => Access::PER_COL,
+            Fit::Scalar => Access::SCALAR,
+        }
+    }
+}
+
+/// What a tensor holds. The precision of reals is chosen later, by a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Elem {
+    Real,
+    /// Whole numbers used as indices: tokens, targets.
+    Index,
+}
+
+/// Element kind and shape. Activations are [B, S, width], per-token numbers [B, S, 1], matrices
+/// `[out, in]`, gains `[width]`, scalars `[]`. The last dimension is always fixed (or absent).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorType {
+    pub elem: Elem,
+    pub shape: Vec<Dim>,
+}
+
+impl TensorType {
+    pub fn real(shape: impl Into<Vec<Dim>>) -> TensorType {
+        TensorType {
+            elem: Elem::Real,
+            shape: shape.into(),
+        }
+    }
+    pub fn index(shape: impl Into<Vec<Dim>>) -> TensorType {
+        TensorType {
+            elem: Elem::Index,
+            shape: shape.into(),
+        }
+    }
+    pub fn scalar() -> TensorType {
+        TensorType::real([])
+    }
+    /// [B, S, width].
+    pub fn state(width: u64) -> TensorType {
+        TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(width)])
+    }
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+    /// The last dimension (1 for scalars): the columns of the row × column view.
+    pub fn cols(&self) -> u64 {
+        match self.shape.last() {
+            Some(Dim::Fixed(n)) => *n,
+            _ => 1,
+        }
+    }
+    /// All dimensions but the last: the rows of the row × column view.
+    pub fn rows(&self) -> Size {
+        let n = self.shape.len().saturating_sub(1);
+        Size::of(&self.shape[..n]).expect("checked when the type was made")
+    }
+    pub fn size(&self) -> Size {
+        Size::of(&self.shape).expect("checked when the type was made")
+    }
+    /// The shape for one run.
+    pub fn concrete(&self, b: Bindings) -> Vec<u64> {
+        self.shape.iter().map(|d| d.at(b)).collect()
+    }
+    /// How this shape broadcasts into `full`; `None`: it does not. What the tensors hold does not matter.
+    pub fn fit(&self, full: &TensorType) -> Option<Fit> {
+        match self.shape[..] {
+            _ if self.shape == full.shape => Some(Fit::Full),
+            [] => Some(Fit::Scalar),
+            _ if self.shape == full.per_row().shape => Some(Fit::PerRow),
+            [Dim::Fixed(n)] if n == full.cols() && full.rank() > 1 => Some(Fit::PerColumn),
+            _ => None,
+        }
+    }
+    /// Why this is no type: an empty dimension, a symbolic last one, too many elements.
+    pub fn check(&self) -> Result<(), String> {
+        match self.shape.last() {
+            _ if self.shape.contains(&Dim::Fixed(0)) => {
+                Err(format!("{self} has an empty dimension"))
+            }
+            Some(Dim::Batch | Dim::Seq) => Err(format!("{self}: the last dimension must be fixed")),
+            _ if Size::of(&self.shape).is_none() => Err(format!("{self} has too many elements")),
+            _ => Ok(()),
+        }
+    }
+    /// The same shape with `cols` columns.
+    pub fn with_cols(&self, cols: u64) -> TensorType {
+        let mut t = self.clone();
+        if let Some(d) = t.shape.last_mut() {
+            *d = Dim::Fixed(cols);
+        }
+        t
+    }
+    /// The same shape with one column: a number per row.
+    pub fn per_row(&self) -> TensorType {
+        self.with_cols(1)
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let dims: Vec<String> = self.shape.iter().map(|d| d.to_string()).collect();
+        let elem = if self.elem == Elem::Real { "" } else { "index" };
+        write!(f, "{elem}[{}]", dims.join(", "))
+    }
+}

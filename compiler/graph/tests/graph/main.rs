@@ -1,0 +1,7 @@
+//! Tests of the tensor graph: ops, whole models, printed pictures.
+
+mod common;
+mod models;
+mod ops;
+mod pictures;
+mod tiny;

@@ -1,0 +1,168 @@
+//! Loading and storing operands along a row.
+//!
+//! Takes row base pointers and column maps; gives vectors of the kernel's element type. Contiguous
+//! columns are one load; repeated and half-swapped columns are loaded in the largest contiguous pieces
+//! that the map has and joined. Nothing outside the operand is ever touched.
+
+use crate::emit::{Elem, Emitter, Type, Val};
+use odec_program::expr::{Access, ColMap, RowMap};
+
+/// Consecutive columns of the domain: `lanes` of them from `first` (a multiple of `lanes`, or known) on, of
+/// which `mask` exist.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    pub first: Val,
+    pub lanes: u64,
+    /// How many exist; `lanes` but for the last vector of a row.
+    pub count: u64,
+}
+
+impl Columns {
+    pub fn full(first: Val, lanes: u64) -> Columns {
+        Columns {
+            first,
+            lanes,
+            count: lanes,
+        }
+    }
+}
+
+/// The row of an operand that is read for row `row`, whose position in the sequence is `position`.
+pub(crate) fn row_base(
+    e: &mut Emitter,
+    pointer: Val,
+    elem: Elem,
+    access: Access,
+    row: Val,
+    position: Option<Val>,
+) -> Val {
+    let row = match access.row {
+        RowMap::Zero => return pointer,
+        RowMap::Row => row,
+        RowMap::Position => position.expect("kernels that read by position count it"),
+    };
+    let offset = e.mul_int(row, access.stride as i64);
+    e.at(pointer, offset, elem)
+}
+
+/// The scalar at the start of a row, as the kernel's element type.
+pub(crate) fn load_scalar(e: &mut Emitter, base: Val, elem: Elem) -> Val {
+    let x = e.load(base, Type::scalar(elem));
+    e.convert(x, e.elem)
+}
+
+/// Loads the operand's columns that `map` gives for `cols`, as the kernel's element type. Lanes that do not exist are
+/// zero.
+pub(crate) fn load_columns(
+    e: &mut Emitter,
+    base: Val,
+    elem: Elem,
+    map: ColMap,
+    cols: Columns,
+) -> Val {
+    let x = match map {
+        ColMap::Col => load_piece(e, base, elem, cols),
+        ColMap::Zero => {
+            let x = e.load(base, Type::scalar(elem));
+            e.broadcast(x, cols.lanes)
+        }
+        ColMap::Mod(n) => load_pieces(e, base, elem, cols, n, |e, c| {
+            let n = e.int(n as i64);
+            e.rem(c, n)
+        }),
+        ColMap::HalfSwap(n) => load_pieces(e, base, elem, cols, n / 2, |e, c| {
+            // the half that c lies in has an even or odd number
+            let half = e.int(n as i64 / 2);
+            let number = e.div(c, half);
+            let two = e.int(2);
+            let odd = e.rem(number, two);
+            let back = e.mul_int(odd, n as i64);
+            let there = e.add(c, half);
+            e.sub(there, back)
+        }),
+    };
+    e.convert(x, e.elem)
+}
+
+/// Stores the columns that exist.
+pub(crate) fn store_columns(e: &mut Emitter, value: Val, base: Val, elem: Elem, cols: Columns) {
+    let value = e.convert(value, elem);
+    let p = e.at(base, cols.first, elem);
+    if cols.count == cols.lanes {
+        e.store(value, p);
+    } else {
+        let count = e.int(cols.count as i64);
+        let mask = e.mask(count, cols.lanes);
+        e.store_masked(value, p, mask);
+    }
+}
+
+/// `first, first + 1, …` as floats.
+pub(crate) fn column_numbers(e: &mut Emitter, cols: Columns) -> Val {
+    let first = e.convert(cols.first, Elem::I32);
+    let first = e.broadcast(first, cols.lanes);
+    let iota = e.iota(cols.lanes);
+    let numbers = e.add(first, iota);
+    e.convert(numbers, e.elem)
+}
+
+/// Contiguous columns.
+fn load_piece(e: &mut Emitter, base: Val, elem: Elem, cols: Columns) -> Val {
+    let ty = Type::vector(elem, cols.lanes);
+    let p = e.at(base, cols.first, elem);
+    match cols.count {
+        n if n == cols.lanes => e.load(p, ty),
+        n => {
+            let count = e.int(n as i64);
+            let mask = e.mask(count, cols.lanes);
+            let zero = if elem.is_float() {
+                e.float(0.0, ty)
+            } else {
+                e.integer(0, ty)
+            };
+            e.load_masked(p, mask, zero)
+        }
+    }
+}
+
+/// Columns under a map that keeps runs of `period` columns together, from any multiple of `period` on.
+fn load_pieces(
+    e: &mut Emitter,
+    base: Val,
+    elem: Elem,
+    cols: Columns,
+    period: u64,
+    map: impl Fn(&mut Emitter, Val) -> Val,
+) -> Val {
+    let lanes = cols.lanes.min(1 << period.trailing_zeros());
+    let pieces = (0..cols.lanes / lanes).map(|i| {
+        let start = i * lanes;
+        if start >= cols.count {
+            // a neighbour's value stands in for lanes that do not exist
+            return None;
+        }
+        let c = e.add_int(cols.first, start as i64);
+        let first = map(e, c);
+        let count = lanes.min(cols.count - start);
+        let piece = Columns {
+            first,
+            lanes,
+            count,
+        };
+        Some(load_piece(e, base, elem, piece))
+    });
+    let mut pieces: Vec<Option<Val>> = pieces.collect();
+    // Join neighbours until one is left.
+    while pieces.len() > 1 {
+        pieces = pieces
+            .chunks(2)
+            .map(|pair| {
+                let low = pair[0]?;
+                let width = low.ty.lanes;
+                let pick: Vec<u32> = (0..2 * width).collect();
+                Some(e.shuffle(low, pair[1].unwrap_or(low), &pick))
+            })
+            .collect();
+    }
+    pieces[0].expect("a vector has at least one column")
+}

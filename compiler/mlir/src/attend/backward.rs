@@ -1,0 +1,207 @@
+//! Attention backward: a tile is one head of one sequence.
+//!
+//! Query blocks are the outer loop, key blocks the inner one. Scratch, in elements (d = head padded to whole
+//! vectors, s = sequence rounded up to blocks): Qᵀ and dOᵀ, Q and dO, K and V, dQ: 64·d each; Pᵀ and dSᵀ 64·64
+//! each; lse and δ 64 each; dK and dV s·d each.
+//!
+//! With P recomputed as `e^(S − lse)` and `δ = Σ_c dO ∘ O`: `dV += Pᵀ·dO`, `dP = dO·Vᵀ`,
+//! `dS = scale · P ∘ (dP − δ)`, `dQ += dS·K`, `dK += dSᵀ·Q` (T. Dao et al., "FlashAttention", 2022,
+//! appendix B).
+
+use super::*;
+use crate::body;
+use crate::rows;
+use odec_program::eval::LANES;
+use odec_program::expr::{ColMap, ReduceOp, UnaryOp};
+
+/// Emits the kernel.
+///
+/// # Errors
+/// What the spec asks for and no kernel can do.
+pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    check(kernel)?;
+    let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
+    let seq = e.dim(1);
+    let padded = kernel.padded_head() as i64;
+    let blocks = blocks(e, seq);
+    let mut scratch = Scratch::new(e);
+    let mut rows = |e: &mut Emitter| scratch.take(e, BLOCK * padded);
+    let [qt, dot, q_rows, do_rows, k_rows, v_rows, dq] = std::array::from_fn(|_| rows(e));
+    let mut square = |e: &mut Emitter| scratch.take(e, BLOCK * BLOCK);
+    let [weights, slopes] = std::array::from_fn(|_| square(e));
+    let [lse_row, delta] = std::array::from_fn(|_| scratch.take(e, BLOCK));
+    let dk = scratch.take(e, 0);
+    let length = e.mul_int(blocks, BLOCK * padded);
+    let dv = e.at(dk, length, e.elem);
+    let block = Block {
+        kernel,
+        qt,
+        dot,
+        q: q_rows,
+        d_o: do_rows,
+        k: k_rows,
+        v: v_rows,
+        dq,
+        weights,
+        slopes,
+        lse: lse_row,
+        delta,
+    };
+
+    let (begin, end, zero) = (e.begin(), e.end(), e.int(0));
+    e.for_each(begin, end, 1, |e, number| {
+        let head = Head::new(e, kernel, seq, number);
+        fill(e, dk, length, 0.0);
+        fill(e, dv, length, 0.0);
+        e.for_each(zero, blocks, 1, |e, query_block| {
+            let first = e.mul_int(query_block, BLOCK);
+            let queries = rows_in_block(e, seq, first);
+            head.transpose(e, q, first, queries, block.qt);
+            head.transpose(e, d_o, first, queries, block.dot);
+            head.copy(e, q, first, queries, block.q);
+            head.copy(e, d_o, first, queries, block.d_o);
+            block.statistics(e, &head, o, lse, first, queries);
+            let whole = e.int(BLOCK * padded);
+            fill(e, block.dq, whole, 0.0);
+            key_blocks(e, &head, query_block, |e, key, keys, diagonal| {
+                head.copy(e, k, key, keys, block.k);
+                head.copy(e, v, key, keys, block.v);
+                let before = e.mul_int(key, padded);
+                let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, before, e.elem));
+                block.step(e, queries, keys, diagonal, dk, dv);
+            });
+            head.write(e, block.dq, d_q, first, queries, |_, _| None);
+        });
+        head.write(e, dk, d_k, zero, seq, |_, _| None);
+        head.write(e, dv, d_v, zero, seq, |_, _| None);
+    });
+    Ok(())
+}
+
+/// The scratch of a block of queries.
+struct Block<'a> {
+    kernel: &'a Attend,
+    qt: Val,
+    dot: Val,
+    q: Val,
+    d_o: Val,
+    k: Val,
+    v: Val,
+    dq: Val,
+    /// Sᵀ, then Pᵀ.
+    weights: Val,
+    /// dPᵀ, then dSᵀ.
+    slopes: Val,
+    lse: Val,
+    delta: Val,
+}
+
+impl Block<'_> {
+    /// Collects lse of the block's queries and computes δ, each in the order of a row reduction.
+    fn statistics(&self, e: &mut Emitter, head: &Head, o: Val, lse: Val, first: Val, queries: Val) {
+        let (zero, elem) = (e.int(0), e.elem);
+        let (from, padded) = (head.row(e, o, first), self.kernel.padded_head());
+        e.for_each(zero, queries, 1, |e, r| {
+            let row = e.add(first, r);
+            let p = head.statistic(e, lse, row);
+            let x = e.load(p, e.scalar());
+            let p = e.at(self.lse, r, elem);
+            e.store(x, p);
+
+            let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, padded as i64));
+            let (o, d_o) = (e.at(from, at_o, elem), e.at(self.d_o, at_do, elem));
+            let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
+            for c in (0..self.kernel.head).step_by(LANES) {
+                let lanes = LANES as u64;
+                let first = e.int(c as i64);
+                let cols = crate::access::Columns {
+                    first,
+                    lanes,
+                    count: lanes.min(self.kernel.head - c),
+                };
+                let x = crate::access::load_columns(e, o, elem, ColMap::Col, cols);
+                let y = crate::access::load_columns(e, d_o, elem, ColMap::Col, cols);
+                sum = e.fma(x, y, sum);
+            }
+            let delta = rows::tree(e, ReduceOp::Sum, sum);
+            let p = e.at(self.delta, r, elem);
+            e.store(delta, p);
+        });
+    }
+
+    /// The pair of this block of queries and a block of keys, whose gradients are `dk` and `dv`.
+    fn step(&self, e: &mut Emitter, queries: Val, keys: Val, diagonal: bool, dk: Val, dv: Val) {
+        let scale = e.float(self.kernel.scale, e.vector());
+        let operands = [self.k, self.qt, self.weights];
+        scores(e, self.kernel, operands, keys, diagonal, Some(scale));
+        let operands = [self.v, self.dot, self.slopes];
+        scores(e, self.kernel, operands, keys, diagonal, None);
+        self.differentiate(e, keys, diagonal);
+        let padded = self.kernel.padded_head();
+        let product = |e: &Emitter, a, a_strides, b, c| Product {
+            a,
+            a_strides,
+            b,
+            b_stride: padded as i64,
+            c,
+            c_stride: padded as i64,
+            tile: tile(e, padded),
+            columns: padded as i64,
+            start: Start::Sum,
+            times: None,
+        };
+        for (a, b, c) in [(self.weights, self.d_o, dv), (self.slopes, self.q, dk)] {
+            product(e, a, (BLOCK, 1), b, c).emit(
+                e,
+                |_, _| keys,
+                // queries before the first key of the tile do not see it
+                |e, r| {
+                    if diagonal {
+                        (r, e.sub(queries, r))
+                    } else {
+                        (e.int(0), queries)
+                    }
+                },
+            );
+        }
+        let product = product(e, self.slopes, (1, BLOCK), self.k, self.dq);
+        let high = product.tile.rows as i64;
+        product.emit(
+            e,
+            |_, _| queries,
+            |e, r| {
+                let last = e.add_int(r, high);
+                (e.int(0), if diagonal { e.min(keys, last) } else { keys })
+            },
+        );
+    }
+
+    /// Replaces S by P, and dP by dS.
+    fn differentiate(&self, e: &mut Emitter, keys: Val, diagonal: bool) {
+        let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
+        let vector = e.vector();
+        let (none, scale) = (e.float(0.0, vector), e.float(self.kernel.scale, vector));
+        e.for_each(zero, end, lanes, |e, c| {
+            let seen = keys_seen(e, keys, c, diagonal);
+            let (lse, delta) = (load_at(e, self.lse, c), load_at(e, self.delta, c));
+            e.for_each(zero, seen, 1, |e, k| {
+                let row = e.mul_int(k, BLOCK);
+                let at = e.add(row, c);
+                let s = load_at(e, self.weights, at);
+                let shifted = e.sub(s, lse);
+                let mut p = body::apply(e, UnaryOp::Exp, shifted);
+                let dp = load_at(e, self.slopes, at);
+                let away = e.sub(dp, delta);
+                let slope = e.mul(p, away);
+                let mut slope = e.mul(slope, scale);
+                if diagonal {
+                    let unseen = later_key(e, k, c);
+                    p = e.select(unseen, none, p);
+                    slope = e.select(unseen, none, slope);
+                }
+                store_at(e, p, self.weights, at);
+                store_at(e, slope, self.slopes, at);
+            });
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! Attention forward: a tile is a block of 64 queries of one head.
+//!
+//! Scratch, in elements (d = head padded to whole vectors): Qᵀ 64·d, K 64·d, V 64·d, O 64·d, Sᵀ 64·64, and per
+//! query the running maximum, the running sum and the factor that old sums shrink by.
+//!
+//! For each key block: `m' = max(m, max_k S)`, `α = e^(m − m')`, `P = e^(S − m')`, `l ← α·l + Σ_k P`,
+//! `O ← α·O + P·V`; in the end `O / l` and `lse = m + ln l` (M. Milakov and N. Gimelshein, "Online
+//! normalizer calculation for softmax", 2018).
+
+use super::*;
+use crate::body;
+use odec_program::expr::UnaryOp;
+
+/// Emits the kernel.
+///
+/// # Errors
+/// What the spec asks for and no kernel can do.
+pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    check(kernel)?;
+    let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
+    let seq = e.dim(1);
+    let padded = kernel.padded_head() as i64;
+    let mut scratch = Scratch::new(e);
+    let block = Block {
+        kernel,
+        qt: scratch.take(e, BLOCK * padded),
+        k: scratch.take(e, BLOCK * padded),
+        v: scratch.take(e, BLOCK * padded),
+        o: scratch.take(e, BLOCK * padded),
+        scores: scratch.take(e, BLOCK * BLOCK),
+        max: scratch.take(e, BLOCK),
+        sum: scratch.take(e, BLOCK),
+        shrink: scratch.take(e, BLOCK),
+    };
+    let blocks = blocks(e, seq);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, t| {
+        let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
+        let head = Head::new(e, kernel, seq, number);
+        let first = e.mul_int(query_block, BLOCK);
+        let queries = rows_in_block(e, seq, first);
+        head.transpose(e, q, first, queries, block.qt);
+        let (all, whole) = (e.int(BLOCK), e.int(BLOCK * padded));
+        fill(e, block.max, all, f64::NEG_INFINITY);
+        fill(e, block.sum, all, 0.0);
+        fill(e, block.o, whole, 0.0);
+        key_blocks(e, &head, query_block, |e, key, keys, diagonal| {
+            head.copy(e, k, key, keys, block.k);
+            head.copy(e, v, key, keys, block.v);
+            block.step(e, queries, keys, diagonal);
+        });
+        block.finish(e);
+        head.write(e, block.o, o, first, queries, |e, r| {
+            let x = scalar_at(e, block.shrink, r);
+            Some(e.broadcast(x, e.lanes))
+        });
+        let zero = e.int(0);
+        e.for_each(zero, queries, 1, |e, r| {
+            let x = scalar_at(e, block.max, r);
+            let row = e.add(first, r);
+            let p = head.statistic(e, lse, row);
+            e.store(x, p);
+        });
+    });
+    Ok(())
+}
+
+/// The scratch of a tile.
+struct Block<'a> {
+    kernel: &'a Attend,
+    qt: Val,
+    k: Val,
+    v: Val,
+    o: Val,
+    scores: Val,
+    max: Val,
+    sum: Val,
+    shrink: Val,
+}
+
+impl Block<'_> {
+    /// Takes one block of keys in.
+    fn step(&self, e: &mut Emitter, queries: Val, keys: Val, diagonal: bool) {
+        let scale = e.float(self.kernel.scale, e.vector());
+        let operands = [self.k, self.qt, self.scores];
+        scores(e, self.kernel, operands, keys, diagonal, Some(scale));
+        self.softmax(e, keys, diagonal);
+        let padded = self.kernel.padded_head();
+        let product = Product {
+            a: self.scores,
+            a_strides: (1, BLOCK),
+            b: self.v,
+            b_stride: padded as i64,
+            c: self.o,
+            c_stride: padded as i64,
+            tile: tile(e, padded),
+            columns: padded as i64,
+            start: Start::Scaled(self.shrink),
+            times: None,
+        };
+        let high = product.tile.rows as i64;
+        product.emit(
+            e,
+            |_, _| queries,
+            |e, r| {
+                // keys after the last query of the tile have no weight
+                let last = e.add_int(r, high);
+                (e.int(0), if diagonal { e.min(keys, last) } else { keys })
+            },
+        );
+    }
+
+    /// Replaces scores by their weights, and updates the statistics.
+    fn softmax(&self, e: &mut Emitter, keys: Val, diagonal: bool) {
+        let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
+        let vector = e.vector();
+        let never = e.float(f64::NEG_INFINITY, vector);
+        let score = |e: &mut Emitter, k: Val, c: Val| {
+            let row = e.mul_int(k, BLOCK);
+            let at = e.add(row, c);
+            let s = load_at(e, self.scores, at);
+            if !diagonal {
+                return (at, s);
+            }
+            let unseen = later_key(e, k, c);
+            (at, e.select(unseen, never, s))
+        };
+        e.for_each(zero, end, lanes, |e, c| {
+            let seen = keys_seen(e, keys, c, diagonal);
+            let before = load_at(e, self.max, c);
+            let max = e.for_with(zero, seen, 1, &[before], |e, k, max| {
+                let (_, s) = score(e, k, c);
+                vec![e.max_float(max[0], s)]
+            })[0];
+            let shift = e.sub(before, max);
+            let shrink = body::apply(e, UnaryOp::Exp, shift);
+            let none = e.float(0.0, vector);
+            let sum = e.for_with(zero, seen, 1, &[none], |e, k, sum| {
+                let (at, s) = score(e, k, c);
+                let shifted = e.sub(s, max);
+                let p = body::apply(e, UnaryOp::Exp, shifted);
+                store_at(e, p, self.scores, at);
+                vec![e.add(sum[0], p)]
+            })[0];
+            let old = load_at(e, self.sum, c);
+            let sum = e.fma(old, shrink, sum);
+            store_at(e, max, self.max, c);
+            store_at(e, sum, self.sum, c);
+            store_at(e, shrink, self.shrink, c);
+        });
+    }
+
+    /// Leaves `m + ln l` where the maximum was, and `1 / l` where the factor was.
+    fn finish(&self, e: &mut Emitter) {
+        let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
+        e.for_each(zero, end, lanes, |e, c| {
+            let (max, sum) = (load_at(e, self.max, c), load_at(e, self.sum, c));
+            let log = body::apply(e, UnaryOp::Log, sum);
+            let lse = e.add(max, log);
+            store_at(e, lse, self.max, c);
+            let one = e.float(1.0, e.vector());
+            let inverse = e.div(one, sum);
+            store_at(e, inverse, self.shrink, c);
+        });
+    }
+}

@@ -1,0 +1,290 @@
+//! Fused attention, forward ([`forward`]) and backward ([`backward`]), block by block: no matrix of
+//! sequence × sequence elements exists anywhere (T. Dao et al., "FlashAttention", 2022).
+//!
+//! A block of scores is kept **transposed**, `Sᵀ[key][query]` with 64 queries to a row: a vector holds one
+//! key's scores for several queries. Softmax statistics are then vectors over queries, and no reduction
+//! across lanes is ever needed. It also makes every product of a block one of two shapes for the
+//! micro-kernel: `Sᵀ = K · (Qᵀ)` reads rows of keys, `O += (Pᵀ)ᵀ · V` reads columns of `Pᵀ`; only queries
+//! (and the gradient of the output) are ever transposed, once per block of rows.
+//!
+//! Blocks are copied into scratch first, heads padded to whole vectors, so that the micro-kernel sees
+//! static strides and cache lines that do not collide (rows of [batch, seq, heads · head] lie a power of two
+//! apart). Rows and lanes past the end of the sequence are computed from whatever is there and never used.
+//!
+//! Sums over keys and queries run in order, whatever the target's registers: all targets give the bits of
+//! [`odec_program::attend`].
+
+pub(crate) mod backward;
+pub(crate) mod forward;
+mod product;
+
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::panel::{self, Panel};
+use odec_program::kernel::Attend;
+use product::{Product, Start, narrow, tile};
+
+/// Query rows and key rows of a block.
+const BLOCK: i64 = Attend::BLOCK as i64;
+
+/// Rejects what no kernel can do.
+fn check(kernel: &Attend) -> Result<(), String> {
+    if kernel.head == 0 || kernel.heads == 0 {
+        return Err("attention needs at least one head of at least one column".into());
+    }
+    Ok(())
+}
+
+/// One head of one sequence: where its rows are in [batch, seq, heads · head] and [batch, seq, heads].
+struct Head<'a> {
+    kernel: &'a Attend,
+    seq: Val,
+    /// Elements before row 0 of the head.
+    offset: Val,
+    /// Elements before row 0 of the head's statistics.
+    statistics: Val,
+}
+
+impl<'a> Head<'a> {
+    /// The head with number `batch · heads + head`.
+    fn new(e: &mut Emitter, kernel: &'a Attend, seq: Val, number: Val) -> Head<'a> {
+        let heads = e.int(kernel.heads as i64);
+        let (batch, head) = (e.div(number, heads), e.rem(number, heads));
+        let row = e.mul(batch, seq);
+        let rows = e.mul(row, heads);
+        let statistics = e.add(rows, head);
+        let offset = e.mul_int(statistics, kernel.head as i64);
+        Head {
+            kernel,
+            seq,
+            offset,
+            statistics,
+        }
+    }
+
+    /// Elements between rows.
+    fn stride(&self) -> i64 {
+        (self.kernel.heads * self.kernel.head) as i64
+    }
+
+    /// The head's row `row` of a tensor.
+    fn row(&self, e: &mut Emitter, tensor: Val, row: Val) -> Val {
+        let rows = e.mul_int(row, self.stride());
+        let offset = e.add(self.offset, rows);
+        e.at(tensor, offset, e.elem)
+    }
+
+    /// The statistic of row `row`.
+    fn statistic(&self, e: &mut Emitter, tensor: Val, row: Val) -> Val {
+        let rows = e.mul_int(row, self.kernel.heads as i64);
+        let offset = e.add(self.statistics, rows);
+        e.at(tensor, offset, e.elem)
+    }
+
+    /// Copies `count` rows from `row` on to scratch, `padded` elements apart.
+    fn copy(&self, e: &mut Emitter, tensor: Val, row: Val, count: Val, to: Val) {
+        let from = self.row(e, tensor, row);
+        let (stride, valid) = (e.int(self.stride()), e.int(self.kernel.head as i64));
+        panel::copy(
+            e,
+            Panel {
+                from,
+                stride,
+                valid,
+                count,
+                to,
+                width: self.kernel.padded_head(),
+            },
+        );
+    }
+
+    /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64.
+    fn transpose(&self, e: &mut Emitter, tensor: Val, row: Val, count: Val, to: Val) {
+        let from = self.row(e, tensor, row);
+        let (stride, head) = (e.int(self.stride()), e.int(self.kernel.head as i64));
+        panel::transpose(
+            e,
+            Panel {
+                from,
+                stride,
+                valid: count,
+                count: head,
+                to,
+                width: BLOCK as u64,
+            },
+        );
+    }
+
+    /// Writes `count` rows from scratch, `padded` elements apart, to the rows of `tensor` from `row` on; `scaled` gives
+    /// what to store for a vector of row number r of the block.
+    fn write(
+        &self,
+        e: &mut Emitter,
+        from: Val,
+        tensor: Val,
+        row: Val,
+        count: Val,
+        scale: impl Fn(&mut Emitter, Val) -> Option<Val>,
+    ) {
+        let to = self.row(e, tensor, row);
+        let (zero, elem, lanes) = (e.int(0), e.elem, e.lanes);
+        e.for_each(zero, count, 1, |e, r| {
+            let factor = scale(e, r);
+            let (at_from, at_to) = (
+                e.mul_int(r, self.kernel.padded_head() as i64),
+                e.mul_int(r, self.stride()),
+            );
+            let (from, to) = (e.at(from, at_from, elem), e.at(to, at_to, elem));
+            for c in (0..self.kernel.head).step_by(lanes as usize) {
+                let p = e.at_const(from, c as i64, elem);
+                let x = e.load(p, e.vector());
+                let x = factor.map_or(x, |f| e.mul(x, f));
+                let p = e.at_const(to, c as i64, elem);
+                match self.kernel.head - c {
+                    left if left >= lanes => e.store(x, p),
+                    left => {
+                        let left = e.int(left as i64);
+                        let mask = e.mask(left, lanes);
+                        e.store_masked(x, p, mask);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Blocks that a head's sequence has.
+fn blocks(e: &mut Emitter, seq: Val) -> Val {
+    e.div_ceil(seq, BLOCK)
+}
+
+/// How many rows of the block that starts at `first` exist.
+fn rows_in_block(e: &mut Emitter, seq: Val, first: Val) -> Val {
+    let left = e.sub(seq, first);
+    let block = e.int(BLOCK);
+    e.min(left, block)
+}
+
+/// Runs over the key blocks that a block of queries sees: `step(first key, keys, on the diagonal)`.
+fn key_blocks(
+    e: &mut Emitter,
+    head: &Head,
+    query_block: Val,
+    mut step: impl FnMut(&mut Emitter, Val, Val, bool),
+) {
+    let zero = e.int(0);
+    if head.kernel.causal {
+        // below the diagonal all blocks are whole
+        e.for_each(zero, query_block, 1, |e, j| {
+            let (first, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
+            step(e, first, all, false);
+        });
+        let first = e.mul_int(query_block, BLOCK);
+        let keys = rows_in_block(e, head.seq, first);
+        step(e, first, keys, true);
+    } else {
+        let blocks = blocks(e, head.seq);
+        e.for_each(zero, blocks, 1, |e, j| {
+            let first = e.mul_int(j, BLOCK);
+            let keys = rows_in_block(e, head.seq, first);
+            step(e, first, keys, false);
+        });
+    }
+}
+
+/// Lays scratch memory out.
+struct Scratch {
+    next: Val,
+}
+
+impl Scratch {
+    fn new(e: &Emitter) -> Scratch {
+        Scratch { next: e.scratch() }
+    }
+    /// The next `elements`; all sizes keep vectors aligned.
+    fn take(&mut self, e: &mut Emitter, elements: i64) -> Val {
+        let here = self.next;
+        self.next = e.at_const(here, elements, e.elem);
+        here
+    }
+}
+
+/// Keys that the queries of the vector from `c` on see in a diagonal block of `keys`, rounded up to what readers touch.
+fn keys_seen(e: &mut Emitter, keys: Val, c: Val, diagonal: bool) -> Val {
+    if !diagonal {
+        return keys;
+    }
+    let down = e.floor_to(c, 16);
+    let up = e.add_int(down, 16);
+    e.min(keys, up)
+}
+
+/// `to = times · K · Qᵀ` for `[k, qt, to]` in scratch: a block of 64 × 64 with keys down and queries across.
+fn scores(
+    e: &mut Emitter,
+    kernel: &Attend,
+    [k, qt, to]: [Val; 3],
+    keys: Val,
+    diagonal: bool,
+    times: Option<Val>,
+) {
+    let product = Product {
+        a: k,
+        a_strides: (kernel.padded_head() as i64, 1),
+        b: qt,
+        b_stride: BLOCK,
+        c: to,
+        c_stride: BLOCK,
+        tile: if diagonal {
+            narrow(e)
+        } else {
+            tile(e, BLOCK as u64)
+        },
+        columns: BLOCK,
+        start: Start::Zero,
+        times,
+    };
+    let head = kernel.head as i64;
+    product.emit(
+        e,
+        |e, c| keys_seen(e, keys, c, diagonal),
+        |e, _| (e.int(0), e.int(head)),
+    );
+}
+
+/// In a diagonal block: which of the queries from `c` on come before key `k`, as a mask.
+fn later_key(e: &mut Emitter, k: Val, c: Val) -> Val {
+    let lanes = e.lanes;
+    let distance = e.sub(k, c);
+    let distance = e.convert(distance, Elem::I32);
+    let distance = e.broadcast(distance, lanes);
+    let iota = e.iota(lanes);
+    e.cmp(Cmp::Lt, iota, distance)
+}
+
+/// Fills `elements` of scratch, a multiple of a vector, with a number.
+fn fill(e: &mut Emitter, to: Val, elements: Val, x: f64) {
+    let (zero, vector) = (e.int(0), e.vector());
+    let x = e.float(x, vector);
+    e.for_each(zero, elements, vector.lanes as i64, |e, i| {
+        let p = e.at(to, i, e.elem);
+        e.store(x, p);
+    });
+}
+
+/// A vector at element `c` of a row of scratch.
+fn load_at(e: &mut Emitter, row: Val, c: Val) -> Val {
+    let p = e.at(row, c, e.elem);
+    e.load(p, e.vector())
+}
+
+/// Stores a vector at element `c` of a row of scratch.
+fn store_at(e: &mut Emitter, x: Val, row: Val, c: Val) {
+    let p = e.at(row, c, e.elem);
+    e.store(x, p);
+}
+
+/// A scalar of the kernel's type at element `i`.
+fn scalar_at(e: &mut Emitter, row: Val, i: Val) -> Val {
+    let p = e.at(row, i, e.elem);
+    e.load(p, Type::scalar(e.elem))
+}

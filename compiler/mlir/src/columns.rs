@@ -1,0 +1,193 @@
+//! Sums over all rows, column by column.
+//!
+//! Takes a [`Columns`] spec; emits, for each tile of 64 columns, a loop over the rows with the tile's
+//! sums in registers. Every column is summed on its own and in row order, so neither the split into
+//! tiles nor the width of the target's vectors shows in the result.
+
+use crate::access::{self, load_columns, load_scalar, row_base, store_columns};
+use crate::body::{Lowered, Values};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use odec_program::expr::{Access, ColMap, Expr, Level, RowMap};
+use odec_program::kernel::Columns;
+
+/// Lanes of a vector: a tile is four of them.
+const WIDTH: u64 = 16;
+
+/// Emits the kernel.
+///
+/// # Errors
+/// What the spec asks for and no kernel can do.
+pub(crate) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
+    let bad = |n: &Expr| matches!(n, Expr::Acc | Expr::Reduce(..));
+    if kernel.body.nodes.iter().any(bad) {
+        return Err("a column sum reads elements only, no accumulator and no reduction".into());
+    }
+    let low = Lowered::new(&kernel.body, kernel.dtype);
+    let root = low.node(kernel.value);
+    let needed = low.needed(&[root]);
+    let operands = kernel.operands.len() as u64;
+    let pointers: Vec<Val> = (0..operands).map(|n| e.operand(n)).collect();
+    let sums = ColumnSums {
+        kernel,
+        low,
+        needed,
+        root,
+        pointers,
+    };
+
+    let mut uniforms = sums.low.no_values();
+    sums.scalars(e, Level::Uniform, None, &mut uniforms);
+    let rows = e.dim(0);
+    let by_position = sums.loads().any(|a| a.row == RowMap::Position);
+    let seq = by_position.then(|| e.dim(1));
+
+    // Whole tiles, then the ragged one if this launch has it.
+    let (begin, end) = (e.begin(), e.end());
+    let whole = e.int((kernel.cols / Columns::TILE) as i64);
+    let last = e.min(end, whole);
+    e.for_each(begin, last, 1, |e, t| {
+        let first = e.mul_int(t, Columns::TILE as i64);
+        sums.tile(e, first, Columns::TILE, rows, seq, &uniforms);
+    });
+    let rest = kernel.cols % Columns::TILE;
+    if rest > 0 {
+        let included = e.cmp(Cmp::Gt, end, whole);
+        e.when(included, |e| {
+            let first = e.int((kernel.cols - rest) as i64);
+            sums.tile(e, first, rest, rows, seq, &uniforms);
+        });
+    }
+    Ok(())
+}
+
+struct ColumnSums<'a> {
+    kernel: &'a Columns,
+    low: Lowered,
+    needed: Vec<bool>,
+    root: usize,
+    pointers: Vec<Val>,
+}
+
+impl ColumnSums<'_> {
+    fn loads(&self) -> impl Iterator<Item = Access> {
+        self.low.body.nodes.iter().filter_map(|n| match n {
+            Expr::Load { access, .. } => Some(*access),
+            _ => None,
+        })
+    }
+
+    fn base(
+        &self,
+        e: &mut Emitter,
+        operand: u32,
+        access: Access,
+        at: Option<(Val, Option<Val>)>,
+    ) -> (Val, Elem) {
+        let elem = Elem::of(self.kernel.operands[operand as usize]);
+        let pointer = self.pointers[operand as usize];
+        let base = match at {
+            None => pointer,
+            Some((row, position)) => row_base(e, pointer, elem, access, row, position),
+        };
+        (base, elem)
+    }
+
+    /// Emits the needed nodes of a level as scalars.
+    fn scalars(
+        &self,
+        e: &mut Emitter,
+        level: Level,
+        at: Option<(Val, Option<Val>)>,
+        values: &mut Values,
+    ) {
+        let marks: Vec<bool> = (0..self.needed.len())
+            .map(|i| self.needed[i] && self.low.levels[i] == level)
+            .collect();
+        let ty = e.scalar();
+        self.low.emit(e, &marks, ty, values, |e, node| match *node {
+            Expr::Uniform(n) => e.coeff(n as u64),
+            Expr::Load { operand, access } => {
+                let (base, elem) = self.base(e, operand, access, at);
+                load_scalar(e, base, elem)
+            }
+            _ => unreachable!("column numbers and accumulators are not scalars"),
+        });
+    }
+
+    /// Vectors of the scalars that vector nodes may use.
+    fn splats(&self, e: &mut Emitter, scalars: &Values) -> Values {
+        let ty = Type::vector(e.elem, WIDTH);
+        let mut out = self.low.no_values();
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = match (self.low.body.nodes[i], scalars[i]) {
+                (Expr::Const(x), Some(_)) => Some(e.float(x, ty)),
+                (_, Some(x)) => Some(e.broadcast(x, WIDTH)),
+                _ => None,
+            };
+        }
+        out
+    }
+
+    /// Sums `width` columns from `first` on.
+    fn tile(
+        &self,
+        e: &mut Emitter,
+        first: Val,
+        width: u64,
+        rows: Val,
+        seq: Option<Val>,
+        uniforms: &Values,
+    ) {
+        let vectors: Vec<access::Columns> = (0..width.div_ceil(WIDTH))
+            .map(|v| access::Columns {
+                first: e.add_int(first, (v * WIDTH) as i64),
+                lanes: WIDTH,
+                count: WIDTH.min(width - v * WIDTH),
+            })
+            .collect();
+        let ty = Type::vector(e.elem, WIDTH);
+        let zero = e.float(0.0, ty);
+        let mut start = vec![zero; vectors.len()];
+        let none = e.int(0);
+        start.extend(seq.map(|_| none));
+        let sums = e.for_with(none, rows, 1, &start, |e, r, carried| {
+            let position = seq.map(|_| carried[vectors.len()]);
+            let at = Some((r, position));
+            let mut scalars = uniforms.clone();
+            self.scalars(e, Level::Row, at, &mut scalars);
+            let splats = self.splats(e, &scalars);
+            let mut next = Vec::with_capacity(carried.len());
+            for (cols, sum) in vectors.iter().zip(carried) {
+                let mut values = splats.clone();
+                self.low
+                    .emit(e, &self.needed, ty, &mut values, |e, node| match *node {
+                        Expr::Load { operand, access } => {
+                            let (base, elem) = self.base(e, operand, access, at);
+                            load_columns(e, base, elem, access.col, *cols)
+                        }
+                        Expr::ColIndex => access::column_numbers(e, *cols),
+                        _ => unreachable!("uniform and per-row nodes have values"),
+                    });
+                let value = values[self.root].expect("the value is needed");
+                next.push(e.add(*sum, value));
+            }
+            if let (Some(position), Some(seq)) = (position, seq) {
+                let after = e.add_int(position, 1);
+                let wraps = e.cmp(Cmp::Eq, after, seq);
+                next.push(e.select(wraps, none, after));
+            }
+            next
+        });
+        let (out, elem) = (self.kernel.operands.len() - 1, e.elem);
+        let out = self.pointers[out];
+        for (cols, sum) in vectors.iter().zip(sums) {
+            let value = if self.kernel.accumulate {
+                let before = load_columns(e, out, elem, ColMap::Col, *cols);
+                e.add(before, sum)
+            } else {
+                sum
+            };
+            store_columns(e, value, out, elem, *cols);
+        }
+    }
+}

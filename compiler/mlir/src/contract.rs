@@ -1,0 +1,409 @@
+//! Contraction kernels: matrix products with a fused epilogue.
+//!
+//! A tile of a launch is a panel of `mr` rows of C. For every block of columns and of the inner length,
+//! each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
+//! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
+//! spilled to scratch and finished row by row, under a mask.
+//!
+//! Scratch: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
+//! (mr × nr).
+
+use crate::emit::{Cmp, Emitter, Val};
+use crate::epilogue::{Columns, Epilogue};
+use crate::micro::{self, Left, Right, Tile};
+use crate::pack::extent;
+use crate::panel::{self, Panel};
+use odec_program::kernel::Contract;
+
+/// Elements of scratch between the panel of A and the register tile.
+const OVERRUN: u64 = 256;
+/// How many rows of a packed panel ahead are asked for.
+const PREFETCH: u64 = 16;
+
+/// Emits the kernel.
+///
+/// # Errors
+/// A blocking that does not fit the target, or an epilogue that reads operands in a way that makes no sense there.
+pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
+    let kernel = Kernel::new(e, spec)?;
+    let (begin, end) = (e.begin(), e.end());
+    let (nc, kc) = (spec.blocking.nc as i64, spec.blocking.kc as i64);
+    blocks(e, kernel.n, nc, |e, jc, columns| {
+        blocks(e, kernel.k, kc, |e, pc, depth| {
+            e.for_each(begin, end, 1, |e, tile| {
+                kernel.rows(e, tile, jc, columns, pc, depth)
+            });
+        });
+    });
+    Ok(())
+}
+
+/// Cuts `0..length` into blocks of `step`: the body takes start and length of each. One block, maybe empty,
+/// is always there.
+fn blocks(e: &mut Emitter, length: Val, step: i64, body: impl FnOnce(&mut Emitter, Val, Val)) {
+    let zero = e.int(0);
+    match length.known() {
+        Some(n) if n <= step => body(e, zero, length),
+        Some(n) if n % step == 0 => e.for_each(zero, length, step, |e, i| {
+            let step = e.int(step);
+            body(e, i, step);
+        }),
+        _ => {
+            let one = e.int(1);
+            let upto = e.max(length, one);
+            e.for_each(zero, upto, step, |e, i| {
+                let (left, step) = (e.sub(length, i), e.int(step));
+                let size = e.min(left, step);
+                body(e, i, size);
+            });
+        }
+    }
+}
+
+/// What is known once, at the start of the kernel.
+struct Kernel<'a> {
+    spec: &'a Contract,
+    tile: Tile,
+    m: Val,
+    n: Val,
+    k: Val,
+    a: Val,
+    b: Val,
+    c: Val,
+    epilogue: Option<Epilogue>,
+}
+
+/// One register tile's work on one block of the inner length.
+#[derive(Clone, Copy)]
+struct Job {
+    /// The first row and column in C.
+    row: Val,
+    column: Val,
+    /// How many rows and columns exist.
+    rows: Val,
+    width: Val,
+    /// The panel of B, at the block.
+    b: Val,
+    /// C(row, column).
+    c: Val,
+    /// Where the block begins, and its length.
+    pc: Val,
+    depth: Val,
+}
+
+/// What happens to a block sum on its way to memory.
+#[derive(Clone, Copy)]
+struct Finish {
+    /// It is added to what C holds.
+    add: bool,
+    /// No block follows: the epilogue is applied.
+    last: bool,
+}
+
+impl<'a> Kernel<'a> {
+    fn new(e: &mut Emitter, spec: &'a Contract) -> Result<Kernel<'a>, String> {
+        let b = spec.blocking;
+        let (mr, nr, kc, nc) = (b.mr as u64, b.nr as u64, b.kc as u64, b.nc as u64);
+        if mr == 0
+            || nr == 0
+            || kc == 0
+            || nc == 0
+            || nr % e.lanes != 0
+            || nc % nr != 0
+            || kc % e.lanes != 0
+        {
+            return Err(format!(
+                "a blocking of {mr} × {nr}, {kc} × {nc} does not fit vectors of {}",
+                e.lanes
+            ));
+        }
+        let (m, n, k) = (
+            extent(e, spec.m, 0),
+            extent(e, spec.n, 1),
+            extent(e, spec.k, 2),
+        );
+        let extra = spec.epilogue.as_ref().map_or(0, |p| p.operands as u64);
+        let (a, b, c) = (e.operand(0), e.operand(1), e.operand(2 + extra));
+        let epilogue = Epilogue::new(e, spec)?;
+        let tile = Tile {
+            rows: mr,
+            vectors: nr / e.lanes,
+        };
+        Ok(Kernel {
+            spec,
+            tile,
+            m,
+            n,
+            k,
+            a,
+            b,
+            c,
+            epilogue,
+        })
+    }
+
+    fn mr(&self) -> i64 {
+        self.spec.blocking.mr as i64
+    }
+    fn nr(&self) -> i64 {
+        self.spec.blocking.nr as i64
+    }
+
+    /// One panel of rows, for one block of columns and of the inner length.
+    fn rows(&self, e: &mut Emitter, tile: Val, jc: Val, columns: Val, pc: Val, depth: Val) {
+        let (mr, elem) = (self.mr(), e.elem);
+        let row = e.mul_int(tile, mr);
+        let whole = e.int(mr);
+        let rows = match self.m.known() {
+            Some(m) if m % mr == 0 => whole,
+            _ => {
+                let left = e.sub(self.m, row);
+                e.min(left, whole)
+            }
+        };
+        let panel = |from, stride, to| Panel {
+            from,
+            stride,
+            valid: rows,
+            count: depth,
+            to,
+            width: mr as u64,
+        };
+        if self.spec.a_transposed {
+            let offset = e.mul(pc, self.m);
+            let offset = e.add(offset, row);
+            let from = e.at(self.a, offset, elem);
+            panel::copy(e, panel(from, self.m, e.scratch()));
+        } else {
+            let offset = e.mul(row, self.k);
+            let offset = e.add(offset, pc);
+            let from = e.at(self.a, offset, elem);
+            panel::transpose(e, panel(from, self.k, e.scratch()));
+        }
+        blocks(e, columns, self.nr(), |e, jr, width| {
+            let column = e.add(jc, jr);
+            let offset = e.mul(row, self.n);
+            let offset = e.add(offset, column);
+            let c = e.at(self.c, offset, elem);
+            let offset = e.mul(column, self.k);
+            let block = e.mul_int(pc, self.nr());
+            let offset = e.add(offset, block);
+            let b = e.at(self.b, offset, elem);
+            self.tile(
+                e,
+                Job {
+                    row,
+                    column,
+                    rows,
+                    width,
+                    b,
+                    c,
+                    pc,
+                    depth,
+                },
+            );
+        });
+    }
+
+    fn tile(&self, e: &mut Emitter, job: Job) {
+        let mut unknown = Vec::new();
+        for (have, want) in [(job.rows, self.mr()), (job.width, self.nr())] {
+            match have.known() {
+                Some(n) if n == want => {}
+                Some(_) => return self.ragged_tile(e, job),
+                None => {
+                    let want = e.int(want);
+                    unknown.push(e.cmp(Cmp::Eq, have, want));
+                }
+            }
+        }
+        match unknown.into_iter().reduce(|a, b| e.and(a, b)) {
+            None => self.whole_tile(e, job),
+            Some(whole) => e.either(whole, |e, whole| match whole {
+                true => self.whole_tile(e, job),
+                false => self.ragged_tile(e, job),
+            }),
+        }
+    }
+
+    fn multiply(&self, e: &mut Emitter, tile: Tile, job: Job) -> Vec<Val> {
+        let (one, mr, nr) = (e.int(1), e.int(self.mr()), e.int(self.nr()));
+        let left = Left {
+            pointer: e.scratch(),
+            row: one,
+            inner: mr,
+        };
+        let right = Right {
+            pointer: job.b,
+            inner: nr,
+            prefetch: PREFETCH,
+        };
+        let zeros = micro::zeros(e, tile);
+        micro::multiply(e, tile, left, right, job.depth, &zeros)
+    }
+
+    fn whole_tile(&self, e: &mut Emitter, job: Job) {
+        let (lanes, elem) = (e.lanes as i64, e.elem);
+        let line = |e: &mut Emitter, i: u64| {
+            let offset = e.mul_int(self.n, i as i64);
+            e.at(job.c, offset, elem)
+        };
+        for i in 0..self.tile.rows {
+            let p = line(e, i);
+            for v in 0..self.tile.vectors {
+                let p = e.at_const(p, v as i64 * lanes, elem);
+                e.prefetch(p, true);
+            }
+        }
+        let sums = self.multiply(e, self.tile, job);
+        self.finish(e, job, |e, how| {
+            for v in 0..self.tile.vectors {
+                let first = e.add_int(job.column, v as i64 * lanes);
+                let columns = Columns { first, mask: None };
+                let epilogue = self.epilogue.as_ref().filter(|_| how.last);
+                let epilogue = epilogue.map(|x| (x, x.at_columns(e, columns)));
+                for i in 0..self.tile.rows {
+                    let p = line(e, i);
+                    let p = e.at_const(p, v as i64 * lanes, elem);
+                    let mut x = sums[(i * self.tile.vectors + v) as usize];
+                    if how.add {
+                        let old = e.load(p, x.ty);
+                        x = e.add(old, x);
+                    }
+                    if let Some((epilogue, values)) = &epilogue {
+                        let row = e.add_int(job.row, i as i64);
+                        x = epilogue.apply(e, values, x, row, columns);
+                    }
+                    e.store(x, p);
+                }
+            }
+        });
+    }
+
+    /// A tile of which not all rows or columns exist: as many rows as needed are computed, spilled, and finished
+    /// one by one.
+    fn ragged_tile(&self, e: &mut Emitter, job: Job) {
+        let (lanes, elem, nr) = (e.lanes as i64, e.elem, self.nr());
+        let spill = {
+            let offset = self.spec.blocking.mr as u64 * self.spec.blocking.kc as u64 + OVERRUN;
+            let scratch = e.scratch();
+            e.at_const(scratch, offset as i64, elem)
+        };
+        // vectors of columns that are known not to exist are not computed
+        let vectors = match job.width.known() {
+            Some(width) => (width as u64).div_ceil(e.lanes) as i64,
+            None => self.tile.vectors as i64,
+        };
+        self.some_rows(e, &self.heights(), job.rows, &|e, rows| {
+            let tile = Tile {
+                rows,
+                vectors: vectors as u64,
+            };
+            let sums = self.multiply(e, tile, job);
+            for (n, x) in sums.into_iter().enumerate() {
+                let (row, v) = (n as i64 / vectors, n as i64 % vectors);
+                let p = e.at_const(spill, row * nr + v * lanes, elem);
+                e.store(x, p);
+            }
+        });
+        let masks: Vec<Option<Val>> = (0..vectors)
+            .map(|v| {
+                let left = e.add_int(job.width, -v * lanes);
+                e.partial_mask(left, lanes as u64)
+            })
+            .collect();
+        self.finish(e, job, |e, how| {
+            let zero = e.int(0);
+            e.for_each(zero, job.rows, 1, |e, i| {
+                let row = e.add(job.row, i);
+                let offset = e.mul(i, self.n);
+                let to = e.at(job.c, offset, elem);
+                let offset = e.mul_int(i, nr);
+                let from = e.at(spill, offset, elem);
+                for (v, &mask) in masks.iter().enumerate() {
+                    let skip = v as i64 * lanes;
+                    let (from, to) = (e.at_const(from, skip, elem), e.at_const(to, skip, elem));
+                    let mut x = e.load(from, e.vector());
+                    if how.add {
+                        let old = e.load_lanes(to, mask, x.ty);
+                        x = e.add(old, x);
+                    }
+                    if let Some(epilogue) = self.epilogue.as_ref().filter(|_| how.last) {
+                        let columns = Columns {
+                            first: e.add_int(job.column, skip),
+                            mask,
+                        };
+                        let values = epilogue.at_columns(e, columns);
+                        x = epilogue.apply(e, &values, x, row, columns);
+                    }
+                    e.store_lanes(x, to, mask);
+                }
+            });
+        });
+    }
+
+    /// The numbers of rows that ragged tiles are computed with, ascending; the last one serves all.
+    fn heights(&self) -> Vec<u64> {
+        let mr = self.tile.rows;
+        match self.m.known() {
+            // only the last panel can be ragged; whole panels come here if the columns are
+            Some(m) => {
+                let mut heights = vec![m as u64 % mr, mr];
+                let ragged_columns = self.n.known().is_none_or(|n| n % self.nr() != 0);
+                heights.retain(|&h| h > 0 && (h < mr || (ragged_columns && m as u64 >= mr)));
+                heights
+            }
+            None => [1, 4, 8]
+                .into_iter()
+                .filter(|&h| h < mr)
+                .chain([mr])
+                .collect(),
+        }
+    }
+
+    /// Runs `body` for the smallest of `heights` that is at least `rows`.
+    fn some_rows(
+        &self,
+        e: &mut Emitter,
+        heights: &[u64],
+        rows: Val,
+        body: &dyn Fn(&mut Emitter, u64),
+    ) {
+        match *heights {
+            [] => {}
+            [height] => body(e, height),
+            [height, ref higher @ ..] => {
+                let most = e.int(height as i64);
+                let enough = e.cmp(Cmp::Le, rows, most);
+                e.either(enough, |e, enough| match enough {
+                    true => body(e, height),
+                    false => self.some_rows(e, higher, rows, body),
+                });
+            }
+        }
+    }
+
+    /// Emits `body` for the block of the inner length that begins at `job.pc`, in as many forms as are needed: the
+    /// first block stores, the others add, the last one applies the epilogue.
+    fn finish(&self, e: &mut Emitter, job: Job, mut body: impl FnMut(&mut Emitter, Finish)) {
+        let add = self.spec.accumulate;
+        let one_block = self.k.known().map(|k| k <= self.spec.blocking.kc as i64);
+        if one_block == Some(true) {
+            return body(e, Finish { add, last: true });
+        }
+        let mut ended = |e: &mut Emitter, add| match &self.epilogue {
+            None => body(e, Finish { add, last: true }),
+            Some(_) => {
+                let end = e.add(job.pc, job.depth);
+                let last = e.cmp(Cmp::Ge, end, self.k);
+                e.either(last, |e, last| body(e, Finish { add, last }));
+            }
+        };
+        if add {
+            return ended(e, true);
+        }
+        let zero = e.int(0);
+        let first = e.cmp(Cmp::Eq, job.pc, zero);
+        e.either(first, |e, first| ended(e, !first));
+    }
+}

@@ -1,0 +1,189 @@
+//! Arithmetic on floats, counts and bit patterns, and conversions between them.
+
+use super::{Cmp, Elem, Emitter, Type, Val};
+use odec_program::Target;
+
+impl Emitter {
+    /// `a + b`.
+    pub fn add(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x + y),
+            (Some(0), _) => b,
+            (_, Some(0)) => a,
+            _ => self.arith("add", a, b),
+        }
+    }
+    /// `a − b`.
+    pub fn sub(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x - y),
+            (_, Some(0)) => a,
+            _ => self.arith("sub", a, b),
+        }
+    }
+    /// `a · b`.
+    pub fn mul(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x * y),
+            (Some(0), _) | (_, Some(1)) => a,
+            (_, Some(0)) | (Some(1), _) => b,
+            _ => self.arith("mul", a, b),
+        }
+    }
+    /// `a + n` on i64.
+    pub fn add_int(&mut self, a: Val, n: i64) -> Val {
+        let n = self.int(n);
+        self.add(a, n)
+    }
+    /// `a · n` on i64.
+    pub fn mul_int(&mut self, a: Val, n: i64) -> Val {
+        let n = self.int(n);
+        self.mul(a, n)
+    }
+    /// `a / b`: floats, or i64 that are not negative.
+    pub fn div(&mut self, a: Val, b: Val) -> Val {
+        if a.ty.elem.is_float() {
+            return self.binary("arith.divf", a, b);
+        }
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x / y),
+            (_, Some(1)) => a,
+            _ => self.binary("arith.divui", a, b),
+        }
+    }
+    /// `a mod b` on i64 that are not negative.
+    pub fn rem(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x % y),
+            _ => self.binary("arith.remui", a, b),
+        }
+    }
+    /// The smaller of two i64.
+    pub fn min(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x.min(y)),
+            _ => self.binary("arith.minsi", a, b),
+        }
+    }
+    /// The larger of two i64.
+    pub fn max(&mut self, a: Val, b: Val) -> Val {
+        match (a.known(), b.known()) {
+            (Some(x), Some(y)) => self.int(x.max(y)),
+            _ => self.binary("arith.maxsi", a, b),
+        }
+    }
+    /// `⌈a / n⌉` on i64 that are not negative.
+    pub fn div_ceil(&mut self, a: Val, n: i64) -> Val {
+        let up = self.add_int(a, n - 1);
+        let n = self.int(n);
+        self.div(up, n)
+    }
+    /// `a` rounded down to a multiple of n, on i64 that are not negative.
+    pub fn floor_to(&mut self, a: Val, n: i64) -> Val {
+        let n = self.int(n);
+        let q = self.div(a, n);
+        self.mul(q, n)
+    }
+    /// `−a` on floats.
+    pub fn neg(&mut self, a: Val) -> Val {
+        self.op("arith.negf", format_args!("{a} : {}", a.ty), a.ty)
+    }
+    /// `a > b ? a : b`, so `b` when either is NaN.
+    pub fn max_float(&mut self, a: Val, b: Val) -> Val {
+        let c = self.cmp(Cmp::Gt, a, b);
+        self.select(c, a, b)
+    }
+    /// `a < b ? a : b`, so `b` when either is NaN.
+    pub fn min_float(&mut self, a: Val, b: Val) -> Val {
+        let c = self.cmp(Cmp::Lt, a, b);
+        self.select(c, a, b)
+    }
+    /// `√a`, correctly rounded.
+    pub fn sqrt(&mut self, a: Val) -> Val {
+        self.intrinsic("sqrt", &[a], a.ty)
+    }
+    /// Rounds to an integral float, half to even.
+    pub fn round_even(&mut self, a: Val) -> Val {
+        self.intrinsic("roundeven", &[a], a.ty)
+    }
+    /// `a · 2^⌊b⌋`, rounded once, on a register of 16 f32 (AVX-512 only).
+    pub fn scalef(&mut self, a: Val, b: Val) -> Val {
+        let (ty, mask) = (a.ty, self.integer(-1, Type::scalar(Elem::I16)));
+        let nearest = self.integer(4, Type::scalar(Elem::I32)); // rounding as the control register says
+        self.op(
+            "llvm.call_intrinsic",
+            format_args!(
+                "\"llvm.x86.avx512.mask.scalef.ps.512\"({a}, {b}, {a}, {mask}, {nearest}) : ({ty}, {ty}, {ty}, i16, i32) -> {ty}"
+            ),
+            ty,
+        )
+    }
+    /// `a·b + c`, rounded once. Where the target has no such instruction, a helper computes the same
+    /// bits (`crate::fma`).
+    pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
+        if self.target >= Target::Avx2 {
+            return self.intrinsic("fma", &[a, b, c], a.ty);
+        }
+        let ty = a.ty;
+        let name = format!(
+            "fma_{}{}",
+            ty.elem.name(),
+            if ty.lanes == 0 {
+                String::new()
+            } else {
+                format!("x{}", ty.lanes)
+            }
+        );
+        if !self.helpers.contains_key(&name) {
+            let text = crate::fma::helper(&name, ty, self.target);
+            self.helpers.insert(name.clone(), text);
+        }
+        self.op(
+            "func.call",
+            format_args!("@{name}({a}, {b}, {c}) : ({ty}, {ty}, {ty}) -> {ty}"),
+            ty,
+        )
+    }
+
+    // --- integers as bits -------------------------------------------------------------------------
+
+    pub fn and(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.andi", a, b)
+    }
+    pub fn or(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.ori", a, b)
+    }
+    pub fn xor(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.xori", a, b)
+    }
+    pub fn shift_left(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.shli", a, b)
+    }
+    /// Shifts in zeros.
+    pub fn shift_right(&mut self, a: Val, b: Val) -> Val {
+        self.binary("arith.shrui", a, b)
+    }
+
+    // --- conversions ------------------------------------------------------------------------------
+
+    /// The same bits as another element type of the same size.
+    pub fn bitcast(&mut self, a: Val, elem: Elem) -> Val {
+        let to = a.ty.with(elem);
+        self.op("arith.bitcast", format_args!("{a} : {} to {to}", a.ty), to)
+    }
+    /// Converts: signed integer ↔ float (towards zero), between float widths, between integer widths
+    /// (sign extension).
+    pub fn convert(&mut self, a: Val, elem: Elem) -> Val {
+        let (from, to) = (a.ty, a.ty.with(elem));
+        let name = match (from.elem.is_float(), elem.is_float()) {
+            (true, true) if from.elem.bytes() < elem.bytes() => "arith.extf",
+            (true, true) if from.elem.bytes() > elem.bytes() => "arith.truncf",
+            (false, false) if from.elem.bytes() < elem.bytes() => "arith.extsi",
+            (false, false) if from.elem.bytes() > elem.bytes() => "arith.trunci",
+            (false, true) => "arith.sitofp",
+            (true, false) => "arith.fptosi",
+            _ => return a,
+        };
+        self.op(name, format_args!("{a} : {from} to {to}"), to)
+    }
+}

@@ -1,0 +1,81 @@
+//! Loops and branches, written as closures.
+
+use super::{Emitter, Type, Val, list, types};
+
+impl Emitter {
+    /// `for i in (lo..hi).step_by(step)`.
+    pub fn for_each(&mut self, lo: Val, hi: Val, step: i64, body: impl FnOnce(&mut Emitter, Val)) {
+        self.for_with(lo, hi, step, &[], |e, i, _| {
+            body(e, i);
+            vec![]
+        });
+    }
+
+    /// `for i in (lo..hi).step_by(step)` with values carried from iteration to iteration: the body takes
+    /// them and gives the next ones; the last ones are the result.
+    pub fn for_with(
+        &mut self,
+        lo: Val,
+        hi: Val,
+        step: i64,
+        init: &[Val],
+        body: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let step = self.int(step);
+        let i = self.temp(Type::I64);
+        let carried: Vec<Val> = init.iter().map(|v| self.temp(v.ty)).collect();
+        let results: Vec<Val> = init.iter().map(|v| self.temp(v.ty)).collect();
+        let head = format!("scf.for {i} = {lo} to {hi} step {step}");
+        if init.is_empty() {
+            self.stmt(format_args!("{head} : i64 {{"));
+        } else {
+            let pairs: Vec<String> = carried
+                .iter()
+                .zip(init)
+                .map(|(c, v)| format!("{c} = {v}"))
+                .collect();
+            let (names, types) = (list(&results), types(&results));
+            self.stmt(format_args!(
+                "{names} = {head} iter_args({}) -> ({types}) : i64 {{",
+                pairs.join(", ")
+            ));
+        }
+        self.region(|e| body(e, i, &carried));
+        self.stmt(format_args!("}}"));
+        results
+    }
+
+    /// Runs `then` if the i1 `condition` holds.
+    pub fn when(&mut self, condition: Val, then: impl FnOnce(&mut Emitter)) {
+        self.stmt(format_args!("scf.if {condition} {{"));
+        self.region(|e| {
+            then(e);
+            vec![]
+        });
+        self.stmt(format_args!("}}"));
+    }
+
+    /// Runs `arm(true)` if the i1 `condition` holds, `arm(false)` if not. Both are emitted.
+    pub fn either(&mut self, condition: Val, mut arm: impl FnMut(&mut Emitter, bool)) {
+        for holds in [true, false] {
+            match holds {
+                true => self.stmt(format_args!("scf.if {condition} {{")),
+                false => self.stmt(format_args!("}} else {{")),
+            }
+            self.region(|e| {
+                arm(e, holds);
+                vec![]
+            });
+        }
+        self.stmt(format_args!("}}"));
+    }
+
+    fn region(&mut self, body: impl FnOnce(&mut Emitter) -> Vec<Val>) {
+        self.indent += 1;
+        let out = body(self);
+        if !out.is_empty() {
+            self.stmt(format_args!("scf.yield {} : {}", list(&out), types(&out)));
+        }
+        self.indent -= 1;
+    }
+}

@@ -1,0 +1,255 @@
+//! The only unsafe code of this crate: LLVM's C API, wrapped so that every handle is freed once.
+//!
+//! Takes an MLIR module in the LLVM dialect; gives optimised LLVM IR as text or object code. Leaves
+//! the MLIR passes to [`crate::pipeline`].
+
+use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
+use llvm_sys::core::*;
+use llvm_sys::error::{LLVMDisposeErrorMessage, LLVMGetErrorMessage};
+use llvm_sys::prelude::*;
+use llvm_sys::target::*;
+use llvm_sys::target_machine::*;
+use llvm_sys::transforms::pass_builder::*;
+use melior::ir::Module;
+use odec_program::Target;
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
+use std::sync::Once;
+
+const TRIPLE: &CStr = c"x86_64-unknown-linux-gnu";
+/// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
+const FUNCTION: u32 = u32::MAX;
+
+/// An LLVM module with its context.
+pub struct Llvm {
+    context: LLVMContextRef,
+    module: LLVMModuleRef,
+    machine: Machine,
+}
+
+impl Drop for Llvm {
+    fn drop(&mut self) {
+        // SAFETY: both were made by `translate` and are freed only here, the module before its context.
+        unsafe {
+            LLVMDisposeModule(self.module);
+            LLVMContextDispose(self.context);
+        }
+    }
+}
+
+impl Llvm {
+    /// Translates a module of the LLVM dialect for a target.
+    ///
+    /// # Errors
+    /// A message when MLIR cannot translate the module or LLVM's verifier rejects it.
+    pub fn translate(module: &Module, target: Target) -> Result<Llvm, String> {
+        let machine = Machine::new(target)?;
+        // SAFETY: the context outlives the module made in it (see `Drop`); the operation is alive because
+        // it is borrowed; the opaque pointer types of mlir-sys and llvm-sys name the same C types.
+        let llvm = unsafe {
+            let context = LLVMContextCreate();
+            let operation = module.as_operation().to_raw();
+            let raw = mlir_sys::mlirTranslateModuleToLLVMIR(operation, context.cast());
+            if raw.is_null() {
+                LLVMContextDispose(context);
+                return Err("MLIR could not translate the module to LLVM IR".into());
+            }
+            Llvm {
+                context,
+                module: raw.cast(),
+                machine,
+            }
+        };
+        llvm.describe_target(target);
+        llvm.verify()?;
+        Ok(llvm)
+    }
+
+    /// Sets triple, data layout and the attributes of functions.
+    fn describe_target(&self, target: Target) {
+        let width = (target.vector_bytes() * 8).to_string();
+        // SAFETY: module, context and machine are alive; strings are passed with their length or are
+        // zero-terminated; the layout is freed after it was copied into the module.
+        unsafe {
+            LLVMSetTarget(self.module, TRIPLE.as_ptr());
+            let layout = LLVMCreateTargetDataLayout(self.machine.0);
+            LLVMSetModuleDataLayout(self.module, layout);
+            LLVMDisposeTargetData(layout);
+            let nounwind = LLVMGetEnumAttributeKindForName(c"nounwind".as_ptr(), 8);
+            let mut function = LLVMGetFirstFunction(self.module);
+            while !function.is_null() {
+                let attribute = LLVMCreateEnumAttribute(self.context, nounwind, 0);
+                LLVMAddAttributeAtIndex(function, FUNCTION, attribute);
+                for name in ["prefer-vector-width", "min-legal-vector-width"] {
+                    let attribute = LLVMCreateStringAttribute(
+                        self.context,
+                        name.as_ptr().cast(),
+                        name.len() as u32,
+                        width.as_ptr().cast(),
+                        width.len() as u32,
+                    );
+                    LLVMAddAttributeAtIndex(function, FUNCTION, attribute);
+                }
+                function = LLVMGetNextFunction(function);
+            }
+        }
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        let mut message: *mut c_char = ptr::null_mut();
+        // SAFETY: the module is alive; the message is owned by us and freed by `take_message`.
+        unsafe {
+            let bad = LLVMVerifyModule(
+                self.module,
+                LLVMVerifierFailureAction::LLVMReturnStatusAction,
+                &mut message,
+            );
+            let text = take_message(message);
+            if bad != 0 { Err(text) } else { Ok(()) }
+        }
+    }
+
+    /// Runs LLVM's optimisation pipeline. Vectorisation is ours, so LLVM's is off.
+    ///
+    /// # Errors
+    /// LLVM's message.
+    pub fn optimise(&self) -> Result<(), String> {
+        // SAFETY: module and machine are alive; the options are freed here; a non-null error is consumed by
+        // `LLVMGetErrorMessage`, and its text freed after it was copied.
+        unsafe {
+            let options = LLVMCreatePassBuilderOptions();
+            LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
+            LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
+            let error = LLVMRunPasses(
+                self.module,
+                c"default<O2>".as_ptr(),
+                self.machine.0,
+                options,
+            );
+            LLVMDisposePassBuilderOptions(options);
+            if error.is_null() {
+                return Ok(());
+            }
+            let message = LLVMGetErrorMessage(error);
+            let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+            LLVMDisposeErrorMessage(message);
+            Err(text)
+        }
+    }
+
+    /// The LLVM IR as text.
+    pub fn text(&self) -> String {
+        // SAFETY: the module is alive; the string is owned by us and freed by `take_message`.
+        unsafe { take_message(LLVMPrintModuleToString(self.module)) }
+    }
+
+    /// Object code (ELF, position independent), or assembly text with `assembly`.
+    ///
+    /// # Errors
+    /// LLVM's message.
+    pub fn emit(&self, assembly: bool) -> Result<Vec<u8>, String> {
+        let kind = match assembly {
+            true => LLVMCodeGenFileType::LLVMAssemblyFile,
+            false => LLVMCodeGenFileType::LLVMObjectFile,
+        };
+        let mut message: *mut c_char = ptr::null_mut();
+        let mut buffer: LLVMMemoryBufferRef = ptr::null_mut();
+        // SAFETY: module and machine are alive; on success the buffer is ours, is copied within its size and
+        // freed; on failure the message is ours and freed by `take_message`.
+        unsafe {
+            let bad = LLVMTargetMachineEmitToMemoryBuffer(
+                self.machine.0,
+                self.module,
+                kind,
+                &mut message,
+                &mut buffer,
+            );
+            if bad != 0 {
+                return Err(take_message(message));
+            }
+            let start = LLVMGetBufferStart(buffer).cast::<u8>();
+            let bytes = std::slice::from_raw_parts(start, LLVMGetBufferSize(buffer)).to_vec();
+            LLVMDisposeMemoryBuffer(buffer);
+            Ok(bytes)
+        }
+    }
+}
+
+/// Copies and frees a message of LLVM; null is an empty one.
+///
+/// # Safety
+/// `message` is null or a zero-terminated string owned by the caller, made by LLVM.
+unsafe fn take_message(message: *mut c_char) -> String {
+    if message.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        LLVMDisposeMessage(message);
+        text
+    }
+}
+
+/// A code generator for one target.
+struct Machine(LLVMTargetMachineRef);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` and freed only here.
+        unsafe { LLVMDisposeTargetMachine(self.0) }
+    }
+}
+
+impl Machine {
+    fn new(target: Target) -> Result<Machine, String> {
+        static ONCE: Once = Once::new();
+        // SAFETY: LLVM's registry is written once, before any lookup.
+        ONCE.call_once(|| unsafe {
+            LLVMInitializeX86TargetInfo();
+            LLVMInitializeX86Target();
+            LLVMInitializeX86TargetMC();
+            LLVMInitializeX86AsmPrinter();
+        });
+        let cpu = CString::new(cpu(target)).expect("names of CPUs contain no zero byte");
+        let mut found: LLVMTargetRef = ptr::null_mut();
+        let mut message: *mut c_char = ptr::null_mut();
+        // SAFETY: strings are zero-terminated and outlive the calls; the message is ours on failure.
+        unsafe {
+            if LLVMGetTargetFromTriple(TRIPLE.as_ptr(), &mut found, &mut message) != 0 {
+                return Err(take_message(message));
+            }
+            let machine = LLVMCreateTargetMachine(
+                found,
+                TRIPLE.as_ptr(),
+                cpu.as_ptr(),
+                c"".as_ptr(),
+                LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
+                LLVMRelocMode::LLVMRelocPIC,
+                LLVMCodeModel::LLVMCodeModelDefault,
+            );
+            if machine.is_null() {
+                Err("LLVM has no x86-64 code generator".into())
+            } else {
+                Ok(Machine(machine))
+            }
+        }
+    }
+}
+
+/// LLVM's name of the instruction set.
+fn cpu(target: Target) -> &'static str {
+    match target {
+        Target::Portable => "x86-64-v2",
+        Target::Avx2 => "x86-64-v3",
+        Target::Avx512 => "x86-64-v4",
+    }
+}
+
+/// LLVM's version, `22.1.8`.
+pub fn llvm_version() -> String {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three valid places to write to.
+    unsafe { LLVMGetVersion(&mut major, &mut minor, &mut patch) };
+    format!("{major}.{minor}.{patch}")
+}

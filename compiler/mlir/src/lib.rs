@@ -1,0 +1,77 @@
+//! Kernels to object code: the only crate that knows MLIR and LLVM.
+//!
+//! Takes [`odec_program::Kernel`]s; gives MLIR text, object files and shared objects for a
+//! [`odec_program::Target`]. Leaves what the kernels mean to `odec-program`, which ones to make to
+//! `odec-compiler`, and running them to `odec-runtime`.
+//!
+//! Invariants: equal kernels and targets give equal bytes; generated code is exact arithmetic in the
+//! documented order (no fast-math flags, no contraction), so every target gives the same bits; an
+//! object refers to nothing but `memcpy`, `memset` and `memmove`.
+
+mod access;
+mod attend;
+mod body;
+pub mod cache;
+pub mod codegen;
+mod columns;
+mod contract;
+pub mod emit;
+mod epilogue;
+pub mod error;
+mod ffi;
+mod fma;
+mod gather;
+pub mod link;
+mod micro;
+pub mod object;
+mod pack;
+mod panel;
+pub mod pipeline;
+mod rows;
+mod transpose;
+
+pub use cache::Cache;
+pub use codegen::{compile, compile_in_child, serve};
+use emit::Emitter;
+pub use error::CodegenError;
+pub use link::link;
+pub use object::Object;
+use odec_program::{DType, Kernel, KernelSpec, Target};
+pub use pipeline::Pipeline;
+
+/// The MLIR text of a kernel, before lowering.
+///
+/// # Errors
+/// [`CodegenError::Spec`] when the spec asks for something that no emitter does.
+pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError> {
+    let mut e = Emitter::new(&kernel.symbol, dtype(&kernel.spec), target);
+    let emitted: Result<(), String> = match &kernel.spec {
+        KernelSpec::Rows(k) => rows::emit(&mut e, k),
+        KernelSpec::Columns(k) => columns::emit(&mut e, k),
+        KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
+        KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
+        KernelSpec::Pack(k) => pack::emit(&mut e, k),
+        KernelSpec::Contract(k) => contract::emit(&mut e, k),
+        KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
+        KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
+    };
+    match emitted {
+        Ok(()) => Ok(e.finish()),
+        Err(reason) => Err(CodegenError::Spec {
+            symbol: kernel.symbol.clone(),
+            reason,
+        }),
+    }
+}
+
+/// The type of a kernel's arithmetic.
+fn dtype(spec: &KernelSpec) -> DType {
+    match spec {
+        KernelSpec::Rows(k) => k.dtype,
+        KernelSpec::Columns(k) => k.dtype,
+        KernelSpec::Pack(k) => k.dtype,
+        KernelSpec::Contract(k) => k.dtype,
+        KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) => k.dtype,
+        KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) => k.dtype,
+    }
+}

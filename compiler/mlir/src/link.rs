@@ -1,0 +1,103 @@
+//! Objects to a shared object.
+//!
+//! Takes checked [`Object`]s; writes one `.so` that refers to nothing but `memcpy`, `memmove` and
+//! `memset`. `ld.lld` links, a C compiler is the fallback. Equal objects give equal files.
+
+use crate::error::CodegenError;
+use crate::object::Object;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// Linkers in order of preference, with the arguments that are theirs alone.
+const LINKERS: [(&str, &[&str]); 4] = [
+    ("ld.lld-22", &["--build-id=none"]),
+    ("ld.lld", &["--build-id=none"]),
+    ("/usr/lib/llvm-22/bin/ld.lld", &["--build-id=none"]),
+    ("cc", &["-nostdlib", "-Wl,--build-id=none"]),
+];
+
+/// Links objects, in their order, into the shared object `out`.
+///
+/// # Errors
+/// No linker, a linker that fails, files that cannot be written.
+pub fn link(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
+    let folder = tempfile::tempdir().map_err(|source| CodegenError::Io {
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    let mut files = Vec::new();
+    for (n, object) in objects.iter().enumerate() {
+        let path = folder.path().join(format!("{n:04}.o"));
+        std::fs::write(&path, &object.bytes).map_err(|source| CodegenError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        files.push(path);
+    }
+    for (linker, own) in LINKERS {
+        let mut command = Command::new(linker);
+        command
+            .arg("-shared")
+            .args(own)
+            .args(["-z", "noexecstack", "-z", "now"]);
+        command.arg("-o").arg(out).args(&files);
+        match command.output() {
+            Ok(done) if done.status.success() => return Ok(()),
+            Ok(done) => {
+                let output = String::from_utf8_lossy(&done.stderr).trim().to_string();
+                return Err(CodegenError::Link {
+                    command: format!("{linker} -shared … -o {}", out.display()),
+                    output,
+                });
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => {
+                return Err(CodegenError::Io {
+                    path: linker.into(),
+                    source,
+                });
+            }
+        }
+    }
+    Err(CodegenError::NoLinker {
+        tried: LINKERS.iter().map(|l| l.0.to_string()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::Pipeline;
+    use odec_program::Target;
+
+    fn objects() -> Vec<Object> {
+        let pipeline = Pipeline::new();
+        let object = |name: &str| {
+            let text = format!("module {{ func.func @{name}() {{ return }} }}");
+            Object::new(name, pipeline.object(&text, Target::Portable).unwrap()).unwrap()
+        };
+        vec![object("one"), object("two")]
+    }
+
+    #[test]
+    fn equal_objects_give_equal_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            link(&objects(), &path).unwrap();
+            std::fs::read(path).unwrap()
+        };
+        assert_eq!(file("a.so"), file("b.so"));
+    }
+
+    #[test]
+    fn what_cannot_be_linked_is_an_error_with_the_linkers_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = link(&objects(), &folder.path().join("no/such/folder.so")).unwrap_err();
+        assert!(matches!(nowhere, CodegenError::Link { .. }), "{nowhere}");
+        let twice = [objects(), objects()].concat();
+        let error = link(&twice, &folder.path().join("c.so")).unwrap_err();
+        assert!(error.to_string().contains("one"), "{error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! The micro-kernel: a tile of a matrix product, held in registers.
+//!
+//! `acc(i, j) ← acc(i, j) + Σ_k A(i, k) · B(k, j)` by FMA in order of k, for a few rows i and a few
+//! vectors of columns j. Contractions and attention are built of it; they choose the tile so that
+//! accumulators, one row of B and a broadcast fit the registers, and arrange A and B in memory.
+
+use crate::emit::{Emitter, Val};
+
+/// The shape of a register tile.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    pub rows: u64,
+    /// Vectors of columns.
+    pub vectors: u64,
+}
+
+/// Where A is: element (i, k) is `row · i + inner · k` elements after `pointer`.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    pub pointer: Val,
+    pub row: Val,
+    pub inner: Val,
+}
+
+/// Where B is: the vectors of its row k begin `inner · k` elements after `pointer`.
+#[derive(Clone, Copy, Debug)]
+pub struct Right {
+    pub pointer: Val,
+    pub inner: Val,
+    /// How many rows ahead B is asked for; 0 where it is in the nearest cache anyway.
+    pub prefetch: u64,
+}
+
+/// Accumulators of a tile that are zero.
+pub fn zeros(e: &mut Emitter, tile: Tile) -> Vec<Val> {
+    let zero = e.float(0.0, e.vector());
+    vec![zero; (tile.rows * tile.vectors) as usize]
+}
+
+/// Emits the loop over `count` values of k. Accumulators are row-major: row i, vector v is
+/// `acc[i · vectors + v]`.
+pub fn multiply(
+    e: &mut Emitter,
+    tile: Tile,
+    a: Left,
+    b: Right,
+    count: Val,
+    acc: &[Val],
+) -> Vec<Val> {
+    let zero = e.int(0);
+    e.for_with(zero, count, 1, acc, |e, k, acc| {
+        let (elem, vector, lanes) = (e.elem, e.vector(), e.lanes);
+        let ka = e.mul(k, a.inner);
+        let pa = e.at(a.pointer, ka, elem);
+        let kb = e.mul(k, b.inner);
+        let pb = e.at(b.pointer, kb, elem);
+        let mut row = Vec::new();
+        for v in 0..tile.vectors {
+            let p = e.at_const(pb, (v * lanes) as i64, elem);
+            row.push(e.load(p, vector));
+        }
+        if b.prefetch > 0 {
+            let ahead = e.mul_int(b.inner, b.prefetch as i64);
+            let ahead = e.at(pb, ahead, elem);
+            for v in 0..tile.vectors {
+                let p = e.at_const(ahead, (v * lanes) as i64, elem);
+                e.prefetch(p, false);
+            }
+        }
+        let mut out = Vec::with_capacity(acc.len());
+        for i in 0..tile.rows {
+            let offset = e.mul_int(a.row, i as i64);
+            let p = e.at(pa, offset, elem);
+            let x = e.load(p, e.scalar());
+            let x = e.broadcast(x, lanes);
+            for v in 0..tile.vectors {
+                out.push(e.fma(x, row[v as usize], acc[(i * tile.vectors + v) as usize]));
+            }
+        }
+        out
+    })
+}

@@ -1,0 +1,110 @@
+//! Object code of one kernel, and the check that it stands on its own.
+
+use crate::error::CodegenError;
+
+/// An ELF object holding one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub symbol: String,
+    pub bytes: Vec<u8>,
+}
+
+/// The C functions that LLVM may call on its own account; every process has them.
+const PROVIDED: [&str; 3] = ["memcpy", "memmove", "memset"];
+
+impl Object {
+    /// Wraps an object file.
+    ///
+    /// # Errors
+    /// [`CodegenError::Undefined`] when it refers to anything but `memcpy`, `memmove` and `memset`;
+    /// [`CodegenError::Lower`] when it is not a 64-bit little-endian ELF object.
+    pub fn new(symbol: &str, bytes: Vec<u8>) -> Result<Object, CodegenError> {
+        let symbol = symbol.to_string();
+        let Some(names) = undefined_symbols(&bytes) else {
+            return Err(CodegenError::Lower {
+                symbol,
+                message: "LLVM's output is not an ELF object".into(),
+            });
+        };
+        let names: Vec<String> = names
+            .into_iter()
+            .filter(|n| !PROVIDED.contains(&n.as_str()))
+            .collect();
+        if !names.is_empty() {
+            return Err(CodegenError::Undefined { symbol, names });
+        }
+        Ok(Object { symbol, bytes })
+    }
+}
+
+/// The names in the symbol table of a 64-bit little-endian ELF file that have no section (System V ABI,
+/// chapter 4, "Symbol Table"). `None` when the file is something else or cut short.
+fn undefined_symbols(file: &[u8]) -> Option<Vec<String>> {
+    const SYMBOL_TABLE: u64 = 2;
+    let field = |at: u64, bytes: usize| -> Option<u64> {
+        let part = file.get(at as usize..)?.get(..bytes)?;
+        Some(part.iter().rev().fold(0, |n, &b| n << 8 | b as u64))
+    };
+    if file.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let (headers, size, count) = (field(40, 8)?, field(58, 2)?, field(60, 2)?);
+    let header = |n: u64| headers + n * size;
+    let mut names = Vec::new();
+    for section in (0..count).map(header) {
+        if field(section + 4, 4)? != SYMBOL_TABLE {
+            continue;
+        }
+        let (start, bytes, strings) = (
+            field(section + 24, 8)?,
+            field(section + 32, 8)?,
+            field(section + 40, 4)?,
+        );
+        let text = field(header(strings) + 24, 8)?;
+        // entry 0 is the null symbol
+        for entry in (start + 24..start + bytes).step_by(24) {
+            let (name, index) = (field(entry, 4)?, field(entry + 6, 2)?);
+            let name = file
+                .get((text + name) as usize..)?
+                .split(|&b| b == 0)
+                .next()?;
+            if index == 0 && !name.is_empty() {
+                names.push(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::Pipeline;
+    use odec_program::Target;
+
+    #[test]
+    fn calls_to_libraries_are_found() {
+        let text = "module { func.func private @expf(f32) -> f32
+            func.func @k(%x: f32) -> f32 { %y = func.call @expf(%x) : (f32) -> f32  return %y : f32 } }";
+        let bytes = Pipeline::new().object(text, Target::Portable).unwrap();
+        let error = Object::new("k", bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kernel k refers to undefined symbols: expf"
+        );
+    }
+
+    #[test]
+    fn garbage_is_not_an_object() {
+        assert!(matches!(
+            Object::new("k", vec![1, 2, 3]),
+            Err(CodegenError::Lower { .. })
+        ));
+        let mut cut = Pipeline::new()
+            .object("module { func.func @k() { return } }", Target::Portable)
+            .unwrap();
+        assert!(Object::new("k", cut.clone()).is_ok());
+        cut.truncate(200);
+        assert!(Object::new("k", cut).is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! Pack kernels: a right-hand operand as panels of columns.
+//!
+//! A tile of a launch is one panel; see [`odec_program::kernel::Pack`] for the layout.
+
+use crate::emit::{Emitter, Val};
+use crate::panel::{self, Panel};
+use odec_program::kernel::{Extent, Pack};
+
+/// The extent as a value: a constant, or dimension `n` of the launch.
+pub(crate) fn extent(e: &mut Emitter, extent: Extent, n: u64) -> Val {
+    match extent {
+        Extent::Static(x) => e.int(x as i64),
+        Extent::Dynamic => e.dim(n),
+    }
+}
+
+/// Emits the kernel.
+///
+/// # Errors
+/// A panel that is not made of whole vectors.
+pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
+    let width = spec.nr as u64;
+    if width == 0 || !width.is_multiple_of(e.lanes) {
+        return Err(format!(
+            "panels of {width} columns are not made of whole vectors of {}",
+            e.lanes
+        ));
+    }
+    let (b, packed) = (e.operand(0), e.operand(1));
+    let (n, k) = (extent(e, spec.n, 0), extent(e, spec.k, 1));
+    let all = matches!(spec.n, Extent::Static(n) if n % width == 0);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, tile| {
+        let first = e.mul_int(tile, width as i64);
+        let valid = match all {
+            true => e.int(width as i64),
+            false => e.sub(n, first),
+        };
+        let offset = e.mul(first, k);
+        let to = e.at(packed, offset, e.elem);
+        if spec.transposed {
+            let from = e.at(b, offset, e.elem);
+            panel::transpose(
+                e,
+                Panel {
+                    from,
+                    stride: k,
+                    valid,
+                    count: k,
+                    to,
+                    width,
+                },
+            );
+        } else {
+            let from = e.at(b, first, e.elem);
+            panel::copy(
+                e,
+                Panel {
+                    from,
+                    stride: n,
+                    valid,
+                    count: k,
+                    to,
+                    width,
+                },
+            );
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Panels: a few rows or columns of a matrix, rearranged so that the micro-kernel reads memory in order.
+//!
+//! A panel of width w holds `panel[k · w + i] = X(i, k)`. X is stored either with k contiguous
+//! ([`transpose`]) or with i contiguous ([`copy`]). Elements with i ≥ `valid` are not read and become
+//! zero. Stores are whole vectors: where w is no multiple of the vector length, they overrun into the
+//! next row, which is written later, and the buffer must have room for a vector after the last one.
+
+use crate::emit::{Cmp, Emitter, Val};
+use crate::transpose;
+
+/// Where a panel comes from and goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    /// X(0, 0).
+    pub from: Val,
+    /// Elements between neighbours in the direction that is not contiguous.
+    pub stride: Val,
+    /// How many of the `width` values of i exist.
+    pub valid: Val,
+    /// How many values of k.
+    pub count: Val,
+    pub to: Val,
+    pub width: u64,
+}
+
+impl Panel {
+    /// An i1 that tells whether all values of i exist, or that without code if it is known.
+    fn full(&self, e: &mut Emitter) -> Result<bool, Val> {
+        match self.valid.known() {
+            Some(n) => Ok(n >= self.width as i64),
+            None => {
+                let width = e.int(self.width as i64);
+                Err(e.cmp(Cmp::Ge, self.valid, width))
+            }
+        }
+    }
+}
+
+/// Rearranges a matrix with X(i, k) at `stride · i + k`.
+pub fn transpose(e: &mut Emitter, p: Panel) {
+    let lanes = e.lanes as i64;
+    let whole = e.floor_to(p.count, lanes);
+    let zero = e.int(0);
+    // squares without a mask as far as they go, then the rest with one
+    let start = match p.full(e) {
+        Ok(true) => {
+            e.for_each(zero, whole, lanes, |e, k| squares(e, p, k, false));
+            whole
+        }
+        Ok(false) => zero,
+        Err(full) => {
+            let fast = e.select(full, whole, zero);
+            e.for_each(zero, fast, lanes, |e, k| squares(e, p, k, false));
+            fast
+        }
+    };
+    if start.known().is_none() || start.known() != p.count.known() {
+        e.for_each(start, p.count, lanes, |e, k| squares(e, p, k, true));
+    }
+}
+
+/// One vector length of k, for all i.
+fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
+    let (lanes, elem, vector) = (e.lanes, e.elem, e.vector());
+    let none = e.float(0.0, vector);
+    let from = e.at(p.from, k, elem);
+    let left = e.sub(p.count, k);
+    let mut groups = Vec::new();
+    for first in (0..p.width).step_by(lanes as usize) {
+        let mut rows = Vec::new();
+        for i in first..first + lanes {
+            if i >= p.width {
+                rows.push(none);
+                continue;
+            }
+            let offset = e.mul_int(p.stride, i as i64);
+            let at = e.at(from, offset, elem);
+            rows.push(if masked {
+                let (zero, number) = (e.int(0), e.int(i as i64));
+                let exists = e.cmp(Cmp::Lt, number, p.valid);
+                let count = e.select(exists, left, zero);
+                let mask = e.mask(count, lanes);
+                e.load_masked(at, mask, none)
+            } else {
+                e.load(at, vector)
+            });
+        }
+        groups.push(transpose::square(e, &rows));
+    }
+    for u in 0..lanes as i64 {
+        let store = |e: &mut Emitter| {
+            let row = e.add_int(k, u);
+            let row = e.mul_int(row, p.width as i64);
+            let to = e.at(p.to, row, elem);
+            for (g, columns) in groups.iter().enumerate() {
+                let at = e.at_const(to, g as i64 * lanes as i64, elem);
+                e.store(columns[u as usize], at);
+            }
+        };
+        if masked && u > 0 {
+            let number = e.int(u);
+            let exists = e.cmp(Cmp::Lt, number, left);
+            e.when(exists, store);
+        } else {
+            store(e);
+        }
+    }
+}
+
+/// Rearranges a matrix with X(i, k) at `i + stride · k`.
+pub fn copy(e: &mut Emitter, p: Panel) {
+    let masked = !p.width.is_multiple_of(e.lanes);
+    match p.full(e) {
+        Ok(full) => lines(e, p, masked || !full),
+        Err(full) => {
+            e.either(full, |e, full| match full {
+                true => {
+                    let valid = e.int(p.width as i64);
+                    lines(e, Panel { valid, ..p }, masked);
+                }
+                false => lines(e, p, true),
+            });
+        }
+    }
+}
+
+fn lines(e: &mut Emitter, p: Panel, masked: bool) {
+    let (lanes, elem, vector) = (e.lanes, e.elem, e.vector());
+    let zero = e.int(0);
+    let starts: Vec<i64> = (0..p.width as i64).step_by(lanes as usize).collect();
+    let masks: Vec<Option<Val>> = starts
+        .iter()
+        .map(|&first| {
+            let left = e.add_int(p.valid, -first);
+            if masked {
+                e.partial_mask(left, lanes)
+            } else {
+                None
+            }
+        })
+        .collect();
+    e.for_each(zero, p.count, 1, |e, k| {
+        let offset = e.mul(k, p.stride);
+        let from = e.at(p.from, offset, elem);
+        let offset = e.mul_int(k, p.width as i64);
+        let to = e.at(p.to, offset, elem);
+        for (&first, &mask) in starts.iter().zip(&masks) {
+            let at = e.at_const(from, first, elem);
+            let x = e.load_lanes(at, mask, vector);
+            let at = e.at_const(to, first, elem);
+            e.store(x, at);
+        }
+    });
+}

@@ -1,0 +1,156 @@
+//! From MLIR text to object code.
+//!
+//! Takes the text that the emitters write; gives LLVM IR, assembly or an object file for a target.
+//! One [`Pipeline`] serves many kernels, one after the other; it stays on its thread. Leaves files,
+//! caching and linking to [`crate::codegen`], [`crate::cache`] and [`mod@crate::link`].
+
+use crate::ffi::Llvm;
+use melior::Context;
+use melior::dialect::DialectRegistry;
+use melior::ir::Module;
+use melior::ir::operation::OperationLike;
+use melior::pass::PassManager;
+use melior::utility::{
+    parse_pass_pipeline, register_all_dialects, register_all_llvm_translations, register_all_passes,
+};
+use odec_program::Target;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The lowering; part of the cache's key.
+pub const PASSES: &str = "builtin.module(canonicalize,cse,convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)";
+
+/// An MLIR context with everything registered, and the messages it has produced.
+pub struct Pipeline {
+    context: Context,
+    messages: Rc<RefCell<Vec<String>>>,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Pipeline::new()
+    }
+}
+
+impl Pipeline {
+    pub fn new() -> Pipeline {
+        let registry = DialectRegistry::new();
+        register_all_dialects(&registry);
+        register_all_passes();
+        let context = Context::new_with_threading(false);
+        context.append_dialect_registry(&registry);
+        for dialect in ["arith", "cf", "func", "llvm", "math", "scf", "vector"] {
+            context.get_or_load_dialect(dialect);
+        }
+        register_all_llvm_translations(&context);
+        let messages = Rc::new(RefCell::new(Vec::new()));
+        let sink = messages.clone();
+        context.attach_diagnostic_handler(move |d| {
+            sink.borrow_mut().push(format!("{}: {d}", d.location()));
+            true
+        });
+        Pipeline { context, messages }
+    }
+
+    /// Parses, verifies, lowers and optimises the text of a module.
+    ///
+    /// # Errors
+    /// What MLIR or LLVM say.
+    fn lower(&self, text: &str, target: Target) -> Result<Llvm, String> {
+        self.messages.borrow_mut().clear();
+        let mut module =
+            Module::parse(&self.context, text).ok_or_else(|| self.said("cannot be parsed"))?;
+        if !module.as_operation().verify() {
+            return Err(self.said("is not valid"));
+        }
+        let manager = PassManager::new(&self.context);
+        parse_pass_pipeline(manager.as_operation_pass_manager(), PASSES)
+            .map_err(|e| e.to_string())?;
+        manager
+            .run(&mut module)
+            .map_err(|_| self.said("cannot be lowered"))?;
+        let llvm = Llvm::translate(&module, target)?;
+        llvm.optimise()?;
+        Ok(llvm)
+    }
+
+    fn said(&self, what: &str) -> String {
+        format!(
+            "the MLIR text {what}: {}",
+            self.messages.borrow().join("; ")
+        )
+    }
+
+    /// An ELF object.
+    ///
+    /// # Errors
+    /// What MLIR or LLVM say.
+    pub fn object(&self, text: &str, target: Target) -> Result<Vec<u8>, String> {
+        self.lower(text, target)?.emit(false)
+    }
+
+    /// Optimised LLVM IR, for reading.
+    ///
+    /// # Errors
+    /// What MLIR or LLVM say.
+    pub fn llvm_ir(&self, text: &str, target: Target) -> Result<String, String> {
+        Ok(self.lower(text, target)?.text())
+    }
+
+    /// Assembly, for reading.
+    ///
+    /// # Errors
+    /// What MLIR or LLVM say.
+    pub fn assembly(&self, text: &str, target: Target) -> Result<String, String> {
+        Ok(String::from_utf8_lossy(&self.lower(text, target)?.emit(true)?).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emit::Emitter;
+    use odec_program::DType;
+
+    fn fma_kernel(target: Target) -> String {
+        let mut e = Emitter::new("k", DType::F32, target);
+        let p = e.operand(0);
+        let x = e.load(p, e.vector());
+        let y = e.fma(x, x, x);
+        e.store(y, p);
+        e.finish()
+    }
+
+    #[test]
+    fn every_target_has_its_own_instructions() {
+        let pipeline = Pipeline::new();
+        let asm = |t| pipeline.assembly(&fma_kernel(t), t).unwrap();
+        assert!(asm(Target::Avx512).contains("zmm"));
+        assert!(asm(Target::Avx2).contains("vfmadd"));
+        let portable = asm(Target::Portable);
+        assert!(
+            portable.contains("mulpd") && !portable.contains("call"),
+            "{portable}"
+        );
+    }
+
+    #[test]
+    fn equal_text_gives_equal_objects() {
+        let text = fma_kernel(Target::Avx2);
+        let object = |p: &Pipeline| p.object(&text, Target::Avx2).unwrap();
+        let (one, two) = (Pipeline::new(), Pipeline::new());
+        assert_eq!(object(&one), object(&two));
+        assert_eq!(object(&one), object(&one));
+    }
+
+    #[test]
+    fn bad_text_is_an_error_with_mlirs_reason() {
+        let error = Pipeline::new()
+            .object(
+                "module { func.func @f() { return %x : f32 } }",
+                Target::Avx2,
+            )
+            .unwrap_err();
+        assert!(error.contains("undeclared"), "{error}");
+    }
+}

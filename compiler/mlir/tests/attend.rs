@@ -1,0 +1,335 @@
+//! Compiled attention against the scalar evaluator bit for bit, and against a plain f64 one, whose gradient is held
+//! against finite differences.
+
+#![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
+
+mod harness;
+
+use harness::{Buffer, Compiled, Operands, assert_same, targets};
+use odec_program::attend::{eval_attend, eval_attend_backward};
+use odec_program::kernel::Attend;
+use odec_program::real::Real;
+use odec_program::{KernelSpec, Target};
+
+/// batch, seq, heads, head.
+type Shape = [usize; 4];
+
+/// The four inputs of the pair of kernels, in f64.
+struct Case {
+    shape: Shape,
+    causal: bool,
+    scale: f64,
+    q: Vec<f64>,
+    k: Vec<f64>,
+    v: Vec<f64>,
+    d_o: Vec<f64>,
+}
+
+impl Case {
+    /// Numbers that f32 holds exactly, so that every kernel starts from the same ones.
+    fn new(shape: Shape, causal: bool) -> Case {
+        let n = shape.iter().product();
+        let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
+        let mut noise = |size: f64| -> Vec<f64> {
+            let mut next = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                f64::from(((state >> 40) as f64 / (1u64 << 24) as f64 * 2.0 - 1.0) as f32)
+            };
+            (0..n).map(|_| f64::from((size * next()) as f32)).collect()
+        };
+        let (q, k, v, d_o) = (noise(2.5), noise(2.5), noise(1.0), noise(1.0));
+        let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
+        Case {
+            shape,
+            causal,
+            scale,
+            q,
+            k,
+            v,
+            d_o,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.shape[0] * self.shape[1] * self.shape[2]
+    }
+
+    fn at(&self, b: usize, s: usize, h: usize) -> usize {
+        let [_, seq, heads, _] = self.shape;
+        (b * seq + s) * heads + h
+    }
+
+    /// Weights of the keys that the query at (b, s, h) sees, and the logarithm of their sum.
+    fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
+        let [_, seq, _, d] = self.shape;
+        let keys = if self.causal { s + 1 } else { seq };
+        let row = |x: &[f64], s: usize| x[self.at(b, s, h) * d..][..d].to_vec();
+        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
+        let query = row(q, s);
+        let scores: Vec<f64> = (0..keys)
+            .map(|j| self.scale * dot(&query, &row(k, j)))
+            .collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|x| (x - max).exp()).sum();
+        let lse = max + sum.ln();
+        (scores.iter().map(|x| (x - lse).exp()).collect(), lse)
+    }
+
+    /// o and lse.
+    fn forward(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let [batch, seq, heads, d] = self.shape;
+        let (mut o, mut lse) = (vec![0.0; self.rows() * d], vec![0.0; self.rows()]);
+        for (b, s, h) in places(batch, seq, heads) {
+            let at = self.at(b, s, h);
+            let (weights, l) = self.weights(q, k, b, s, h);
+            lse[at] = l;
+            for (j, w) in weights.iter().enumerate() {
+                for c in 0..d {
+                    o[at * d + c] += w * v[self.at(b, j, h) * d + c];
+                }
+            }
+        }
+        (o, lse)
+    }
+
+    /// Gradients of `Σ o · d_o` with respect to q, k, v.
+    fn backward(&self) -> [Vec<f64>; 3] {
+        let [batch, seq, heads, d] = self.shape;
+        let n = self.rows() * d;
+        let [mut dq, mut dk, mut dv] = [vec![0.0; n], vec![0.0; n], vec![0.0; n]];
+        for (b, s, h) in places(batch, seq, heads) {
+            let at = self.at(b, s, h) * d;
+            let (weights, _) = self.weights(&self.q, &self.k, b, s, h);
+            let d_o = &self.d_o[at..at + d];
+            let slope = |j: usize| -> f64 {
+                let v = &self.v[self.at(b, j, h) * d..][..d];
+                v.iter().zip(d_o).map(|(a, b)| a * b).sum()
+            };
+            let slopes: Vec<f64> = (0..weights.len()).map(slope).collect();
+            let mean: f64 = weights.iter().zip(&slopes).map(|(w, x)| w * x).sum();
+            for (j, w) in weights.iter().enumerate() {
+                let ds = self.scale * w * (slopes[j] - mean);
+                let other = self.at(b, j, h) * d;
+                for c in 0..d {
+                    dq[at + c] += ds * self.k[other + c];
+                    dk[other + c] += ds * self.q[at + c];
+                    dv[other + c] += w * d_o[c];
+                }
+            }
+        }
+        [dq, dk, dv]
+    }
+
+    fn specs<T: Real>(&self) -> [KernelSpec; 2] {
+        let spec = Attend {
+            dtype: T::DTYPE,
+            heads: self.shape[2] as u64,
+            head: self.shape[3] as u64,
+            causal: self.causal,
+            scale: self.scale,
+        };
+        [
+            KernelSpec::Attend(spec.clone()),
+            KernelSpec::AttendBackward(spec),
+        ]
+    }
+
+    /// o, lse, dq, dk, dv of the scalar evaluator.
+    fn evaluate<T: Real>(&self) -> [Buffer<T>; 5] {
+        let [KernelSpec::Attend(spec), _] = self.specs::<T>() else {
+            unreachable!()
+        };
+        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let n = self.q.len();
+        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
+        let mut memory = Operands(vec![
+            real(&self.q),
+            real(&self.k),
+            real(&self.v),
+            Buffer::nan(n),
+            Buffer::nan(self.rows()),
+        ]);
+        eval_attend(&spec, &mut memory, dims);
+        memory.0.extend([
+            real(&self.d_o),
+            Buffer::nan(n),
+            Buffer::nan(n),
+            Buffer::nan(n),
+        ]);
+        eval_attend_backward(&spec, &mut memory, dims);
+        [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
+    }
+
+    /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
+    fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
+        let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
+        let n = self.q.len();
+        let dims = [self.shape[0] as u64, self.shape[1] as u64];
+        let [forward, backward] = self.specs::<T>();
+        let split = |spec: &KernelSpec| -> Vec<_> {
+            let tiles = spec.tiles(&dims);
+            (0..parts)
+                .rev()
+                .map(|p| tiles * p / parts..tiles * (p + 1) / parts)
+                .collect()
+        };
+        let (q, k, v, d_o) = (real(&self.q), real(&self.k), real(&self.v), real(&self.d_o));
+        let operands = [
+            q.clone(),
+            k.clone(),
+            v.clone(),
+            Buffer::nan(n),
+            Buffer::nan(self.rows()),
+        ];
+        let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
+        let (o, lse) = (got[3].clone(), got[4].clone());
+        let nan = || Buffer::nan(n);
+        let operands = [q, k, v, o.clone(), lse.clone(), d_o, nan(), nan(), nan()];
+        let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
+        [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
+    }
+}
+
+fn places(batch: usize, seq: usize, heads: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..batch).flat_map(move |b| (0..seq).flat_map(move |s| (0..heads).map(move |h| (b, s, h))))
+}
+
+/// Largest difference, relative to the largest element (gradients of a single key vanish: 0.1 at least).
+fn distance<T: Real>(got: &Buffer<T>, want: &[f64]) -> f64 {
+    let size = want.iter().fold(0.1, |m: f64, x| m.max(x.abs()));
+    let far = got
+        .real()
+        .iter()
+        .zip(want)
+        .map(|(g, w)| (g.to_f64() - w).abs());
+    far.fold(0.0, |m, x| if x > m || x.is_nan() { x } else { m }) / size
+}
+
+/// Both kernels for every target; the same for all batches and sequences.
+fn compile<T: Real>(shape: Shape, causal: bool) -> Vec<(Target, Compiled)> {
+    let specs = Case::new(shape, causal).specs::<T>();
+    targets()
+        .into_iter()
+        .map(|t| (t, Compiled::new(&specs, t)))
+        .collect()
+}
+
+fn check<T: Real>(shape: Shape, causal: bool, tolerance: f64, on: &[(Target, Compiled)]) {
+    let case = Case::new(shape, causal);
+    let (o, lse) = case.forward(&case.q, &case.k, &case.v);
+    let [dq, dk, dv] = case.backward();
+    let evaluated = case.evaluate::<T>();
+    for (target, compiled) in on {
+        let got = case.run::<T>(compiled, 1);
+        let names = ["o", "lse", "dq", "dk", "dv"];
+        for ((got, want), name) in got.iter().zip([&o, &lse, &dq, &dk, &dv]).zip(names) {
+            let far = distance(got, want);
+            assert!(
+                far <= tolerance,
+                "{target} {shape:?} causal {causal}: {name} is {far:e} off"
+            );
+        }
+        let split = case.run::<T>(compiled, 3);
+        for n in 0..5 {
+            let what = format!("{target} {shape:?}: {}", names[n]);
+            assert_same(&split[n], &got[n], &format!("{what}, split"));
+            assert_same(&got[n], &evaluated[n], &format!("{what}, evaluated"));
+        }
+    }
+}
+
+#[test]
+fn the_reference_gradient_is_the_derivative() {
+    for causal in [false, true] {
+        let case = Case::new([1, 5, 2, 3], causal);
+        let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
+            let (o, _) = case.forward(q, k, v);
+            o.iter().zip(&case.d_o).map(|(a, b)| a * b).sum()
+        };
+        let exact = case.backward();
+        let inputs = [case.q.clone(), case.k.clone(), case.v.clone()];
+        for n in 0..3 {
+            for i in 0..inputs[n].len() {
+                let moved = |by: f64| {
+                    let mut x = inputs.clone();
+                    x[n][i] += by;
+                    loss(&x[0], &x[1], &x[2])
+                };
+                let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                assert!(
+                    (slope - exact[n][i]).abs() < 1e-8,
+                    "input {n}, element {i}: {slope} and {}",
+                    exact[n][i]
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn heads_of_every_size_f32() {
+    for (head, both) in [
+        (1, false),
+        (8, true),
+        (16, false),
+        (24, false),
+        (64, true),
+        (80, false),
+    ] {
+        for causal in [true, false].into_iter().take(if both { 2 } else { 1 }) {
+            let shape = [2, 70, 2, head];
+            check::<f32>(shape, causal, 1e-5, &compile::<f32>(shape, causal));
+        }
+    }
+}
+
+#[test]
+fn ragged_sequences_f32() {
+    for causal in [false, true] {
+        let compiled = compile::<f32>([1, 1, 3, 16], causal);
+        for seq in [1, 2, 15, 17, 63, 64, 65, 128, 150, 200] {
+            check::<f32>([1, seq, 3, 16], causal, 1e-5, &compiled);
+        }
+    }
+}
+
+/// Exact FMA in f64 without the instruction is limited to moderate numbers, which these are.
+#[test]
+fn f64() {
+    for (shape, causal) in [
+        ([1, 100, 2, 16], true),
+        ([2, 70, 1, 40], false),
+        ([1, 1, 1, 8], true),
+    ] {
+        check::<f64>(shape, causal, 1e-13, &compile::<f64>(shape, causal));
+    }
+}
+
+#[test]
+fn large_scores_do_not_overflow() {
+    let mut case = Case::new([1, 80, 1, 16], true);
+    case.q.iter_mut().for_each(|x| *x *= 40.0);
+    let compiled = Compiled::new(&case.specs::<f32>(), targets()[0]);
+    let (o, lse) = case.forward(&case.q, &case.k, &case.v);
+    let got = case.run::<f32>(&compiled, 1);
+    assert!(distance(&got[0], &o) < 2e-4 && distance(&got[1], &lse) < 1e-5);
+    assert!(got.iter().all(|b| b.real().iter().all(|x| x.is_finite())));
+}
+
+#[test]
+fn an_empty_head_is_refused() {
+    let spec = Attend {
+        dtype: odec_program::DType::F32,
+        heads: 1,
+        head: 0,
+        causal: true,
+        scale: 1.0,
+    };
+    let kernel = odec_program::Kernel {
+        symbol: "k".into(),
+        spec: KernelSpec::Attend(spec),
+    };
+    assert!(odec_mlir::mlir_text(&kernel, Target::Avx2).is_err());
+}

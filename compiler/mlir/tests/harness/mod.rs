@@ -1,0 +1,269 @@
+//! Runs compiled kernels on memory that ends at an inaccessible page.
+//!
+//! Takes kernel specs and operands; gives the operands after the launch. Every test of an emitter goes
+//! through here: a read or write past an operand's end ends the test process.
+
+#![allow(dead_code, unsafe_code)]
+
+use odec_mlir::Cache;
+use odec_program::eval::Memory;
+use odec_program::real::Real;
+use odec_program::{DType, Kernel, KernelSpec, Target};
+use std::ffi::c_void;
+use std::ops::Range;
+
+/// One operand of a launch, in the kernel's element type or i32.
+#[derive(Clone, Debug)]
+pub enum Buffer<T> {
+    Real(Vec<T>),
+    Int(Vec<i32>),
+}
+
+impl<T: Real> Buffer<T> {
+    pub fn nan(len: usize) -> Buffer<T> {
+        Buffer::Real(vec![T::of(f64::NAN); len])
+    }
+    /// `len` numbers from `f(0), f(1), …`.
+    pub fn from_fn(len: usize, f: impl Fn(usize) -> f64) -> Buffer<T> {
+        Buffer::Real((0..len).map(|i| T::of(f(i))).collect())
+    }
+    pub fn real(&self) -> &[T] {
+        match self {
+            Buffer::Real(v) => v,
+            Buffer::Int(_) => panic!("an index operand"),
+        }
+    }
+    fn bytes(&self) -> usize {
+        match self {
+            Buffer::Real(v) => std::mem::size_of_val(v.as_slice()),
+            Buffer::Int(v) => std::mem::size_of_val(v.as_slice()),
+        }
+    }
+}
+
+/// The operands as the evaluator sees them.
+pub struct Operands<T>(pub Vec<Buffer<T>>);
+
+impl<T: Real> Memory<T> for Operands<T> {
+    fn load(&self, operand: u32, index: u64) -> T {
+        match &self.0[operand as usize] {
+            Buffer::Real(v) => v[index as usize],
+            Buffer::Int(v) => T::of_i32(v[index as usize]),
+        }
+    }
+    fn store(&mut self, operand: u32, index: u64, value: T) {
+        match &mut self.0[operand as usize] {
+            Buffer::Real(v) => v[index as usize] = value,
+            Buffer::Int(_) => panic!("kernels write no indices"),
+        }
+    }
+}
+
+/// Memory between two inaccessible pages, whose last byte lies before the second one.
+struct Guarded {
+    map: *mut u8,
+    mapped: usize,
+    data: *mut u8,
+    bytes: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Guarded {
+    fn new(bytes: usize) -> Guarded {
+        let inner = bytes.next_multiple_of(PAGE);
+        let mapped = inner + 2 * PAGE;
+        // SAFETY: a fresh private mapping; the pages whose protection changes belong to it.
+        let map = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let map = libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            );
+            assert!(map != libc::MAP_FAILED);
+            let map = map.cast::<u8>();
+            assert_eq!(libc::mprotect(map.cast(), PAGE, libc::PROT_NONE), 0);
+            assert_eq!(
+                libc::mprotect(map.add(PAGE + inner).cast(), PAGE, libc::PROT_NONE),
+                0
+            );
+            map
+        };
+        // SAFETY: the offset is inside the mapping.
+        let data = unsafe { map.add(PAGE + inner - bytes) };
+        Guarded {
+            map,
+            mapped,
+            data,
+            bytes,
+        }
+    }
+
+    fn fill<T>(&mut self, from: &[T]) {
+        let bytes = std::mem::size_of_val(from);
+        assert_eq!(bytes, self.bytes);
+        // SAFETY: `data` holds `bytes` writable bytes of this mapping, nobody else refers to it.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), self.data, bytes) }
+    }
+
+    fn read<T: Copy>(&self, to: &mut [T]) {
+        assert_eq!(std::mem::size_of_val(to), self.bytes);
+        // SAFETY: `data` holds that many readable bytes, of plain numbers.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.data, to.as_mut_ptr().cast::<u8>(), self.bytes)
+        }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`.
+        unsafe {
+            libc::munmap(self.map.cast(), self.mapped);
+        }
+    }
+}
+
+type Entry =
+    unsafe extern "C" fn(*const *mut c_void, *const i64, *const f64, i64, i64, *mut c_void);
+
+/// Kernels compiled for one target and loaded.
+pub struct Compiled {
+    library: libloading::Library,
+    kernels: Vec<Kernel>,
+    _folder: tempfile::TempDir,
+}
+
+/// The targets that this machine runs.
+pub fn targets() -> Vec<Target> {
+    Target::ALL
+        .into_iter()
+        .filter(|t| t.supported().is_ok())
+        .collect()
+}
+
+impl Compiled {
+    pub fn new(specs: &[KernelSpec], target: Target) -> Compiled {
+        let kernels: Vec<Kernel> = specs
+            .iter()
+            .map(|s| Kernel {
+                symbol: s.symbol(),
+                spec: s.clone(),
+            })
+            .collect();
+        let mut distinct = kernels.clone();
+        distinct.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+        distinct.dedup_by(|a, b| a.symbol == b.symbol);
+        let objects = odec_mlir::compile(&distinct, target, Cache::from_env().as_ref())
+            .unwrap_or_else(|e| panic!("{e}"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kernels.so");
+        odec_mlir::link(&objects, &path).expect("the objects link");
+        // SAFETY: the library has no initialisers.
+        let library = unsafe { libloading::Library::new(&path).unwrap() };
+        Compiled {
+            library,
+            kernels,
+            _folder: folder,
+        }
+    }
+
+    /// Launches kernel `n` on copies of `operands` (operand `a` in the place of `b` for each alias (b, a)), once for
+    /// each range of tiles, and gives the operands afterwards.
+    pub fn run<T: Real>(
+        &self,
+        n: usize,
+        operands: &[Buffer<T>],
+        aliases: &[(usize, usize)],
+        dims: &[u64],
+        coeffs: &[f64],
+        tiles: &[Range<u64>],
+    ) -> Vec<Buffer<T>> {
+        let kernel = &self.kernels[n];
+        let mut memory: Vec<Guarded> = operands.iter().map(|b| Guarded::new(b.bytes())).collect();
+        for (m, b) in memory.iter_mut().zip(operands) {
+            match b {
+                Buffer::Real(v) => m.fill(v),
+                Buffer::Int(v) => m.fill(v),
+            }
+        }
+        let mut pointers: Vec<*mut c_void> = memory.iter().map(|m| m.data.cast()).collect();
+        for (b, a) in aliases {
+            pointers[*b] = pointers[*a];
+        }
+        let dims_i64: Vec<i64> = dims.iter().map(|d| *d as i64).collect();
+        // Scratch is 64-byte aligned: rounded up, it still ends at a guard page.
+        let bytes = kernel.spec.scratch_bytes(dims).next_multiple_of(64) as usize;
+        // SAFETY: the symbol was compiled with this signature; operands, dims, coeffs and scratch are as the spec
+        // documents.
+        unsafe {
+            let entry = self
+                .library
+                .get::<Entry>(kernel.symbol.as_bytes())
+                .expect("the kernel is exported");
+            for t in tiles {
+                let mut scratch = Guarded::new(bytes);
+                scratch.fill(&vec![0xFF_u8; bytes]);
+                entry(
+                    pointers.as_ptr(),
+                    dims_i64.as_ptr(),
+                    coeffs.as_ptr(),
+                    t.start as i64,
+                    t.end as i64,
+                    scratch.data.cast(),
+                );
+            }
+        }
+        let mut out = operands.to_vec();
+        for (n, b) in out.iter_mut().enumerate() {
+            let from = aliases.iter().find(|a| a.0 == n).map_or(n, |a| a.1);
+            match b {
+                Buffer::Real(v) => memory[from].read(v),
+                Buffer::Int(v) => memory[from].read(v),
+            }
+        }
+        out
+    }
+}
+
+/// Equal bits, or both NaN: payloads are no part of the meaning.
+pub fn same<T: Real>(a: T, b: T) -> bool {
+    let (a, b) = (a.to_f64(), b.to_f64());
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+}
+
+/// Panics naming the first element in which two operands differ.
+pub fn assert_same<T: Real>(got: &Buffer<T>, want: &Buffer<T>, what: &str) {
+    let (got, want) = (got.real(), want.real());
+    assert_eq!(got.len(), want.len());
+    if let Some(i) = (0..got.len()).find(|i| !same(got[*i], want[*i])) {
+        panic!(
+            "{what}: element {i} of {} is {:?}, not {:?}",
+            got.len(),
+            got[i],
+            want[i]
+        );
+    }
+}
+
+/// The kernel type of a test's element type, for specs.
+pub fn dtype<T: Real>() -> DType {
+    T::DTYPE
+}
+
+/// A reproducible sequence of numbers in [−1, 1) of 24 bits (splitmix64).
+pub fn noise(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+    }
+}

@@ -1,0 +1,236 @@
+//! Whole planned programs: compiled code against the reference device, bit for bit.
+//!
+//! The library's five architectures, made small and ragged, take two optimiser steps on each device, over an arena
+//! whose dead slots are poisoned. Logits, losses, gradients, moments and parameters must be equal in every bit, on
+//! every target and for any number of threads.
+
+use odec_compiler::model::compile;
+use odec_compiler::passes::build_manifest;
+use odec_compiler::scheme::Loader;
+use odec_grammar::{Sources, parse};
+use odec_mlir::link;
+use odec_program::manifest::{Manifest, named};
+use odec_program::{Bindings, DType, Target};
+use odec_runtime::cpu::CpuDevice;
+use odec_runtime::device::Device;
+use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::{Artifact, Executor, State, Value};
+
+/// A model of the library with other sizes, planned for a target.
+fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
+    struct NoFiles;
+    impl Loader for NoFiles {
+        fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {
+            Err(format!("{path} is not in the library"))
+        }
+    }
+    let path = format!("{}/../../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
+    let mut text = std::fs::read_to_string(path).unwrap();
+    for (from, to) in sizes {
+        assert!(text.contains(from), "{name} has no `{from}`");
+        text = text.replace(from, to);
+    }
+    let mut sources = Sources::default();
+    let main = sources.add(name, &text);
+    let (file, errors) = parse(main, &text);
+    assert_eq!(errors, []);
+    let built = compile(&file, main, &mut sources, &mut NoFiles)
+        .unwrap()
+        .built
+        .unwrap();
+    let blocking = target.blocking(DType::F32);
+    build_manifest(&built, &text, blocking).unwrap().manifest
+}
+
+/// The program's kernels, compiled.
+struct Compiled<'a> {
+    manifest: &'a Manifest,
+    target: Target,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Compiled<'a> {
+    fn new(manifest: &'a Manifest, target: Target) -> Compiled<'a> {
+        let objects = odec_mlir::compile(&manifest.program.kernels, target, None).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        link(&objects, &folder.path().join("kernels.so")).unwrap();
+        Compiled {
+            manifest,
+            target,
+            folder,
+        }
+    }
+
+    fn device(&self, threads: usize) -> CpuDevice {
+        let p = &self.manifest.program;
+        let scratch = p
+            .entries
+            .values()
+            .map(|e| e.scratch_bytes)
+            .max()
+            .unwrap_or(0);
+        let path = self.folder.path().join("kernels.so");
+        CpuDevice::open(&path, self.target.name(), &p.kernels, scratch, threads).unwrap()
+    }
+}
+
+/// Everything that two steps compute, as bits, by name.
+fn two_steps(
+    manifest: &Manifest,
+    device: Box<dyn Device>,
+    at: Bindings,
+) -> Vec<(String, Vec<u32>)> {
+    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+    let mut e = Executor::new(&artifact, device).unwrap();
+    e.set_poison(true);
+    e.initialise(7);
+    let token = |i: u64, seed: u64| ((i * i * 7 + i * 3 + seed) % manifest.model.vocab) as i32;
+    let tokens = |seed| {
+        (0..at.batch * at.seq)
+            .map(|i| token(i, seed))
+            .collect::<Vec<i32>>()
+    };
+    let (x, y) = (tokens(1), tokens(5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let mut out = Vec::new();
+    let mut keep = |name: String, values: &[f32]| {
+        out.push((name, values.iter().map(|x| x.to_bits()).collect()))
+    };
+    for step in 1..3 {
+        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
+        keep(format!("logits {step}"), logits.f32("logits").unwrap());
+        let loss = e.run("grad", at, &inputs, &[]).unwrap();
+        keep(format!("loss {step}"), loss.f32("loss").unwrap());
+        keep(format!("gradients {step}"), e.state(State::Grads));
+        let scalars = [
+            (named::LR, 1e-2),
+            (named::BIAS1, 10.0 / f64::from(step)),
+            (named::BIAS2, 20.0 / f64::from(step)),
+        ];
+        let norm = e.run("update", at, &[], &scalars).unwrap();
+        keep(format!("norm {step}"), norm.f32("grad_norm").unwrap());
+        for state in [State::Params, State::Moment1, State::Moment2] {
+            keep(format!("{state:?} {step}"), e.state(state));
+        }
+    }
+    out
+}
+
+fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
+    let at = Bindings { batch: 2, seq: 19 };
+    for &target in targets {
+        let manifest = planned(name, sizes, target);
+        let reference = ReferenceDevice::new(&manifest.program.kernels);
+        let want = two_steps(&manifest, Box::new(reference), at);
+        let compiled = Compiled::new(&manifest, target);
+        for threads in [1, 3] {
+            let got = two_steps(&manifest, Box::new(compiled.device(threads)), at);
+            for ((what, got), (_, want)) in got.iter().zip(&want) {
+                let differ = got.iter().zip(want).position(|(g, w)| {
+                    g != w && !(f32::from_bits(*g).is_nan() && f32::from_bits(*w).is_nan())
+                });
+                if let Some(i) = differ {
+                    let (g, w) = (f32::from_bits(got[i]), f32::from_bits(want[i]));
+                    panic!(
+                        "{name}, {target}, {threads} threads: element {i} of {what} is {g:?}, not {w:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Widths that are no whole vectors, heads of 10, a hidden layer of 37.
+fn ragged(
+    hidden: &'static str,
+    width: &'static str,
+    steps: &'static str,
+) -> [(&'static str, &'static str); 3] {
+    [
+        (width, "width: 40"),
+        (hidden, "hidden: 37"),
+        (steps, "for 2 steps"),
+    ]
+}
+
+fn host() -> Vec<Target> {
+    Target::detect().into_iter().collect()
+}
+
+#[test]
+fn prenorm_on_every_target() {
+    let targets: Vec<Target> = Target::ALL
+        .into_iter()
+        .filter(|t| t.supported().is_ok())
+        .collect();
+    check(
+        "prenorm",
+        &ragged("hidden: 704", "width: 256", "for 6 steps"),
+        &targets,
+    );
+}
+
+#[test]
+fn macaron() {
+    check(
+        "macaron",
+        &ragged("hidden: 352", "width: 256", "for 6 steps"),
+        &host(),
+    );
+}
+
+#[test]
+fn rk2() {
+    check(
+        "rk2",
+        &ragged("hidden: 704", "width: 256", "for 6 steps"),
+        &host(),
+    );
+}
+
+#[test]
+fn rk4() {
+    check(
+        "rk4_layer",
+        &ragged("hidden: 704", "width: 256", "for 6 steps"),
+        &host(),
+    );
+}
+
+/// Coefficients that are trained: of a flow, of all steps, of each channel.
+#[test]
+fn learned_coefficients() {
+    check(
+        "rk2",
+        &[
+            ("hidden: 704", "hidden: 37"),
+            ("width: 256", "width: 40"),
+            ("for 6 steps", "for 2 steps"),
+            ("heun(layer)", "own(layer)"),
+            (
+                "model rk2 {",
+                "scheme own(F) {
+                   learn shared gamma[2] = [1, 1/2]
+                   learn b = 1/2
+                   learn per channel alpha = 1
+                   step x {
+                     k1 = F(x)
+                     k2 = F(x + h*b*(1 - b)^2*k1)
+                     return x + h*(gamma[0]*k1 + gamma[1]*alpha*k2)
+                   }
+                 }
+                 model rk2 {",
+            ),
+        ],
+        &host(),
+    );
+}
+
+#[test]
+fn iterated_implicit_euler() {
+    check(
+        "iiet",
+        &ragged("hidden: 352", "width: 128", "for 4 steps"),
+        &host(),
+    );
+}

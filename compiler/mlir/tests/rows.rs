@@ -1,0 +1,416 @@
+//! Compiled row, column and gather kernels against the scalar evaluator, bit for bit.
+
+#![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
+
+mod harness;
+
+use harness::{Buffer, Compiled, Operands, assert_same, targets};
+use odec_program::eval::{eval_columns, eval_rows};
+use odec_program::expr::{
+    Access, BinaryOp, Body, CmpOp, ColMap, Expr, ExprId, Level, ReduceOp, RowMap, UnaryOp,
+};
+use odec_program::kernel::{Columns, Gather, Rows, Store};
+use odec_program::real::Real;
+use odec_program::{DType, Kernel, KernelSpec, Target};
+use proptest::prelude::*;
+
+const COLS: [u64; 10] = [1, 8, 15, 16, 17, 64, 100, 160, 255, 256];
+const SEQ: u64 = 3;
+
+/// One random node: which kind, and which earlier nodes.
+type Pick = (u8, [u16; 4]);
+
+/// The operands that random kernels read; outputs follow.
+#[derive(Clone, Copy)]
+enum In {
+    Full,
+    PerRow,
+    PerCol,
+    Scalar,
+    Repeated,
+    Position,
+    Index,
+    Swapped,
+}
+const INPUTS: u32 = 8;
+
+/// Columns of the repeated tables: some contiguous in vectors, some in pieces, some single.
+fn period(cols: u64, pick: u16) -> u64 {
+    let all: Vec<u64> = [1, 2, 3, 8, 16, 24, 32, 80]
+        .into_iter()
+        .filter(|n| *n <= cols)
+        .collect();
+    all[pick as usize % all.len()]
+}
+
+/// Widths of groups whose halves can be swapped; none for odd numbers of columns.
+fn swap(cols: u64, pick: u16) -> Option<u64> {
+    let all: Vec<u64> = (1..=cols / 2)
+        .map(|h| 2 * h)
+        .filter(|n| cols.is_multiple_of(*n))
+        .collect();
+    (!all.is_empty()).then(|| all[pick as usize % all.len()])
+}
+
+fn build(cols: u64, table: u64, picks: &[Pick], reductions: bool) -> Body {
+    let mut b = Body::default();
+    let mut ids: Vec<ExprId> = vec![b.load(In::Full as u32, Access::full(cols))];
+    for (kind, p) in picks {
+        let at = |n: usize| ids[p[n] as usize % ids.len()];
+        let access = |row, col, stride| Access { row, col, stride };
+        let x = match kind % 32 {
+            0 => b.load(In::PerRow as u32, Access::PER_ROW),
+            1 => b.load(In::PerCol as u32, Access::PER_COL),
+            2 => b.load(In::Scalar as u32, Access::SCALAR),
+            3 => b.load(
+                In::Repeated as u32,
+                access(RowMap::Zero, ColMap::Mod(table), 0),
+            ),
+            4 => b.load(
+                In::Position as u32,
+                access(RowMap::Position, ColMap::Mod(table), table),
+            ),
+            5 => b.load(In::Index as u32, Access::full(cols)),
+            6 => match swap(cols, p[0]) {
+                Some(n) => b.load(
+                    In::Swapped as u32,
+                    access(RowMap::Row, ColMap::HalfSwap(n), cols),
+                ),
+                None => b.konst(0.5),
+            },
+            7 => b.push(Expr::ColIndex),
+            8 => b.uniform(u32::from(p[0] % 2)),
+            9 => b.konst(f64::from(p[0] % 9) * 0.37 - 1.1),
+            10 => b.unary(UnaryOp::Neg, at(0)),
+            11 => b.unary(UnaryOp::Sqrt, at(0)),
+            12 => b.unary(UnaryOp::Exp, at(0)),
+            13 => b.unary(UnaryOp::Log, at(0)),
+            14 => b.unary(UnaryOp::Round, at(0)),
+            15 => b.unary(UnaryOp::Exponent, at(0)),
+            16 => b.unary(UnaryOp::Mantissa, at(0)),
+            17 => b.binary(BinaryOp::Add, at(0), at(1)),
+            18 => b.binary(BinaryOp::Sub, at(0), at(1)),
+            19 | 20 => b.binary(BinaryOp::Mul, at(0), at(1)),
+            21 => b.binary(BinaryOp::Div, at(0), at(1)),
+            22 => b.binary(BinaryOp::Max, at(0), at(1)),
+            23 => b.binary(BinaryOp::Min, at(0), at(1)),
+            24 => {
+                // Integral powers in the documented range.
+                let (low, high) = (b.konst(-1200.0), b.konst(180.0));
+                let n = b.binary(BinaryOp::Max, at(1), low);
+                let n = b.binary(BinaryOp::Min, n, high);
+                let n = b.unary(UnaryOp::Round, n);
+                b.binary(BinaryOp::Scale, at(0), n)
+            }
+            25 | 26 => b.fma(at(0), at(1), at(2)),
+            27 => b.select(CmpOp::Lt, at(0), at(1), at(2), at(3)),
+            28 => b.select(CmpOp::Eq, at(0), at(1), at(2), at(3)),
+            29 | 30 if reductions => b.reduce(ReduceOp::Sum, at(0)),
+            31 if reductions => b.reduce(ReduceOp::Max, at(0)),
+            _ => b.add(at(0), at(1)),
+        };
+        ids.push(x);
+    }
+    b
+}
+
+fn inputs<T: Real>(rows: u64, cols: u64, table: u64) -> Vec<Buffer<T>> {
+    let n = (rows * cols) as usize;
+    let wave = |scale: f64| move |i: usize| ((i as f64 * 0.731).sin() * scale * 1e4).round() / 1e4;
+    vec![
+        Buffer::from_fn(n, wave(3.0)),
+        Buffer::from_fn(rows as usize, wave(1.5)),
+        Buffer::from_fn(cols as usize, wave(2.0)),
+        Buffer::from_fn(1, |_| 0.75),
+        Buffer::from_fn(table as usize, wave(1.0)),
+        Buffer::from_fn((SEQ * table) as usize, wave(1.2)),
+        Buffer::Int((0..n).map(|i| (i * 7919 % 257) as i32 - 20).collect()),
+        Buffer::from_fn(n, wave(0.9)),
+    ]
+}
+
+/// A random kernel with two outputs per element (the first may overwrite the full input) and one per row.
+fn random_rows<T: Real>(cols: u64, table: u64, picks: &[Pick]) -> Rows {
+    let body = build(cols, table, picks, true);
+    let levels = body.levels();
+    let last = |want: fn(Level) -> bool| {
+        levels
+            .iter()
+            .rposition(|l| want(*l))
+            .map(|i| ExprId(i as u32))
+    };
+    let any = ExprId(body.nodes.len() as u32 - 1);
+    let mut stores = vec![Store {
+        operand: INPUTS,
+        access: Access::full(cols),
+        value: any,
+    }];
+    if let Some(value) = last(|l| l >= Level::Col) {
+        stores.push(Store {
+            operand: INPUTS + 1,
+            access: Access::full(cols),
+            value,
+        });
+    }
+    if let Some(value) = last(|l| l < Level::Col) {
+        stores.push(Store {
+            operand: INPUTS + 2,
+            access: Access::PER_ROW,
+            value,
+        });
+    }
+    let mut operands = vec![T::DTYPE; INPUTS as usize + 3];
+    operands[In::Index as usize] = DType::I32;
+    Rows {
+        dtype: T::DTYPE,
+        cols,
+        operands,
+        uniforms: 2,
+        body,
+        stores,
+    }
+}
+
+fn same_outputs<T: Real>(got: &[Buffer<T>], want: &[Buffer<T>], what: &str) {
+    let outputs = got.iter().zip(want).enumerate().skip(INPUTS as usize);
+    for (n, (got, want)) in outputs {
+        assert_same(got, want, &format!("{what}, operand {n}"));
+    }
+}
+
+fn check_rows<T: Real>(kernel: &Rows, table: u64, on: &[Target]) {
+    let (rows, cols) = (7, kernel.cols);
+    let mut buffers = inputs::<T>(rows, cols, table);
+    buffers.push(Buffer::nan((rows * cols) as usize));
+    buffers.push(Buffer::nan((rows * cols) as usize));
+    buffers.push(Buffer::nan(rows as usize));
+    let (dims, coeffs) = ([rows, SEQ], [0.3, -1.7]);
+    let mut want = Operands(buffers.clone());
+    eval_rows(kernel, &mut want, dims, &coeffs, 0..rows);
+    let first = INPUTS as usize;
+    for &target in on {
+        let compiled = Compiled::new(&[KernelSpec::Rows(kernel.clone())], target);
+        for split in [vec![0..rows], vec![3..rows, 0..1, 1..3]] {
+            let got = compiled.run(0, &buffers, &[], &dims, &coeffs, &split);
+            same_outputs(&got, &want.0, &format!("{target}, {split:?}"));
+        }
+        // In place: the first output is the full input.
+        let got = compiled.run(0, &buffers, &[(first, 0)], &dims, &coeffs, &[0..rows]);
+        same_outputs(&got, &want.0, &format!("{target}, in place"));
+    }
+}
+
+fn picks(n: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Pick>> {
+    proptest::collection::vec((any::<u8>(), any::<[u16; 4]>()), n)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(3..24)) {
+        let (cols, table) = (COLS[cols], period(COLS[cols], table));
+        check_rows::<f32>(&random_rows::<f32>(cols, table, &picks), table, &targets());
+    }
+
+    /// Exact FMA in f64 without the instruction is limited to moderate numbers: random ones are for the other targets.
+    #[test]
+    fn rows_f64(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(3..16)) {
+        let (cols, table) = (COLS[cols], period(COLS[cols], table));
+        let on: Vec<Target> = targets().into_iter().filter(|t| *t > Target::Portable).collect();
+        check_rows::<f64>(&random_rows::<f64>(cols, table, &picks), table, &on);
+    }
+
+    #[test]
+    fn columns_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 0u64..9) {
+        let (cols, table) = (COLS[cols], period(COLS[cols], table));
+        check_columns::<f32>(cols, table, &picks, accumulate, rows);
+    }
+}
+
+fn check_columns<T: Real>(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) {
+    let body = build(cols, table, picks, false);
+    let value = ExprId(body.nodes.len() as u32 - 1);
+    let mut operands = vec![T::DTYPE; INPUTS as usize + 1];
+    operands[In::Index as usize] = DType::I32;
+    let kernel = Columns {
+        dtype: T::DTYPE,
+        cols,
+        operands,
+        uniforms: 2,
+        body,
+        value,
+        accumulate,
+    };
+    let mut buffers = inputs::<T>(rows, cols, table);
+    buffers.push(if accumulate {
+        Buffer::from_fn(cols as usize, |i| i as f64 * 0.01)
+    } else {
+        Buffer::nan(cols as usize)
+    });
+    let (dims, coeffs) = ([rows, SEQ], [0.3, -1.7]);
+    let tiles = cols.div_ceil(Columns::TILE);
+    let mut want = Operands(buffers.clone());
+    eval_columns(&kernel, &mut want, dims, &coeffs, 0..tiles);
+    let out = INPUTS as usize;
+    for target in targets() {
+        let compiled = Compiled::new(&[KernelSpec::Columns(kernel.clone())], target);
+        for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
+            let got = compiled.run(0, &buffers, &[], &dims, &coeffs, &split);
+            assert_same(&got[out], &want.0[out], &format!("{target}, {split:?}"));
+        }
+    }
+}
+
+#[test]
+fn transcendentals_on_their_whole_range() {
+    let cols = 512;
+    for op in [UnaryOp::Exp, UnaryOp::Log, UnaryOp::Erf] {
+        let mut body = Body::default();
+        let x = body.load(0, Access::full(cols));
+        let value = body.unary(op, x);
+        let kernel = Rows {
+            dtype: DType::F32,
+            cols,
+            operands: vec![DType::F32; 2],
+            uniforms: 0,
+            body,
+            stores: vec![Store {
+                operand: 1,
+                access: Access::full(cols),
+                value,
+            }],
+        };
+        let rows = 64;
+        let n = (rows * cols) as usize;
+        let spread: Vec<f32> = (0..n)
+            .map(|i| f32::from_bits((i as u64 * (1 << 32) / n as u64) as u32))
+            .collect();
+        let buffers = [Buffer::Real(spread), Buffer::nan(n)];
+        let mut want = Operands(buffers.to_vec());
+        eval_rows(&kernel, &mut want, [rows, 1], &[], 0..rows);
+        for target in targets() {
+            let compiled = Compiled::new(&[KernelSpec::Rows(kernel.clone())], target);
+            let got = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[0..rows]);
+            assert_same(&got[1], &want.0[1], &format!("{target}, {op:?}"));
+        }
+    }
+}
+
+#[test]
+fn gather_and_scatter_add() {
+    for cols in [1u64, 15, 16, 32, 33, 64, 100] {
+        let (rows, entries) = (9usize, 5usize);
+        let n = cols as usize;
+        let index: Vec<i32> = (0..rows).map(|r| (r * r % entries) as i32).collect();
+        let table: Vec<f32> = (0..entries * n).map(|i| (i as f32).sin()).collect();
+        let values: Vec<f32> = (0..rows * n).map(|i| (i as f32 * 0.3).cos()).collect();
+        let spec = Gather {
+            dtype: DType::F32,
+            cols,
+        };
+        let dims = [rows as u64, entries as u64];
+        let picked: Vec<f32> = index
+            .iter()
+            .flat_map(|i| table[*i as usize * n..][..n].to_vec())
+            .collect();
+        let mut sums = table.clone();
+        for (r, i) in index.iter().enumerate() {
+            for c in 0..n {
+                sums[*i as usize * n + c] += values[r * n + c];
+            }
+        }
+        for target in targets() {
+            let specs = [
+                KernelSpec::Gather(spec.clone()),
+                KernelSpec::ScatterAdd(spec.clone()),
+            ];
+            let compiled = Compiled::new(&specs, target);
+            let buffers = [
+                Buffer::Int(index.clone()),
+                Buffer::Real(table.clone()),
+                Buffer::nan(rows * n),
+            ];
+            let got = compiled.run(0, &buffers, &[], &dims, &[], &[4..9, 0..4]);
+            assert_same(
+                &got[2],
+                &Buffer::Real(picked.clone()),
+                &format!("{target}, gather {cols}"),
+            );
+            let buffers = [
+                Buffer::Int(index.clone()),
+                Buffer::Real(values.clone()),
+                Buffer::Real(table.clone()),
+            ];
+            let tiles = cols.div_ceil(Gather::TILE);
+            let split: Vec<_> = (0..tiles).map(|t| t..t + 1).collect();
+            for split in [split, vec![0..tiles]] {
+                let got = compiled.run(1, &buffers, &[], &dims, &[], &split);
+                assert_same(
+                    &got[2],
+                    &Buffer::Real(sums.clone()),
+                    &format!("{target}, scatter {cols}"),
+                );
+            }
+        }
+    }
+}
+
+/// Root-mean-square norm with a gain: `x / √(mean x² + ε) · g`.
+pub fn rms_norm(cols: u64) -> Rows {
+    let mut b = Body::default();
+    let x = b.load(0, Access::full(cols));
+    let g = b.load(1, Access::PER_COL);
+    let square = b.mul(x, x);
+    let sum = b.reduce(ReduceOp::Sum, square);
+    let (per_col, eps, one) = (b.konst(1.0 / cols as f64), b.konst(1e-5), b.konst(1.0));
+    let mean = b.mul(sum, per_col);
+    let mean = b.add(mean, eps);
+    let root = b.unary(UnaryOp::Sqrt, mean);
+    let inverse = b.binary(BinaryOp::Div, one, root);
+    let y = b.mul(x, inverse);
+    let value = b.mul(y, g);
+    Rows {
+        dtype: DType::F32,
+        cols,
+        operands: vec![DType::F32; 3],
+        uniforms: 0,
+        body: b,
+        stores: vec![Store {
+            operand: 2,
+            access: Access::full(cols),
+            value,
+        }],
+    }
+}
+
+#[test]
+fn text_of_a_norm() {
+    let spec = KernelSpec::Rows(rms_norm(100));
+    let kernel = Kernel {
+        symbol: "rms_norm".into(),
+        spec,
+    };
+    insta::assert_snapshot!(odec_mlir::mlir_text(&kernel, Target::Avx512).unwrap());
+}
+
+#[test]
+fn what_no_kernel_can_do_is_refused() {
+    let refused = |change: fn(&mut Rows)| {
+        let mut k = rms_norm(64);
+        change(&mut k);
+        let kernel = Kernel {
+            symbol: "k".into(),
+            spec: KernelSpec::Rows(k),
+        };
+        odec_mlir::mlir_text(&kernel, Target::Avx2)
+            .unwrap_err()
+            .to_string()
+    };
+    let per_row = refused(|k| k.stores[0].access = Access::PER_ROW);
+    assert!(per_row.contains("one element per row"), "{per_row}");
+    let zero = refused(|k| k.stores[0].access = Access::PER_COL);
+    assert!(zero.contains("is written under"), "{zero}");
+    let acc = refused(|k| k.body.nodes.push(Expr::Acc));
+    assert!(acc.contains("accumulator"), "{acc}");
+}

@@ -1,0 +1,204 @@
+//! Arguments of calls such as `attention(heads: 8, causal)`: taken one by one, complaints about what is left.
+
+use crate::codes;
+use crate::scheme::resolve::{repeated_argument, unknown_argument};
+use crate::scheme::scalar::{Scope, exact, name_of, out_of_range, whole};
+use odec_grammar::Span;
+use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+
+/// A callee with its arguments; also for a bare name, which has none.
+pub struct Args<'e> {
+    pub callee: Ident,
+    pub span: Span,
+    args: Vec<&'e Arg>,
+    /// Labels and flags that were asked for.
+    known: Vec<&'static str>,
+}
+
+impl<'e> Args<'e> {
+    /// `None` when the expression is neither a name nor a call of one.
+    pub fn of(e: &'e Expr) -> Option<Args<'e>> {
+        let (callee, args) = match &e.kind {
+            ExprKind::Call(call) => (name_of(&call.callee)?, call.args.iter().collect()),
+            _ => (name_of(e)?, Vec::new()),
+        };
+        Some(Args {
+            callee,
+            span: e.span,
+            args,
+            known: Vec::new(),
+        })
+    }
+
+    /// The value of a label.
+    pub fn labelled(
+        &mut self,
+        label: &'static str,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<&'e Expr> {
+        self.known.push(label);
+        let has = |a: &&Arg| a.label.as_ref().is_some_and(|l| l.name == label);
+        let found = self.args.iter().copied().find(|a| has(a))?;
+        let first = found.label.as_ref().map_or(found.value.span, |l| l.span);
+        for again in self
+            .args
+            .iter()
+            .filter(|a| has(a))
+            .skip(1)
+            .filter_map(|a| a.label.as_ref())
+        {
+            sink.push(repeated_argument(again, first));
+        }
+        self.args.retain(|a| !has(a));
+        Some(&found.value)
+    }
+
+    /// Whether a bare word such as `causal` is given.
+    pub fn flag(&mut self, word: &'static str) -> bool {
+        self.known.push(word);
+        let is = |a: &&Arg| a.label.is_none() && name_of(&a.value).is_some_and(|n| n.name == word);
+        let found = self.args.iter().any(is);
+        self.args.retain(|a| !is(a));
+        found
+    }
+
+    /// The next argument without a label.
+    pub fn positional(&mut self) -> Option<&'e Expr> {
+        let at = self.args.iter().position(|a| a.label.is_none())?;
+        Some(&self.args.remove(at).value)
+    }
+
+    /// Whether an argument that nobody asked for looks like this word; [`Args::finish`] will say so.
+    pub fn misspelt(&self, word: &'static str) -> bool {
+        let near = |name: &str| odec_grammar::nearest(name, [word]).is_some();
+        self.args.iter().any(|a| match &a.label {
+            Some(l) => near(&l.name),
+            None => name_of(&a.value).is_some_and(|n| near(&n.name)),
+        })
+    }
+
+    /// A required label.
+    pub fn required(
+        &mut self,
+        label: &'static str,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<&'e Expr> {
+        let found = self.labelled(label, sink);
+        if found.is_none() && !self.misspelt(label) {
+            let name = &self.callee.name;
+            sink.push(
+                Diagnostic::error(
+                    codes::MISSING_ARGUMENT,
+                    self.span,
+                    format!("`{name}` needs `{label}`"),
+                )
+                .help(format!("write `{name}({label}: …)`")),
+            );
+        }
+        found
+    }
+
+    /// A required whole number.
+    pub fn size(
+        &mut self,
+        label: &'static str,
+        scope: &Scope,
+        max: u64,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<u64> {
+        let e = self.required(label, sink)?;
+        report(whole(e, scope, 1, max), sink)
+    }
+
+    /// An optional number.
+    pub fn number(
+        &mut self,
+        label: &'static str,
+        bounds: Bounds,
+        default: f64,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<f64> {
+        match self.labelled(label, sink) {
+            Some(e) => report(real(e, bounds), sink),
+            None => Some(default),
+        }
+    }
+
+    /// Complains about everything that was not taken.
+    pub fn finish(self, later: &[&str], sink: &mut Vec<Diagnostic>) {
+        for a in self.args {
+            let (name, span) = match &a.label {
+                Some(l) => (Some(l.clone()), l.span),
+                None => (name_of(&a.value), a.value.span),
+            };
+            sink.push(match name {
+                Some(n) if later.contains(&n.name.as_str()) => {
+                    let what = format!("`{}` of `{}`", n.name, self.callee.name);
+                    crate::scheme::scalar::not_supported(span, &what)
+                }
+                Some(n) => {
+                    let d = unknown_argument(&self.callee.name, &n, &self.known);
+                    match odec_grammar::nearest(&n.name, self.known.iter().copied()) {
+                        Some(near) => d.help(format!("did you mean `{near}`?")),
+                        None => d,
+                    }
+                }
+                None => Diagnostic::error(
+                    codes::ARGUMENT_COUNT,
+                    span,
+                    format!("`{}` has no place for this", self.callee.name),
+                )
+                .label("unexpected argument"),
+            });
+        }
+    }
+}
+
+/// What a number may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bounds {
+    NotNegative,
+    Positive,
+    /// From 0 to 1.
+    Share,
+    /// From 0 to below 1.
+    BelowOne,
+}
+
+impl Bounds {
+    fn holds(self, x: f64) -> bool {
+        x.is_finite()
+            && match self {
+                Bounds::NotNegative => x >= 0.0,
+                Bounds::Positive => x > 0.0,
+                Bounds::Share => (0.0..=1.0).contains(&x),
+                Bounds::BelowOne => (0.0..1.0).contains(&x),
+            }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Bounds::NotNegative => "a number that is not negative",
+            Bounds::Positive => "a positive number",
+            Bounds::Share => "a number from 0 to 1",
+            Bounds::BelowOne => "a number from 0 to below 1",
+        }
+    }
+}
+
+/// A number, rounded to a double.
+pub fn real(e: &Expr, bounds: Bounds) -> Result<f64, Diagnostic> {
+    let value: Exact = exact(e, &Scope::new())?;
+    let x = value.to_f64();
+    if bounds.holds(x) {
+        return Ok(x);
+    }
+    Err(out_of_range(&value, e.span).label(format!("{} is expected", bounds.text())))
+}
+
+/// The good result, or `None` and a message.
+pub fn report<T>(r: Result<T, Diagnostic>, sink: &mut Vec<Diagnostic>) -> Option<T> {
+    r.map_err(|d| sink.push(d)).ok()
+}

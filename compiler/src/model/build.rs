@@ -1,0 +1,312 @@
+//! Tensor graphs of a model: forward, loss, gradient.
+//!
+//! Takes a checked [`Spec`]; gives graphs in which every node has its site and the span it comes from. Stage programs
+//! are unrolled step by step: an `Eval` becomes the field's layer, a `Combine` one op with exact coefficients.
+//! A parameter is made once: before the steps if all share it, else where it is first used. Leaves everything about speed to the passes.
+
+use super::coefficient::Coefficients;
+use super::evolve::{EvolveSpec, Sharing};
+use super::layer::Weights;
+use super::params::{EMBEDDING, LOGITS, field_name, field_path, learned_path};
+use super::spec::Spec;
+use crate::scheme::{Instr, ValueId};
+use odec_graph::ops::{Embedding, Input, Parameter};
+use odec_graph::{
+    Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
+};
+use odec_program::Dim;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Base of the rotary angles (Su et al. 2021).
+const ROTARY_BASE: f64 = 10_000.0;
+
+/// Our own mistakes: a checked model that does not build.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum BuildError {
+    #[error("internal: {0}")]
+    Type(#[from] TypeError),
+    #[error("internal: {0}")]
+    Diff(#[from] DiffError),
+    #[error("internal: {0} has no value")]
+    Missing(String),
+}
+
+/// Token numbers per position, `[B, S, 1]`.
+fn index(name: &str) -> Input {
+    Input {
+        name: name.into(),
+        ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
+    }
+}
+
+/// `tokens → logits`.
+pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
+    let mut b = Builder::new();
+    let logits = Model::new(spec, params).logits(&mut b)?;
+    b.output("logits", logits);
+    Ok(b.finish())
+}
+
+/// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens.
+pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
+    let mut b = Builder::new();
+    let (loss, _) = loss_in(spec, params, &mut b)?;
+    b.output("loss", loss);
+    Ok(b.finish())
+}
+
+/// `tokens, targets → loss` and `grad.<path>` of every parameter, in the order of `params`.
+pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
+    let mut b = Builder::new();
+    let (loss, values) = loss_in(spec, params, &mut b)?;
+    let wrt: Vec<Value> = params
+        .iter()
+        .filter_map(|p| values.get(&p.path).copied())
+        .collect();
+    let (graph, grads) = gradient(b.finish(), loss, &wrt)?;
+    let mut b = Builder::extend(graph);
+    b.output("loss", loss);
+    let mut grads = wrt.iter().zip(grads);
+    for p in params {
+        let g = match values.get(&p.path) {
+            Some(_) => {
+                let (value, g) = grads
+                    .next()
+                    .ok_or_else(|| BuildError::Missing(p.path.clone()))?;
+                match g {
+                    Some(g) => g,
+                    None => zeros(&mut b, *value)?,
+                }
+            }
+            None => {
+                let value = b.push1(p.clone(), &[])?;
+                zeros(&mut b, value)?
+            }
+        };
+        b.output(format!("grad.{}", p.path), g);
+    }
+    Ok(b.finish())
+}
+
+fn zeros(b: &mut Builder, like: Value) -> Result<Value, TypeError> {
+    nn::combine(b, &[(Exact::zero(), like)])
+}
+
+fn loss_in(
+    spec: &Spec,
+    params: &[Parameter],
+    b: &mut Builder,
+) -> Result<(Value, BTreeMap<String, Value>), BuildError> {
+    let mut model = Model::new(spec, params);
+    let logits = model.logits(b)?;
+    b.site = Site {
+        path: "loss".into(),
+        ..Site::default()
+    };
+    b.span = None;
+    let targets = b.push1(index("targets"), &[])?;
+    let loss = nn::mean_cross_entropy(b, logits, targets)?;
+    Ok((loss, model.values))
+}
+
+/// What has been made so far.
+struct Model<'s> {
+    spec: &'s Spec,
+    params: BTreeMap<&'s str, &'s Parameter>,
+    /// Parameters in the graph, by path.
+    values: BTreeMap<String, Value>,
+    /// Rotary tables, by the columns of a head.
+    rotary: BTreeMap<u64, nn::Rotary>,
+}
+
+/// The parameters below a prefix.
+struct Below<'m, 's> {
+    model: &'m mut Model<'s>,
+    prefix: String,
+}
+
+impl Weights for Below<'_, '_> {
+    fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
+        self.model.param(b, &format!("{}.{path}", self.prefix))
+    }
+    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
+        self.model.rotary(b, head)
+    }
+}
+
+impl<'s> Model<'s> {
+    fn new(spec: &'s Spec, params: &'s [Parameter]) -> Self {
+        Model {
+            spec,
+            params: params.iter().map(|p| (p.path.as_str(), p)).collect(),
+            values: BTreeMap::new(),
+            rotary: BTreeMap::new(),
+        }
+    }
+
+    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
+        if let Some(r) = self.rotary.get(&head) {
+            return Ok(*r);
+        }
+        let outside = Site {
+            path: "rotary".into(),
+            ..Site::default()
+        };
+        let site = std::mem::replace(&mut b.site, outside);
+        let made = nn::rotary(b, self.spec.sizes.context, head, ROTARY_BASE);
+        b.site = site;
+        self.rotary.insert(head, made.clone()?);
+        made
+    }
+
+    fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
+        if let Some(v) = self.values.get(path) {
+            return Ok(*v);
+        }
+        let Some(p) = self.params.get(path) else {
+            return Err(TypeError {
+                op: "parameter",
+                what: format!("`{path}` is not in the table"),
+            });
+        };
+        let v = b.push1((*p).clone(), &[])?;
+        self.values.insert(path.to_string(), v);
+        Ok(v)
+    }
+
+    fn logits(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
+        let spec = self.spec;
+        b.site = Site {
+            path: "embed".into(),
+            ..Site::default()
+        };
+        b.span = Some(spec.embed_span);
+        let tokens = b.push1(index("tokens"), &[])?;
+        let table = self.param(b, EMBEDDING)?;
+        let mut x = b.push1(Embedding, &[table, tokens])?;
+        self.common(b)?;
+        for e in &spec.evolves {
+            for k in 0..e.steps {
+                x = self.step(b, e, k, x)?;
+            }
+        }
+        b.site = Site {
+            path: "output".into(),
+            ..Site::default()
+        };
+        b.span = Some(spec.output_span);
+        if let Some(layer) = &spec.output {
+            x = layer.build(
+                b,
+                x,
+                &mut Below {
+                    model: self,
+                    prefix: "output".into(),
+                },
+            )?;
+        }
+        let w = self.param(b, if spec.tied { EMBEDDING } else { LOGITS })?;
+        Ok(b.part("logits", |b| nn::linear(b, x, w))?)
+    }
+
+    /// What belongs to no step stands before all of them, so that equal steps look equal: rotary tables, and the
+    /// parameters of fields and the learned coefficients that all steps share.
+    fn common(&mut self, b: &mut Builder) -> Result<(), BuildError> {
+        for e in &self.spec.evolves {
+            for l in e.programs.iter().flat_map(|p| &p.learned) {
+                if l.shared {
+                    b.span = Some(l.span);
+                    b.site = Site {
+                        evolve: e.label.clone(),
+                        path: "scheme".into(),
+                        ..Site::default()
+                    };
+                    self.param(b, &learned_path(e, l, 0))?;
+                }
+            }
+            for (program, layers) in e.layers.iter().enumerate() {
+                for (field, layer) in layers.iter().enumerate() {
+                    b.span = Some(e.programs[program].fields[field].span);
+                    for head in layer.rotated() {
+                        self.rotary(b, head)?;
+                    }
+                    if e.policies[program][field] == Sharing::Shared {
+                        b.site = Site {
+                            evolve: e.label.clone(),
+                            path: field_name(e, program, field, 0),
+                            ..Site::default()
+                        };
+                        let prefix = field_path(e, program, field, 0, 0);
+                        for p in layer.params() {
+                            self.param(b, &format!("{prefix}.{}", p.path))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        b: &mut Builder,
+        e: &EvolveSpec,
+        k: u64,
+        x: Value,
+    ) -> Result<Value, BuildError> {
+        let program = e.program_of[k as usize];
+        let site = Site {
+            evolve: e.label.clone(),
+            step: Some(k as u32),
+            ..Site::default()
+        };
+        let mut values = vec![x];
+        b.site = site.clone();
+        b.site.path = "scheme".into();
+        let mut symbols = BTreeMap::new();
+        for l in &e.programs[program].learned {
+            b.span = Some(l.span);
+            let value = self.param(b, &learned_path(e, l, k))?;
+            symbols.insert(l.name.clone(), value);
+        }
+        let mut coefficients = Coefficients::new(Some(e.h[k as usize].clone()), symbols);
+        let mut evaluation = 0;
+        for instr in &e.programs[program].instrs {
+            b.site = site.clone();
+            b.span = Some(e.span);
+            values.push(match instr {
+                Instr::Combine(c) => coefficients.combine(b, c, &values)?,
+                Instr::Eval {
+                    field, usage, at, ..
+                } => {
+                    let leaf = &e.programs[program].fields[*field];
+                    b.site.evaluation = Some(evaluation);
+                    b.site.path = field_name(e, program, *field, *usage);
+                    b.span = Some(leaf.span);
+                    evaluation += 1;
+                    let prefix = field_path(e, program, *field, *usage, k);
+                    let at = value(&values, *at)?;
+                    e.layers[program][*field].build(
+                        b,
+                        at,
+                        &mut Below {
+                            model: self,
+                            prefix,
+                        },
+                    )?
+                }
+            });
+        }
+        b.site = site;
+        b.span = Some(e.span);
+        coefficients.combine(b, &e.programs[program].result, &values)
+    }
+}
+
+fn value(values: &[Value], v: ValueId) -> Result<Value, BuildError> {
+    values
+        .get(v.0 as usize)
+        .copied()
+        .ok_or_else(|| BuildError::Missing(format!("value {}", v.0)))
+}

@@ -1,0 +1,145 @@
+//! Coefficients of combinations as graph arithmetic.
+//!
+//! Takes exact polynomials in the step size and in learned coefficients; gives combinations of tensors. What is known
+//! when the model is built stays an exact number; what is learned is computed once per step, a number or a row of
+//! numbers, by Horner's rule, and multiplied into its term. Equal products are one node, so that an entry of a history
+//! that several iterations read is scaled once and its coefficient's gradient summed once.
+
+use super::build::BuildError;
+use crate::scheme::{Coeff, Combination, ValueId};
+use odec_graph::ops::{Add, Mul, Shift};
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use std::collections::BTreeMap;
+
+/// The coefficients of one step.
+pub struct Coefficients {
+    /// The step size, unless it is learned.
+    h: Option<Exact>,
+    /// Learned symbols.
+    symbols: BTreeMap<String, Value>,
+    scalars: BTreeMap<Coeff, Value>,
+    /// Products, by vector and coefficient.
+    scaled: BTreeMap<(Value, Value), Value>,
+}
+
+/// A number that is known, or that the graph computes.
+enum Number {
+    Known(Exact),
+    Made(Value),
+}
+
+impl Coefficients {
+    pub fn new(h: Option<Exact>, symbols: BTreeMap<String, Value>) -> Self {
+        Coefficients {
+            h,
+            symbols,
+            scalars: BTreeMap::new(),
+            scaled: BTreeMap::new(),
+        }
+    }
+
+    /// The combination of `values`.
+    pub fn combine(
+        &mut self,
+        b: &mut Builder,
+        c: &Combination,
+        values: &[Value],
+    ) -> Result<Value, BuildError> {
+        let mut terms = Vec::new();
+        for (v, coeff) in c.terms() {
+            terms.push(self.term(b, coeff, value(values, v)?)?);
+        }
+        if terms.is_empty() {
+            terms.push((Exact::zero(), value(values, ValueId::STATE)?));
+        }
+        Ok(nn::combine(b, &terms)?)
+    }
+
+    /// `coeff · v` as an exact number and a tensor.
+    fn term(
+        &mut self,
+        b: &mut Builder,
+        coeff: &Coeff,
+        v: Value,
+    ) -> Result<(Exact, Value), BuildError> {
+        let too_large = |_| BuildError::Missing(format!("coefficient {coeff}"));
+        let coeff = match &self.h {
+            Some(h) => coeff.with("h", h).map_err(too_large)?,
+            None => coeff.clone(),
+        };
+        if let Some(number) = coeff.as_constant() {
+            return Ok((number, v));
+        }
+        let (number, rest) = coeff.content();
+        let scalar = match self.scalars.get(&rest) {
+            Some(s) => *s,
+            None => {
+                let made = b.part("scheme", |b| self.number(b, &rest))?;
+                let Number::Made(s) = made else {
+                    return Err(BuildError::Missing(format!("coefficient {rest}")));
+                };
+                self.scalars.insert(rest, s);
+                s
+            }
+        };
+        let product = match self.scaled.get(&(v, scalar)) {
+            Some(p) => *p,
+            None => {
+                let p = b.push1(Mul, &[v, scalar])?;
+                self.scaled.insert((v, scalar), p);
+                p
+            }
+        };
+        Ok((number, product))
+    }
+
+    /// Horner's rule in the first symbol; what stands before its powers has fewer symbols.
+    fn number(&self, b: &mut Builder, c: &Coeff) -> Result<Number, BuildError> {
+        if let Some(number) = c.as_constant() {
+            return Ok(Number::Known(number));
+        }
+        let Some(symbol) = c.symbols().into_iter().next() else {
+            return Err(BuildError::Missing(format!("coefficient {c}")));
+        };
+        let Some(s) = self.symbols.get(&*symbol).copied() else {
+            return Err(BuildError::Missing(format!("`{symbol}`")));
+        };
+        let mut sum = Number::Known(Exact::zero());
+        for power in c.in_powers_of(&symbol).iter().rev() {
+            let next = self.number(b, power)?;
+            let product = times(b, sum, s)?;
+            sum = plus(b, product, next)?;
+        }
+        Ok(sum)
+    }
+}
+
+fn value(values: &[Value], v: ValueId) -> Result<Value, BuildError> {
+    values
+        .get(v.0 as usize)
+        .copied()
+        .ok_or_else(|| BuildError::Missing(format!("value {}", v.0)))
+}
+
+fn times(b: &mut Builder, a: Number, s: Value) -> Result<Number, TypeError> {
+    Ok(match a {
+        Number::Known(a) if a.is_zero() => Number::Known(a),
+        Number::Known(a) => Number::Made(nn::combine(b, &[(a, s)])?),
+        Number::Made(a) => Number::Made(b.push1(Mul, &[a, s])?),
+    })
+}
+
+fn plus(b: &mut Builder, a: Number, c: Number) -> Result<Number, TypeError> {
+    Ok(match (a, c) {
+        (Number::Known(zero), c) | (c, Number::Known(zero)) if zero.is_zero() => c,
+        (Number::Known(a), Number::Known(c)) => Number::Known(Exact(a.0 + c.0)),
+        (Number::Made(a), Number::Known(by)) | (Number::Known(by), Number::Made(a)) => {
+            Number::Made(b.push1(Shift { by }, &[a])?)
+        }
+        (Number::Made(a), Number::Made(c)) if b.ty(a) == b.ty(c) => {
+            let one = Exact::one();
+            Number::Made(nn::combine(b, &[(one.clone(), a), (one, c)])?)
+        }
+        (Number::Made(a), Number::Made(c)) => Number::Made(b.push1(Add, &[a, c])?),
+    })
+}

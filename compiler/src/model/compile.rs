@@ -1,0 +1,338 @@
+//! From a parsed file to everything the later stages need; the front half of the compiler in one call.
+
+use super::build::{self, BuildError};
+use super::{flops, params, primitives, spec, train};
+use crate::codes;
+use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
+use crate::scheme::names::{Definition, Loader, Namespace};
+use crate::scheme::resolve::Resolver;
+use crate::scheme::run::run;
+use crate::scheme::scalar::{Scope, exact};
+use crate::scheme::{Program, define::SchemeDef};
+use odec_grammar::ast::{Block, File, Item, Model};
+use odec_grammar::diag::Diagnostic;
+use odec_grammar::{Severity, Sources};
+use odec_graph::Graph;
+use odec_graph::ops::Parameter;
+use odec_program::manifest;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use thiserror::Error;
+
+/// What a file says.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Stage programs: of the file's own schemes, on nameless fields, then of its model's evolves.
+    pub programs: Vec<Program>,
+    /// The model, if the file has one.
+    pub built: Option<Built>,
+    /// Claims of all schemes that are defined here or used by the model.
+    pub claims: Vec<manifest::Claim>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl Checked {
+    /// All stage programs as text.
+    pub fn stages(&self) -> String {
+        self.programs
+            .iter()
+            .map(Program::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// A model, ready for the passes.
+#[derive(Clone, Debug)]
+pub struct Built {
+    pub name: String,
+    /// In the order of first use.
+    pub params: Vec<Parameter>,
+    /// `tokens → logits`.
+    pub forward: Graph,
+    /// `tokens, targets → loss`.
+    pub loss: Graph,
+    /// `tokens, targets → loss, grad.<path> …`, in the order of `params`.
+    pub grad: Graph,
+    pub config: manifest::Model,
+    pub claims: Vec<manifest::Claim>,
+    pub train: Option<manifest::Train>,
+    /// Planned maximum of the batch: the train block's, or 1.
+    pub batch: u64,
+    pub summary: Summary,
+}
+
+/// Numbers to know before spending hours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Steps of all evolves.
+    pub steps: u64,
+    /// Field evaluations of the first step, and of all steps.
+    pub evaluations_per_step: u64,
+    pub evaluations: u64,
+    pub parameters: u64,
+    /// Floating-point operations per token at full context.
+    pub forward_flops: f64,
+    /// The same for forward and backward.
+    pub training_flops: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum CompileError {
+    /// The user's.
+    #[error("{} messages", .0.len())]
+    Source(Vec<Diagnostic>),
+    /// Ours.
+    #[error(transparent)]
+    Internal(#[from] BuildError),
+}
+
+/// Checks and builds a file. `main` is its number in `sources`; imports and library texts are added there.
+pub fn compile(
+    file: &File,
+    main: u32,
+    sources: &mut Sources,
+    loader: &mut dyn Loader,
+) -> Result<Checked, CompileError> {
+    let mut sink = Vec::new();
+    let mut names = Namespace::new(file, main, sources, loader, &mut sink);
+    let own = names.own.clone();
+    let mut r = Resolver::new(&mut names, &mut sink);
+    let mut programs = Vec::new();
+    let mut claims = Claims::default();
+    let mut fields = Vec::new();
+    for name in &own {
+        let Ok(def) = r.names.get(&name.name, r.sink) else {
+            continue;
+        };
+        match def {
+            Definition::Scheme(def) => {
+                claims.add(&def);
+                programs.extend(alone(&def, r.sink));
+            }
+            Definition::Field(_) => fields.extend(r.named_field(name)),
+        }
+    }
+    let models: Vec<&Model> = file
+        .items
+        .iter()
+        .filter_map(|i| {
+            if let Item::Model(m) = i {
+                Some(m)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let trains: Vec<&Block> = file
+        .items
+        .iter()
+        .filter_map(|i| {
+            if let Item::Train(t) = i {
+                Some(t)
+            } else {
+                None
+            }
+        })
+        .collect();
+    for (span, what) in models
+        .iter()
+        .skip(1)
+        .map(|m| (m.span, "model"))
+        .chain(trains.iter().skip(1).map(|t| (t.span, "train block")))
+    {
+        r.sink.push(
+            Diagnostic::error(
+                codes::REPEATED_ITEM,
+                span,
+                format!("a second {what} in one file"),
+            )
+            .help(format!("put each {what} in a file of its own")),
+        );
+    }
+    if let (Some(t), None) = (trains.first(), models.first()) {
+        r.sink.push(
+            Diagnostic::error(
+                codes::MISSING_ITEM,
+                t.span,
+                "this file has a train block but no model",
+            )
+            .help("add `model name { … }`"),
+        );
+    }
+    for item in &file.items {
+        if let Item::Explore(b) = item {
+            r.sink.push(
+                Diagnostic::warning(
+                    codes::NOT_SUPPORTED,
+                    b.span,
+                    "`explore` is not supported yet",
+                )
+                .label("ignored"),
+            );
+        }
+    }
+    let sizes = models.first().and_then(|m| spec::sizes(m, r.sink));
+    fields.iter().for_each(|f| look_inside(f, sizes, r.sink));
+    let mut spec = None;
+    let mut settings = None;
+    if let Some(model) = models.first() {
+        spec = spec::read(model, &mut r);
+        let vocab = spec.as_ref().map_or(u64::MAX, |s| s.sizes.vocab);
+        settings = trains.first().map(|t| train::read(t, vocab, r.sink));
+        for def in r.used() {
+            claims.add(&def);
+        }
+    }
+    let table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
+    tidy(&mut sink);
+    if sink.iter().any(|d| d.severity == Severity::Error) {
+        return Err(CompileError::Source(sink));
+    }
+    if let Some(spec) = &spec {
+        programs.extend(spec.evolves.iter().flat_map(|e| e.programs.iter().cloned()));
+    }
+    let built = match (&spec, table) {
+        (Some(spec), Some(params)) => Some(assemble(
+            spec,
+            params,
+            settings.flatten(),
+            claims.list.clone(),
+        )?),
+        _ => None,
+    };
+    Ok(Checked {
+        programs,
+        built,
+        claims: claims.list,
+        warnings: sink,
+    })
+}
+
+fn assemble(
+    spec: &spec::Spec,
+    params: Vec<Parameter>,
+    train: Option<manifest::Train>,
+    claims: Vec<manifest::Claim>,
+) -> Result<Built, BuildError> {
+    let forward = build::forward(spec, &params)?;
+    let loss = build::loss(spec, &params)?;
+    let grad = build::grad(spec, &params)?;
+    let first = spec.evolves.first();
+    let summary = Summary {
+        steps: spec.evolves.iter().map(|e| e.steps).sum(),
+        evaluations_per_step: first.map_or(0, |e| e.programs[e.program_of[0]].evaluations() as u64),
+        evaluations: spec.evolves.iter().map(|e| e.evaluations() as u64).sum(),
+        parameters: params.iter().map(|p| p.shape.iter().product::<u64>()).sum(),
+        forward_flops: flops::per_token(&forward, spec.sizes.context),
+        training_flops: flops::per_token(&grad, spec.sizes.context),
+    };
+    Ok(Built {
+        name: spec.name.name.clone(),
+        forward,
+        loss,
+        grad,
+        config: manifest::Model {
+            vocab: spec.sizes.vocab,
+            context: spec.sizes.context,
+            width: spec.sizes.width,
+        },
+        claims,
+        batch: train.as_ref().map_or(1, |t| t.batch),
+        train,
+        summary,
+        params,
+    })
+}
+
+/// A scheme's stage program on fields called like its parameters.
+fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Program> {
+    let mut settings = Vec::new();
+    let mut scope = Scope::new();
+    let mut shown: Vec<String> = def.fields.iter().map(|f| f.name.clone()).collect();
+    for (name, default) in &def.values {
+        let value = exact(default, &scope).map_err(|d| sink.push(d)).ok()?;
+        shown.push(format!("{}: {value}", name.name));
+        scope.insert(
+            name.name.clone(),
+            crate::scheme::Coeff::constant(value.clone()),
+        );
+        settings.push((name.name.clone(), Setting::One(value)));
+    }
+    let args = def.fields.iter().map(|f| {
+        let leaf = Leaf {
+            name: f.name.clone(),
+            body: None,
+            span: f.span,
+        };
+        let field = Rc::new(Field::Leaf(Rc::new(leaf)));
+        FlowArg {
+            kind: FlowArgKind::Field { field, by: None },
+            span: f.span,
+        }
+    });
+    let flow = Flow {
+        scheme: def.clone(),
+        args: args.collect(),
+        settings,
+        span: def.name.span,
+    };
+    run(
+        &flow,
+        format!("scheme {}({})", def.name.name, shown.join(", ")),
+        None,
+        sink,
+    )
+    .map(|(p, _)| p)
+}
+
+/// Says what is wrong inside a field, whether or not a model uses it.
+fn look_inside(field: &Field, sizes: Option<primitives::Sizes>, sink: &mut Vec<Diagnostic>) {
+    match field {
+        Field::Leaf(leaf) => _ = leaf.body.as_ref().map(|e| primitives::read(e, sizes, sink)),
+        Field::Sum(terms) => terms
+            .iter()
+            .for_each(|(_, f, _)| look_inside(f, sizes, sink)),
+        // The fields of a flow have names of their own, or are seen when a model uses it.
+        Field::Increment(_) | Field::Map(_) => {}
+    }
+}
+
+/// Claims of schemes, each scheme once.
+#[derive(Default)]
+struct Claims {
+    list: Vec<manifest::Claim>,
+    schemes: BTreeSet<String>,
+}
+
+impl Claims {
+    fn add(&mut self, def: &SchemeDef) {
+        if !self.schemes.insert(def.name.name.clone()) {
+            return;
+        }
+        self.list
+            .extend(def.claims.iter().map(|(claim, _)| manifest::Claim {
+                scheme: def.name.name.clone(),
+                claim: claim.clone(),
+                status: manifest::ClaimStatus::ClaimedNotProved,
+            }));
+    }
+}
+
+/// Most messages of one run.
+const MAX_MESSAGES: usize = 100;
+
+/// In the order of their places, each once (a scheme that is applied several times says the same several times), and
+/// not more than anyone would read.
+fn tidy(sink: &mut Vec<Diagnostic>) {
+    let mut seen = BTreeSet::new();
+    sink.retain(|d| seen.insert((d.labels.first().map(|l| l.span), d.code, d.message.clone())));
+    sink.sort_by_key(|d| {
+        (
+            d.severity != Severity::Error,
+            d.labels.first().map(|l| l.span),
+        )
+    });
+    sink.truncate(MAX_MESSAGES);
+    sink.sort_by_key(|d| d.labels.first().map(|l| l.span));
+}

@@ -1,0 +1,281 @@
+//! One `evolve`: its flow, steps, step sizes and weights policies, and the stage program of every step.
+
+use super::args::report;
+use super::layer::Layer;
+use crate::codes;
+use crate::scheme::resolve::Resolver;
+use crate::scheme::run::{MAX_EVALUATIONS, StepOf, run, too_many_evaluations};
+use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use crate::scheme::{Coeff, Program};
+use odec_grammar::Span;
+use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use std::rc::Rc;
+
+#[derive(Clone, Debug)]
+pub struct EvolveSpec {
+    /// Empty when there is one evolve without a label.
+    pub label: String,
+    pub steps: u64,
+    /// Distinct stage programs, and which one each step runs.
+    pub programs: Vec<Program>,
+    pub program_of: Vec<usize>,
+    /// Layers of each program's fields.
+    pub layers: Vec<Vec<Layer>>,
+    /// Policy of each program's fields.
+    pub policies: Vec<Vec<Sharing>>,
+    /// Size of each step.
+    pub h: Vec<Exact>,
+    pub span: Span,
+}
+
+/// Which parameters a field uses at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    PerStep,
+    /// Per step, and each written occurrence its own.
+    PerUse,
+    Shared,
+    /// `n` consecutive steps share.
+    Every(u64),
+    /// Steps `k` and `k + n` share.
+    Cycle(u64),
+}
+
+impl Sharing {
+    /// The step whose parameters step `k` uses; `None`: all steps use the same.
+    pub fn owner(self, k: u64) -> Option<u64> {
+        match self {
+            Sharing::PerStep | Sharing::PerUse => Some(k),
+            Sharing::Shared => None,
+            Sharing::Every(n) => Some(k / n * n),
+            Sharing::Cycle(n) => Some(k % n),
+        }
+    }
+}
+
+/// Reads an evolve; its layers are read later, when the sizes are known.
+pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
+    let flow = r.flow(&e.flow);
+    let steps = match &e.extent.kind {
+        ExprKind::Call(_) => {
+            r.sink.push(not_supported(
+                e.extent.span,
+                "a number of steps that is not known when the model is built",
+            ));
+            None
+        }
+        _ => report(
+            whole(&e.extent, &Scope::new(), 1, MAX_EVALUATIONS as u64),
+            r.sink,
+        ),
+    };
+    let h = steps.and_then(|n| step_sizes(e, n, r.sink));
+    let policies = policies(e, r.sink);
+    let (flow, steps, h, policies) = (flow?, steps?, h?, policies?);
+    let title = r
+        .names
+        .quote(e.flow.span)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let (mut programs, mut program_of): (Vec<Program>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut varies = false;
+    let mut evaluations = 0;
+    for k in 0..steps as usize {
+        if k > 0 && !varies {
+            program_of.push(0);
+            continue;
+        }
+        let step = StepOf {
+            step: k,
+            steps: steps as usize,
+        };
+        let (p, lists) = run(&flow, title.clone(), Some(step), r.sink)?;
+        varies |= lists;
+        evaluations += p.evaluations();
+        if evaluations > MAX_EVALUATIONS {
+            r.sink.push(too_many_evaluations(e.span));
+            return None;
+        }
+        let same = |q: &Program| {
+            let fields = q
+                .fields
+                .iter()
+                .map(Rc::as_ptr)
+                .eq(p.fields.iter().map(Rc::as_ptr));
+            fields && (&q.instrs, &q.result, &q.learned) == (&p.instrs, &p.result, &p.learned)
+        };
+        let known = programs.iter().position(same).unwrap_or_else(|| {
+            programs.push(p);
+            programs.len() - 1
+        });
+        program_of.push(known);
+    }
+    let mut sharing = Vec::new();
+    for p in &programs {
+        sharing.push(p.fields.iter().map(|f| policies.of(&f.name)).collect());
+    }
+    for (name, _) in &policies.fields {
+        if !programs
+            .iter()
+            .any(|p| p.fields.iter().any(|f| f.name == name.name))
+        {
+            let known = programs
+                .iter()
+                .flat_map(|p| p.fields.iter().map(|f| f.name.as_str()));
+            let d = crate::scheme::scalar::unknown_name(&name.name, name.span, known)
+                .label("a field that this flow evaluates is expected");
+            r.sink.push(d);
+            return None;
+        }
+    }
+    Some(EvolveSpec {
+        label: e.label.as_ref().map_or(String::new(), |l| l.name.clone()),
+        steps,
+        layers: Vec::new(),
+        policies: sharing,
+        programs,
+        program_of,
+        h,
+        span: e.span,
+    })
+}
+
+impl EvolveSpec {
+    /// Field evaluations in all steps.
+    pub fn evaluations(&self) -> usize {
+        let each: Vec<usize> = self.programs.iter().map(Program::evaluations).collect();
+        self.program_of
+            .iter()
+            .fold(0usize, |sum, p| sum.saturating_add(each[*p]))
+    }
+}
+
+/// `h = 1/steps`, `h = 1/(k+1)`; 1 when nothing is said.
+fn step_sizes(e: &Evolve, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<Vec<Exact>> {
+    let mut rule: Option<(&Expr, Span)> = None;
+    for o in &e.options {
+        match o {
+            EvolveOption::H { value, span } => {
+                if let Some((_, first)) = rule {
+                    sink.push(repeated_option("h", *span, first));
+                }
+                rule = rule.or(Some((value, *span)));
+            }
+            EvolveOption::LearnH { span, .. } => {
+                sink.push(not_supported(*span, "a learned step size"));
+                return None;
+            }
+            EvolveOption::Gradient { span, .. } => {
+                sink.push(not_supported(*span, "`gradient`"));
+                return None;
+            }
+            EvolveOption::Weights { .. } => {}
+        }
+    }
+    let Some((rule, _)) = rule else {
+        return Some(vec![Exact::one(); steps as usize]);
+    };
+    let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
+    let each = (0..steps).map(|k| {
+        let scope: Scope = [
+            ("steps".to_string(), whole(steps)),
+            ("k".to_string(), whole(k)),
+        ]
+        .into();
+        let h = exact(rule, &scope)?;
+        if !h.to_f64().is_finite() || h.is_zero() {
+            return Err(Diagnostic::error(
+                codes::INVALID_VALUE,
+                rule.span,
+                format!("the step size of step {k} is {h}"),
+            )
+            .label("a number other than 0 is expected"));
+        }
+        Ok(h)
+    });
+    report(each.collect(), sink)
+}
+
+fn repeated_option(word: &str, span: Span, first: Span) -> Diagnostic {
+    Diagnostic::error(
+        codes::REPEATED_ITEM,
+        span,
+        format!("`{word}` is said twice"),
+    )
+    .also(first, "the first time")
+}
+
+/// The policy of all fields, and of single ones.
+struct Policies {
+    all: Sharing,
+    fields: Vec<(Ident, Sharing)>,
+}
+
+impl Policies {
+    fn of(&self, field: &str) -> Sharing {
+        self.fields
+            .iter()
+            .find(|(n, _)| n.name == field)
+            .map_or(self.all, |(_, s)| *s)
+    }
+}
+
+fn policies(e: &Evolve, sink: &mut Vec<Diagnostic>) -> Option<Policies> {
+    let mut found = Policies {
+        all: Sharing::PerStep,
+        fields: Vec::new(),
+    };
+    let mut seen: Option<Span> = None;
+    let mut good = true;
+    for o in &e.options {
+        let EvolveOption::Weights { policies, span } = o else {
+            continue;
+        };
+        if let Some(first) = seen {
+            sink.push(repeated_option("weights", *span, first));
+            good = false;
+        }
+        seen = Some(*span);
+        let mut all: Option<Span> = None;
+        for (name, policy) in policies {
+            let Some(sharing) = report(sharing(policy), sink) else {
+                good = false;
+                continue;
+            };
+            match name {
+                Some(n) if found.fields.iter().any(|(m, _)| m.name == n.name) => {
+                    sink.push(Diagnostic::error(
+                        codes::REPEATED_ITEM,
+                        n.span,
+                        format!("two policies for `{}`", n.name),
+                    ));
+                    good = false;
+                }
+                Some(n) => found.fields.push((n.clone(), sharing)),
+                None => {
+                    if let Some(first) = all.replace(policy.span) {
+                        sink.push(repeated_option("weights", policy.span, first));
+                        good = false;
+                    }
+                    found.all = sharing;
+                }
+            }
+        }
+    }
+    good.then_some(found)
+}
+
+fn sharing(policy: &Policy) -> Result<Sharing, Diagnostic> {
+    let n = |e: &Expr| whole(e, &Scope::new(), 1, MAX_EVALUATIONS as u64);
+    Ok(match &policy.kind {
+        PolicyKind::PerStep => Sharing::PerStep,
+        PolicyKind::PerUse => Sharing::PerUse,
+        PolicyKind::Shared => Sharing::Shared,
+        PolicyKind::Every(e) => Sharing::Every(n(e)?),
+        PolicyKind::Cycle(e) => Sharing::Cycle(n(e)?),
+        PolicyKind::OfTime(_) => return Err(not_supported(policy.span, "`weights of time`")),
+    })
+}

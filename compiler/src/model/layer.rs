@@ -1,0 +1,270 @@
+//! What the inside of a field computes: its parameters and its graph.
+//!
+//! A [`Layer`] is made by `primitives.rs`, with widths that fit; it lists its parameters and, on demand, appends its
+//! nodes. Leaves whose parameters they are to `params.rs`.
+
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::manifest::Init;
+
+/// A map from states to states (or, inside a pipeline, between widths).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layer {
+    /// `x / √(mean(x²) + 1e-5) · gain` (Zhang & Sennrich 2019).
+    RmsNorm {
+        gain: String,
+        width: u64,
+    },
+    /// `(x − mean(x)) / √(var(x) + 1e-5) · gain + bias` (Ba, Kiros & Hinton 2016).
+    LayerNorm {
+        gain: String,
+        bias: String,
+        width: u64,
+    },
+    /// Multi-head attention of the tokens to each other; rotary positions (Su et al. 2021) on q and k.
+    Attention {
+        q: Map,
+        k: Map,
+        v: Map,
+        o: Map,
+        heads: u64,
+        width: u64,
+        causal: bool,
+        rope: bool,
+    },
+    /// `(silu(x Gᵀ) · x Uᵀ) Dᵀ` (Shazeer 2020).
+    SwiGlu {
+        gate: String,
+        up: String,
+        down: String,
+        hidden: u64,
+        width: u64,
+    },
+    /// Two linear maps with an activation between them: `gelu` (Hendrycks & Gimpel 2016), `relu`.
+    Mlp {
+        up: Map,
+        down: Map,
+        activation: nn::Activation,
+        hidden: u64,
+        width: u64,
+    },
+    Linear {
+        map: Map,
+        input: u64,
+        output: u64,
+    },
+    Pipe(Vec<Layer>),
+    /// `Σ cᵢ fᵢ(x)`.
+    Sum(Vec<(Exact, Layer)>),
+}
+
+/// The parameters of `x Wᵀ + b`, by their paths below the field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    pub weight: String,
+    pub bias: Option<String>,
+}
+
+/// A parameter of a layer, by its path below the field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerParam {
+    pub path: String,
+    pub shape: Vec<u64>,
+    pub start: Start,
+}
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Matrices: normal, with the model's deviation.
+    Normal,
+    /// Gains.
+    Ones,
+    /// Biases.
+    Zeros,
+}
+
+impl LayerParam {
+    /// The start, given the deviation of random ones.
+    pub fn init(&self, std: f64) -> Init {
+        match self.start {
+            Start::Normal => Init::Normal { std },
+            Start::Ones => Init::Ones,
+            Start::Zeros => Init::Zeros,
+        }
+    }
+}
+
+/// Where a layer finds parameters and tables while its graph is built.
+pub trait Weights {
+    fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError>;
+    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError>;
+}
+
+/// Added to the mean square or the variance inside the root of a norm.
+pub fn eps() -> Exact {
+    Exact::ratio(1, 100_000)
+}
+
+impl Layer {
+    /// All parameters, in the order of the computation.
+    pub fn params(&self) -> Vec<LayerParam> {
+        let param = |path: &String, shape: Vec<u64>, start| LayerParam {
+            path: path.clone(),
+            shape,
+            start,
+        };
+        let matrix =
+            |path: &String, rows: u64, cols: u64| param(path, vec![rows, cols], Start::Normal);
+        let affine = |m: &Map, rows: u64, cols: u64| {
+            let bias = m.bias.iter().map(|p| param(p, vec![rows], Start::Zeros));
+            [matrix(&m.weight, rows, cols)]
+                .into_iter()
+                .chain(bias)
+                .collect::<Vec<_>>()
+        };
+        match self {
+            Layer::RmsNorm { gain, width } => vec![param(gain, vec![*width], Start::Ones)],
+            Layer::LayerNorm { gain, bias, width } => vec![
+                param(gain, vec![*width], Start::Ones),
+                param(bias, vec![*width], Start::Zeros),
+            ],
+            Layer::Attention {
+                q, k, v, o, width, ..
+            } => [q, k, v, o]
+                .into_iter()
+                .flat_map(|m| affine(m, *width, *width))
+                .collect(),
+            Layer::SwiGlu {
+                gate,
+                up,
+                down,
+                hidden,
+                width,
+            } => {
+                vec![
+                    matrix(gate, *hidden, *width),
+                    matrix(up, *hidden, *width),
+                    matrix(down, *width, *hidden),
+                ]
+            }
+            Layer::Mlp {
+                up,
+                down,
+                hidden,
+                width,
+                ..
+            } => [affine(up, *hidden, *width), affine(down, *width, *hidden)].concat(),
+            Layer::Linear { map, input, output } => affine(map, *output, *input),
+            Layer::Pipe(parts) => parts.iter().flat_map(Layer::params).collect(),
+            Layer::Sum(terms) => terms.iter().flat_map(|(_, l)| l.params()).collect(),
+        }
+    }
+
+    /// Whether a token's result depends on tokens after it.
+    pub fn looks_ahead(&self) -> bool {
+        match self {
+            Layer::Attention { causal, .. } => !causal,
+            Layer::Pipe(parts) => parts.iter().any(Layer::looks_ahead),
+            Layer::Sum(terms) => terms.iter().any(|(_, l)| l.looks_ahead()),
+            _ => false,
+        }
+    }
+
+    /// Columns of the heads that are rotated.
+    pub fn rotated(&self) -> Vec<u64> {
+        match self {
+            Layer::Attention {
+                heads,
+                width,
+                rope: true,
+                ..
+            } => vec![width / heads],
+            Layer::Pipe(parts) => parts.iter().flat_map(Layer::rotated).collect(),
+            Layer::Sum(terms) => terms.iter().flat_map(|(_, l)| l.rotated()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Appends its nodes at the builder's site.
+    pub fn build(
+        &self,
+        b: &mut Builder,
+        x: Value,
+        w: &mut dyn Weights,
+    ) -> Result<Value, TypeError> {
+        match self {
+            Layer::RmsNorm { gain, .. } => {
+                let g = w.param(b, gain)?;
+                b.part(part_of(gain), |b| nn::rmsnorm(b, x, g, &eps()))
+            }
+            Layer::LayerNorm { gain, bias, .. } => {
+                let (g, s) = (w.param(b, gain)?, w.param(b, bias)?);
+                b.part(part_of(gain), |b| nn::layernorm(b, x, g, s, &eps()))
+            }
+            Layer::Attention {
+                q,
+                k,
+                v,
+                o,
+                heads,
+                width,
+                causal,
+                rope,
+            } => {
+                let weights = nn::AttentionWeights {
+                    q: q.build(b, w)?,
+                    k: k.build(b, w)?,
+                    v: v.build(b, w)?,
+                    o: o.build(b, w)?,
+                };
+                let rotary = if *rope {
+                    Some(w.rotary(b, width / heads)?)
+                } else {
+                    None
+                };
+                nn::self_attention(b, x, weights, *heads, *causal, rotary)
+            }
+            Layer::SwiGlu { gate, up, down, .. } => {
+                let [gate, up, down] = [w.param(b, gate)?, w.param(b, up)?, w.param(b, down)?];
+                nn::swiglu(b, x, gate, up, down)
+            }
+            Layer::Mlp {
+                up,
+                down,
+                activation,
+                ..
+            } => {
+                let (up, down) = (up.build(b, w)?, down.build(b, w)?);
+                nn::mlp(b, x, up, down, *activation)
+            }
+            Layer::Linear { map, .. } => {
+                let affine = map.build(b, w)?;
+                b.part(part_of(&map.weight), |b| nn::affine(b, x, affine))
+            }
+            Layer::Pipe(parts) => parts.iter().try_fold(x, |x, l| l.build(b, x, w)),
+            Layer::Sum(terms) => {
+                let values: Vec<(Exact, Value)> = terms
+                    .iter()
+                    .map(|(c, l)| Ok((c.clone(), l.build(b, x, w)?)))
+                    .collect::<Result<_, TypeError>>()?;
+                nn::combine(b, &values)
+            }
+        }
+    }
+}
+
+impl Map {
+    fn build(&self, b: &mut Builder, w: &mut dyn Weights) -> Result<nn::Affine, TypeError> {
+        let weight = w.param(b, &self.weight)?;
+        let bias = match &self.bias {
+            Some(path) => Some(w.param(b, path)?),
+            None => None,
+        };
+        Ok(nn::Affine { weight, bias })
+    }
+}
+
+/// `norm.2.gain` → `norm.2`.
+fn part_of(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(part, _)| part)
+}

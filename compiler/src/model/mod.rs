@@ -1,0 +1,21 @@
+//! Models: fields expanded, weights policies applied, tensor graphs built.
+//!
+//! Takes a parsed file whose names [`crate::scheme`] resolves; gives a [`Built`] model: parameters, the graphs of
+//! `forward`, `loss` and `grad`, and what the manifest says about them. Leaves turning graphs into programs to
+//! [`crate::passes`].
+
+mod args;
+mod build;
+mod coefficient;
+mod compile;
+mod evolve;
+mod flops;
+pub mod layer;
+mod params;
+mod primitives;
+mod spec;
+mod train;
+
+pub use build::BuildError;
+pub use compile::{Built, Checked, CompileError, Summary, compile};
+pub use params::MAX_PARAMETERS;

@@ -1,0 +1,399 @@
+//! Fields read: pipelines of primitives with arguments, checked against the widths they meet.
+//!
+//! Takes the syntax of a leaf field; gives a [`Layer`] whose widths fit. A part is named by its role (`norm`, `q`,
+//! `gate` …); where a role occurs several times in one field, its occurrences are numbered from 1. Leaves what layers
+//! compute to `layer.rs`.
+
+use super::args::Args;
+use super::layer::{Layer, Map};
+use crate::codes;
+use crate::scheme::Coeff;
+use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use odec_grammar::Span;
+use odec_grammar::ast::{BinOp, Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Exact, nn};
+
+/// Largest width of anything.
+pub const MAX_WIDTH: u64 = 1 << 20;
+
+/// Reads layers. One for each field: roles are numbered within it.
+pub struct LayerReader<'a> {
+    scope: &'a Scope,
+    sink: &'a mut Vec<Diagnostic>,
+    /// Role of each part read so far, with its number.
+    seen: Vec<&'static str>,
+    /// Roles that occur several times.
+    repeated: Vec<&'static str>,
+}
+
+/// Sizes of a model that its fields may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub vocab: u64,
+    pub context: u64,
+    pub width: u64,
+}
+
+/// A field's layer, from states to states. Where the sizes are not known (a file without a model), nothing is said
+/// about what depends on them.
+pub fn read(e: &Expr, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) -> Option<Layer> {
+    let Some(sizes) = sizes else {
+        let some = Sizes {
+            vocab: 256,
+            context: 256,
+            width: 256,
+        };
+        let mut found = Vec::new();
+        let layer = read(e, Some(some), &mut found);
+        found.retain(|d| d.code != codes::SHAPE_MISMATCH);
+        sink.extend(found);
+        return layer;
+    };
+    let width = sizes.width;
+    let mut roles = Vec::new();
+    count_roles(e, &mut roles);
+    let several = |r: &&&str| roles.iter().filter(|s| s == r).count() > 1;
+    let repeated = roles.iter().filter(several).copied().collect();
+    let scope = sizes.scope();
+    let mut reader = LayerReader {
+        scope: &scope,
+        sink,
+        seen: Vec::new(),
+        repeated,
+    };
+    let (layer, out) = reader.layer(e, width)?;
+    if out != width {
+        sink.push(
+            Diagnostic::error(
+                codes::SHAPE_MISMATCH,
+                e.span,
+                format!("this field ends with width {out}"),
+            )
+            .label(format!("the state has width {width}"))
+            .help("a field maps the state to its rate of change: both have the same width"),
+        );
+        return None;
+    }
+    Some(layer)
+}
+
+impl Sizes {
+    fn scope(self) -> Scope {
+        let number = |n: u64| Coeff::constant(Exact::int(i64::try_from(n).unwrap_or(i64::MAX)));
+        let all = [
+            ("width", self.width),
+            ("vocab", self.vocab),
+            ("context", self.context),
+        ];
+        all.map(|(n, v)| (n.to_string(), number(v))).into()
+    }
+}
+
+/// The primitives with parameters, in reading order.
+fn count_roles(e: &Expr, out: &mut Vec<&'static str>) {
+    match &e.kind {
+        ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
+            count_roles(a, out);
+            count_roles(b, out);
+        }
+        ExprKind::Neg(a) => count_roles(a, out),
+        ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, out)),
+        _ => out.extend(Args::of(e).and_then(|a| role(&a.callee.name))),
+    }
+}
+
+fn role(primitive: &str) -> Option<&'static str> {
+    Some(match primitive {
+        "rmsnorm" | "layernorm" => "norm",
+        "attention" => "attention",
+        "swiglu" | "gelu" | "relu" => "mlp",
+        "linear" => "linear",
+        _ => return None,
+    })
+}
+
+impl LayerReader<'_> {
+    fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.sink.push(d);
+        None
+    }
+
+    fn layer(&mut self, e: &Expr, width: u64) -> Option<(Layer, u64)> {
+        match &e.kind {
+            ExprKind::Pipe(..) => {
+                let mut parts = Vec::new();
+                pipeline(e, &mut parts);
+                let (mut layers, mut w) = (Vec::new(), width);
+                for p in parts {
+                    let (layer, next) = self.layer(p, w)?;
+                    layers.push(layer);
+                    w = next;
+                }
+                Some((Layer::Pipe(layers), w))
+            }
+            ExprKind::Tuple(items) if items.len() == 1 => self.layer(&items[0], width),
+            ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, width),
+            _ => self.primitive(e, width),
+        }
+    }
+
+    fn sum(&mut self, e: &Expr, width: u64) -> Option<(Layer, u64)> {
+        let mut terms = Vec::new();
+        self.terms(e, Exact::one(), width, &mut terms)?;
+        let out = terms[0].1.1;
+        if let Some((_, (_, other), span)) = terms.iter().find(|(_, (_, w), _)| *w != out) {
+            return self.fail(
+                Diagnostic::error(
+                    codes::SHAPE_MISMATCH,
+                    *span,
+                    format!("terms of width {out} and {other} cannot be added"),
+                )
+                .also(terms[0].2, format!("this has width {out}")),
+            );
+        }
+        Some((
+            Layer::Sum(terms.into_iter().map(|(c, (l, _), _)| (c, l)).collect()),
+            out,
+        ))
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn terms(
+        &mut self,
+        e: &Expr,
+        c: Exact,
+        width: u64,
+        out: &mut Vec<(Exact, (Layer, u64), Span)>,
+    ) -> Option<()> {
+        let minus = Exact(-&c.0);
+        match &e.kind {
+            ExprKind::Binary(BinOp::Add, a, b) => {
+                self.terms(a, c.clone(), width, out)?;
+                self.terms(b, c, width, out)
+            }
+            ExprKind::Binary(BinOp::Sub, a, b) => {
+                self.terms(a, c, width, out)?;
+                self.terms(b, minus, width, out)
+            }
+            ExprKind::Neg(a) => self.terms(a, minus, width, out),
+            ExprKind::Binary(BinOp::Mul, a, b) => {
+                let k = super::args::report(exact(a, &Scope::new()), self.sink)?;
+                self.terms(b, Exact(&c.0 * &k.0), width, out)
+            }
+            ExprKind::Binary(..) => self.fail(not_supported(e.span, "this product of fields")),
+            _ => {
+                let layer = self.layer(e, width)?;
+                out.push((c, layer, e.span));
+                Some(())
+            }
+        }
+    }
+
+    /// `q` or, if there are several, `q.2`.
+    fn namer(&mut self, role: &'static str) -> impl Fn(&str, &str) -> String + use<> {
+        self.seen.push(role);
+        let number = self.seen.iter().filter(|r| **r == role).count();
+        let repeated = self.repeated.contains(&role);
+        move |part: &str, kind: &str| {
+            if repeated {
+                format!("{part}.{number}.{kind}")
+            } else {
+                format!("{part}.{kind}")
+            }
+        }
+    }
+
+    fn primitive(&mut self, e: &Expr, width: u64) -> Option<(Layer, u64)> {
+        let Some(mut args) = Args::of(e) else {
+            return self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no part of a field")
+                    .label("a primitive such as `rmsnorm` or `attention(heads: 8, causal)` is expected here"),
+            );
+        };
+        let before = self.sink.len();
+        let made = match args.callee.name.as_str() {
+            "rmsnorm" => {
+                let name = self.namer("norm");
+                Some((
+                    Layer::RmsNorm {
+                        gain: name("norm", "gain"),
+                        width,
+                    },
+                    width,
+                ))
+            }
+            "layernorm" => {
+                let name = self.namer("norm");
+                let (gain, bias) = (name("norm", "gain"), name("norm", "bias"));
+                Some((Layer::LayerNorm { gain, bias, width }, width))
+            }
+            "attention" => self.attention(&mut args, width),
+            "swiglu" => {
+                let hidden = args.size("hidden", self.scope, MAX_WIDTH, self.sink);
+                let name = self.namer("mlp");
+                let (gate, up, down) = (
+                    name("gate", "weight"),
+                    name("up", "weight"),
+                    name("down", "weight"),
+                );
+                hidden.map(|hidden| {
+                    (
+                        Layer::SwiGlu {
+                            gate,
+                            up,
+                            down,
+                            hidden,
+                            width,
+                        },
+                        width,
+                    )
+                })
+            }
+            "gelu" => self.mlp(&mut args, nn::Activation::Gelu, width),
+            "relu" => self.mlp(&mut args, nn::Activation::Relu, width),
+            "linear" => {
+                let bias = args.flag("bias");
+                let output = match args.positional() {
+                    Some(n) => super::args::report(whole(n, self.scope, 1, MAX_WIDTH), self.sink),
+                    None => Some(width),
+                };
+                let map = map(self.namer("linear"), "linear", bias);
+                output.map(|output| {
+                    let input = width;
+                    (Layer::Linear { map, input, output }, output)
+                })
+            }
+            other if crate::scheme::names::LATER_PRIMITIVES.contains(&other) => {
+                let what = format!("`{other}`");
+                return self.fail(not_supported(args.callee.span, &what));
+            }
+            "logits" => {
+                return self.fail(
+                    Diagnostic::error(
+                        codes::TYPE_MISMATCH,
+                        e.span,
+                        "`logits` ends the output of a model",
+                    )
+                    .label("not part of a field"),
+                );
+            }
+            other => {
+                let known = crate::scheme::names::PRIMITIVES.iter().copied();
+                let near =
+                    odec_grammar::nearest(other, known).map(|n| format!("did you mean `{n}`?"));
+                let d = Diagnostic::error(
+                    codes::UNKNOWN_NAME,
+                    args.callee.span,
+                    format!("`{other}` is not a primitive"),
+                )
+                .label("a pipeline is made of primitives")
+                .help(near.unwrap_or_else(|| {
+                    "named fields and flows inside a pipeline are not supported yet".into()
+                }));
+                return self.fail(d);
+            }
+        };
+        args.finish(
+            &["kv_heads", "window", "qkv", "kv_stride", "eps"],
+            self.sink,
+        );
+        made.filter(|_| self.sink.len() == before)
+    }
+
+    /// `gelu(hidden: 4*width, bias)`.
+    fn mlp(
+        &mut self,
+        args: &mut Args,
+        activation: nn::Activation,
+        width: u64,
+    ) -> Option<(Layer, u64)> {
+        let bias = args.flag("bias");
+        let hidden = args.size("hidden", self.scope, MAX_WIDTH, self.sink);
+        let name = self.namer("mlp");
+        let (up, down) = (map(&name, "up", bias), map(&name, "down", bias));
+        hidden.map(|hidden| {
+            let layer = Layer::Mlp {
+                up,
+                down,
+                activation,
+                hidden,
+                width,
+            };
+            (layer, width)
+        })
+    }
+
+    fn attention(&mut self, args: &mut Args, width: u64) -> Option<(Layer, u64)> {
+        let (causal, rope) = (args.flag("causal"), args.flag("rope"));
+        let bias = args.flag("bias");
+        let heads_expr = args.required("heads", self.sink);
+        let name = self.namer("attention");
+        let heads_expr = heads_expr?;
+        let heads = super::args::report(whole(heads_expr, self.scope, 1, MAX_WIDTH), self.sink)?;
+        if !width.is_multiple_of(heads) {
+            let near = (1..=heads)
+                .rev()
+                .find(|n| width.is_multiple_of(*n))
+                .unwrap_or(1);
+            return self.fail(
+                Diagnostic::error(
+                    codes::SHAPE_MISMATCH,
+                    heads_expr.span,
+                    format!("{heads} heads do not divide the width {width}"),
+                )
+                .label(format!("{width} / {heads} is not whole"))
+                .help(format!(
+                    "{near} heads would have {} columns each",
+                    width / near
+                )),
+            );
+        }
+        if rope && !(width / heads).is_multiple_of(2) {
+            return self.fail(
+                Diagnostic::error(
+                    codes::SHAPE_MISMATCH,
+                    heads_expr.span,
+                    format!("heads of {} columns cannot be rotated", width / heads),
+                )
+                .label("`rope` turns pairs of columns: their number must be even"),
+            );
+        }
+        if !causal && args.misspelt("causal") {
+            return None;
+        }
+        let [q, k, v, o] = ["q", "k", "v", "o"].map(|p| map(&name, p, bias));
+        Some((
+            Layer::Attention {
+                q,
+                k,
+                v,
+                o,
+                heads,
+                width,
+                causal,
+                rope,
+            },
+            width,
+        ))
+    }
+}
+
+/// The paths of a linear map.
+fn map(name: impl Fn(&str, &str) -> String, part: &str, bias: bool) -> Map {
+    Map {
+        weight: name(part, "weight"),
+        bias: bias.then(|| name(part, "bias")),
+    }
+}
+
+/// The parts of `a |> b |> c`, in order.
+pub fn pipeline<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match &e.kind {
+        ExprKind::Pipe(a, b) => {
+            pipeline(a, out);
+            pipeline(b, out);
+        }
+        _ => out.push(e),
+    }
+}

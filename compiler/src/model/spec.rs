@@ -1,0 +1,363 @@
+//! A model's parts, checked on their own and against each other: sizes, flows, stage programs, weights policies.
+//!
+//! Takes the syntax of a model; gives a [`Spec`] from which nothing can fail any more but a name clash of parameters.
+//! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`.
+
+use super::args::{Args, Bounds};
+use super::evolve::{EvolveSpec, evolve};
+use super::layer::Layer;
+use super::primitives::{self, MAX_WIDTH, Sizes};
+use crate::codes;
+use crate::scheme::Leaf;
+use crate::scheme::resolve::Resolver;
+use crate::scheme::run::{MAX_EVALUATIONS, too_many_evaluations};
+use crate::scheme::scalar::{Scope, not_supported};
+use odec_grammar::Span;
+use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
+use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Largest vocabulary and longest context.
+const MAX_VOCAB: u64 = 1 << 24;
+const MAX_CONTEXT: u64 = 1 << 24;
+
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub name: Ident,
+    pub sizes: Sizes,
+    pub evolves: Vec<EvolveSpec>,
+    /// What stands before the logits.
+    pub output: Option<Layer>,
+    /// Whether the logits use the embedding's table.
+    pub tied: bool,
+    pub output_span: Span,
+    pub embed_span: Span,
+    /// Standard deviation of freshly drawn matrices.
+    pub std: f64,
+}
+
+/// Reads a model.
+pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
+    let before = errors(r.sink);
+    let sizes = sizes(model, r.sink);
+    let output = single(
+        model,
+        "output",
+        r.sink,
+        |i| matches!(i, ModelItem::Output { .. }),
+        true,
+    );
+    let init = single(
+        model,
+        "init",
+        r.sink,
+        |i| matches!(i, ModelItem::Init { .. }),
+        false,
+    );
+    let std = match init {
+        Some(ModelItem::Init { value, .. }) => normal(value, r.sink),
+        _ => Some(DEFAULT_STD),
+    };
+    let evolves = model.items.iter().filter_map(|i| {
+        if let ModelItem::Evolve(e) = i {
+            Some(e)
+        } else {
+            None
+        }
+    });
+    let evolves: Vec<&Evolve> = evolves.collect();
+    labels(model, &evolves, r.sink);
+    let output = match output {
+        Some(ModelItem::Output { value, span }) => {
+            logits(value, sizes, r.sink).map(|(layer, tied)| (layer, tied, *span))
+        }
+        _ => None,
+    };
+    let mut evaluations = 0;
+    let mut read: Vec<Option<EvolveSpec>> = Vec::new();
+    for e in &evolves {
+        let spec = evolve(e, r);
+        evaluations += spec.as_ref().map_or(0, EvolveSpec::evaluations);
+        read.push(spec);
+        if evaluations > MAX_EVALUATIONS {
+            r.sink
+                .push(too_many_evaluations(e.span).label("with all evolves before it"));
+            return None;
+        }
+    }
+    let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
+    let sizes = sizes?;
+    for e in &mut read {
+        e.layers = e
+            .programs
+            .iter()
+            .map(|p| {
+                let layer =
+                    |leaf: &Rc<Leaf>| primitives::read(leaf.body.as_ref()?, Some(sizes), r.sink);
+                let layers: Vec<Option<Layer>> = p.fields.iter().map(layer).collect();
+                layers.into_iter().collect::<Option<Vec<_>>>()
+            })
+            .collect::<Option<_>>()?;
+    }
+    warn_of_lookahead(&read, r.sink);
+    let (output, tied, output_span) = output?;
+    let std = std?;
+    if errors(r.sink) > before {
+        return None;
+    }
+    let embed = |i: &&ModelItem| matches!(i, ModelItem::Embed { .. });
+    let embed_span = model.items.iter().find(embed).map_or(model.span, item_span);
+    Some(Spec {
+        name: model.name.clone(),
+        sizes,
+        evolves: read,
+        output,
+        tied,
+        output_span,
+        embed_span,
+        std,
+    })
+}
+
+/// Says so once when a model is to predict tokens that it has already seen.
+fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+    let fields = |e: &EvolveSpec| {
+        let programs = e.programs.iter().zip(&e.layers);
+        let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
+        each.collect::<Vec<_>>()
+    };
+    let ahead = evolves
+        .iter()
+        .flat_map(fields)
+        .find(|(_, layer)| layer.looks_ahead());
+    if let Some((leaf, _)) = ahead {
+        let message = format!(
+            "`{}` attends to later tokens, which the model is to predict",
+            leaf.name
+        );
+        sink.push(
+            Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message)
+                .help("for a model that generates, write `attention(heads: …, causal)`"),
+        );
+    }
+}
+
+/// Vocabulary, context and width of a model.
+pub fn sizes(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Sizes> {
+    let input = single(
+        model,
+        "input",
+        sink,
+        |i| matches!(i, ModelItem::Input { .. }),
+        true,
+    );
+    let embed = single(
+        model,
+        "embed",
+        sink,
+        |i| matches!(i, ModelItem::Embed { .. }),
+        true,
+    );
+    let sizes = match input {
+        Some(ModelItem::Input { value, .. }) => tokens(value, sink),
+        _ => None,
+    };
+    let width = match embed {
+        Some(ModelItem::Embed { values, span }) => embedding(values, *span, sink),
+        _ => None,
+    };
+    let ((vocab, context), width) = (sizes?, width?);
+    Some(Sizes {
+        vocab,
+        context,
+        width,
+    })
+}
+
+/// Standard deviation of matrices when a model does not say it.
+const DEFAULT_STD: f64 = 0.02;
+
+/// Number of errors among messages.
+pub fn errors(sink: &[Diagnostic]) -> usize {
+    sink.iter()
+        .filter(|d| d.severity == odec_grammar::Severity::Error)
+        .count()
+}
+
+fn item_span(item: &ModelItem) -> Span {
+    match item {
+        ModelItem::Input { span, .. }
+        | ModelItem::Embed { span, .. }
+        | ModelItem::Output { span, .. }
+        | ModelItem::Init { span, .. } => *span,
+        ModelItem::Evolve(e) => e.span,
+    }
+}
+
+fn single<'m>(
+    model: &'m Model,
+    word: &str,
+    sink: &mut Vec<Diagnostic>,
+    is: impl Fn(&ModelItem) -> bool,
+    required: bool,
+) -> Option<&'m ModelItem> {
+    let mut found = model.items.iter().filter(|i| is(i));
+    let first = found.next();
+    if let (Some(first), Some(second)) = (first, found.next()) {
+        sink.push(
+            Diagnostic::error(
+                codes::REPEATED_ITEM,
+                item_span(second),
+                format!("a model has one `{word}`"),
+            )
+            .label("a second one")
+            .also(item_span(first), "the first one"),
+        );
+    }
+    if first.is_none() && required {
+        let example = match word {
+            "input" => "input tokens(vocab: 256, context: 256)",
+            "embed" => "embed learned(width: 256)",
+            _ => "output rmsnorm |> logits(tied)",
+        };
+        sink.push(missing(model, word, example));
+    }
+    first
+}
+
+fn missing(model: &Model, word: &str, example: &str) -> Diagnostic {
+    let message = format!("model `{}` has no `{word}`", model.name.name);
+    Diagnostic::error(codes::MISSING_ITEM, model.name.span, message)
+        .help(format!("add, for example, `{example}`"))
+}
+
+fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
+    if evolves.is_empty() {
+        sink.push(missing(
+            model,
+            "evolve",
+            "evolve lie(att, ffn) for 6 steps { h = 1;  weights per step }",
+        ));
+    }
+    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+    for e in evolves.iter().filter(|_| evolves.len() > 1) {
+        match &e.label {
+            None => sink.push(
+                Diagnostic::error(codes::MISSING_ITEM, e.span, "this evolve has no label")
+                    .help("several evolves are told apart by labels: `evolve core: lie(att, ffn) for 6 steps`"),
+            ),
+            Some(l) => {
+                if let Some(first) = seen.insert(&l.name, l.span) {
+                    let message = format!("two evolves are called `{}`", l.name);
+                    sink.push(
+                        Diagnostic::error(codes::REPEATED_ITEM, l.span, message)
+                            .also(first, "the first one"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `tokens(vocab: 256, context: 256)`.
+fn tokens(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(u64, u64)> {
+    let mut args = expect(
+        e,
+        "tokens",
+        &["patches", "vectors", "image"],
+        "tokens(vocab: 256, context: 256)",
+        sink,
+    )?;
+    let vocab = args.size("vocab", &Scope::new(), MAX_VOCAB, sink);
+    let context = args.size("context", &Scope::new(), MAX_CONTEXT, sink);
+    args.finish(&[], sink);
+    vocab.zip(context)
+}
+
+/// `learned(width: 256)`.
+fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+    for more in values.iter().skip(1) {
+        sink.push(not_supported(more.span, "a second part of an embedding"));
+    }
+    let Some(first) = values.first() else {
+        sink.push(Diagnostic::error(
+            codes::MISSING_ARGUMENT,
+            span,
+            "this embedding is empty",
+        ));
+        return None;
+    };
+    let later = ["linear", "conv", "positions", "class_token"];
+    let mut args = expect(first, "learned", &later, "learned(width: 256)", sink)?;
+    let width = args.size("width", &Scope::new(), MAX_WIDTH, sink);
+    args.finish(&[], sink);
+    width
+}
+
+/// `normal(std: 0.02)`.
+fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
+    let mut args = expect(e, "normal", &[], "normal(std: 0.02)", sink)?;
+    let std = args.number("std", Bounds::NotNegative, DEFAULT_STD, sink);
+    args.finish(&[], sink);
+    std
+}
+
+/// A call of one expected name.
+pub fn expect<'e>(
+    e: &'e Expr,
+    name: &str,
+    later: &[&str],
+    example: &str,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Args<'e>> {
+    let args = Args::of(e);
+    if let Some(args) = args {
+        if args.callee.name == name {
+            return Some(args);
+        }
+        if later.contains(&args.callee.name.as_str()) {
+            sink.push(not_supported(
+                args.callee.span,
+                &format!("`{}` here", args.callee.name),
+            ));
+            return None;
+        }
+    }
+    sink.push(
+        Diagnostic::error(
+            codes::TYPE_MISMATCH,
+            e.span,
+            format!("`{name}` is expected here"),
+        )
+        .help(format!("write, for example, `{example}`")),
+    );
+    None
+}
+
+/// `rmsnorm |> logits(tied)`: what stands before the logits, and whether they are tied.
+fn logits(
+    e: &Expr,
+    sizes: Option<Sizes>,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Option<Layer>, bool)> {
+    let (before, last) = match &e.kind {
+        ExprKind::Pipe(a, b) => (Some(&**a), &**b),
+        _ => (None, e),
+    };
+    let later = ["linear", "mean", "class_token", "state"];
+    let mut args = expect(
+        last,
+        "logits",
+        &later,
+        "output rmsnorm |> logits(tied)",
+        sink,
+    )?;
+    let tied = args.flag("tied");
+    args.finish(&[], sink);
+    let layer = match before {
+        Some(before) => Some(primitives::read(before, sizes, sink)?),
+        None => None,
+    };
+    Some((layer, tied))
+}

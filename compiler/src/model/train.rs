@@ -1,0 +1,329 @@
+//! The train block: entries checked, defaults filled in.
+//!
+//! | entry | default | |
+//! |---|---|---|
+//! | `data text("…", tokenizer: bytes, held_out: 10%)` | required; `held_out` 10% | the end of the file is held out |
+//! | `batch n` | required | sequences per step |
+//! | `steps n` | required | optimiser steps |
+//! | `loss cross_entropy` | `cross_entropy` | mean over target tokens, nats |
+//! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
+//! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
+//! | `clip x` | no clipping | largest global gradient norm |
+//! | `seed n` | 0 | |
+//! | `precision f32`, `memory store` | the only ones yet | |
+
+use super::args::{Args, Bounds, real, report};
+use super::spec::expect;
+use crate::codes;
+use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
+use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use odec_program::manifest::{AdamW, Data, Schedule, Tokenizer, Train};
+
+/// Largest batch and number of steps.
+const MAX_BATCH: u64 = 1 << 20;
+const MAX_STEPS: u64 = 1 << 40;
+/// Tokens of the byte tokenizer.
+const BYTES: u64 = 256;
+
+const ENTRIES: &[&str] = &[
+    "data",
+    "loss",
+    "optimizer",
+    "schedule",
+    "batch",
+    "steps",
+    "clip",
+    "seed",
+    "precision",
+    "memory",
+];
+const LATER: &[&str] = &["constrain", "from", "tune", "accumulate"];
+
+/// Reads a train block; `vocab` is the model's.
+pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Train> {
+    let before = sink.len();
+    let mut found: Vec<(&str, &Entry)> = Vec::new();
+    let mut misspelt = Vec::new();
+    for e in &block.entries {
+        let key: Vec<&str> = e.key.iter().map(|k| k.name.as_str()).collect();
+        let key = key.join(".");
+        match ENTRIES.iter().find(|n| **n == key) {
+            Some(name) => {
+                if let Some((_, first)) = found.iter().find(|(n, _)| n == name) {
+                    sink.push(
+                        Diagnostic::error(
+                            codes::REPEATED_ITEM,
+                            e.span,
+                            format!("`{name}` is said twice"),
+                        )
+                        .also(first.span, "the first time"),
+                    );
+                }
+                if let Some(more) = e.values.get(1) {
+                    sink.push(Diagnostic::error(
+                        codes::ARGUMENT_COUNT,
+                        more.span,
+                        format!("`{name}` takes one value"),
+                    ));
+                }
+                found.push((name, e));
+            }
+            None if LATER.contains(&key.as_str()) => {
+                sink.push(not_supported(e.span, &format!("`{key}`")))
+            }
+            None => {
+                let d = Diagnostic::error(
+                    codes::UNKNOWN_ENTRY,
+                    e.span,
+                    format!("a train block has no entry `{key}`"),
+                );
+                sink.push(match odec_grammar::nearest(&key, ENTRIES.iter().copied()) {
+                    Some(near) => {
+                        misspelt.push(near);
+                        d.help(format!("did you mean `{near}`?"))
+                    }
+                    None => d.help(format!("it has {}", ENTRIES.join(", "))),
+                });
+            }
+        }
+    }
+    let value = |name: &str| {
+        found
+            .iter()
+            .find(|(n, _)| *n == name)
+            .and_then(|(_, e)| e.values.first())
+    };
+    let mut required = |name: &str, example: &str| {
+        let v = value(name);
+        if v.is_none() && !misspelt.contains(&name) {
+            sink.push(
+                Diagnostic::error(
+                    codes::MISSING_ITEM,
+                    block.span,
+                    format!("the train block has no `{name}`"),
+                )
+                .help(format!("add, for example, `{example}`")),
+            );
+        }
+        v
+    };
+    let data = required("data", "data text(\"corpus.txt\", tokenizer: bytes)");
+    let optimizer = required("optimizer", "optimizer adamw(lr: 3e-4)");
+    let batch = required("batch", "batch 8");
+    let steps = required("steps", "steps 1000");
+    let data = data.and_then(|e| text(e, vocab, sink));
+    let optimizer = optimizer.and_then(|e| adamw(e, sink));
+    let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
+    let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
+    let schedule = match value("schedule") {
+        Some(e) => schedule(e, steps, sink),
+        None => Some(Schedule::Constant),
+    };
+    let clip = value("clip").and_then(|e| report(real(e, Bounds::Positive), sink));
+    let seed = value("seed").map_or(Some(0), |e| {
+        report(whole(e, &Scope::new(), 0, u64::MAX), sink)
+    });
+    for (name, good, later) in [
+        ("loss", "cross_entropy", "another loss"),
+        ("precision", "f32", "another precision"),
+        ("memory", "store", "another memory policy"),
+    ] {
+        if let Some(e) = value(name)
+            && name_of(e).is_none_or(|n| n.name != good)
+        {
+            sink.push(not_supported(e.span, later).label(format!("only `{name} {good}`")));
+        }
+    }
+    if sink.len() > before {
+        return None;
+    }
+    Some(Train {
+        data: data?,
+        optimizer: optimizer?,
+        schedule: schedule?,
+        batch: batch?,
+        steps: steps?,
+        clip,
+        seed: seed?,
+    })
+}
+
+/// `text("corpus.txt", tokenizer: bytes)`.
+fn text(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+    let mut args = expect(
+        e,
+        "text",
+        &["tokens", "images"],
+        "data text(\"corpus.txt\", tokenizer: bytes)",
+        sink,
+    )?;
+    let path = match args.positional().map(|p| (&p.kind, p.span)) {
+        Some((ExprKind::Str(path), _)) => Some(path.clone()),
+        Some((_, span)) => {
+            sink.push(
+                Diagnostic::error(codes::TYPE_MISMATCH, span, "this is not a path")
+                    .label("a path in quotes is expected"),
+            );
+            None
+        }
+        None => {
+            sink.push(
+                Diagnostic::error(codes::MISSING_ARGUMENT, e.span, "`text` needs a file")
+                    .help("write `text(\"corpus.txt\", …)`"),
+            );
+            None
+        }
+    };
+    let tokenizer = args.required("tokenizer", sink);
+    let held_out_percent = match args.labelled("held_out", sink) {
+        Some(e) => per_cent(e, sink),
+        None => Some(10),
+    };
+    args.finish(&[], sink);
+    let tokenizer = tokenizer?;
+    if name_of(tokenizer).is_none_or(|n| n.name != "bytes") {
+        sink.push(not_supported(tokenizer.span, "this tokenizer").label("only `bytes`"));
+        return None;
+    }
+    if vocab < BYTES {
+        sink.push(
+            Diagnostic::error(
+                codes::SHAPE_MISMATCH,
+                tokenizer.span,
+                format!("bytes are {BYTES} kinds of tokens, the model knows {vocab}"),
+            )
+            .help(format!("write `input tokens(vocab: {BYTES}, …)`")),
+        );
+        return None;
+    }
+    Some(Data {
+        path: path?,
+        tokenizer: Tokenizer::Bytes,
+        held_out_percent: held_out_percent?,
+    })
+}
+
+fn per_cent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u32> {
+    let value = report(exact(e, &Scope::new()), sink)?;
+    let hundred = Exact(&value.0 * &Exact::int(100).0);
+    let n = if hundred.0.is_integer() {
+        u32::try_from(hundred.0.to_integer()).ok()
+    } else {
+        None
+    };
+    match n.filter(|n| (1..=50).contains(n)) {
+        Some(n) => Some(n),
+        None => {
+            sink.push(
+                Diagnostic::error(
+                    codes::INVALID_VALUE,
+                    e.span,
+                    format!("{value} of the text cannot be held out"),
+                )
+                .label("a whole percentage from 1% to 50% is expected"),
+            );
+            None
+        }
+    }
+}
+
+/// `adamw(lr: 3e-4, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.1)`.
+fn adamw(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<AdamW> {
+    let mut args = expect(
+        e,
+        "adamw",
+        &["sgd", "muon", "lion"],
+        "optimizer adamw(lr: 3e-4)",
+        sink,
+    )?;
+    let lr = args
+        .required("lr", sink)
+        .and_then(|e| report(real(e, Bounds::NotNegative), sink));
+    let betas = match args.labelled("betas", sink) {
+        None => Some((0.9, 0.95)),
+        Some(e) => betas(e, sink),
+    };
+    let eps = args.number("eps", Bounds::Share, 1e-8, sink);
+    let weight_decay = args.number("weight_decay", Bounds::NotNegative, 0.0, sink);
+    args.finish(&["fused"], sink);
+    Some(AdamW {
+        lr: lr?,
+        betas: betas?,
+        eps: eps?,
+        weight_decay: weight_decay?,
+    })
+}
+
+fn betas(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(f64, f64)> {
+    let (ExprKind::Tuple(two) | ExprKind::List(two)) = &e.kind else {
+        sink.push(
+            Diagnostic::error(codes::TYPE_MISMATCH, e.span, "two numbers are expected")
+                .help("write `betas: (0.9, 0.95)`"),
+        );
+        return None;
+    };
+    let [a, b] = &two[..] else {
+        let message = format!("two numbers are expected, not {}", two.len());
+        sink.push(
+            Diagnostic::error(codes::ARGUMENT_COUNT, e.span, message)
+                .help("write `betas: (0.9, 0.95)`"),
+        );
+        return None;
+    };
+    let (a, b) = (
+        report(real(a, Bounds::BelowOne), sink),
+        report(real(b, Bounds::BelowOne), sink),
+    );
+    Some((a?, b?))
+}
+
+/// `constant`, or `cosine(warmup: 5%, floor: 10%)`.
+fn schedule(e: &Expr, steps: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<Schedule> {
+    if Args::of(e).is_some_and(|a| a.callee.name == "constant") {
+        Args::of(e)?.finish(&[], sink);
+        return Some(Schedule::Constant);
+    }
+    let mut args = expect(
+        e,
+        "cosine",
+        &["linear", "wsd"],
+        "schedule cosine(warmup: 5%, floor: 10%)",
+        sink,
+    )?;
+    let warmup = match args.labelled("warmup", sink) {
+        None => Some(0),
+        Some(e) => warmup(e, steps?, sink),
+    };
+    let floor = args.number("floor", Bounds::Share, 0.0, sink);
+    args.finish(&[], sink);
+    Some(Schedule::Cosine {
+        warmup: warmup?,
+        floor: floor?,
+    })
+}
+
+/// A number of steps, or a share of them (rounded down).
+fn warmup(e: &Expr, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+    if let ExprKind::Quantity(..) = &e.kind {
+        let share = report(exact(e, &Scope::new()), sink)?;
+        let n = Exact(&share.0 * &Exact(num_rational::BigRational::from_integer(steps.into())).0);
+        if let Some(n) = u64::try_from(n.0.floor().to_integer())
+            .ok()
+            .filter(|n| *n <= steps)
+        {
+            return Some(n);
+        }
+        sink.push(
+            Diagnostic::error(
+                codes::INVALID_VALUE,
+                e.span,
+                "the warm-up is longer than the training",
+            )
+            .label("at most 100%"),
+        );
+        return None;
+    }
+    report(whole(e, &Scope::new(), 0, steps), sink)
+}

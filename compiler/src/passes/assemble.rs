@@ -1,0 +1,407 @@
+//! The whole: graphs of a model to a manifest with every entry planned.
+//!
+//! Takes a [`Model`]: its graphs, what it is called, how it is trained; gives the [`Manifest`] that `odec-mlir` adds
+//! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
+
+use super::body::dtype;
+use super::code::{Code, Home};
+use super::fuse::{Fusion, fuse};
+use super::layout::{ParamTable, TooManyParams, constants};
+use super::lower::{Homes, LowerError, REAL, lower};
+use super::plan::{CheckError, Layout, PlanError, check, plan};
+use super::update::update;
+use super::{body, run_graph_passes};
+use crate::model::Built;
+use odec_graph::ops::{OpKind, Parameter};
+use odec_graph::{Graph, TensorType, TypeError};
+use odec_program::kernel::{Blocking, KernelSpec};
+use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Train};
+use odec_program::{Bindings, Coeff, Dim, Entry, Instr, Io, Kernel, Operand, Program, Slot};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The entry that fills `Slot::Grads`, all of it.
+const GRAD: &str = "grad";
+
+/// What the gradient of a parameter is called among a graph's results.
+pub const GRAD_PREFIX: &str = "grad.";
+
+/// What a manifest is assembled from.
+#[derive(Clone, Debug)]
+pub struct Model<'a> {
+    pub name: &'a str,
+    /// The `.ode` source, whole.
+    pub source: &'a str,
+    pub model: manifest::Model,
+    /// All parameters, those that no graph uses included.
+    pub params: &'a [Parameter],
+    /// tokens → `logits`.
+    pub forward: &'a Graph,
+    /// tokens, targets → `loss`.
+    pub loss: Option<&'a Graph>,
+    /// tokens, targets → `loss` and `grad.<path>` of parameters.
+    pub grad: Option<&'a Graph>,
+    pub train: Option<Train>,
+    pub claims: Vec<Claim>,
+    /// Largest batch and sequence that memory is planned for.
+    pub maxima: Bindings,
+}
+
+impl<'a> Model<'a> {
+    /// A model of a source file, planned for its batch and context.
+    pub fn new(built: &'a Built, source: &'a str) -> Model<'a> {
+        Model {
+            name: &built.name,
+            source,
+            model: built.config.clone(),
+            params: &built.params,
+            forward: &built.forward,
+            loss: Some(&built.loss),
+            grad: Some(&built.grad),
+            train: built.train.clone(),
+            claims: built.claims.clone(),
+            maxima: Bindings {
+                batch: built.batch,
+                seq: built.config.context,
+            },
+        }
+    }
+}
+
+/// How a program is made: frozen in the artifact.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub blocking: Blocking,
+    pub fusion: Fusion,
+}
+
+/// Why no program was made.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum AssembleError {
+    #[error(transparent)]
+    Params(#[from] TooManyParams),
+    /// The entry does not fit into memory: the model is too large.
+    #[error("entry `{entry}`: {error}")]
+    Plan { entry: String, error: PlanError },
+    #[error("internal: a pass made a node that does not type: {0}")]
+    Type(#[from] TypeError),
+    #[error("internal: entry `{entry}`: {error}")]
+    Lower { entry: String, error: LowerError },
+    #[error("internal: entry `{entry}`: {error}")]
+    Check { entry: String, error: CheckError },
+}
+
+/// What planning one entry found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryMemory {
+    pub entry: String,
+    /// Bytes of the arena.
+    pub arena: u64,
+    /// Bytes of the same values side by side.
+    pub unshared: u64,
+    /// Bytes alive at the busiest launch.
+    pub lower_bound: u64,
+}
+
+/// A manifest and how well its memory is shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembled {
+    pub manifest: Manifest,
+    pub memory: Vec<EntryMemory>,
+}
+
+/// The manifest of a model, with every entry planned for the given blocking of contractions.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn build_manifest(
+    built: &Built,
+    source: &str,
+    blocking: Blocking,
+) -> Result<Assembled, AssembleError> {
+    assemble(
+        &Model::new(built, source),
+        Options {
+            blocking,
+            fusion: Fusion::On,
+        },
+    )
+}
+
+/// Builds every entry.
+///
+/// # Errors
+/// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
+/// fault of the compiler.
+pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
+    let graphs: Vec<(&str, &Graph)> = [
+        ("forward", Some(model.forward)),
+        ("loss", model.loss),
+        (GRAD, model.grad),
+    ]
+    .into_iter()
+    .filter_map(|(name, g)| Some((name, g?)))
+    .collect();
+    let table = ParamTable::new(model.params)?;
+    let tables = graphs
+        .iter()
+        .flat_map(|(_, g)| g.nodes())
+        .filter_map(|(_, n)| match &n.op {
+            OpKind::Table(t) => Some(&t.table),
+            _ => None,
+        });
+    let (constants, const_bytes) = constants(tables);
+
+    let mut maker = Maker {
+        table: &table,
+        constants: &constants,
+        options,
+        maxima: model.maxima,
+        kernels: Kernels::default(),
+        memory: vec![],
+    };
+    let mut entries = BTreeMap::new();
+    for (name, graph) in graphs {
+        entries.insert(name.to_string(), maker.graph_entry(name, graph)?);
+    }
+    if let (Some(train), Some(_)) = (&model.train, model.grad) {
+        let code = update(&table, &train.optimizer, train.clip);
+        let outputs = vec![Io {
+            name: "grad_norm".into(),
+            dtype: REAL,
+            shape: vec![],
+        }];
+        entries.insert(
+            "update".into(),
+            maker.entry("update", code, vec![], outputs)?,
+        );
+    }
+    let Maker {
+        kernels, memory, ..
+    } = maker;
+    let program = Program {
+        maxima: model.maxima,
+        kernels: kernels.list,
+        entries,
+        param_bytes: table.bytes,
+        const_bytes,
+    };
+    let manifest = Manifest {
+        format: FORMAT,
+        odec: env!("CARGO_PKG_VERSION").into(),
+        name: model.name.into(),
+        source: model.source.into(),
+        model: model.model.clone(),
+        params: table.params.clone(),
+        constants,
+        train: model.train.clone(),
+        program,
+        objects: vec![],
+        claims: model.claims.clone(),
+    };
+    Ok(Assembled { manifest, memory })
+}
+
+/// Distinct kernels, numbered as they come.
+#[derive(Default)]
+struct Kernels {
+    list: Vec<Kernel>,
+    by_symbol: BTreeMap<String, u32>,
+}
+
+impl Kernels {
+    fn add(&mut self, spec: KernelSpec) -> u32 {
+        let symbol = spec.symbol();
+        *self.by_symbol.entry(symbol.clone()).or_insert_with(|| {
+            self.list.push(Kernel { symbol, spec });
+            self.list.len() as u32 - 1
+        })
+    }
+}
+
+struct Maker<'a> {
+    table: &'a ParamTable,
+    constants: &'a [Constant],
+    options: Options,
+    maxima: Bindings,
+    kernels: Kernels,
+    memory: Vec<EntryMemory>,
+}
+
+impl Maker<'_> {
+    fn graph_entry(&mut self, name: &str, graph: &Graph) -> Result<Entry, AssembleError> {
+        // Inputs keep their numbers even where a pass finds that one is not needed.
+        let inputs: Vec<Io> = graph
+            .nodes()
+            .filter_map(|(_, n)| match &n.op {
+                OpKind::Input(i) => Some(Io {
+                    name: i.name.clone(),
+                    dtype: dtype(&i.ty, REAL),
+                    shape: i.ty.shape.clone(),
+                }),
+                _ => None,
+            })
+            .fold(Vec::new(), |mut list: Vec<Io>, io| {
+                if list.iter().all(|x| x.name != io.name) {
+                    list.push(io);
+                }
+                list
+            });
+        let graph = run_graph_passes(graph)?;
+        let mut outputs = Vec::new();
+        let mut homes = Homes::default();
+        for (result, v) in graph.outputs() {
+            let param = result
+                .strip_prefix(GRAD_PREFIX)
+                .and_then(|path| self.table.find(path));
+            homes.outputs.push(match param {
+                Some(p) => Operand {
+                    slot: Slot::Grads,
+                    offset: p.offset,
+                },
+                None => {
+                    let ty = graph.ty(*v);
+                    outputs.push(Io {
+                        name: result.clone(),
+                        dtype: dtype(ty, REAL),
+                        shape: ty.shape.clone(),
+                    });
+                    Operand {
+                        slot: Slot::Output(outputs.len() as u32 - 1),
+                        offset: 0,
+                    }
+                }
+            });
+        }
+        for (n, node) in graph.nodes() {
+            let home = match &node.op {
+                OpKind::Parameter(p) => self.table.find(&p.path).map(|p| (Slot::Params, p.offset)),
+                OpKind::Input(i) => inputs
+                    .iter()
+                    .position(|x| x.name == i.name)
+                    .map(|x| (Slot::Input(x as u32), 0)),
+                OpKind::Table(t) => self
+                    .constants
+                    .iter()
+                    .find(|c| c.table == t.table)
+                    .map(|c| (Slot::Consts, c.offset)),
+                _ => None,
+            };
+            if let Some((slot, offset)) = home {
+                homes.sources.insert(n, Operand { slot, offset });
+            }
+        }
+        let units = fuse(&graph, self.options.fusion);
+        let mut code = lower(&graph, &units, &homes, self.options.blocking).map_err(|error| {
+            AssembleError::Lower {
+                entry: name.into(),
+                error,
+            }
+        })?;
+        if name == GRAD {
+            self.zero_the_rest(&graph, &mut code);
+        }
+        self.entry(name, code, inputs, outputs)
+    }
+
+    /// Gradients of parameters that the loss does not depend on.
+    fn zero_the_rest(&self, graph: &Graph, code: &mut Code) {
+        let given: Vec<&str> = graph
+            .outputs()
+            .iter()
+            .filter_map(|(n, _)| n.strip_prefix(GRAD_PREFIX))
+            .collect();
+        for p in self
+            .table
+            .params
+            .iter()
+            .filter(|p| !given.contains(&p.path.as_str()))
+        {
+            let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
+            let ty = TensorType::real(shape);
+            let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0));
+            let home = Home::Fixed(Operand {
+                slot: Slot::Grads,
+                offset: p.offset,
+            });
+            let b = code.buffer(format!("{GRAD_PREFIX}{}", p.path), REAL, ty.size(), home);
+            let site = format!("{GRAD_PREFIX}{}", p.path);
+            code.launches.push(super::code::Launch {
+                spec: KernelSpec::Rows(spec),
+                args: vec![b],
+                dims,
+                coeffs,
+                site,
+            });
+        }
+    }
+
+    fn entry(
+        &mut self,
+        name: &str,
+        code: Code,
+        inputs: Vec<Io>,
+        outputs: Vec<Io>,
+    ) -> Result<Entry, AssembleError> {
+        let layout = plan(&code, self.maxima).map_err(|error| AssembleError::Plan {
+            entry: name.into(),
+            error,
+        })?;
+        if cfg!(debug_assertions) {
+            check(&code, &layout, self.maxima).map_err(|error| AssembleError::Check {
+                entry: name.into(),
+                error,
+            })?;
+        }
+        let Layout {
+            peak,
+            unshared,
+            lower_bound,
+            ..
+        } = layout;
+        self.memory.push(EntryMemory {
+            entry: name.into(),
+            arena: peak,
+            unshared,
+            lower_bound,
+        });
+        let mut scratch_bytes = 0;
+        let instrs = code
+            .launches
+            .iter()
+            .map(|l| {
+                let dims: Vec<u64> = l
+                    .dims
+                    .iter()
+                    .map(|d| d.at(self.maxima).unwrap_or(0))
+                    .collect();
+                scratch_bytes = scratch_bytes.max(l.spec.scratch_bytes(&dims));
+                let place = |b: &super::code::BufferId| match &code.get(*b).home {
+                    Home::Fixed(o) => o.clone(),
+                    Home::Arena => {
+                        let offset =
+                            layout.offsets[b.0 as usize].expect("launched buffers are planned");
+                        Operand {
+                            slot: Slot::Arena,
+                            offset,
+                        }
+                    }
+                };
+                Instr {
+                    kernel: self.kernels.add(l.spec.clone()),
+                    operands: l.args.iter().map(place).collect(),
+                    dims: l.dims.clone(),
+                    coeffs: l.coeffs.clone(),
+                    site: l.site.clone(),
+                }
+            })
+            .collect();
+        Ok(Entry {
+            inputs,
+            outputs,
+            arena_bytes: peak,
+            scratch_bytes,
+            instrs,
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Kernel bodies from graph nodes.
+//!
+//! Takes the members of a row group, or a sum over rows with the maps that feed it; gives the kernel with the values
+//! it reads and writes and its launch coefficients. Operands are numbered in the order in which the body first
+//! reads them, so that equal computations make equal kernels wherever they stand. Leaves grouping to `fuse`.
+
+use super::facts::{Domain, kind, only, pointwise_access};
+use odec_graph::op::{Kind, Read, Scalars};
+use odec_graph::types::Elem;
+use odec_graph::{Graph, TensorType, Value};
+use odec_program::expr::{ColMap, ExprId, RowMap};
+use odec_program::kernel::{Columns, Rows, Store};
+use odec_program::{Access, Body, Coeff, DType, Size};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A kernel and what it is launched on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound<K> {
+    pub spec: K,
+    /// Values read, in operand order.
+    pub inputs: Vec<Value>,
+    /// Values written, in operand order.
+    pub outputs: Vec<Value>,
+    pub dims: Vec<Size>,
+    pub coeffs: Vec<Coeff>,
+}
+
+/// An op whose rule does not fit its operands: a fault of the op.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("operand {operand} of `{op}`, {ty}, cannot be read over {rows} rows × {cols} columns")]
+pub struct BodyError {
+    pub op: &'static str,
+    pub operand: usize,
+    pub ty: String,
+    pub rows: Size,
+    pub cols: u64,
+}
+
+/// The element type of a value in memory.
+pub fn dtype(ty: &TensorType, real: DType) -> DType {
+    match ty.elem {
+        Elem::Real => real,
+        Elem::Index => DType::I32,
+    }
+}
+
+struct Writer<'a> {
+    graph: &'a Graph,
+    domain: Domain,
+    body: Body,
+    coeffs: Vec<Coeff>,
+    inputs: Vec<Value>,
+    made: BTreeMap<Value, ExprId>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(graph: &'a Graph, domain: Domain) -> Writer<'a> {
+        Writer {
+            graph,
+            domain,
+            body: Body::default(),
+            coeffs: vec![],
+            inputs: vec![],
+            made: BTreeMap::new(),
+        }
+    }
+
+    fn load(&mut self, v: Value, access: Access) -> ExprId {
+        let operand = self.inputs.iter().position(|x| *x == v).unwrap_or_else(|| {
+            self.inputs.push(v);
+            self.inputs.len() - 1
+        });
+        self.body.load(operand as u32, access)
+    }
+
+    /// A value as an expression: computed here, a launch argument, or read from memory.
+    fn read(&mut self, n: u32, operand: usize) -> Result<ExprId, BodyError> {
+        let node = self.graph.node(n);
+        let v = node.operands[operand];
+        if let Some(e) = self.made.get(&v) {
+            return Ok(*e);
+        }
+        if let Kind::Scalar(c) = kind(self.graph, v.node) {
+            return Ok(Scalars {
+                body: &mut self.body,
+                coeffs: &mut self.coeffs,
+            }
+            .coeff(c));
+        }
+        let ty = self.graph.ty(v);
+        let access = pointwise_access(ty, self.domain).ok_or_else(|| BodyError {
+            op: node.op.name(),
+            operand,
+            ty: ty.to_string(),
+            rows: self.domain.rows,
+            cols: self.domain.cols,
+        })?;
+        Ok(self.load(v, access))
+    }
+
+    fn node(&mut self, n: u32) -> Result<(), BodyError> {
+        let Kind::Rows { reads, rule } = kind(self.graph, n) else {
+            return Ok(());
+        };
+        let mut args = Vec::new();
+        for (i, read) in reads.iter().enumerate() {
+            match read {
+                Read::Pointwise => args.push(self.read(n, i)?),
+                Read::Through(accesses) => {
+                    let v = self.graph.node(n).operands[i];
+                    args.extend(accesses.iter().map(|a| self.load(v, *a)));
+                }
+            }
+        }
+        let e = rule(
+            &mut Scalars {
+                body: &mut self.body,
+                coeffs: &mut self.coeffs,
+            },
+            &args,
+        );
+        self.made.insert(only(n), e);
+        Ok(())
+    }
+
+    fn operand_types(&self, outputs: &[Value]) -> Vec<DType> {
+        let types = self.inputs.iter().chain(outputs).map(|v| self.graph.ty(*v));
+        types.map(|t| dtype(t, DType::F32)).collect()
+    }
+
+    fn dims(&self) -> Vec<Size> {
+        let by_position = self.body.nodes.iter().any(|e| {
+            matches!(e, odec_program::expr::Expr::Load { access, .. } if access.row == RowMap::Position)
+        });
+        vec![
+            self.domain.rows,
+            if by_position { Size::SEQ } else { Size::ONE },
+        ]
+    }
+}
+
+/// One kernel for a row group that writes the values in `stored`.
+pub fn rows(
+    graph: &Graph,
+    nodes: &[u32],
+    domain: Domain,
+    stored: Vec<Value>,
+) -> Result<Bound<Rows>, BodyError> {
+    let mut w = Writer::new(graph, domain);
+    for n in nodes {
+        w.node(*n)?;
+    }
+    let first = w.inputs.len();
+    let stores = stored
+        .iter()
+        .enumerate()
+        .map(|(i, v)| {
+            let cols = graph.ty(*v).cols();
+            let access = if cols == 1 {
+                Access::PER_ROW
+            } else {
+                Access::full(cols)
+            };
+            Store {
+                operand: (first + i) as u32,
+                access,
+                value: w.made[v],
+            }
+        })
+        .collect();
+    let spec = Rows {
+        dtype: DType::F32,
+        cols: domain.cols,
+        operands: w.operand_types(&stored),
+        uniforms: w.coeffs.len() as u32,
+        stores,
+        body: Body::default(),
+    };
+    let dims = w.dims();
+    Ok(Bound {
+        spec: Rows {
+            body: w.body,
+            ..spec
+        },
+        inputs: w.inputs,
+        outputs: stored,
+        dims,
+        coeffs: w.coeffs,
+    })
+}
+
+/// The kernel of a sum over rows; `nodes` ends with the sum, the maps before it are computed inside.
+pub fn columns(
+    graph: &Graph,
+    nodes: &[u32],
+    accumulate: bool,
+) -> Result<Bound<Columns>, BodyError> {
+    let (sum, maps) = nodes.split_last().expect("a sum over rows has a node");
+    let ty = graph.ty(graph.node(*sum).operands[0]);
+    let mut w = Writer::new(
+        graph,
+        Domain {
+            rows: ty.rows(),
+            cols: ty.cols(),
+        },
+    );
+    for n in maps {
+        w.node(*n)?;
+    }
+    let value = w.read(*sum, 0)?;
+    let out = vec![only(*sum)];
+    let spec = Columns {
+        dtype: DType::F32,
+        cols: w.domain.cols,
+        operands: w.operand_types(&out),
+        uniforms: w.coeffs.len() as u32,
+        body: Body::default(),
+        value,
+        accumulate,
+    };
+    let dims = w.dims();
+    Ok(Bound {
+        spec: Columns {
+            body: w.body,
+            ..spec
+        },
+        inputs: w.inputs,
+        outputs: out,
+        dims,
+        coeffs: w.coeffs,
+    })
+}
+
+/// A kernel that fills a tensor with a launch argument.
+pub fn fill(ty: &TensorType, value: Coeff) -> (Rows, Vec<Size>, Vec<Coeff>) {
+    let (mut body, mut coeffs) = (Body::default(), Vec::new());
+    let value = Scalars {
+        body: &mut body,
+        coeffs: &mut coeffs,
+    }
+    .coeff(value);
+    let store = Store {
+        operand: 0,
+        access: store_access(ty.cols()),
+        value,
+    };
+    let operands = vec![DType::F32];
+    let spec = Rows {
+        dtype: DType::F32,
+        cols: ty.cols(),
+        operands,
+        uniforms: coeffs.len() as u32,
+        body,
+        stores: vec![store],
+    };
+    (spec, vec![ty.rows(), Size::ONE], coeffs)
+}
+
+/// A kernel that copies a tensor.
+pub fn copy(ty: &TensorType) -> (Rows, Vec<Size>) {
+    let mut body = Body::default();
+    let access = store_access(ty.cols());
+    let value = body.load(0, access);
+    let store = Store {
+        operand: 1,
+        access,
+        value,
+    };
+    let spec = Rows {
+        dtype: DType::F32,
+        cols: ty.cols(),
+        operands: vec![DType::F32; 2],
+        uniforms: 0,
+        body,
+        stores: vec![store],
+    };
+    (spec, vec![ty.rows(), Size::ONE])
+}
+
+/// Row by row, an element each or one per row.
+pub fn store_access(cols: u64) -> Access {
+    match cols {
+        1 => Access {
+            col: ColMap::Zero,
+            ..Access::full(1)
+        },
+        n => Access::full(n),
+    }
+}

@@ -1,0 +1,133 @@
+//! Instructions over virtual buffers: what lowering gives and memory planning takes.
+//!
+//! A [`Code`] is a straight-line list of launches whose arguments are numbered buffers. Buffers with a fixed home
+//! (parameters, gradients, inputs, outputs, tables) already know where they live; the others are given arena offsets
+//! by `plan`. Leaves deciding what to launch to `lower` and `update`.
+
+use odec_program::kernel::KernelSpec;
+use odec_program::{Bindings, Coeff, DType, Operand, Size};
+
+/// Index of a buffer in its [`Code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+/// Where a buffer lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// Somewhere in the entry's arena: `plan` decides.
+    Arena,
+    /// At a place that outlives the entry, or that its caller gives.
+    Fixed(Operand),
+}
+
+/// A named stretch of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// What it holds, for messages and listings.
+    pub name: String,
+    pub dtype: DType,
+    /// Number of elements.
+    pub size: Size,
+    pub home: Home,
+}
+
+impl Buffer {
+    /// Bytes at the given sizes of batch and sequence; `None` on overflow.
+    pub fn bytes(&self, at: Bindings) -> Option<u64> {
+        self.size.at(at)?.checked_mul(self.dtype.bytes())
+    }
+}
+
+/// What a launch does with one of its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Read,
+    Write,
+    /// Accumulates onto what is there.
+    Update,
+}
+
+impl Mode {
+    pub fn reads(self) -> bool {
+        self != Mode::Write
+    }
+    pub fn writes(self) -> bool {
+        self != Mode::Read
+    }
+}
+
+/// What a kernel does with operand `i` of `count`.
+pub fn mode(spec: &KernelSpec, i: usize, count: usize) -> Mode {
+    let last = i + 1 == count;
+    let write_if = |w: bool| if w { Mode::Write } else { Mode::Read };
+    let update_if = |accumulate: bool| match (last, accumulate) {
+        (false, _) => Mode::Read,
+        (true, false) => Mode::Write,
+        (true, true) => Mode::Update,
+    };
+    match spec {
+        KernelSpec::Rows(k) => write_if(k.stores.iter().any(|s| s.operand as usize == i)),
+        KernelSpec::Columns(k) => update_if(k.accumulate),
+        KernelSpec::Contract(k) => update_if(k.accumulate),
+        KernelSpec::ScatterAdd(_) => update_if(true),
+        KernelSpec::Pack(_) | KernelSpec::Gather(_) => update_if(false),
+        KernelSpec::Attend(_) => write_if(i >= 3),
+        KernelSpec::AttendBackward(_) => write_if(i >= 6),
+    }
+}
+
+/// One launch over virtual buffers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    pub spec: KernelSpec,
+    /// In the kernel's operand order.
+    pub args: Vec<BufferId>,
+    pub dims: Vec<Size>,
+    pub coeffs: Vec<Coeff>,
+    pub site: String,
+}
+
+impl Launch {
+    /// What happens to argument `i`.
+    pub fn mode(&self, i: usize) -> Mode {
+        mode(&self.spec, i, self.args.len())
+    }
+
+    /// The arguments with what happens to them.
+    pub fn uses(&self) -> impl Iterator<Item = (BufferId, Mode)> + '_ {
+        self.args
+            .iter()
+            .enumerate()
+            .map(|(i, b)| (*b, self.mode(i)))
+    }
+}
+
+/// A straight-line program over virtual buffers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Code {
+    pub buffers: Vec<Buffer>,
+    pub launches: Vec<Launch>,
+}
+
+impl Code {
+    /// Adds a buffer.
+    pub fn buffer(
+        &mut self,
+        name: impl Into<String>,
+        dtype: DType,
+        size: Size,
+        home: Home,
+    ) -> BufferId {
+        self.buffers.push(Buffer {
+            name: name.into(),
+            dtype,
+            size,
+            home,
+        });
+        BufferId(self.buffers.len() as u32 - 1)
+    }
+
+    pub fn get(&self, b: BufferId) -> &Buffer {
+        &self.buffers[b.0 as usize]
+    }
+}

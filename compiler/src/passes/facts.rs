@@ -1,0 +1,212 @@
+//! What the later passes ask about a graph: who uses a value, how a node becomes code, over which domain a row op runs.
+//!
+//! Takes a [`Graph`]; gives a read-only [`Facts`] beside it. Leaves decisions to `sums`, `recompute` and `fuse`.
+
+use odec_graph::op::{Kind, Read, Scalars};
+use odec_graph::ops::OpKind;
+use odec_graph::{Graph, TensorType, Value};
+use odec_program::expr::Expr;
+use odec_program::{Access, Body, Size};
+
+/// Rows and columns that a row kernel runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Domain {
+    pub rows: Size,
+    pub cols: u64,
+}
+
+/// What a row op needs from its surroundings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowFacts {
+    pub domain: Domain,
+    /// Which operands may be computed in the same kernel.
+    pub pointwise: Vec<bool>,
+    /// Sums or maxima over the columns of a row.
+    pub reduces: bool,
+    /// Reads the number of its column: means something else in a wider domain.
+    pub indexes: bool,
+    /// Scalar expressions it adds to a body.
+    pub nodes: usize,
+}
+
+/// How a node becomes code.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// A buffer that exists already.
+    Source,
+    /// A launch argument.
+    Scalar,
+    Rows(RowFacts),
+    Columns,
+    /// A launch that can add its only result onto an existing buffer.
+    Contract,
+    ScatterAdd,
+    /// A launch that writes fresh buffers: attention, gather.
+    Fresh,
+}
+
+impl Role {
+    /// Whether the result can be accumulated in place.
+    pub fn accumulates(&self) -> bool {
+        matches!(self, Role::Columns | Role::Contract | Role::ScatterAdd)
+    }
+}
+
+/// Per-node answers, indexed by node number.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub roles: Vec<Role>,
+    /// Nodes that read any result of a node, one entry per operand, rising.
+    pub users: Vec<Vec<u32>>,
+    /// Whether some result of a node is a result of the graph.
+    pub is_output: Vec<bool>,
+}
+
+impl Facts {
+    pub fn new(graph: &Graph) -> Facts {
+        let n = graph.len() as usize;
+        let (mut users, mut is_output) = (vec![Vec::new(); n], vec![false; n]);
+        for (i, node) in graph.nodes() {
+            node.operands
+                .iter()
+                .for_each(|v| users[v.node as usize].push(i));
+        }
+        graph
+            .outputs()
+            .iter()
+            .for_each(|(_, v)| is_output[v.node as usize] = true);
+        let roles = (0..graph.len()).map(|i| role(graph, i)).collect();
+        Facts {
+            roles,
+            users,
+            is_output,
+        }
+    }
+
+    pub fn role(&self, node: u32) -> &Role {
+        &self.roles[node as usize]
+    }
+
+    pub fn rows(&self, node: u32) -> Option<&RowFacts> {
+        match self.role(node) {
+            Role::Rows(r) => Some(r),
+            _ => None,
+        }
+    }
+
+    /// How often a node's results are used, results of the graph included.
+    pub fn uses(&self, node: u32) -> usize {
+        self.users[node as usize].len() + self.is_output[node as usize] as usize
+    }
+}
+
+/// The input types of a node.
+pub fn in_types(graph: &Graph, node: u32) -> Vec<TensorType> {
+    graph
+        .node(node)
+        .operands
+        .iter()
+        .map(|v| graph.ty(*v).clone())
+        .collect()
+}
+
+/// The kind of a node.
+pub fn kind(graph: &Graph, node: u32) -> Kind {
+    graph.node(node).op.kind(&in_types(graph, node))
+}
+
+/// Coefficients of a linear combination, when a node is one.
+pub fn combine(op: &OpKind) -> Option<&[odec_graph::Exact]> {
+    match op {
+        OpKind::Combine(c) => Some(&c.coeffs),
+        _ => None,
+    }
+}
+
+fn role(graph: &Graph, node: u32) -> Role {
+    match kind(graph, node) {
+        Kind::Source => Role::Source,
+        Kind::Scalar(_) => Role::Scalar,
+        Kind::Columns => Role::Columns,
+        Kind::Contract { .. } => Role::Contract,
+        Kind::ScatterAdd => Role::ScatterAdd,
+        Kind::Attend(_) | Kind::AttendBackward(_) | Kind::Gather => Role::Fresh,
+        Kind::Rows { reads, rule } => {
+            let (mut body, mut coeffs) = (Body::default(), Vec::new());
+            let mut args = Vec::new();
+            for (i, read) in reads.iter().enumerate() {
+                match read {
+                    Read::Pointwise => args.push(body.load(i as u32, Access::full(2))),
+                    Read::Through(accesses) => {
+                        args.extend(accesses.iter().map(|a| body.load(i as u32, *a)))
+                    }
+                }
+            }
+            rule(
+                &mut Scalars {
+                    body: &mut body,
+                    coeffs: &mut coeffs,
+                },
+                &args,
+            );
+            Role::Rows(RowFacts {
+                domain: domain(graph, node),
+                pointwise: reads.iter().map(|r| *r == Read::Pointwise).collect(),
+                reduces: body.nodes.iter().any(|e| matches!(e, Expr::Reduce(..))),
+                indexes: body.nodes.iter().any(|e| matches!(e, Expr::ColIndex)),
+                nodes: body.nodes.len(),
+            })
+        }
+    }
+}
+
+/// The widest among a node's operands and its result: the most rows, and with them the most columns.
+fn domain(graph: &Graph, node: u32) -> Domain {
+    let mut types = in_types(graph, node);
+    types.push(graph.node(node).types[0].clone());
+    let by_extent = |s: &Size| (s.batch + s.seq, s.batch, s.seq, s.factor);
+    let rows = types
+        .iter()
+        .map(TensorType::rows)
+        .max_by_key(by_extent)
+        .expect("a node has a type");
+    let cols = types
+        .iter()
+        .filter(|t| t.rows() == rows)
+        .map(TensorType::cols)
+        .max()
+        .expect("one has these rows");
+    Domain { rows, cols }
+}
+
+/// How an operand of type `ty` is read, element by element, over a domain.
+///
+/// Missing or single dimensions are broadcast; `[S, C]` in a domain of B·S rows is read by position.
+pub fn pointwise_access(ty: &TensorType, domain: Domain) -> Option<Access> {
+    use odec_program::expr::{ColMap, RowMap};
+    let (rows, cols) = (ty.rows(), ty.cols());
+    let col = match cols {
+        1 => ColMap::Zero,
+        c if c == domain.cols => ColMap::Col,
+        _ => return None,
+    };
+    let row = if rows == Size::ONE {
+        RowMap::Zero
+    } else if rows == domain.rows {
+        RowMap::Row
+    } else if rows == Size::SEQ && domain.rows.seq == 1 {
+        RowMap::Position
+    } else {
+        return None;
+    };
+    Some(Access {
+        row,
+        col,
+        stride: if row == RowMap::Zero { 0 } else { cols },
+    })
+}
+
+/// The value itself where a node has one result.
+pub fn only(node: u32) -> Value {
+    Value { node, port: 0 }
+}

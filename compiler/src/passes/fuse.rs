@@ -1,0 +1,240 @@
+//! Fusion: which nodes of a graph run in one launch, and in which order launches run.
+//!
+//! Takes a graph after the graph passes; gives [`Unit`]s in execution order. Row ops over the same rows and columns
+//! are joined with their producers, and with row ops of the same evaluation that read the same values, as long as a
+//! topological order of the launches remains (`order`). Maps that feed only a sum over rows are computed inside that
+//! sum (`feeders`). Sums of products that can be accumulated in place become chains of accumulating launches (`chains`).
+//!
+//! Fusion is exact: a fused kernel does the same primitive operations in the same order on the same values, only
+//! without storing what nobody else reads. Leaves kernels to `body` and `lower`.
+
+use super::chains::Chains;
+use super::facts::{Domain, Facts, Role};
+use super::feeders::Feeders;
+use super::order::{GroupId, Groups};
+use odec_graph::{Graph, Pass, Site, Value};
+use std::collections::BTreeSet;
+
+/// Most operands of a fused kernel, inputs and outputs.
+pub const MAX_OPERANDS: usize = 24;
+/// Most scalar expressions of a fused kernel, before equal ones are shared.
+pub const MAX_EXPRESSIONS: usize = 200;
+
+/// Whether row ops are fused; results are the same bits either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fusion {
+    #[default]
+    On,
+    /// One launch per node: for tests of fusion.
+    Off,
+}
+
+/// What becomes one launch (with the packing it needs).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// Nodes computed in it, rising. Of a sum over rows, the sum is the last and the others are maps that feed it;
+    /// such a map may also be computed elsewhere.
+    pub nodes: Vec<u32>,
+    pub shape: Shape,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    Rows(Domain),
+    /// Any other launch: of the last node.
+    Single,
+}
+
+/// The units of a graph, and how sums are accumulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Units {
+    pub in_order: Vec<Unit>,
+    pub chains: Chains,
+    /// Values that some unit reads without computing them, and results: they are stored.
+    pub stored: BTreeSet<Value>,
+}
+
+/// Cuts a graph into launches.
+pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
+    let facts = Facts::new(graph);
+    let chains = Chains::new(graph, &facts);
+    let feeders = match fusion {
+        Fusion::On => Feeders::new(graph, &facts, &chains),
+        Fusion::Off => Feeders::default(),
+    };
+    let mut state = State::new(graph, &facts, &chains, &feeders);
+    if fusion == Fusion::On {
+        state.join_all();
+    }
+    let in_order: Vec<Unit> = state
+        .groups
+        .in_order()
+        .map(|g| {
+            let nodes = feeders.with_members(&state.groups.members[g]);
+            let last = *nodes.last().expect("groups in the order have members");
+            let shape = match facts.rows(last) {
+                Some(_) => Shape::Rows(domain_of(&facts, &nodes)),
+                None => Shape::Single,
+            };
+            Unit { nodes, shape }
+        })
+        .collect();
+    let mut stored: BTreeSet<Value> = graph.outputs().iter().map(|(_, v)| *v).collect();
+    for unit in &in_order {
+        let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);
+        stored.extend(operands.filter(|v| unit.nodes.binary_search(&v.node).is_err()));
+    }
+    Units {
+        in_order,
+        chains,
+        stored,
+    }
+}
+
+/// The domain of joined row ops: that of the widest.
+fn domain_of(facts: &Facts, nodes: &[u32]) -> Domain {
+    let domains = nodes
+        .iter()
+        .filter_map(|n| facts.rows(*n))
+        .map(|r| r.domain);
+    domains
+        .max_by_key(|d| d.cols)
+        .expect("row ops have a domain")
+}
+
+struct State<'a> {
+    graph: &'a Graph,
+    facts: &'a Facts,
+    groups: Groups,
+}
+
+/// Evolve, step, evaluation and pass: only row ops that agree in it are joined merely for reading the same value.
+pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass) {
+    (&site.evolve, site.step, site.evaluation, site.pass)
+}
+
+impl<'a> State<'a> {
+    fn new(graph: &'a Graph, facts: &'a Facts, chains: &Chains, feeders: &Feeders) -> State<'a> {
+        let is_launch = |n: u32| {
+            let passive = matches!(facts.role(n), Role::Source | Role::Scalar)
+                || chains.terms.contains_key(&n);
+            !passive && !feeders.only_there.contains(&n)
+        };
+        let members = (0..graph.len())
+            .filter(|n| is_launch(*n))
+            .map(|n| vec![n])
+            .collect();
+        let depends = |n: u32| {
+            let computed = feeders.with_members(&[n]);
+            let read = computed.iter().flat_map(|n| &graph.node(*n).operands);
+            let outside = read.filter(|v| computed.binary_search(&v.node).is_err());
+            let mut out: Vec<u32> = outside.map(|v| chains.finisher(v.node)).collect();
+            if let Some((sum, i)) = chains.place.get(&n).filter(|(_, i)| *i > 0) {
+                out.push(chains.terms[sum][i - 1]);
+            }
+            out
+        };
+        let groups = Groups::new(graph.len() as usize, members, depends);
+        State {
+            graph,
+            facts,
+            groups,
+        }
+    }
+
+    /// Joins every row op with its producers, then with its neighbours that read the same values.
+    fn join_all(&mut self) {
+        let (graph, facts) = (self.graph, self.facts);
+        for n in 0..self.graph.len() {
+            if self.facts.rows(n).is_none() || self.groups.of(n).is_none() {
+                continue;
+            }
+            for v in &graph.node(n).operands {
+                self.try_join(v.node, n);
+            }
+        }
+        for n in 0..self.graph.len() {
+            let node = graph.node(n);
+            for v in node.operands.iter().filter(|_| facts.rows(n).is_some()) {
+                if !self.is_large(*v) {
+                    continue;
+                }
+                for m in facts.users[v.node as usize]
+                    .iter()
+                    .copied()
+                    .filter(|m| *m < n)
+                {
+                    if neighbourhood(&graph.node(m).site) == neighbourhood(&node.site) {
+                        self.try_join(m, n);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sharing a read is worth a join for whole rows, not for gains and scalars.
+    fn is_large(&self, v: Value) -> bool {
+        let ty = self.graph.ty(v);
+        ty.rows() != odec_program::Size::ONE && ty.cols() > 1
+    }
+
+    fn try_join(&mut self, a: u32, b: u32) {
+        if !self.meet(a, b) {
+            return;
+        }
+        let row_group = |n: u32| self.facts.rows(n).and(self.groups.of(n));
+        let (Some(ga), Some(gb)) = (row_group(a), row_group(b)) else {
+            return;
+        };
+        if ga != gb && self.fits(ga, gb) {
+            self.groups.merge(ga, gb);
+        }
+    }
+
+    /// Forward and backward ops are joined only where the passes meet, outside all steps: elsewhere a result for the
+    /// backward pass would be made, and kept, from the forward pass on.
+    fn meet(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (&self.graph.node(a).site, &self.graph.node(b).site);
+        a.pass == b.pass || (a.step.is_none() && b.step.is_none())
+    }
+
+    /// Whether the joined kernel can be written: one domain, reductions at full width, nothing read across elements
+    /// that is computed here, within the limits.
+    fn fits(&self, a: GroupId, b: GroupId) -> bool {
+        let (a, b) = (&self.groups.members[a], &self.groups.members[b]);
+        let nodes: BTreeSet<u32> = a.iter().chain(b).copied().collect();
+        let rows = |n: &u32| {
+            self.facts
+                .rows(*n)
+                .expect("members of row groups are row ops")
+        };
+        let list: Vec<u32> = nodes.iter().copied().collect();
+        let domain = domain_of(self.facts, &list);
+        let same = |n: &u32| {
+            let r = rows(n);
+            let narrow = r.domain.cols == 1 && !r.reduces && !r.indexes;
+            r.domain.rows == domain.rows && (r.domain.cols == domain.cols || narrow)
+        };
+        let local = |n: &u32| {
+            let operands = self.graph.node(*n).operands.iter().zip(&rows(n).pointwise);
+            operands
+                .into_iter()
+                .all(|(v, pointwise)| *pointwise || !nodes.contains(&v.node))
+        };
+        if !nodes.iter().all(|n| same(n) && local(n))
+            || nodes.iter().map(|n| rows(n).nodes).sum::<usize>() > MAX_EXPRESSIONS
+        {
+            return false;
+        }
+        let inputs: BTreeSet<Value> = nodes
+            .iter()
+            .flat_map(|n| self.graph.node(*n).operands.iter().copied())
+            .filter(|v| !nodes.contains(&v.node) && *self.facts.role(v.node) != Role::Scalar)
+            .collect();
+        let read_outside = |n: &&u32| {
+            let users = &self.facts.users[**n as usize];
+            self.facts.is_output[**n as usize] || users.iter().any(|u| !nodes.contains(u))
+        };
+        inputs.len() + nodes.iter().filter(read_outside).count() <= MAX_OPERANDS
+    }
+}

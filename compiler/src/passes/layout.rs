@@ -1,0 +1,167 @@
+//! Where parameters and constant tables lie.
+//!
+//! Takes the parameters and tables of a model; gives their offsets. Matrices, which decay, come first in path order,
+//! then vectors and scalars; each of the two areas is padded to whole rows of [`ROW`] elements, so that the optimiser
+//! runs over flat rows. Numbers in paths are compared as numbers: `step.2` stands before `step.10`.
+
+use odec_graph::ops::Parameter;
+use odec_program::manifest::{Constant, Param, Table};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Elements of a row of the optimiser's view of all parameters.
+pub const ROW: u64 = 1024;
+
+const ALIGN: u64 = 64;
+const WORD: u64 = 4;
+
+/// Too many parameters to count.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the parameters do not fit into memory: `{path}` would end beyond 16 TiB")]
+pub struct TooManyParams {
+    pub path: String,
+}
+
+/// The parameter table with the sizes of its areas.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParamTable {
+    pub params: Vec<Param>,
+    /// Bytes of the area that decays: whole rows.
+    pub decayed: u64,
+    /// Bytes of both areas.
+    pub bytes: u64,
+}
+
+impl ParamTable {
+    /// Lays out parameters; equal paths are one parameter.
+    ///
+    /// # Errors
+    /// When sizes overflow.
+    pub fn new<'a>(
+        parameters: impl IntoIterator<Item = &'a Parameter>,
+    ) -> Result<ParamTable, TooManyParams> {
+        let mut table = ParamTable::default();
+        let by_path: BTreeMap<Vec<Part>, &Parameter> = parameters
+            .into_iter()
+            .map(|p| (parts(&p.path), p))
+            .collect();
+        for decays in [true, false] {
+            for p in by_path.values().filter(|p| p.decays() == decays) {
+                let fail = || TooManyParams {
+                    path: p.path.clone(),
+                };
+                let bytes = p
+                    .shape
+                    .iter()
+                    .try_fold(WORD, |n, d| n.checked_mul(*d))
+                    .ok_or_else(fail)?;
+                table.params.push(Param {
+                    path: p.path.clone(),
+                    shape: p.shape.clone(),
+                    offset: table.bytes,
+                    init: p.init.clone(),
+                    decay: decays,
+                });
+                let end = table
+                    .bytes
+                    .checked_add(bytes)
+                    .and_then(|n| n.checked_next_multiple_of(ALIGN));
+                table.bytes = end.filter(|n| *n <= 1 << 44).ok_or_else(fail)?;
+            }
+            table.bytes = table.bytes.next_multiple_of(ROW * WORD);
+            if decays {
+                table.decayed = table.bytes;
+            }
+        }
+        Ok(table)
+    }
+
+    pub fn find(&self, path: &str) -> Option<&Param> {
+        self.params.iter().find(|p| p.path == path)
+    }
+}
+
+/// A part of a path: numbers sort as numbers, before names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Number(u64),
+    Name(String),
+}
+
+fn parts(path: &str) -> Vec<Part> {
+    path.split('.')
+        .map(|p| {
+            p.parse()
+                .map_or_else(|_| Part::Name(p.into()), Part::Number)
+        })
+        .collect()
+}
+
+/// Constant tables with their offsets, each once, and the bytes of all.
+pub fn constants<'a>(tables: impl IntoIterator<Item = &'a Table>) -> (Vec<Constant>, u64) {
+    let mut out: Vec<Constant> = Vec::new();
+    let mut bytes = 0u64;
+    for t in tables {
+        if out.iter().any(|c| c.table == *t) {
+            continue;
+        }
+        out.push(Constant {
+            offset: bytes,
+            table: t.clone(),
+        });
+        let size = t.shape().iter().fold(WORD, |n, d| n.saturating_mul(*d));
+        bytes = bytes
+            .saturating_add(size)
+            .checked_next_multiple_of(ALIGN)
+            .unwrap_or(u64::MAX);
+    }
+    (out, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use odec_program::manifest::Init;
+
+    fn parameter(path: &str, shape: &[u64]) -> Parameter {
+        Parameter {
+            path: path.into(),
+            shape: shape.to_vec(),
+            init: Init::Zeros,
+        }
+    }
+
+    #[test]
+    fn matrices_first_in_path_order_both_areas_padded() {
+        let all = [
+            parameter("step.10.w", &[2, 3]),
+            parameter("step.2.gain", &[5]),
+            parameter("step.2.w", &[2, 3]),
+            parameter("step.2.w", &[2, 3]),
+        ];
+        let t = ParamTable::new(&all).unwrap();
+        let placed: Vec<_> = t
+            .params
+            .iter()
+            .map(|p| (p.path.as_str(), p.offset, p.decay))
+            .collect();
+        assert_eq!(
+            placed,
+            [
+                ("step.2.w", 0, true),
+                ("step.10.w", 64, true),
+                ("step.2.gain", 4096, false)
+            ]
+        );
+        assert_eq!((t.decayed, t.bytes), (4096, 8192));
+    }
+
+    #[test]
+    fn too_large_is_an_error() {
+        let all = [parameter("w", &[u64::MAX, 3])];
+        assert_eq!(
+            ParamTable::new(&all),
+            Err(TooManyParams { path: "w".into() })
+        );
+    }
+}

@@ -1,0 +1,429 @@
+//! Units to launches: operands, packing, accumulation.
+//!
+//! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`Code`] over virtual buffers.
+//! Right-hand operands of contractions are packed once per (value, layout) and shared by all contractions that read
+//! them: a weight by every evaluation of a step, an activation by the weight gradients that start from it. Results go
+//! straight to their homes. Leaves arena offsets to `plan`.
+
+use super::body::{self, Bound, dtype};
+use super::code::{BufferId, Code, Home, Launch};
+use super::facts::{kind, only};
+use super::fuse::{Shape, Unit, Units, neighbourhood};
+use odec_graph::op::Kind;
+use odec_graph::{Graph, Value};
+use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Pack};
+use odec_program::{Coeff, DType, Operand, Size};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The element type that reals are computed in.
+pub const REAL: DType = DType::F32;
+
+/// Where a graph's sources and results live.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Homes {
+    /// Source node → its place.
+    pub sources: BTreeMap<u32, Operand>,
+    /// One place per result of the graph, in order.
+    pub outputs: Vec<Operand>,
+}
+
+/// Why a graph cannot be lowered: a fault of the compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LowerError {
+    #[error(transparent)]
+    Body(#[from] body::BodyError),
+    #[error("{what} of `{op}` is too large to count")]
+    Overflow {
+        what: &'static str,
+        op: &'static str,
+    },
+    #[error("no place was given for {what}")]
+    NoHome { what: String },
+}
+
+/// Turns units into launches, in their order.
+pub fn lower(
+    graph: &Graph,
+    units: &Units,
+    homes: &Homes,
+    blocking: Blocking,
+) -> Result<Code, LowerError> {
+    let mut l = Lowering {
+        graph,
+        units,
+        homes,
+        blocking,
+        code: Code::default(),
+        buffers: BTreeMap::new(),
+        packs: BTreeMap::new(),
+        claimed: BTreeMap::new(),
+    };
+    let late = l.claim_outputs()?;
+    for unit in &units.in_order {
+        l.unit(unit)?;
+    }
+    for (v, home) in late {
+        l.copy_out(v, home)?;
+    }
+    Ok(l.code)
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    units: &'a Units,
+    homes: &'a Homes,
+    blocking: Blocking,
+    code: Code,
+    buffers: BTreeMap<Value, BufferId>,
+    /// (right-hand operand, stored transposed) → packed panels.
+    packs: BTreeMap<(Value, bool), BufferId>,
+    /// Values computed straight into a result's place.
+    claimed: BTreeMap<Value, Operand>,
+}
+
+impl Lowering<'_> {
+    /// Sums accumulated in place share one buffer with their terms.
+    fn canonical(&self, v: Value) -> Value {
+        match self.units.chains.place.get(&v.node) {
+            Some((sum, _)) => only(*sum),
+            None => v,
+        }
+    }
+
+    /// Results computed in place; gives those that must be copied at the end: sources, launch arguments, and values
+    /// that are a result twice.
+    fn claim_outputs(&mut self) -> Result<Vec<(Value, Operand)>, LowerError> {
+        let mut late = Vec::new();
+        for (i, (name, v)) in self.graph.outputs().iter().enumerate() {
+            let home = self
+                .homes
+                .outputs
+                .get(i)
+                .ok_or_else(|| LowerError::NoHome {
+                    what: format!("result `{name}`"),
+                })?;
+            let computed = !matches!(kind(self.graph, v.node), Kind::Source | Kind::Scalar(_));
+            let v = self.canonical(*v);
+            if computed && !self.claimed.contains_key(&v) {
+                self.claimed.insert(v, home.clone());
+            } else {
+                late.push((v, home.clone()));
+            }
+        }
+        Ok(late)
+    }
+
+    /// Op, place in the model and node: `matmul step.0.att.q %7`.
+    fn name(&self, v: Value) -> String {
+        let node = self.graph.node(v.node);
+        let site = node.site.to_string();
+        let parts = [node.op.name(), &site, &format!("%{}", v.node)];
+        parts
+            .into_iter()
+            .filter(|p| !p.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    fn buffer(&mut self, v: Value) -> Result<BufferId, LowerError> {
+        let v = self.canonical(v);
+        if let Some(b) = self.buffers.get(&v) {
+            return Ok(*b);
+        }
+        let ty = self.graph.ty(v);
+        let name = self.name(v);
+        let home = match kind(self.graph, v.node) {
+            Kind::Source => {
+                let what = || LowerError::NoHome {
+                    what: format!("source {name}"),
+                };
+                Home::Fixed(self.homes.sources.get(&v.node).cloned().ok_or_else(what)?)
+            }
+            _ => self
+                .claimed
+                .get(&v)
+                .cloned()
+                .map_or(Home::Arena, Home::Fixed),
+        };
+        let scalar = match kind(self.graph, v.node) {
+            Kind::Scalar(c) => Some(c),
+            _ => None,
+        };
+        let b = self.code.buffer(name, dtype(ty, REAL), ty.size(), home);
+        self.buffers.insert(v, b);
+        if let Some(c) = scalar {
+            self.fill(b, v, c);
+        }
+        Ok(b)
+    }
+
+    fn buffers(&mut self, values: &[Value]) -> Result<Vec<BufferId>, LowerError> {
+        values.iter().map(|v| self.buffer(*v)).collect()
+    }
+
+    fn launch(
+        &mut self,
+        spec: KernelSpec,
+        args: Vec<BufferId>,
+        dims: Vec<Size>,
+        coeffs: Vec<Coeff>,
+        node: u32,
+    ) {
+        let site = self.graph.node(node).site.to_string();
+        self.code.launches.push(Launch {
+            spec,
+            args,
+            dims,
+            coeffs,
+            site,
+        });
+    }
+
+    fn bound<K>(
+        &mut self,
+        bound: Bound<K>,
+        wrap: impl Fn(K) -> KernelSpec,
+        node: u32,
+    ) -> Result<(), LowerError> {
+        let values: Vec<Value> = bound.inputs.iter().chain(&bound.outputs).copied().collect();
+        let args = self.buffers(&values)?;
+        self.launch(wrap(bound.spec), args, bound.dims, bound.coeffs, node);
+        Ok(())
+    }
+
+    fn fill(&mut self, b: BufferId, v: Value, c: Coeff) {
+        let (spec, dims, coeffs) = body::fill(self.graph.ty(v), c);
+        self.launch(KernelSpec::Rows(spec), vec![b], dims, coeffs, v.node);
+    }
+
+    fn copy_out(&mut self, v: Value, home: Operand) -> Result<(), LowerError> {
+        let ty = self.graph.ty(v);
+        let from = self.buffer(v)?;
+        let to = self
+            .code
+            .buffer("copy", dtype(ty, REAL), ty.size(), Home::Fixed(home));
+        let (spec, dims) = body::copy(ty);
+        self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], v.node);
+        Ok(())
+    }
+
+    /// Whether a launch adds onto what earlier terms of its sum have written.
+    fn accumulates(&self, node: u32) -> bool {
+        self.units
+            .chains
+            .place
+            .get(&node)
+            .is_some_and(|(_, i)| *i > 0)
+    }
+
+    fn unit(&mut self, unit: &Unit) -> Result<(), LowerError> {
+        let n = *unit.nodes.last().expect("units have members");
+        let node = self.graph.node(n);
+        let operands = node.operands.clone();
+        let results: Vec<Value> = (0..node.types.len() as u32)
+            .map(|port| Value { node: n, port })
+            .collect();
+        let sizes = |dims: &[usize]| {
+            dims.iter()
+                .map(|d| Size::of(&[self.graph.ty(operands[0]).shape[*d]]).expect("one dimension"))
+                .collect::<Vec<_>>()
+        };
+        match (kind(self.graph, n), &unit.shape) {
+            (Kind::Source | Kind::Scalar(_), _) => Ok(()),
+            (Kind::Rows { .. }, Shape::Rows(domain)) => {
+                let made = unit.nodes.iter().map(|n| only(*n));
+                let stored = made.filter(|v| self.units.stored.contains(v)).collect();
+                let bound = body::rows(self.graph, &unit.nodes, *domain, stored)?;
+                self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))
+            }
+            (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
+            (Kind::Columns, _) => {
+                let bound = body::columns(self.graph, &unit.nodes, self.accumulates(n))?;
+                self.bound(bound, KernelSpec::Columns, n)
+            }
+            (
+                Kind::Contract {
+                    a_transposed,
+                    b_transposed,
+                },
+                _,
+            ) => self.contract(n, a_transposed, b_transposed),
+            (Kind::Attend(spec), _) => {
+                let dims = sizes(&[0, 1]);
+                let args = self.buffers(&[operands, results].concat())?;
+                self.launch(
+                    KernelSpec::Attend(Attend {
+                        dtype: REAL,
+                        ..spec
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::AttendBackward(spec), _) => {
+                let dims = sizes(&[0, 1]);
+                let args = self.buffers(&[operands, results].concat())?;
+                self.launch(
+                    KernelSpec::AttendBackward(Attend {
+                        dtype: REAL,
+                        ..spec
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::Gather, _) => {
+                let (table, index) = (operands[0], operands[1]);
+                let dims = vec![
+                    self.graph.ty(results[0]).rows(),
+                    self.graph.ty(table).rows(),
+                ];
+                let cols = self.graph.ty(table).cols();
+                let args = self.buffers(&[index, table, results[0]])?;
+                self.launch(
+                    KernelSpec::Gather(Gather { dtype: REAL, cols }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::ScatterAdd, _) => {
+                let (index, rows) = (operands[0], operands[1]);
+                let out = self.buffer(results[0])?;
+                if !self.accumulates(n) {
+                    self.fill(out, results[0], Coeff::Value(0.0));
+                }
+                let dims = vec![self.graph.ty(rows).rows(), self.graph.ty(results[0]).rows()];
+                let cols = self.graph.ty(rows).cols();
+                let mut args = self.buffers(&[index, rows])?;
+                args.push(out);
+                self.launch(
+                    KernelSpec::ScatterAdd(Gather { dtype: REAL, cols }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// The member of a unit that names its place: the last in the step and evaluation that most members belong to.
+    fn speaker(&self, nodes: &[u32]) -> u32 {
+        let place = |n: &u32| neighbourhood(&self.graph.node(*n).site);
+        let votes = |n: &u32| nodes.iter().filter(|m| place(m) == place(n)).count();
+        let most = nodes.iter().map(votes).max();
+        let speaker = nodes.iter().rev().find(|n| Some(votes(n)) == most);
+        *speaker.expect("units have members")
+    }
+
+    fn contract(
+        &mut self,
+        n: u32,
+        a_transposed: bool,
+        b_transposed: bool,
+    ) -> Result<(), LowerError> {
+        let [a, b] = self.graph.node(n).operands[..] else {
+            unreachable!("contractions have two operands")
+        };
+        let (ta, tb) = (self.graph.ty(a), self.graph.ty(b));
+        let cols = |t: &odec_graph::TensorType| Size::fixed(t.cols());
+        let (m, k) = if a_transposed {
+            (cols(ta), ta.rows())
+        } else {
+            (ta.rows(), cols(ta))
+        };
+        let width = if b_transposed { tb.rows() } else { cols(tb) };
+
+        let packed = match self.packs.get(&(b, b_transposed)) {
+            Some(p) => *p,
+            None => self.pack(n, b, b_transposed, width, k)?,
+        };
+        let spec = Contract {
+            dtype: REAL,
+            m: extent(m),
+            n: extent(width),
+            k: extent(k),
+            a_transposed,
+            accumulate: self.accumulates(n),
+            blocking: self.blocking,
+            epilogue: None,
+        };
+        let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
+        self.launch(
+            KernelSpec::Contract(spec),
+            vec![a, packed, c],
+            vec![m, width, k],
+            vec![],
+            n,
+        );
+        Ok(())
+    }
+
+    /// Packs a right-hand operand with `n` columns and inner length `k`.
+    fn pack(
+        &mut self,
+        node: u32,
+        b: Value,
+        transposed: bool,
+        n: Size,
+        k: Size,
+    ) -> Result<BufferId, LowerError> {
+        let nr = self.blocking.nr;
+        let overflow = || LowerError::Overflow {
+            what: "the packed operand",
+            op: self.graph.node(node).op.name(),
+        };
+        let columns = match extent(n) {
+            Extent::Static(n) => n.checked_next_multiple_of(nr as u64).ok_or_else(overflow)?,
+            // The right-hand operand of a contraction is a matrix of fixed width.
+            Extent::Dynamic => return Err(overflow()),
+        };
+        let size = Size {
+            factor: columns.checked_mul(k.factor).ok_or_else(overflow)?,
+            ..k
+        };
+        let packed = self
+            .code
+            .buffer(format!("{}, packed", self.name(b)), REAL, size, Home::Arena);
+        let spec = Pack {
+            dtype: REAL,
+            n: extent(n),
+            k: extent(k),
+            nr,
+            transposed,
+        };
+        let from = self.buffer(b)?;
+        self.launch(
+            KernelSpec::Pack(spec),
+            vec![from, packed],
+            vec![n, k],
+            vec![],
+            node,
+        );
+        self.packs.insert((b, transposed), packed);
+        Ok(packed)
+    }
+}
+
+/// Part of the kernel when it is fixed, a launch argument otherwise.
+fn extent(s: Size) -> Extent {
+    match s {
+        Size {
+            factor,
+            batch: 0,
+            seq: 0,
+        } => Extent::Static(factor),
+        _ => Extent::Dynamic,
+    }
+}

@@ -1,0 +1,67 @@
+//! Passes from a tensor graph to a planned program.
+//!
+//! | step | takes → gives |
+//! |---|---|
+//! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
+//! | [`fuse`] | graph → units: what runs in one launch, in which order |
+//! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
+//! | [`plan`] | virtual buffers → offsets in one arena |
+//! | [`update`] | the optimiser step, built directly as launches |
+//! | [`mod@assemble`] | model → manifest with all entries |
+//!
+//! Leaves autodiff to `odec-graph` and object code to `odec-mlir`. Invariant: everything here is deterministic.
+
+pub mod assemble;
+pub mod body;
+pub mod chains;
+pub mod code;
+pub mod facts;
+pub mod feeders;
+pub mod fuse;
+pub mod layout;
+pub mod lower;
+pub mod order;
+pub mod plan;
+pub mod print;
+pub mod recompute;
+pub mod rewrite;
+pub mod simplify;
+pub mod sums;
+pub mod update;
+
+pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
+use odec_graph::{Graph, TypeError};
+
+/// A pass over a graph.
+pub struct GraphPass {
+    pub name: &'static str,
+    pub run: fn(&Graph) -> Result<Graph, TypeError>,
+}
+
+/// The graph passes, in order.
+pub const GRAPH_PASSES: &[GraphPass] = &[
+    GraphPass {
+        name: "simplify",
+        run: simplify::simplify,
+    },
+    GraphPass {
+        name: "recompute",
+        run: recompute::recompute,
+    },
+    GraphPass {
+        name: "sums",
+        run: sums::group_sums,
+    },
+];
+
+/// Runs all graph passes; the verifier looks at every result in debug builds.
+///
+/// # Errors
+/// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
+pub fn run_graph_passes(graph: &Graph) -> Result<Graph, TypeError> {
+    GRAPH_PASSES.iter().try_fold(graph.clone(), |g, pass| {
+        let g = (pass.run)(&g)?;
+        debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
+        Ok(g)
+    })
+}

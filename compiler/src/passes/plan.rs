@@ -1,0 +1,377 @@
+//! Static memory planning: every arena buffer gets an offset before anything runs.
+//!
+//! Takes a [`Code`] and the maxima of batch and sequence; gives a [`Layout`]. A buffer lives from its first write to
+//! its last use. Buffers are first joined into *blocks* where a row kernel may write over an input that dies in it;
+//! blocks are then placed by size, largest first, each into the tightest gap left by the blocks alive at the same
+//! time (best fit). [`check`] replays the code over a layout and proves that every read finds the value that was
+//! written for it.
+
+use super::code::{BufferId, Code, Home, Launch, Mode};
+use odec_program::kernel::KernelSpec;
+use odec_program::{Access, Bindings, expr::Expr};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Offsets are multiples of this many bytes: a cache line, and the widest vector.
+pub const ALIGN: u64 = 64;
+
+/// The largest arena that is planned for.
+pub const LIMIT: u64 = 1 << 40;
+
+/// Why memory cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    #[error("`{name}` needs more memory than can be counted at batch {batch}, sequence {seq}")]
+    Overflow { name: String, batch: u64, seq: u64 },
+    #[error(
+        "{} of memory at batch {batch}, sequence {seq}, where at most 1 TiB is planned for; the largest value is `{largest}`",
+        super::print::bytes(*.bytes)
+    )]
+    TooLarge {
+        bytes: u64,
+        batch: u64,
+        seq: u64,
+        largest: String,
+    },
+}
+
+/// Where the arena buffers of a [`Code`] live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Byte offset of every buffer; `None` for buffers with a fixed home and buffers never used.
+    pub offsets: Vec<Option<u64>>,
+    /// Bytes of the arena.
+    pub peak: u64,
+    /// Bytes that the same values would take side by side.
+    pub unshared: u64,
+    /// Bytes alive at the busiest launch: no layout without moves can do better.
+    pub lower_bound: u64,
+}
+
+/// First and last launch that a buffer is used by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    pub first: u32,
+    pub last: u32,
+}
+
+impl Lifetime {
+    fn overlaps(self, other: Lifetime) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// Lifetimes of all buffers; `None` for buffers never used.
+pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
+    let mut out: Vec<Option<Lifetime>> = vec![None; code.buffers.len()];
+    for (i, launch) in code.launches.iter().enumerate() {
+        for b in &launch.args {
+            let life = &mut out[b.0 as usize];
+            let first = life.map_or(i as u32, |l| l.first);
+            *life = Some(Lifetime {
+                first,
+                last: i as u32,
+            });
+        }
+    }
+    out
+}
+
+/// A stretch of arena with its time: one buffer, or several that take turns in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub bytes: u64,
+    pub life: Lifetime,
+}
+
+/// Gives every arena buffer its offset.
+///
+/// # Errors
+/// When a size overflows or the arena exceeds [`LIMIT`].
+pub fn plan(code: &Code, maxima: Bindings) -> Result<Layout, PlanError> {
+    let (batch, seq) = (maxima.batch, maxima.seq);
+    let lives = lifetimes(code);
+    let mut bytes = vec![0; code.buffers.len()];
+    for (b, buffer) in code.buffers.iter().enumerate() {
+        bytes[b] = buffer
+            .bytes(maxima)
+            .and_then(|n| n.checked_next_multiple_of(ALIGN))
+            .ok_or_else(|| PlanError::Overflow {
+                name: buffer.name.clone(),
+                batch,
+                seq,
+            })?;
+    }
+    let planned = |b: usize| code.buffers[b].home == Home::Arena && lives[b].is_some();
+
+    let block_of = join_in_place(code, &lives);
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut index: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut unshared: u64 = 0;
+    for b in (0..code.buffers.len()).filter(|b| planned(*b)) {
+        let life = lives[b].expect("planned buffers are used");
+        unshared = unshared.saturating_add(bytes[b]);
+        let at = *index.entry(block_of[b]).or_insert_with(|| {
+            blocks.push(Block { bytes: 0, life });
+            blocks.len() - 1
+        });
+        let block = &mut blocks[at];
+        block.bytes = block.bytes.max(bytes[b]);
+        block.life.first = block.life.first.min(life.first);
+        block.life.last = block.life.last.max(life.last);
+    }
+
+    let (placed, peak) = place(&blocks);
+    if peak > LIMIT {
+        let largest = (0..code.buffers.len())
+            .filter(|b| planned(*b))
+            .max_by_key(|b| bytes[*b]);
+        let largest = largest.map_or(String::new(), |b| code.buffers[b].name.clone());
+        return Err(PlanError::TooLarge {
+            bytes: peak,
+            batch,
+            seq,
+            largest,
+        });
+    }
+    let offsets = (0..code.buffers.len())
+        .map(|b| planned(b).then(|| placed[index[&block_of[b]]]))
+        .collect();
+    Ok(Layout {
+        offsets,
+        peak,
+        unshared,
+        lower_bound: busiest(&blocks, code.launches.len()),
+    })
+}
+
+/// Places blocks so that no two alive at the same time overlap; gives offsets and the total size.
+///
+/// Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for deep neural net inference", §5.2): blocks
+/// in falling order of size, each into the smallest gap that holds it among those already placed, or after them.
+pub fn place(blocks: &[Block]) -> (Vec<u64>, u64) {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|i| {
+        (
+            std::cmp::Reverse(blocks[*i].bytes),
+            blocks[*i].life.first,
+            *i,
+        )
+    });
+    let mut offsets: Vec<u64> = vec![0; blocks.len()];
+    // Placed blocks in rising order of offset.
+    let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
+    let mut peak = 0;
+    for i in order {
+        let need = blocks[i].bytes;
+        let mut best: Option<(u64, u64)> = None;
+        let mut free_from: u64 = 0;
+        for &p in placed
+            .iter()
+            .filter(|p| blocks[**p].life.overlaps(blocks[i].life))
+        {
+            let gap = offsets[p].saturating_sub(free_from);
+            if gap >= need && best.is_none_or(|(size, _)| gap < size) {
+                best = Some((gap, free_from));
+            }
+            free_from = free_from.max(offsets[p].saturating_add(blocks[p].bytes));
+        }
+        let at = best.map_or(free_from, |(_, at)| at);
+        offsets[i] = at;
+        peak = peak.max(at.saturating_add(need));
+        let rank = placed.partition_point(|p| offsets[*p] <= at);
+        placed.insert(rank, i);
+    }
+    (offsets, peak)
+}
+
+/// The most bytes alive at one launch.
+fn busiest(blocks: &[Block], launches: usize) -> u64 {
+    let mut change = vec![0i128; launches + 1];
+    for b in blocks {
+        change[b.life.first as usize] += b.bytes as i128;
+        change[b.life.last as usize + 1] -= b.bytes as i128;
+    }
+    let alive = change.iter().scan(0i128, |sum, c| {
+        *sum += c;
+        Some(*sum)
+    });
+    alive.max().unwrap_or(0) as u64
+}
+
+/// The block of every buffer: outputs of row kernels join the block of an input that dies there, where the kernel
+/// reads and writes the two in the same way.
+fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
+    let mut block: Vec<u32> = (0..code.buffers.len() as u32).collect();
+    for (i, launch) in code.launches.iter().enumerate() {
+        let mut taken = BTreeSet::new();
+        for (out, access) in in_place_outputs(launch) {
+            let o = launch.args[out].0 as usize;
+            let starts_here = lives[o].is_some_and(|l| l.first == i as u32);
+            if code.buffers[o].home != Home::Arena || !starts_here {
+                continue;
+            }
+            let host = launch.args.iter().enumerate().find(|(a, b)| {
+                let n = b.0 as usize;
+                code.buffers[n].home == Home::Arena
+                    && code.buffers[n].size == code.buffers[o].size
+                    && code.buffers[n].dtype == code.buffers[o].dtype
+                    && lives[n].is_some_and(|l| l.first < i as u32 && l.last == i as u32)
+                    && !taken.contains(&n)
+                    && launch.args.iter().filter(|x| *x == *b).count() == 1
+                    && reads_only(launch, *a, access)
+            });
+            if let Some((_, b)) = host {
+                taken.insert(b.0 as usize);
+                block[o] = block[b.0 as usize];
+            }
+        }
+    }
+    block
+}
+
+/// Outputs that may take the place of an input, with their access.
+fn in_place_outputs(launch: &Launch) -> Vec<(usize, Access)> {
+    match &launch.spec {
+        KernelSpec::Rows(k) => k
+            .stores
+            .iter()
+            .map(|s| (s.operand as usize, s.access))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a row kernel reads argument `arg` through `access` and in no other way.
+fn reads_only(launch: &Launch, arg: usize, access: Access) -> bool {
+    let KernelSpec::Rows(k) = &launch.spec else {
+        return false;
+    };
+    let mut loads = k.body.nodes.iter().filter_map(|e| match e {
+        Expr::Load { operand, access } if *operand as usize == arg => Some(*access),
+        _ => None,
+    });
+    !k.stores.iter().any(|s| s.operand as usize == arg) && loads.all(|a| a == access)
+}
+
+/// A read that does not find its value: a fault of the compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CheckError {
+    #[error("launch {launch} ({site}) reads `{buffer}` before it was written")]
+    Unwritten {
+        launch: usize,
+        site: String,
+        buffer: String,
+    },
+    #[error("launch {launch} ({site}) reads `{buffer}`, which `{by}` has overwritten")]
+    Overwritten {
+        launch: usize,
+        site: String,
+        buffer: String,
+        by: String,
+    },
+    #[error(
+        "launch {launch} ({site}) writes `{buffer}` over its own argument `{over}`, which it reads differently"
+    )]
+    Clash {
+        launch: usize,
+        site: String,
+        buffer: String,
+        over: String,
+    },
+    #[error("`{buffer}` ends at byte {end} of an arena of {peak} bytes")]
+    Outside { buffer: String, end: u64, peak: u64 },
+}
+
+/// Replays the code over a layout: every read of an arena buffer must find what was written to that buffer, and a
+/// launch may overlap its own arguments only where its kernel allows it.
+pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), CheckError> {
+    // offset → (end, buffer): the value that lives there now; stretches are disjoint.
+    let mut memory: BTreeMap<u64, (u64, BufferId)> = BTreeMap::new();
+    let mut overwritten_by: BTreeMap<BufferId, BufferId> = BTreeMap::new();
+    let stretch = |b: BufferId| {
+        let start = layout.offsets[b.0 as usize]?;
+        Some((start, start + code.get(b).bytes(maxima).unwrap_or(0)))
+    };
+    let name = |b: BufferId| code.get(b).name.clone();
+    for (i, launch) in code.launches.iter().enumerate() {
+        let site = || launch.site.clone();
+        for (b, mode) in launch.uses() {
+            let Some((start, end)) = stretch(b) else {
+                continue;
+            };
+            if end > layout.peak {
+                return Err(CheckError::Outside {
+                    buffer: name(b),
+                    end,
+                    peak: layout.peak,
+                });
+            }
+            if mode.reads() && memory.get(&start).is_none_or(|m| m.1 != b) {
+                return Err(match overwritten_by.get(&b) {
+                    Some(by) => CheckError::Overwritten {
+                        launch: i,
+                        site: site(),
+                        buffer: name(b),
+                        by: name(*by),
+                    },
+                    None => CheckError::Unwritten {
+                        launch: i,
+                        site: site(),
+                        buffer: name(b),
+                    },
+                });
+            }
+        }
+        let in_place = in_place_outputs(launch);
+        for (o, out) in launch
+            .args
+            .iter()
+            .enumerate()
+            .filter(|(o, _)| launch.mode(*o).writes())
+        {
+            let Some((start, end)) = stretch(*out) else {
+                continue;
+            };
+            for (a, arg) in launch.args.iter().enumerate().filter(|(a, _)| *a != o) {
+                let Some((s, e)) = stretch(*arg) else {
+                    continue;
+                };
+                if s >= end || e <= start {
+                    continue;
+                }
+                let allowed = in_place
+                    .iter()
+                    .any(|(x, access)| *x == o && reads_only(launch, a, *access));
+                if arg == out || (s, e) != (start, end) || !allowed {
+                    return Err(CheckError::Clash {
+                        launch: i,
+                        site: site(),
+                        buffer: name(*out),
+                        over: name(*arg),
+                    });
+                }
+            }
+        }
+        for (b, mode) in launch.uses().filter(|(_, m)| m.writes()) {
+            let Some((start, end)) = stretch(b) else {
+                continue;
+            };
+            if mode == Mode::Update {
+                continue;
+            }
+            let below = memory
+                .range(..start)
+                .next_back()
+                .filter(|(_, m)| m.0 > start)
+                .map(|(s, _)| *s);
+            let inside: Vec<u64> = memory.range(start..end).map(|(s, _)| *s).collect();
+            for s in below.into_iter().chain(inside) {
+                let (_, gone) = memory.remove(&s).expect("just found");
+                overwritten_by.insert(gone, b);
+            }
+            memory.insert(start, (end, b));
+        }
+    }
+    Ok(())
+}

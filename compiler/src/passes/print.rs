@@ -1,0 +1,386 @@
+//! Programs as text, for `odec build --emit program` and snapshots.
+//!
+//! Takes a [`Manifest`] and what planning found out; gives a listing: the memory of every entry, its launches one a
+//! line, and every kernel with its body. Steps that launch the same kernels as the one before are folded into one
+//! line. Deterministic; leaves reading it back to nobody.
+
+use super::assemble::EntryMemory;
+use super::code::{Mode, mode};
+use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
+use odec_program::kernel::{Attend, Contract, Extent, KernelSpec};
+use odec_program::manifest::{Manifest, Table};
+use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
+use std::fmt::Write;
+
+/// The whole program.
+pub fn program(m: &Manifest, memory: &[EntryMemory]) -> String {
+    let mut out = String::new();
+    let p = &m.program;
+    let (batch, seq) = m.maxima();
+    let _ = writeln!(
+        out,
+        "program {}: {} kernels, {} parameters in {}, tables {}, planned for B = {batch}, S = {seq}",
+        m.name,
+        p.kernels.len(),
+        m.param_count(),
+        bytes(p.param_bytes),
+        bytes(p.const_bytes),
+    );
+    for (name, e) in &p.entries {
+        out.push('\n');
+        entry(
+            &mut out,
+            m,
+            name,
+            e,
+            memory.iter().find(|x| x.entry == *name),
+        );
+    }
+    for k in &p.kernels {
+        let _ = writeln!(out, "\nkernel {}: {}", k.symbol, headline(&k.spec));
+        body(&mut out, &k.spec);
+    }
+    out
+}
+
+fn entry(out: &mut String, m: &Manifest, name: &str, e: &Entry, memory: Option<&EntryMemory>) {
+    let ios = |list: &[Io]| {
+        let list: Vec<String> = list.iter().map(port).collect();
+        list.join(", ")
+    };
+    let _ = writeln!(
+        out,
+        "entry {name}({}) → {}",
+        ios(&e.inputs),
+        ios(&e.outputs)
+    );
+    let shared = memory.map_or(String::new(), |m| {
+        format!(
+            " ({} side by side, {} alive at the busiest launch)",
+            bytes(m.unshared),
+            bytes(m.lower_bound)
+        )
+    });
+    let scratch = bytes(e.scratch_bytes);
+    let _ = writeln!(
+        out,
+        "  {} launches, arena {}{shared}, scratch {scratch} per thread",
+        e.instrs.len(),
+        bytes(e.arena_bytes)
+    );
+    let runs = runs(&e.instrs);
+    let mut i = 0;
+    while i < runs.len() {
+        let start = runs[i].start;
+        for (n, instr) in e.instrs[runs[i].clone()].iter().enumerate() {
+            let _ = writeln!(out, "  {:4}  {}", start + n, launch(m, e, instr));
+        }
+        let same = runs[i + 1..]
+            .iter()
+            .take_while(|r| alike(&e.instrs[runs[i].clone()], &e.instrs[(*r).clone()]))
+            .count();
+        if same > 0 {
+            let _ = writeln!(
+                out,
+                "     …  {same} × the same {} launches for the steps after it",
+                runs[i].len()
+            );
+        }
+        i += same + 1;
+    }
+}
+
+fn port(io: &Io) -> String {
+    let dtype = match io.dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I32 => "i32",
+    };
+    let dims: Vec<String> = io.shape.iter().map(|d| d.to_string()).collect();
+    format!("{}: {dtype}[{}]", io.name, dims.join(", "))
+}
+
+/// The step of a site, and the site without its number.
+fn step(site: &str) -> Option<(String, &str)> {
+    let mut parts = site.split('.');
+    parts.by_ref().find(|p| *p == "step")?;
+    let number = parts.next()?;
+    Some((site.replacen(&format!("step.{number}"), "step", 1), number))
+}
+
+/// Stretches of launches of one step.
+fn runs(instrs: &[Instr]) -> Vec<std::ops::Range<usize>> {
+    let mut out: Vec<std::ops::Range<usize>> = Vec::new();
+    for (i, instr) in instrs.iter().enumerate() {
+        let number = step(&instr.site).map(|s| s.1);
+        match out.last_mut() {
+            Some(r) if step(&instrs[r.start].site).map(|s| s.1) == number => r.end = i + 1,
+            _ => out.push(i..i + 1),
+        }
+    }
+    out
+}
+
+/// Whether two stretches launch the same kernels, apart from places and the number of the step.
+fn alike(a: &[Instr], b: &[Instr]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| {
+            let sites = step(&a.site).zip(step(&b.site));
+            a.kernel == b.kernel
+                && a.dims == b.dims
+                && a.coeffs == b.coeffs
+                && sites.is_some_and(|(a, b)| a.0 == b.0)
+        })
+}
+
+fn launch(m: &Manifest, e: &Entry, i: &Instr) -> String {
+    let kernel = &m.program.kernels[i.kernel as usize];
+    let count = i.operands.len();
+    let list = |wanted: fn(Mode) -> bool| {
+        let operands = i
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| wanted(mode(&kernel.spec, *n, count)));
+        operands
+            .map(|(_, o)| place(m, e, o))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let arrow = if (0..count).any(|n| mode(&kernel.spec, n, count) == Mode::Update) {
+        "+→"
+    } else {
+        "→"
+    };
+    let dims: Vec<String> = i.dims.iter().map(|d| d.to_string()).collect();
+    let coeffs: Vec<String> = i.coeffs.iter().map(coeff).collect();
+    let coeffs = if coeffs.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", coeffs.join(", "))
+    };
+    let inputs = list(|m| m == Mode::Read);
+    let gap = if inputs.is_empty() { "" } else { " " };
+    format!(
+        "{} {inputs}{gap}{arrow} {} [{}]{coeffs}  {}",
+        kernel.symbol,
+        list(Mode::writes),
+        dims.join(", "),
+        i.site
+    )
+}
+
+fn coeff(c: &Coeff) -> String {
+    match c {
+        Coeff::Value(x) => x.to_string(),
+        Coeff::Inverse(s) => format!("1/{s}"),
+        Coeff::Named(n) => n.clone(),
+    }
+}
+
+/// A place in words: a parameter by its path, an arena stretch by its offset.
+fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
+    let param = |prefix: &str| match m.params.iter().find(|p| p.offset == o.offset) {
+        Some(p) => format!("{prefix}{}", p.path),
+        None => format!("{prefix}params@{}", o.offset),
+    };
+    let port = |list: &[Io], n: u32| {
+        list.get(n as usize)
+            .map_or(format!("#{n}"), |io| io.name.clone())
+    };
+    match o.slot {
+        Slot::Arena => format!("@{}", o.offset),
+        Slot::Params => param(""),
+        Slot::Grads => param("grad."),
+        Slot::Moment1 => param("moment1."),
+        Slot::Moment2 => param("moment2."),
+        Slot::Consts => match m
+            .constants
+            .iter()
+            .find(|c| c.offset == o.offset)
+            .map(|c| &c.table)
+        {
+            Some(Table::RotaryCos { .. }) => "cos".into(),
+            Some(Table::RotarySin { .. }) => "sin".into(),
+            None => format!("consts@{}", o.offset),
+        },
+        Slot::Input(n) => port(&e.inputs, n),
+        Slot::Output(n) => port(&e.outputs, n),
+    }
+}
+
+/// Bytes with three digits.
+pub fn bytes(n: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut x = n as f64;
+    let mut unit = 0;
+    while x >= 1024.0 && unit + 1 < units.len() {
+        x /= 1024.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || x >= 100.0 { 0 } else { 1 };
+    format!("{x:.digits$} {}", units[unit])
+}
+
+fn extent(e: Extent) -> String {
+    match e {
+        Extent::Static(n) => n.to_string(),
+        Extent::Dynamic => "·".into(),
+    }
+}
+
+fn headline(spec: &KernelSpec) -> String {
+    let attend = |a: &Attend| {
+        let mask = if a.causal { "causal" } else { "full" };
+        format!("{} heads × {}, {mask}, scale {}", a.heads, a.head, a.scale)
+    };
+    match spec {
+        KernelSpec::Rows(k) => format!("rows of {} columns", k.cols),
+        KernelSpec::Columns(k) => format!(
+            "{} of {} columns over rows",
+            if k.accumulate {
+                "accumulated sums"
+            } else {
+                "sums"
+            },
+            k.cols
+        ),
+        KernelSpec::Pack(k) => {
+            let stored = if k.transposed {
+                "stored [n, k]"
+            } else {
+                "stored [k, n]"
+            };
+            format!(
+                "n = {}, k = {}, {stored}, panels of {}",
+                extent(k.n),
+                extent(k.k),
+                k.nr
+            )
+        }
+        KernelSpec::Contract(c) => contract(c),
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => attend(a),
+        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => format!("rows of {} columns", g.cols),
+    }
+}
+
+fn contract(c: &Contract) -> String {
+    let b = c.blocking;
+    let a = if c.a_transposed { "Aᵀ" } else { "A" };
+    let sign = if c.accumulate { "+=" } else { "=" };
+    let (m, n, k) = (extent(c.m), extent(c.n), extent(c.k));
+    let epilogue = if c.epilogue.is_some() {
+        ", with an epilogue"
+    } else {
+        ""
+    };
+    format!(
+        "C {sign} {a}·B, m = {m}, n = {n}, k = {k}, tiles {}×{}, blocks k {} n {}{epilogue}",
+        b.mr, b.nr, b.kc, b.nc
+    )
+}
+
+fn body(out: &mut String, spec: &KernelSpec) {
+    match spec {
+        KernelSpec::Rows(k) => {
+            expressions(out, &k.body);
+            for s in &k.stores {
+                let _ = writeln!(
+                    out,
+                    "    {} ← {}",
+                    access(s.operand, &s.access),
+                    id(s.value)
+                );
+            }
+        }
+        KernelSpec::Columns(k) => {
+            expressions(out, &k.body);
+            let _ = writeln!(
+                out,
+                "    ${}[col] {} Σ rows {}",
+                k.operands.len() - 1,
+                if k.accumulate { "+=" } else { "←" },
+                id(k.value)
+            );
+        }
+        KernelSpec::Contract(Contract {
+            epilogue: Some(e), ..
+        }) => {
+            expressions(out, &e.body);
+            let _ = writeln!(out, "    C ← {}", id(e.value));
+        }
+        _ => {}
+    }
+}
+
+fn expressions(out: &mut String, b: &Body) {
+    for (n, e) in b.nodes.iter().enumerate() {
+        let _ = writeln!(out, "    {} = {}", id(ExprId(n as u32)), expression(e));
+    }
+}
+
+fn id(e: ExprId) -> String {
+    format!("%{}", e.0)
+}
+
+fn access(operand: u32, a: &Access) -> String {
+    let row = match a.row {
+        RowMap::Row => "row",
+        RowMap::Zero => "",
+        RowMap::Position => "position",
+    };
+    let col = match a.col {
+        ColMap::Col => "col".into(),
+        ColMap::Zero => String::new(),
+        ColMap::Mod(n) => format!("col mod {n}"),
+        ColMap::HalfSwap(n) => format!("halves of {n} swapped"),
+    };
+    let parts: Vec<&str> = [row, &col].into_iter().filter(|p| !p.is_empty()).collect();
+    format!("${operand}[{}]", parts.join(", "))
+}
+
+fn expression(e: &Expr) -> String {
+    match e {
+        Expr::Const(x) => x.to_string(),
+        Expr::Uniform(n) => format!("argument {n}"),
+        Expr::Load { operand, access: a } => access(*operand, a),
+        Expr::ColIndex => "col".into(),
+        Expr::Acc => "acc".into(),
+        Expr::Unary(op, a) => format!("{} {}", unary(*op), id(*a)),
+        Expr::Binary(op, a, b) => {
+            let (a, b) = (id(*a), id(*b));
+            match op {
+                BinaryOp::Add => format!("{a} + {b}"),
+                BinaryOp::Sub => format!("{a} - {b}"),
+                BinaryOp::Mul => format!("{a} · {b}"),
+                BinaryOp::Div => format!("{a} / {b}"),
+                BinaryOp::Max => format!("max {a}, {b}"),
+                BinaryOp::Min => format!("min {a}, {b}"),
+                BinaryOp::Scale => format!("{a} · 2^{b}"),
+            }
+        }
+        Expr::Fma(a, b, c) => format!("fma {}, {}, {}", id(*a), id(*b), id(*c)),
+        Expr::Select { cmp, a, b, t, f } => {
+            let cmp = match cmp {
+                CmpOp::Eq => "=",
+                CmpOp::Lt => "<",
+            };
+            format!("{} {cmp} {} ? {} : {}", id(*a), id(*b), id(*t), id(*f))
+        }
+        Expr::Reduce(ReduceOp::Sum, a) => format!("Σ cols {}", id(*a)),
+        Expr::Reduce(ReduceOp::Max, a) => format!("max cols {}", id(*a)),
+    }
+}
+
+fn unary(op: UnaryOp) -> &'static str {
+    match op {
+        UnaryOp::Neg => "neg",
+        UnaryOp::Sqrt => "sqrt",
+        UnaryOp::Exp => "exp",
+        UnaryOp::Log => "log",
+        UnaryOp::Erf => "erf",
+        UnaryOp::Round => "round",
+        UnaryOp::Exponent => "exponent",
+        UnaryOp::Mantissa => "mantissa",
+    }
+}

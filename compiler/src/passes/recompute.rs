@@ -1,0 +1,131 @@
+//! Recomputes cheap values in the backward pass instead of keeping them from the forward pass. Takes and gives a graph.
+//!
+//! A forward map without reductions, all of whose operands are kept anyway (or are parameters, small, or can
+//! themselves be recomputed so), is cloned at its backward users: normalised activations from the state and its scale,
+//! SiLU products from gate and up. What stands outside all steps is kept: its backward pass follows at once. Exact: a clone does the same operations on the same values. The clone usually
+//! fuses with the backward map that reads the same operands, so it costs neither a launch nor a read.
+
+use super::facts::{Facts, Role};
+use super::rewrite::{Map, copy, rebuild};
+use super::simplify::prune;
+use odec_graph::{Builder, Graph, Pass, TypeError, Value};
+use odec_program::Size;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest chain of maps that is recomputed only to recompute another.
+const DEPTH: u32 = 4;
+
+/// Clones what need not be kept.
+pub fn recompute(graph: &Graph) -> Result<Graph, TypeError> {
+    let facts = Facts::new(graph);
+    let again = worth_recomputing(graph, &facts);
+    let mut clones: BTreeMap<Value, Value> = BTreeMap::new();
+    let made = rebuild(graph, |b, _, node, operands, map| {
+        if node.site.pass == Pass::Forward {
+            return copy(b, node, operands);
+        }
+        let mut ops = Vec::new();
+        for (old, new) in node.operands.iter().zip(operands) {
+            ops.push(match again.contains(&old.node) {
+                true => clone(b, graph, &again, &mut clones, map, *old)?,
+                false => *new,
+            });
+        }
+        b.site = node.site.clone();
+        b.span = node.span;
+        copy(b, node, &ops)
+    })?;
+    // Forward maps that were needed only there are left over.
+    prune(&made)
+}
+
+/// The value computed once more, on recomputed operands.
+fn clone(
+    b: &mut Builder,
+    graph: &Graph,
+    again: &BTreeSet<u32>,
+    clones: &mut BTreeMap<Value, Value>,
+    map: &Map,
+    v: Value,
+) -> Result<Value, TypeError> {
+    if let Some(c) = clones.get(&v) {
+        return Ok(*c);
+    }
+    let node = graph.node(v.node);
+    let mut operands = Vec::new();
+    for o in &node.operands {
+        operands.push(match again.contains(&o.node) {
+            true => clone(b, graph, again, clones, map, *o)?,
+            false => map.get(*o),
+        });
+    }
+    b.site = odec_graph::Site {
+        pass: Pass::Backward,
+        ..node.site.clone()
+    };
+    b.span = node.span;
+    let c = b.push1(node.op.clone(), &operands)?;
+    clones.insert(v, c);
+    Ok(c)
+}
+
+/// The forward maps to clone.
+fn worth_recomputing(graph: &Graph, facts: &Facts) -> BTreeSet<u32> {
+    let pass = |n: u32| graph.node(n).site.pass;
+    let mut kept: BTreeSet<u32> = (0..graph.len())
+        .filter(|n| {
+            pass(*n) == Pass::Forward
+                && facts.users[*n as usize]
+                    .iter()
+                    .any(|u| pass(*u) == Pass::Backward)
+        })
+        .collect();
+    let mut again = BTreeSet::new();
+    let in_a_step = |n: &u32| graph.node(*n).site.step.is_some();
+    let candidates: Vec<u32> = kept.iter().rev().copied().filter(in_a_step).collect();
+    for n in candidates {
+        let mut through = Vec::new();
+        if available(graph, facts, &kept, n, DEPTH, &mut through) {
+            kept.remove(&n);
+            again.insert(n);
+            again.extend(through);
+        }
+    }
+    again
+}
+
+/// Whether a large forward map can be had in the backward pass from what is kept; `through` collects maps on the way
+/// that are not kept themselves.
+fn available(
+    graph: &Graph,
+    facts: &Facts,
+    kept: &BTreeSet<u32>,
+    n: u32,
+    depth: u32,
+    through: &mut Vec<u32>,
+) -> bool {
+    let Some(rows) = facts.rows(n) else {
+        return false;
+    };
+    if rows.reduces || depth == 0 || is_small(graph, n) {
+        return false;
+    }
+    graph.node(n).operands.iter().all(|v| {
+        let free = matches!(facts.role(v.node), Role::Source | Role::Scalar)
+            || is_small(graph, v.node)
+            || kept.contains(&v.node);
+        free || (available(graph, facts, kept, v.node, depth - 1, through) && {
+            through.push(v.node);
+            true
+        })
+    })
+}
+
+/// A number per row, a vector or a scalar.
+fn is_small(graph: &Graph, n: u32) -> bool {
+    graph
+        .node(n)
+        .types
+        .iter()
+        .all(|t| t.cols() == 1 || t.rows() == Size::ONE)
+}

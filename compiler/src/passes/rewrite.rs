@@ -1,0 +1,49 @@
+//! Rebuilding a graph node by node: the frame of graph passes.
+//!
+//! Takes a graph and a rule that says what becomes of each live node; gives the new graph with the same results,
+//! sites and spans. Dead nodes are left behind.
+
+use odec_graph::{Builder, Graph, Node, TypeError, Value};
+
+/// Old values → new values, as far as the rebuild has come.
+#[derive(Clone, Debug)]
+pub struct Map {
+    values: Vec<Vec<Value>>,
+}
+
+impl Map {
+    pub fn get(&self, v: Value) -> Value {
+        self.values[v.node as usize][v.port as usize]
+    }
+    pub fn all(&self, values: &[Value]) -> Vec<Value> {
+        values.iter().map(|v| self.get(*v)).collect()
+    }
+}
+
+/// Builds a new graph from the live nodes of `graph`. `rule` gets each with its new operands, the builder standing
+/// at its site and span, and gives its new results; [`copy`] keeps the node.
+pub fn rebuild<F>(graph: &Graph, mut rule: F) -> Result<Graph, TypeError>
+where
+    F: FnMut(&mut Builder, u32, &Node, &[Value], &Map) -> Result<Vec<Value>, TypeError>,
+{
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let mut b = Builder::new();
+    let mut map = Map {
+        values: vec![Vec::new(); graph.len() as usize],
+    };
+    for (n, node) in graph.nodes().filter(|(n, _)| live[*n as usize]) {
+        b.site = node.site.clone();
+        b.span = node.span;
+        let operands = map.all(&node.operands);
+        map.values[n as usize] = rule(&mut b, n, node, &operands, &map)?;
+    }
+    for (name, v) in graph.outputs() {
+        b.output(name.clone(), map.get(*v));
+    }
+    Ok(b.finish())
+}
+
+/// The node itself, on new operands.
+pub fn copy(b: &mut Builder, node: &Node, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
+    b.push(node.op.clone(), operands)
+}

@@ -1,0 +1,208 @@
+//! Algebra on the graph. Takes and gives a graph; sites and spans stay with the nodes.
+//!
+//! | rewrite | exact in floating point |
+//! |---|---|
+//! | dead nodes vanish; equal ops on equal operands become one | yes |
+//! | `stop_gradient(x) = x`, once derivatives are taken | yes |
+//! | `broadcast(x) = x` where the type stays | yes |
+//! | `f(broadcast(x), y) = f(x, y)` for maps that broadcast by themselves | yes |
+//! | `c · x = Σ [c] x` for a constant c | yes |
+//! | `Σ [1] x = x`; zero terms dropped, a sum without terms is a zero | yes (for finite x) |
+//! | `Σ cᵢ` of constants = one constant | it is rounded once instead of several times |
+//! | `… + c x + d x = … + (c + d) x` | rounds once less |
+//! | `c · (Σ dᵢ xᵢ) + … = Σ (c dᵢ) xᵢ + …` where the inner sum is used once | rounds less; exact for c = 1 in first place |
+//!
+//! In the backward pass only inner sums of one term are flattened: a longer one would keep all its terms alive until
+//! the outer sum, while gradients are best added as they come.
+
+use super::rewrite::{copy, rebuild};
+use odec_graph::ops::{Broadcast, Combine, Constant, OpKind};
+use odec_graph::{Builder, Exact, Graph, Node, Pass, TypeError, Value};
+use std::collections::BTreeMap;
+
+/// Simplifies until nothing changes size any more.
+pub fn simplify(graph: &Graph) -> Result<Graph, TypeError> {
+    let mut now = once(graph)?;
+    loop {
+        let next = once(&now)?;
+        if next.len() == now.len() {
+            return Ok(next);
+        }
+        now = next;
+    }
+}
+
+fn once(graph: &Graph) -> Result<Graph, TypeError> {
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let mut uses = vec![0u32; graph.len() as usize];
+    let operands = graph
+        .nodes()
+        .filter(|(n, _)| live[*n as usize])
+        .flat_map(|(_, node)| &node.operands);
+    operands
+        .chain(graph.outputs().iter().map(|(_, v)| v))
+        .for_each(|v| uses[v.node as usize] += 1);
+
+    let mut seen = Seen::default();
+    rebuild(graph, |b, _, node, operands, _| {
+        match (&node.op, operands) {
+            (OpKind::StopGradient(_), [x]) => Ok(vec![*x]),
+            (OpKind::Broadcast(_), [x]) if *b.ty(*x) == node.types[0] => Ok(vec![*x]),
+            (OpKind::Combine(c), _) => {
+                let used_once: Vec<bool> = node
+                    .operands
+                    .iter()
+                    .map(|v| uses[v.node as usize] == 1)
+                    .collect();
+                sum(b, &mut seen, node, &c.coeffs, operands, &used_once)
+            }
+            (OpKind::Mul(_), [x, y]) => {
+                let scaled = [(*x, *y), (*y, *x)].into_iter().find_map(|(x, c)| {
+                    let c = constant(b, c)?;
+                    (*b.ty(x) == node.types[0]).then_some((c, x))
+                });
+                match scaled {
+                    Some((c, x)) => sum(b, &mut seen, node, &[c], &[x], &[false]),
+                    None => narrowed(b, &mut seen, node, operands),
+                }
+            }
+            (OpKind::Add(_), _) => narrowed(b, &mut seen, node, operands),
+            _ => seen.push(b, node.op.clone(), operands),
+        }
+    })
+}
+
+/// Reads operands before they are broadcast, where the op broadcasts by itself.
+fn narrowed(
+    b: &mut Builder,
+    seen: &mut Seen,
+    node: &Node,
+    operands: &[Value],
+) -> Result<Vec<Value>, TypeError> {
+    let mut ops = operands.to_vec();
+    for i in 0..ops.len() {
+        let wide = b.graph().node(ops[i].node);
+        if !matches!(wide.op, OpKind::Broadcast(_)) {
+            continue;
+        }
+        let narrow = wide.operands[0];
+        let kept = std::mem::replace(&mut ops[i], narrow);
+        let types: Vec<_> = ops.iter().map(|v| b.ty(*v).clone()).collect();
+        if node.op.infer(&types).as_ref() != Ok(&node.types) {
+            ops[i] = kept;
+        }
+    }
+    seen.push(b, node.op.clone(), &ops)
+}
+
+fn constant(b: &Builder, v: Value) -> Option<Exact> {
+    match &b.graph().node(v.node).op {
+        OpKind::Constant(c) => Some(c.value.clone()),
+        _ => None,
+    }
+}
+
+/// `Σ cᵢ xᵢ` in its shortest form.
+fn sum(
+    b: &mut Builder,
+    seen: &mut Seen,
+    node: &Node,
+    coeffs: &[Exact],
+    operands: &[Value],
+    used_once: &[bool],
+) -> Result<Vec<Value>, TypeError> {
+    let mut terms: Vec<(Exact, Value)> = Vec::new();
+    for ((c, x), once) in coeffs.iter().zip(operands).zip(used_once) {
+        let inner = b.graph().node(x.node);
+        match &inner.op {
+            OpKind::Combine(d)
+                if *once && (node.site.pass == Pass::Forward || d.coeffs.len() == 1) =>
+            {
+                let scaled = d.coeffs.iter().map(|d| Exact(&c.0 * &d.0));
+                scaled
+                    .zip(&inner.operands)
+                    .for_each(|(c, x)| add_term(&mut terms, c, *x));
+            }
+            _ => add_term(&mut terms, c.clone(), *x),
+        }
+    }
+    let first = operands[0];
+    terms.retain(|(c, _)| !c.is_zero());
+    if terms.is_empty() {
+        let to = b.ty(first).clone();
+        let value = Exact::zero();
+        let zero = seen.push(b, Constant { value }, &[])?;
+        return match to.rank() {
+            0 => Ok(zero),
+            _ => seen.push(b, Broadcast { to }, &zero),
+        };
+    }
+    let constants: Option<Vec<Exact>> = terms
+        .iter()
+        .map(|(c, x)| constant(b, *x).map(|k| Exact(&c.0 * k.0)))
+        .collect();
+    if let Some(values) = constants {
+        let value = values
+            .into_iter()
+            .fold(Exact::zero(), |s, x| Exact(s.0 + x.0));
+        return seen.push(b, Constant { value }, &[]);
+    }
+    match &terms[..] {
+        [(c, x)] if c.is_one() => Ok(vec![*x]),
+        _ => {
+            let (coeffs, xs): (Vec<Exact>, Vec<Value>) = terms.into_iter().unzip();
+            seen.push(b, Combine { coeffs }, &xs)
+        }
+    }
+}
+
+fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
+    match terms.iter_mut().find(|(_, y)| *y == x) {
+        Some((sum, _)) => *sum = Exact(&sum.0 + c.0),
+        None => terms.push((c, x)),
+    }
+}
+
+/// Nodes already built, by name and operands.
+#[derive(Default)]
+struct Seen {
+    nodes: BTreeMap<(&'static str, Vec<Value>), Vec<u32>>,
+}
+
+impl Seen {
+    /// The equal node of the same pass that is there already, or a new one. Sharing across passes is left to the
+    /// derivative rules: a shared forward value would have to be kept for the backward pass.
+    fn push(
+        &mut self,
+        b: &mut Builder,
+        op: impl Into<OpKind>,
+        operands: &[Value],
+    ) -> Result<Vec<Value>, TypeError> {
+        let op = op.into();
+        let list = self
+            .nodes
+            .entry((op.name(), operands.to_vec()))
+            .or_default();
+        let source = operands.is_empty();
+        let equal = list.iter().copied().find(|n| {
+            let node = b.graph().node(*n);
+            node.op == op && (source || node.site.pass == b.site.pass)
+        });
+        match equal {
+            Some(node) => {
+                let ports = b.graph().node(node).types.len() as u32;
+                Ok((0..ports).map(|port| Value { node, port }).collect())
+            }
+            None => {
+                let made = b.push(op, operands)?;
+                list.push(made[0].node);
+                Ok(made)
+            }
+        }
+    }
+}
+
+/// Drops what nobody reads, and nothing else.
+pub fn prune(graph: &Graph) -> Result<Graph, TypeError> {
+    rebuild(graph, |b, _, node, operands, _| copy(b, node, operands))
+}

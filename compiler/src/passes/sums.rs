@@ -1,0 +1,55 @@
+//! Groups the terms of sums that can be accumulated in place. Takes and gives a graph.
+//!
+//! `Σ rᵢ + Σ tⱼ = Σ rᵢ + s, s = Σ tⱼ`, where the `tⱼ` are products, sums over rows or scatter-adds used only here:
+//! `s` becomes one buffer that each of them adds to, and no term is ever stored by itself. Nested sums that are used
+//! once are opened first. Not exact in floating point: it changes the order of summation.
+
+use super::chains::is_chain_term;
+use super::facts::{Facts, combine};
+use super::rewrite::{copy, rebuild};
+use super::simplify::prune;
+use odec_graph::ops::Combine;
+use odec_graph::{Exact, Graph, TypeError, Value};
+
+/// Groups accumulable terms.
+pub fn group_sums(graph: &Graph) -> Result<Graph, TypeError> {
+    let facts = Facts::new(graph);
+    let grouped = rebuild(graph, |b, n, node, operands, map| {
+        if !is_plain_sum(graph, n) {
+            return copy(b, node, operands);
+        }
+        let mut leaves = Vec::new();
+        open(graph, &facts, n, &mut leaves);
+        let (chain, rest): (Vec<Value>, Vec<Value>) = leaves
+            .into_iter()
+            .partition(|v| is_chain_term(graph, &facts, *v));
+        if chain.len() < 2 || (rest.is_empty() && chain.len() == operands.len()) {
+            return copy(b, node, operands);
+        }
+        let plain = |n: usize| Combine {
+            coeffs: vec![Exact::one(); n],
+        };
+        let s = b.push1(plain(chain.len()), &map.all(&chain))?;
+        if rest.is_empty() {
+            return Ok(vec![s]);
+        }
+        let terms: Vec<Value> = map.all(&rest).into_iter().chain([s]).collect();
+        b.push(plain(terms.len()), &terms)
+    })?;
+    // Opened inner sums are left over.
+    prune(&grouped)
+}
+
+/// A sum of two or more terms, all with coefficient one.
+fn is_plain_sum(graph: &Graph, n: u32) -> bool {
+    combine(&graph.node(n).op).is_some_and(|c| c.len() >= 2 && c.iter().all(Exact::is_one))
+}
+
+fn open(graph: &Graph, facts: &Facts, n: u32, leaves: &mut Vec<Value>) {
+    for v in &graph.node(n).operands {
+        match is_plain_sum(graph, v.node) && facts.uses(v.node) == 1 {
+            true => open(graph, facts, v.node, leaves),
+            false => leaves.push(*v),
+        }
+    }
+}

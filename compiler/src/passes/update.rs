@@ -1,0 +1,244 @@
+//! The optimiser step as a program: gradient norm, clipping, AdamW.
+//!
+//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`Code`] of the `update` entry over
+//! `Params`, `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
+//! gradient before clipping. A norm that is not finite leaves parameters and moments as they are.
+//!
+//! With gradient g, its norm n over all parameters and clip c:
+//! ```text
+//! ĝ = g · min(1, c/n)      m ← β₁ m + (1 − β₁) ĝ      v ← β₂ v + (1 − β₂) ĝ²
+//! p ← p (1 − lr·λ) − lr · (m·bias1) / (√(v·bias2) + ε)
+//! ```
+//! (Loshchilov & Hutter 2019, "Decoupled weight decay regularization", algorithm 2), λ = 0 on vectors and scalars.
+
+use super::code::{BufferId, Code, Home, Launch};
+use super::layout::{ParamTable, ROW};
+use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
+use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
+use odec_program::manifest::{AdamW, named};
+use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
+
+const F32: DType = DType::F32;
+
+/// The launches of `update`.
+pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
+    let mut code = Code::default();
+    let rows = table.bytes / F32.bytes() / ROW;
+    let place = |slot, offset| Home::Fixed(Operand { slot, offset });
+    let norm = code.buffer("grad_norm", F32, Size::ONE, place(Slot::Output(0), 0));
+    let scale = code.buffer("clip scale", F32, Size::ONE, Home::Arena);
+
+    // Squares are added in two levels of rows, then down the column, to keep rounding errors small.
+    let blocks = rows.div_ceil(ROW).max(1);
+    let sums = code.buffer(
+        "sums of squares",
+        F32,
+        Size::fixed(blocks * ROW),
+        Home::Arena,
+    );
+    let block_sums = code.buffer("block sums", F32, Size::fixed(blocks), Home::Arena);
+    let total = code.buffer("sum of squares", F32, Size::ONE, Home::Arena);
+    let launch = |spec, args: Vec<BufferId>, rows, coeffs, site: &str| Launch {
+        spec,
+        args,
+        dims: vec![Size::fixed(rows), Size::ONE],
+        coeffs,
+        site: format!("update.{site}"),
+    };
+    code.launches.push(launch(
+        KernelSpec::Rows(fill_zero()),
+        vec![sums],
+        blocks,
+        vec![],
+        "norm",
+    ));
+    if rows > 0 {
+        let grads = code.buffer("grads", F32, Size::fixed(rows * ROW), place(Slot::Grads, 0));
+        code.launches.push(launch(
+            KernelSpec::Rows(row_sums(true)),
+            vec![grads, sums],
+            rows,
+            vec![],
+            "norm",
+        ));
+    }
+    code.launches.push(launch(
+        KernelSpec::Rows(row_sums(false)),
+        vec![sums, block_sums],
+        blocks,
+        vec![],
+        "norm",
+    ));
+    code.launches.push(launch(
+        KernelSpec::Columns(column_sum()),
+        vec![block_sums, total],
+        blocks,
+        vec![],
+        "norm",
+    ));
+    let clip_coeff = clip.map(Coeff::Value).into_iter().collect();
+    code.launches.push(launch(
+        KernelSpec::Rows(clip_scale(clip.is_some())),
+        vec![total, norm, scale],
+        1,
+        clip_coeff,
+        "clip",
+    ));
+
+    let areas = [
+        (0, table.decayed, adamw.weight_decay),
+        (table.decayed, table.bytes, 0.0),
+    ];
+    for (start, end, decay) in areas.into_iter().filter(|(start, end, _)| end > start) {
+        let rows = (end - start) / F32.bytes() / ROW;
+        let mut area =
+            |name: &str, slot| code.buffer(name, F32, Size::fixed(rows * ROW), place(slot, start));
+        let [p, g] = [area("params", Slot::Params), area("grads", Slot::Grads)];
+        let [m, v] = [
+            area("moment1", Slot::Moment1),
+            area("moment2", Slot::Moment2),
+        ];
+        let (b1, b2) = adamw.betas;
+        let values = [b1, 1.0 - b1, b2, 1.0 - b2, adamw.eps, decay].map(Coeff::Value);
+        let names = [named::LR, named::BIAS1, named::BIAS2].map(|n| Coeff::Named(n.into()));
+        let coeffs = values.into_iter().chain(names).collect();
+        let args = vec![p, g, m, v, scale, norm, p, m, v];
+        code.launches.push(launch(
+            KernelSpec::Rows(adamw_rows()),
+            args,
+            rows,
+            coeffs,
+            "adamw",
+        ));
+    }
+    code
+}
+
+fn rows_kernel(cols: u64, operands: usize, uniforms: u32, body: Body, stores: Vec<Store>) -> Rows {
+    Rows {
+        dtype: F32,
+        cols,
+        operands: vec![F32; operands],
+        uniforms,
+        body,
+        stores,
+    }
+}
+
+fn fill_zero() -> Rows {
+    let mut b = Body::default();
+    let value = b.konst(0.0);
+    rows_kernel(
+        ROW,
+        1,
+        0,
+        b,
+        vec![Store {
+            operand: 0,
+            access: Access::full(ROW),
+            value,
+        }],
+    )
+}
+
+/// The sum of each row, or of its squares.
+fn row_sums(squared: bool) -> Rows {
+    let mut b = Body::default();
+    let x = b.load(0, Access::full(ROW));
+    let x = if squared { b.mul(x, x) } else { x };
+    let value = b.reduce(ReduceOp::Sum, x);
+    rows_kernel(
+        ROW,
+        2,
+        0,
+        b,
+        vec![Store {
+            operand: 1,
+            access: Access::PER_ROW,
+            value,
+        }],
+    )
+}
+
+fn column_sum() -> Columns {
+    let mut body = Body::default();
+    let value = body.load(0, Access::PER_ROW);
+    Columns {
+        dtype: F32,
+        cols: 1,
+        operands: vec![F32; 2],
+        uniforms: 0,
+        body,
+        value,
+        accumulate: false,
+    }
+}
+
+/// √total and min(1, clip/√total).
+fn clip_scale(clipped: bool) -> Rows {
+    let mut b = Body::default();
+    let total = b.load(0, Access::SCALAR);
+    let norm = b.unary(UnaryOp::Sqrt, total);
+    let one = b.konst(1.0);
+    let scale = match clipped {
+        true => {
+            let clip = b.uniform(0);
+            let ratio = b.binary(BinaryOp::Div, clip, norm);
+            b.select(CmpOp::Lt, clip, norm, ratio, one)
+        }
+        false => one,
+    };
+    let store = |operand, value| Store {
+        operand,
+        access: Access::PER_ROW,
+        value,
+    };
+    rows_kernel(
+        1,
+        3,
+        clipped as u32,
+        b,
+        vec![store(1, norm), store(2, scale)],
+    )
+}
+
+/// Operands p, g, m, v, scale, norm, then p, m, v written in place.
+fn adamw_rows() -> Rows {
+    let mut b = Body::default();
+    let full = Access::full(ROW);
+    let [p, g, m, v] = [0, 1, 2, 3].map(|i| b.load(i, full));
+    let [scale, norm] = [4, 5].map(|i| b.load(i, Access::SCALAR));
+    let [beta1, rest1, beta2, rest2, eps, decay, lr, bias1, bias2] =
+        [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| b.uniform(i));
+    let g = b.mul(g, scale);
+    let moment = |b: &mut Body, old: ExprId, beta, rest, x| {
+        let fresh = b.mul(rest, x);
+        b.fma(beta, old, fresh)
+    };
+    let m1 = moment(&mut b, m, beta1, rest1, g);
+    let square = b.mul(g, g);
+    let v1 = moment(&mut b, v, beta2, rest2, square);
+    let mean = b.mul(m1, bias1);
+    let variance = b.mul(v1, bias2);
+    let root = b.unary(UnaryOp::Sqrt, variance);
+    let below = b.add(root, eps);
+    let step = b.binary(BinaryOp::Div, mean, below);
+    let step = b.mul(lr, step);
+    let shrink = b.mul(lr, decay);
+    let one = b.konst(1.0);
+    let keep = b.binary(BinaryOp::Sub, one, shrink);
+    let kept = b.mul(p, keep);
+    let p1 = b.binary(BinaryOp::Sub, kept, step);
+    // norm − norm is 0 exactly when the norm is finite.
+    let gap = b.binary(BinaryOp::Sub, norm, norm);
+    let zero = b.konst(0.0);
+    let stores = [(6, p1, p), (7, m1, m), (8, v1, v)].map(|(operand, new, old)| {
+        let value = b.select(CmpOp::Eq, gap, zero, new, old);
+        Store {
+            operand,
+            access: full,
+            value,
+        }
+    });
+    rows_kernel(ROW, 9, 9, b, stores.to_vec())
+}

@@ -1,0 +1,172 @@
+//! One scheme's definition, its parts sorted and checked on their own: parameters, constants, claims, right-hand side.
+
+use super::scalar::not_supported;
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{
+    Expr, Ident, Learn, ParamKind, Scheme, SchemeItem, Step, SubFlow, Tableau,
+};
+use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeMap;
+
+/// A scheme whose parts are known; its coefficients are evaluated when it is applied.
+#[derive(Clone, Debug)]
+pub struct SchemeDef {
+    pub name: Ident,
+    /// Field parameters, in order. A tableau without parameters has one, `F`.
+    pub fields: Vec<Ident>,
+    /// Value parameters with their defaults.
+    pub values: Vec<(Ident, Expr)>,
+    pub lets: Vec<(Ident, Expr)>,
+    /// Learned coefficients, as declared.
+    pub learns: Vec<Learn>,
+    pub body: Body,
+    /// `order 4` as written, and where.
+    pub claims: Vec<(String, Span)>,
+}
+
+/// The three ways to write a step.
+#[derive(Clone, Debug)]
+pub enum Body {
+    Tableau(Tableau),
+    Splitting(Vec<SubFlow>),
+    Step(Step),
+}
+
+/// Sorts the parts of a scheme. `text` is the source, for quoting claims as they were written.
+pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<SchemeDef> {
+    let before = sink.len();
+    let mut def = SchemeDef {
+        name: ast.name.clone(),
+        fields: Vec::new(),
+        values: Vec::new(),
+        lets: Vec::new(),
+        learns: Vec::new(),
+        body: Body::Splitting(Vec::new()),
+        claims: Vec::new(),
+    };
+    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+    for p in &ast.params {
+        if let Some(first) = seen.insert(&p.name.name, p.name.span) {
+            let message = format!("two parameters are called `{}`", p.name.name);
+            sink.push(
+                Diagnostic::error(codes::REDEFINITION, p.name.span, message)
+                    .also(first, "the first one"),
+            );
+        }
+        match &p.kind {
+            ParamKind::Field if def.values.is_empty() => def.fields.push(p.name.clone()),
+            ParamKind::Field => sink.push(
+                Diagnostic::error(
+                    codes::ARGUMENT_COUNT,
+                    p.name.span,
+                    "a field parameter stands after a value parameter",
+                )
+                .help("fields come first: `scheme name(F, r = 3)`"),
+            ),
+            ParamKind::Fields => sink.push(not_supported(
+                p.name.span,
+                "a list of fields as a parameter",
+            )),
+            ParamKind::Value(default) => def.values.push((p.name.clone(), default.clone())),
+        }
+    }
+    let mut bodies: Vec<(Body, Span)> = Vec::new();
+    for item in &ast.items {
+        match item {
+            SchemeItem::Cite { .. } => {}
+            SchemeItem::Order {
+                order,
+                within,
+                span,
+            } => {
+                let quote = |s: Span| {
+                    text.get(s.start as usize..s.end as usize)
+                        .unwrap_or("")
+                        .trim()
+                        .to_string()
+                };
+                let mut claim = format!("order {}", quote(order.span));
+                if let Some(within) = within {
+                    claim += &format!(" within {}", quote(within.span));
+                }
+                def.claims.push((claim, *span));
+            }
+            SchemeItem::Let { name, value } => def.lets.push((name.clone(), value.clone())),
+            SchemeItem::Tableau(t) => bodies.push((Body::Tableau(t.clone()), t.span)),
+            SchemeItem::Step(s) => bodies.push((Body::Step(s.clone()), s.span)),
+            SchemeItem::Splitting(flows) => {
+                let span = flows
+                    .iter()
+                    .map(|f| f.span)
+                    .reduce(Span::to)
+                    .unwrap_or(ast.name.span);
+                bodies.push((Body::Splitting(flows.clone()), span));
+            }
+            SchemeItem::Keep { span, .. } => sink.push(not_supported(*span, "`keep order`")),
+            SchemeItem::Learn(l) => def.learns.push(l.clone()),
+            SchemeItem::LearnFrom { span, .. } => sink.push(not_supported(
+                *span,
+                "a learned tableau or multistep method",
+            )),
+            SchemeItem::Multistep { span, .. } => {
+                sink.push(not_supported(*span, "a multistep method"))
+            }
+            SchemeItem::StartBy { span, .. } => sink.push(not_supported(*span, "`start by`")),
+            SchemeItem::SolveBy { span, .. } => sink.push(not_supported(*span, "`solve by`")),
+            SchemeItem::Start { span, .. } => sink.push(not_supported(*span, "`start { … }`")),
+            SchemeItem::Embedded { span, .. } => {
+                sink.push(not_supported(*span, "an embedded partner of a splitting"))
+            }
+        }
+    }
+    let unsupported = sink.len() > before;
+    let mut bodies = bodies.into_iter();
+    match (bodies.next(), bodies.next()) {
+        (Some((body, _)), None) => def.body = body,
+        (Some((_, first)), Some((_, second))) => sink.push(
+            Diagnostic::error(codes::SCHEME_BODY, second, format!("scheme `{}` says twice what a step is", def.name.name))
+                .label("a second one")
+                .also(first, "the first one"),
+        ),
+        (None, _) if unsupported => {}
+        (None, _) => sink.push(
+            Diagnostic::error(codes::SCHEME_BODY, def.name.span, format!("scheme `{}` does not say what a step is", def.name.name))
+                .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`"),
+        ),
+    }
+    if !unsupported {
+        super::learn::check(&def, sink);
+    }
+    if let Body::Tableau(t) = &def.body {
+        if def.fields.is_empty() {
+            def.fields.push(Ident {
+                name: "F".into(),
+                span: def.name.span,
+            });
+        } else if def.fields.len() > 1 {
+            sink.push(
+                Diagnostic::error(
+                    codes::ARGUMENT_COUNT,
+                    def.fields[1].span,
+                    format!(
+                        "a tableau has one field, `{}` has {}",
+                        def.name.name,
+                        def.fields.len()
+                    ),
+                )
+                .also(t.span, "this tableau"),
+            );
+        }
+    } else if def.fields.is_empty() && sink.len() == before {
+        sink.push(
+            Diagnostic::error(
+                codes::ARGUMENT_COUNT,
+                def.name.span,
+                format!("scheme `{}` has no field to integrate", def.name.name),
+            )
+            .help(format!("name its fields: `scheme {}(F)`", def.name.name)),
+        );
+    }
+    (sink.len() == before).then_some(def)
+}

@@ -1,0 +1,69 @@
+//! What names and expressions stand for once they are resolved: fields, and schemes applied to them.
+
+use super::define::SchemeDef;
+use odec_grammar::Span;
+use odec_grammar::ast::Expr;
+use odec_graph::Exact;
+use std::rc::Rc;
+
+/// A learned right-hand side that is evaluated as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaf {
+    /// Its name in parameter paths: the field's own, or that of the scheme's parameter it is given for.
+    pub name: String,
+    /// The pipeline; absent when a scheme is looked at without a model.
+    pub body: Option<Expr>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum Field {
+    Leaf(Rc<Leaf>),
+    /// `Σ cᵢ fᵢ(x)`.
+    Sum(Vec<(Exact, Rc<Field>, Span)>),
+    /// `Φ(x) − x`, inside with h = 1.
+    Increment(Rc<Flow>),
+    /// `Φ(x)`, inside with h = 1.
+    Map(Rc<Flow>),
+}
+
+/// A scheme with everything it is applied to.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub scheme: Rc<SchemeDef>,
+    pub args: Vec<FlowArg>,
+    pub settings: Vec<(String, Setting)>,
+    pub span: Span,
+}
+
+/// What stands for a field parameter.
+#[derive(Clone, Debug)]
+pub struct FlowArg {
+    pub kind: FlowArgKind,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum FlowArgKind {
+    Field {
+        field: Rc<Field>,
+        by: Option<Rc<Method>>,
+    },
+    Flow(Rc<Flow>),
+}
+
+/// A scheme of one field that waits for its field: `heun` in `ffn by heun`.
+#[derive(Clone, Debug)]
+pub struct Method {
+    pub scheme: Rc<SchemeDef>,
+    pub settings: Vec<(String, Setting)>,
+    pub span: Span,
+}
+
+/// The value of a scheme's parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    One(Exact),
+    /// One value per step: `r: [3, 1, 1, 2]`.
+    PerStep(Vec<Exact>, Span),
+}

@@ -1,0 +1,163 @@
+//! Learned coefficients: `learn [shared] [per channel] name[n] = init`.
+//!
+//! Takes declarations; gives one [`Learned`] for each number, with its exact start, and the symbols that stand for
+//! them in coefficients. Each entry of a list is a number of its own (`beta[2]`, stored at `beta.2`), so that what is
+//! compiled does not depend on the length of a list. Leaves where they are stored to [`crate::model`].
+
+use super::coeff::Coeff;
+use super::define::{Body, SchemeDef};
+use super::mentions::Mentions;
+use super::scalar::{Scope, exact, not_supported, whole};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{Expr, ExprKind, Learn, LearnLen};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use std::collections::BTreeMap;
+
+/// Longest list of learned coefficients.
+const MAX_ENTRIES: u64 = 4096;
+
+/// One coefficient that is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The symbol in coefficients: `b`, `beta[2]`.
+    pub name: String,
+    /// The end of its parameter path: `b`, `beta.2`.
+    pub path: String,
+    /// One for all steps, instead of one for each.
+    pub shared: bool,
+    /// One number for each column of the state, instead of one.
+    pub per_channel: bool,
+    pub init: Exact,
+    pub span: Span,
+}
+
+/// What the declarations of a scheme make known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Declared {
+    pub learned: Vec<Learned>,
+    /// Entries of each list.
+    pub lists: BTreeMap<String, usize>,
+}
+
+/// Reads the declarations of a scheme; single coefficients join the scope.
+pub(super) fn declared(
+    learns: &[Learn],
+    scope: &mut Scope,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Declared> {
+    let mut found = Declared::default();
+    let mut good = true;
+    for l in learns {
+        let name = &l.name.name;
+        let entry = |path: String, symbol: String, init: Exact| Learned {
+            name: symbol,
+            path,
+            shared: l.shared,
+            per_channel: l.per_channel,
+            init,
+            span: l.name.span,
+        };
+        match starts(l, scope) {
+            Ok(None) => {
+                let init = exact(&l.init, scope).map_err(|d| sink.push(d));
+                let Ok(init) = init else {
+                    good = false;
+                    continue;
+                };
+                found.learned.push(entry(name.clone(), name.clone(), init));
+                scope.insert(name.clone(), Coeff::symbol(name));
+            }
+            Ok(Some(inits)) => {
+                found.lists.insert(name.clone(), inits.len());
+                for (i, init) in inits.into_iter().enumerate() {
+                    let (path, symbol) = (format!("{name}.{i}"), format!("{name}[{i}]"));
+                    found.learned.push(entry(path, symbol, init));
+                }
+            }
+            Err(d) => {
+                sink.push(d);
+                good = false;
+            }
+        }
+    }
+    good.then_some(found)
+}
+
+/// The starts of a list; `None`: this is no list.
+fn starts(l: &Learn, scope: &Scope) -> Result<Option<Vec<Exact>>, Diagnostic> {
+    let n = match &l.len {
+        LearnLen::Scalar => return Ok(None),
+        LearnLen::Count(n) => whole(n, scope, 1, MAX_ENTRIES)? as usize,
+        LearnLen::History => {
+            return Err(not_supported(
+                l.span,
+                "a learned list as long as the history",
+            ));
+        }
+    };
+    let ExprKind::List(items) = &l.init.kind else {
+        return Ok(Some(vec![exact(&l.init, scope)?; n]));
+    };
+    if items.len() != n {
+        let message = format!("{} values for {n} coefficients", items.len());
+        return Err(
+            Diagnostic::error(codes::INVALID_VALUE, l.init.span, message)
+                .label(format!("`{}` has {n} entries", l.name.name))
+                .also(l.name.span, "declared here")
+                .help("give one value for each entry, or one for all"),
+        );
+    }
+    let each = |e: &Expr| exact(e, scope);
+    items.iter().map(each).collect::<Result<_, _>>().map(Some)
+}
+
+/// Complains about names that are taken, and about coefficients that nobody uses.
+pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
+    let Some(first) = def.learns.first() else {
+        return;
+    };
+    let Body::Step(step) = &def.body else {
+        let d = not_supported(first.span, "a learned coefficient outside a step program");
+        return sink.push(d.help("write the step out: `step x { … return x + h*b*F(x) }`"));
+    };
+    let mut taken: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
+    taken.insert(&step.state.name, (step.state.span, "the state"));
+    let params = def.fields.iter().chain(def.values.iter().map(|(n, _)| n));
+    for p in params {
+        taken.insert(&p.name, (p.span, "a parameter"));
+    }
+    for (name, _) in &def.lets {
+        taken.insert(&name.name, (name.span, "a constant"));
+    }
+    let mut used = Mentions::default();
+    used.statements(&step.body);
+    def.lets.iter().for_each(|(_, value)| used.expr(value));
+    for l in &def.learns {
+        let name = l.name.name.as_str();
+        if ["h", "t"].contains(&name) {
+            let message = format!("`{name}` keeps its meaning");
+            let mut d = Diagnostic::error(codes::NOT_ASSIGNABLE, l.name.span, message)
+                .label("choose another name");
+            if name == "h" {
+                d = d.help("a learned step size belongs to the evolve: `{ learn h = 1 }`");
+            }
+            sink.push(d);
+        } else if let Some((span, what)) = taken.insert(name, (l.name.span, "a coefficient")) {
+            let message = format!("`{name}` is {what} already");
+            sink.push(
+                Diagnostic::error(codes::REDEFINITION, l.name.span, message)
+                    .also(span, "the first one"),
+            );
+        } else if !used.read.contains(name) {
+            let message = format!("the learned coefficient `{name}` is not used");
+            let mut d = Diagnostic::error(codes::UNUSED_NAME, l.name.span, message)
+                .label("nothing would train it");
+            if let Some(near) = odec_grammar::nearest(name, used.read.iter().copied()) {
+                d = d.help(format!("the step reads `{near}`"));
+            }
+            sink.push(d);
+        }
+    }
+}

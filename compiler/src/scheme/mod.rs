@@ -1,0 +1,28 @@
+//! Schemes: names resolved; tableaus, splittings and step programs turned into stage programs with exact coefficients.
+//!
+//! Takes a syntax tree; gives a [`stage::Program`] for each flow. A scheme, however it is written, is *executed* on
+//! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
+//! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to [`crate::model`].
+
+pub mod coeff;
+pub mod combination;
+pub mod define;
+mod field;
+pub mod flow;
+pub mod learn;
+mod mentions;
+pub mod names;
+pub mod resolve;
+pub mod run;
+pub mod scalar;
+pub mod stage;
+mod step;
+mod tableau;
+
+pub use coeff::Coeff;
+pub use combination::{Combination, ValueId};
+pub use flow::{Field, Flow, Leaf};
+pub use learn::Learned;
+pub use names::{Loader, Namespace, NoFiles};
+pub use resolve::Resolver;
+pub use stage::{Instr, Program};

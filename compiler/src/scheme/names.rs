@@ -1,0 +1,257 @@
+//! The namespace of schemes, fields and primitives: the user's file, what it imports, and the library by name.
+//!
+//! Takes a parsed file and a [`Loader`]; gives definitions by name. Library schemes are parsed when they are first
+//! named. Leaves reading files to the loader, expressions to `resolve.rs`.
+
+use super::define::{SchemeDef, define};
+use crate::codes;
+use odec_grammar::ast::{Field, File, Ident, Item};
+use odec_grammar::diag::Diagnostic;
+use odec_grammar::library::LIBRARY;
+use odec_grammar::{Sources, Span};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Reads what `use "…"` names. Only the command line does I/O.
+pub trait Loader {
+    /// The file `path` as written in the file called `from`: the name it is known by (the same for every way to
+    /// write it), and its text; or a sentence why not.
+    fn load(&mut self, path: &str, from: &str) -> Result<(String, String), String>;
+}
+
+/// A loader for texts that import nothing.
+pub struct NoFiles;
+
+impl Loader for NoFiles {
+    fn load(&mut self, _: &str, _: &str) -> Result<(String, String), String> {
+        Err("there are no files here".into())
+    }
+}
+
+/// Names that mean something to odec itself in the place of a field.
+pub const PRIMITIVES: &[&str] = &[
+    "rmsnorm",
+    "layernorm",
+    "attention",
+    "swiglu",
+    "gelu",
+    "relu",
+    "linear",
+];
+/// Primitives of the language that later versions compile.
+pub const LATER_PRIMITIVES: &[&str] = &[
+    "conv",
+    "hopfield",
+    "concat",
+    "sigmoid",
+    "id",
+    "time",
+    "router",
+    "dropout",
+    "positions",
+    "normalize",
+    "nonnegative",
+];
+/// Functions from flows to fields, and words of the language that no definition may take.
+const RESERVED: &[&str] = &["increment", "map", "h", "t", "logits", "tokens"];
+
+#[derive(Clone, Debug)]
+pub enum Definition {
+    Scheme(Rc<SchemeDef>),
+    Field(Rc<Field>),
+}
+
+/// Most imported files.
+const MAX_IMPORTS: usize = 64;
+
+pub struct Namespace<'s> {
+    sources: &'s mut Sources,
+    /// By name, with the place of the name; `None`: defined, but wrongly.
+    names: BTreeMap<String, (Option<Definition>, Span)>,
+    /// Names of the main file's schemes and fields, in order.
+    pub own: Vec<Ident>,
+}
+
+impl<'s> Namespace<'s> {
+    /// Collects the definitions of a file and of everything it imports.
+    pub fn new(
+        main: &File,
+        source: u32,
+        sources: &'s mut Sources,
+        loader: &mut dyn Loader,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Self {
+        let mut ns = Namespace {
+            sources,
+            names: BTreeMap::new(),
+            own: Vec::new(),
+        };
+        let name = ns.sources.name(source).to_string();
+        let mut done = BTreeSet::new();
+        ns.import(
+            main,
+            source,
+            &mut vec![name.clone()],
+            &mut done,
+            loader,
+            sink,
+        );
+        for item in &main.items {
+            match item {
+                Item::Scheme(s) => ns.own.push(s.name.clone()),
+                Item::Field(f) => ns.own.push(f.name.clone()),
+                _ => {}
+            }
+        }
+        ns
+    }
+
+    fn import(
+        &mut self,
+        file: &File,
+        source: u32,
+        chain: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+        loader: &mut dyn Loader,
+        sink: &mut Vec<Diagnostic>,
+    ) {
+        for u in &file.uses {
+            let from = self.sources.name(source).to_string();
+            let (name, text) = match loader.load(&u.path, &from) {
+                Ok(found) => found,
+                Err(why) => {
+                    let message = format!("cannot import \"{}\": {why}", u.path);
+                    sink.push(Diagnostic::error(codes::IMPORT_FAILED, u.span, message));
+                    continue;
+                }
+            };
+            if chain.contains(&name) {
+                let mut round: Vec<&str> = chain
+                    .iter()
+                    .skip_while(|c| **c != name)
+                    .map(String::as_str)
+                    .collect();
+                round.push(&name);
+                sink.push(
+                    Diagnostic::error(codes::CYCLIC_IMPORT, u.span, "this file imports itself")
+                        .label(round.join(" → "))
+                        .help("move what both files need into a third one"),
+                );
+                continue;
+            }
+            if !done.insert(name.clone()) {
+                continue;
+            }
+            if done.len() > MAX_IMPORTS {
+                let message = format!("more than {MAX_IMPORTS} files are imported");
+                sink.push(Diagnostic::error(codes::TOO_LARGE, u.span, message));
+                return;
+            }
+            let id = self.sources.add(name.clone(), text.clone());
+            let (imported, errors) = odec_grammar::parse(id, &text);
+            sink.extend(errors);
+            chain.push(name);
+            self.import(&imported, id, chain, done, loader, sink);
+            chain.pop();
+        }
+        for item in &file.items {
+            match item {
+                Item::Scheme(s) => {
+                    let def = define(s, self.sources.text(source), sink)
+                        .map(|d| Definition::Scheme(Rc::new(d)));
+                    self.add(&s.name, def, source, sink);
+                }
+                Item::Field(f) => self.add(
+                    &f.name,
+                    Some(Definition::Field(Rc::new(f.clone()))),
+                    source,
+                    sink,
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        name: &Ident,
+        def: Option<Definition>,
+        source: u32,
+        sink: &mut Vec<Diagnostic>,
+    ) {
+        let clash = |what: String| Diagnostic::error(codes::REDEFINITION, name.span, what);
+        let word = name.name.as_str();
+        if PRIMITIVES.contains(&word)
+            || LATER_PRIMITIVES.contains(&word)
+            || RESERVED.contains(&word)
+        {
+            sink.push(
+                clash(format!("`{word}` already means something to odec"))
+                    .help("choose another name"),
+            );
+        } else if let Some((_, first)) = self.names.get(word) {
+            sink.push(
+                clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
+            );
+        } else if library(word).is_some_and(|text| text != self.sources.text(source)) {
+            sink.push(
+                clash(format!("`{word}` is the name of a library scheme"))
+                    .help("choose another name, or remove this definition and use the library's"),
+            );
+        } else {
+            self.names.insert(word.to_string(), (def, name.span));
+        }
+    }
+
+    /// What a name stands for. `Err(true)`: it is defined, but wrongly, and that has been said.
+    pub fn get(&mut self, name: &str, sink: &mut Vec<Diagnostic>) -> Result<Definition, bool> {
+        if !self.names.contains_key(name)
+            && let Some(text) = library(name)
+        {
+            let id = self.sources.add(format!("library/{name}.ode"), text);
+            let (file, errors) = odec_grammar::parse(id, text);
+            sink.extend(errors);
+            for item in file.items {
+                if let Item::Scheme(s) = item {
+                    let def = define(&s, text, sink).map(|d| Definition::Scheme(Rc::new(d)));
+                    self.names.insert(s.name.name.clone(), (def, s.name.span));
+                }
+            }
+        }
+        match self.names.get(name) {
+            Some((Some(def), _)) => Ok(def.clone()),
+            Some((None, _)) => Err(true),
+            None => Err(false),
+        }
+    }
+
+    /// "… is not defined", with the nearest name that is.
+    pub fn unknown(&self, name: &Ident) -> Diagnostic {
+        let message = format!("`{}` is not defined", name.name);
+        let d = Diagnostic::error(codes::UNKNOWN_NAME, name.span, message);
+        let known = self.names.keys().map(String::as_str);
+        let known = known
+            .chain(PRIMITIVES.iter().copied())
+            .chain(LIBRARY.iter().map(|(n, _)| *n))
+            .chain(["increment", "map"]);
+        match odec_grammar::nearest(&name.name, known) {
+            Some(near) => d.help(format!("did you mean `{near}`?")),
+            None => d,
+        }
+    }
+
+    /// The text of a span.
+    pub fn quote(&self, span: Span) -> &str {
+        self.sources
+            .text(span.source)
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or("")
+    }
+}
+
+fn library(name: &str) -> Option<&'static str> {
+    LIBRARY
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, text)| *text)
+}

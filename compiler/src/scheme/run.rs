@@ -1,0 +1,496 @@
+//! Flows to stage programs: every scheme is executed on exact linear combinations instead of tensors.
+//!
+//! Takes a resolved [`Flow`]; gives the [`Program`] of one step. Nested flows are inlined: their start state becomes a
+//! value of its own, so that terms of the outer step are not copied into inner combinations; `increment(Φ)` takes
+//! Φ apart again down to that start, so that the state cancels exactly. Work and size are counted while the program
+//! grows, so a short text cannot make a long program unnoticed. Leaves tableaus to `tableau.rs`, step programs to `step.rs`.
+
+use super::coeff::{Coeff, ExactError};
+use super::combination::{Combination, ValueId};
+use super::define::Body;
+use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
+use super::learn::{self, Declared, Learned};
+use super::resolve::too_deep;
+use super::scalar::{Scope, arithmetic, exact, scalar};
+use super::stage::{Instr, Program};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::SubFlow;
+use odec_grammar::diag::{Diagnostic, Label};
+use odec_graph::Exact;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Most field evaluations of a whole model (per step times steps).
+pub const MAX_EVALUATIONS: usize = 20_000;
+/// Most monomials read or written while one stage program is made.
+const MAX_WORK: u64 = 500_000;
+/// Deepest nesting of expressions in flows in fields in flows; the parser's limit for one expression lies below it.
+const MAX_NESTING: usize = 1000;
+
+/// Which of how many steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepOf {
+    /// From 0.
+    pub step: usize,
+    pub steps: usize,
+}
+
+/// The program of one step of a flow, and whether it may differ from step to step because some setting is a list.
+/// Without `step`, lists are errors.
+pub fn run(
+    flow: &Flow,
+    title: String,
+    step: Option<StepOf>,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Program, bool)> {
+    let mut m = Machine::new(step, sink);
+    let result = m.flow(flow, ValueId::STATE, &Coeff::symbol("h"))?;
+    let mut names: BTreeMap<&str, &Rc<Leaf>> = BTreeMap::new();
+    let clash = m.leaves.iter().find_map(|u| {
+        let first = names.insert(&u.leaf.name, &u.leaf)?;
+        Some((first.clone(), u.leaf.clone()))
+    });
+    if let Some((first, second)) = clash {
+        return m.fail(
+            Diagnostic::error(
+                codes::PARAMETER_COLLISION,
+                second.span,
+                format!(
+                    "two different fields would both be called `{}`",
+                    second.name
+                ),
+            )
+            .also(first.span, "the other one")
+            .help("give each a name of its own: `field att = …`"),
+        );
+    }
+    let mut symbols = result.symbols();
+    for i in &m.instrs {
+        if let Instr::Combine(c) = i {
+            symbols.extend(c.symbols());
+        }
+    }
+    m.learned.retain(|l| symbols.contains(l.name.as_str()));
+    let program = Program {
+        title,
+        learned: m.learned,
+        usages: m.leaves.iter().map(|l| l.usages.len()).collect(),
+        fields: m.leaves.into_iter().map(|l| l.leaf).collect(),
+        instrs: m.instrs,
+        result,
+    };
+    Some((program, m.varies))
+}
+
+/// A leaf that was evaluated, and the places it was written at.
+struct Used {
+    leaf: Rc<Leaf>,
+    usages: BTreeMap<Vec<Span>, usize>,
+}
+
+pub(super) struct Machine<'s> {
+    sink: &'s mut Vec<Diagnostic>,
+    instrs: Vec<Instr>,
+    /// Combinations that are values already; only looked up, never listed.
+    known: HashMap<Combination, ValueId>,
+    leaves: Vec<Used>,
+    /// Leaves by name and place.
+    leaf_of: BTreeMap<(String, Span), usize>,
+    /// Expressions and flows being evaluated, one inside the other.
+    nesting: usize,
+    /// Where the evaluation at hand is written, from the outside in.
+    place: Vec<Span>,
+    evaluations: usize,
+    work: u64,
+    /// Coefficients of all flows so far.
+    learned: Vec<Learned>,
+    /// The flow that each learned name belongs to.
+    learned_by: BTreeMap<String, Span>,
+    step: Option<StepOf>,
+    /// Whether a setting with one value per step was read.
+    varies: bool,
+}
+
+/// Numbers a flow's coefficients may use, and its start.
+pub(super) struct Frame<'f> {
+    pub flow: &'f Flow,
+    pub start: ValueId,
+    pub h: Coeff,
+    /// Parameters, learned coefficients and constants.
+    pub scope: Scope,
+    /// Entries of each learned list.
+    pub lists: BTreeMap<String, usize>,
+}
+
+impl<'s> Machine<'s> {
+    fn new(step: Option<StepOf>, sink: &'s mut Vec<Diagnostic>) -> Self {
+        Machine {
+            sink,
+            instrs: Vec::new(),
+            known: HashMap::new(),
+            leaves: Vec::new(),
+            leaf_of: BTreeMap::new(),
+            nesting: 0,
+            place: Vec::new(),
+            evaluations: 0,
+            work: 0,
+            learned: Vec::new(),
+            learned_by: BTreeMap::new(),
+            step,
+            varies: false,
+        }
+    }
+
+    pub(super) fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.sink.push(d);
+        None
+    }
+
+    pub(super) fn ok<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
+        r.map_err(|d| self.sink.push(d)).ok()
+    }
+
+    pub(super) fn warn(&mut self, d: Diagnostic) {
+        self.sink.push(d);
+    }
+
+    fn exact<T>(&mut self, r: Result<T, ExactError>, span: Span) -> Option<T> {
+        self.ok(r.map_err(|why| arithmetic(why, span)))
+    }
+
+    /// Counts work; `span` is blamed when it becomes too much.
+    pub(super) fn charge(&mut self, work: usize, span: Span) -> Option<()> {
+        let exhausted = self.work > MAX_WORK;
+        self.work = self.work.saturating_add(work as u64);
+        if self.work <= MAX_WORK {
+            return Some(());
+        }
+        if exhausted {
+            return None;
+        }
+        self.fail(
+            Diagnostic::error(codes::TOO_LARGE, span, "the stage program grows too large")
+                .label("gave up here")
+                .help(format!(
+                    "one step may take {MAX_EVALUATIONS} evaluations and about {MAX_WORK} terms"
+                )),
+        )
+    }
+
+    /// `a + c·b`.
+    pub(super) fn add_scaled(
+        &mut self,
+        mut a: Combination,
+        c: &Coeff,
+        b: &Combination,
+        span: Span,
+    ) -> Option<Combination> {
+        self.charge(a.weight() + b.weight() * c.weight(), span)?;
+        let done = a.add_scaled(c, b);
+        self.exact(done, span)?;
+        Some(a)
+    }
+
+    /// One step of size `h` from a value.
+    pub(super) fn flow(&mut self, flow: &Flow, start: ValueId, h: &Coeff) -> Option<Combination> {
+        self.nested(flow.span, |m| m.flow_inside(flow, start, h))
+    }
+
+    /// Goes one expression or flow deeper, unless that is too deep.
+    pub(super) fn nested<T>(
+        &mut self,
+        span: Span,
+        go: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        if self.nesting >= MAX_NESTING {
+            return self.fail(too_deep(span));
+        }
+        self.nesting += 1;
+        let result = go(self);
+        self.nesting -= 1;
+        result
+    }
+
+    fn flow_inside(&mut self, flow: &Flow, start: ValueId, h: &Coeff) -> Option<Combination> {
+        let before = self.sink.len();
+        let frame = self.frame(flow, start, h);
+        let result = frame.and_then(|frame| match &flow.scheme.body {
+            Body::Tableau(t) => self.tableau(t, &frame),
+            Body::Splitting(flows) => self.sub_flows(flows, Combination::value(start), &frame),
+            Body::Step(step) => self.step_program(step, &frame),
+        });
+        // A mistake seen inside another file's scheme is often made here.
+        for d in &mut self.sink[before..] {
+            if d.labels.iter().all(|l| l.span.source != flow.span.source) {
+                d.labels.push(Label {
+                    span: flow.span,
+                    text: "applied here".into(),
+                });
+            }
+        }
+        result
+    }
+
+    fn frame<'f>(&mut self, flow: &'f Flow, start: ValueId, h: &Coeff) -> Option<Frame<'f>> {
+        let mut scope = Scope::new();
+        for (name, setting) in &flow.settings {
+            let value = match setting {
+                Setting::One(v) => v.clone(),
+                Setting::PerStep(values, span) => self.of_this_step(values, *span)?,
+            };
+            scope.insert(name.clone(), Coeff::constant(value));
+        }
+        let declared = learn::declared(&flow.scheme.learns, &mut scope, self.sink)?;
+        let lists = self.learns(flow, declared)?;
+        for (name, value) in &flow.scheme.lets {
+            let v = self.ok(scalar(value, &scope))?;
+            scope.insert(name.name.clone(), v);
+        }
+        Some(Frame {
+            flow,
+            start,
+            h: h.clone(),
+            scope,
+            lists,
+        })
+    }
+
+    /// Adds a flow's coefficients; a flow that is run again uses the same ones.
+    fn learns(&mut self, flow: &Flow, declared: Declared) -> Option<BTreeMap<String, usize>> {
+        for l in &flow.scheme.learns {
+            match self.learned_by.insert(l.name.name.clone(), flow.span) {
+                None => {}
+                Some(same) if same == flow.span => return Some(declared.lists),
+                Some(other) => {
+                    let message = format!("two learned coefficients are called `{}`", l.name.name);
+                    return self.fail(
+                        Diagnostic::error(codes::PARAMETER_COLLISION, flow.span, message)
+                            .label("one belongs to this flow")
+                            .also(other, "the other one belongs to this flow")
+                            .help("write a scheme of your own with another name for one of them"),
+                    );
+                }
+            }
+        }
+        self.learned.extend(declared.learned);
+        Some(declared.lists)
+    }
+
+    fn of_this_step(&mut self, values: &[Exact], span: Span) -> Option<Exact> {
+        self.varies = true;
+        let Some(StepOf { step, steps }) = self.step else {
+            return self.fail(
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    span,
+                    "a list of values, one for each step",
+                )
+                .label("there are no steps here: give one value"),
+            );
+        };
+        if values.len() != steps {
+            let message = format!("a list of {} for {steps} steps", values.len());
+            return self.fail(
+                Diagnostic::error(codes::INVALID_VALUE, span, message)
+                    .label("one value for each step is expected"),
+            );
+        }
+        values.get(step).cloned()
+    }
+
+    /// `A(1/2) B(1) A(1/2)` from a state.
+    pub(super) fn sub_flows(
+        &mut self,
+        flows: &[SubFlow],
+        from: Combination,
+        frame: &Frame,
+    ) -> Option<Combination> {
+        let mut state = from;
+        for sub in flows {
+            let arg = self.argument(&sub.name.name, frame).or_else(|| {
+                let known: Vec<&str> = frame
+                    .flow
+                    .scheme
+                    .fields
+                    .iter()
+                    .map(|f| f.name.as_str())
+                    .collect();
+                let d =
+                    super::scalar::unknown_name(&sub.name.name, sub.name.span, known.into_iter());
+                self.fail(d.label("a flow of this scheme's parameters is expected"))
+            })?;
+            let fraction = self.ok(exact(&sub.fraction, &frame.scope))?;
+            let h = frame.h.mul(&Coeff::constant(fraction));
+            let h = self.exact(h, sub.fraction.span)?;
+            let start = self.value(state, sub.span)?;
+            self.place.push(sub.span);
+            let next = self.sub_flow(&arg, start, &h, sub.span);
+            self.place.pop();
+            state = next?;
+        }
+        Some(state)
+    }
+
+    fn sub_flow(
+        &mut self,
+        arg: &FlowArg,
+        start: ValueId,
+        h: &Coeff,
+        span: Span,
+    ) -> Option<Combination> {
+        match &arg.kind {
+            FlowArgKind::Flow(flow) => self.flow(flow, start, h),
+            FlowArgKind::Field { field, by: None } => {
+                let at = Combination::value(start);
+                let k = self.field(field, at.clone(), span)?;
+                self.add_scaled(at, h, &k, span)
+            }
+            FlowArgKind::Field {
+                field,
+                by: Some(method),
+            } => {
+                let kind = FlowArgKind::Field {
+                    field: field.clone(),
+                    by: None,
+                };
+                let inner = Flow {
+                    scheme: method.scheme.clone(),
+                    args: vec![FlowArg {
+                        kind,
+                        span: arg.span,
+                    }],
+                    settings: method.settings.clone(),
+                    span: method.span,
+                };
+                self.flow(&inner, start, h)
+            }
+        }
+    }
+
+    /// What stands for a field parameter.
+    pub(super) fn argument(&self, name: &str, frame: &Frame) -> Option<FlowArg> {
+        let i = frame
+            .flow
+            .scheme
+            .fields
+            .iter()
+            .position(|f| f.name == name)?;
+        frame.flow.args.get(i).cloned()
+    }
+
+    /// An evaluation written at `span`: a different place has different parameters under `weights per use`.
+    pub(super) fn field_at(
+        &mut self,
+        field: &Field,
+        at: Combination,
+        span: Span,
+    ) -> Option<Combination> {
+        self.place.push(span);
+        let k = self.field(field, at, span);
+        self.place.pop();
+        k
+    }
+
+    pub(super) fn field(
+        &mut self,
+        field: &Field,
+        at: Combination,
+        span: Span,
+    ) -> Option<Combination> {
+        match field {
+            Field::Leaf(leaf) => {
+                let at = self.value(at, span)?;
+                self.evaluate(leaf, at, span)
+            }
+            Field::Sum(terms) => {
+                let at = Combination::value(self.value(at, span)?);
+                let mut sum = Combination::zero();
+                for (c, f, span) in terms {
+                    let k = self.field_at(f, at.clone(), *span)?;
+                    sum = self.add_scaled(sum, &Coeff::constant(c.clone()), &k, *span)?;
+                }
+                Some(sum)
+            }
+            Field::Map(flow) => {
+                let start = self.value(at, span)?;
+                self.flow(flow, start, &Coeff::one())
+            }
+            Field::Increment(flow) => {
+                let start = self.value(at, span)?;
+                let end = self.flow(flow, start, &Coeff::one())?;
+                let end = self.expanded(end, start, span)?;
+                self.add_scaled(end, &Coeff::one().neg(), &Combination::value(start), span)
+            }
+        }
+    }
+
+    fn evaluate(&mut self, leaf: &Rc<Leaf>, at: ValueId, span: Span) -> Option<Combination> {
+        self.charge(1, span)?;
+        self.evaluations += 1;
+        if self.evaluations > MAX_EVALUATIONS {
+            return self.fail(too_many_evaluations(span));
+        }
+        let key = (leaf.name.clone(), leaf.span);
+        let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
+        if field == self.leaves.len() {
+            self.leaves.push(Used {
+                leaf: leaf.clone(),
+                usages: BTreeMap::new(),
+            });
+        }
+        let usages = &mut self.leaves[field].usages;
+        let next = usages.len();
+        let usage = *usages.entry(self.place.clone()).or_insert(next);
+        Some(Combination::value(self.push(Instr::Eval {
+            field,
+            usage,
+            at,
+            span,
+        })))
+    }
+
+    /// The combination as one value: itself, one made before, or a new instruction.
+    pub(super) fn value(&mut self, c: Combination, span: Span) -> Option<ValueId> {
+        if let Some(v) = c.as_value().or_else(|| self.known.get(&c).copied()) {
+            return Some(v);
+        }
+        self.charge(2 * c.weight() + 1, span)?;
+        let v = self.push(Instr::Combine(c.clone()));
+        self.known.insert(c, v);
+        Some(v)
+    }
+
+    /// The same vector over `start` and evaluations alone.
+    fn expanded(&mut self, mut c: Combination, start: ValueId, span: Span) -> Option<Combination> {
+        loop {
+            let inner = c
+                .terms()
+                .rev()
+                .map(|(v, _)| v)
+                .filter(|v| *v > start)
+                .find_map(|v| match &self.instrs[v.0 as usize - 1] {
+                    Instr::Combine(of) => Some((v, of.clone())),
+                    Instr::Eval { .. } => None,
+                });
+            let Some((v, of)) = inner else { return Some(c) };
+            self.charge(c.weight() + of.weight(), span)?;
+            let next = c.substituted(v, &of);
+            c = self.exact(next, span)?;
+        }
+    }
+
+    fn push(&mut self, instr: Instr) -> ValueId {
+        self.instrs.push(instr);
+        ValueId(self.instrs.len() as u32)
+    }
+}
+
+pub fn too_many_evaluations(span: Span) -> Diagnostic {
+    Diagnostic::error(
+        codes::TOO_LARGE,
+        span,
+        format!("more than {MAX_EVALUATIONS} field evaluations"),
+    )
+    .help("fewer steps, fewer iterations, or a cheaper scheme")
+}

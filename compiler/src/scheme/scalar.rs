@@ -1,0 +1,148 @@
+//! Numbers as they are written, evaluated exactly: coefficients, fractions of `h`, sizes, options.
+
+use super::coeff::{Coeff, ExactError, decimal};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use std::collections::BTreeMap;
+
+/// Named numbers in scope.
+pub type Scope = BTreeMap<String, Coeff>;
+
+/// The value of an expression that stands for a number.
+pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
+    match &e.kind {
+        ExprKind::Number(text) => literal(text, e.span),
+        ExprKind::Quantity(text, unit) if unit == "%" => {
+            let percent = Coeff::constant(Exact::int(100));
+            literal(text, e.span)?
+                .div(&percent)
+                .map_err(|why| arithmetic(why, e.span))
+        }
+        ExprKind::Name(name) => scope.get(name).cloned().ok_or_else(|| {
+            unknown_name(name, e.span, scope.keys().map(String::as_str))
+                .label("a number is expected here")
+        }),
+        ExprKind::Neg(inner) => Ok(scalar(inner, scope)?.neg()),
+        ExprKind::Binary(op, a, b) => binary(*op, &scalar(a, scope)?, &scalar(b, scope)?, e.span),
+        ExprKind::Tuple(items) if items.len() == 1 => scalar(&items[0], scope),
+        ExprKind::Call(call) => Err(match name_of(&call.callee) {
+            Some(f) if f.name == "sqrt" || f.name == "root" => {
+                not_supported(e.span, "an irrational coefficient")
+                    .help("write a decimal with as many digits as you need")
+            }
+            _ => expected_number(e),
+        }),
+        ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
+        _ => Err(expected_number(e)),
+    }
+}
+
+/// The value of an expression in which no symbol may remain.
+pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
+    scalar(e, scope)?.as_constant().ok_or_else(|| {
+        Diagnostic::error(
+            codes::TYPE_MISMATCH,
+            e.span,
+            "this number is not a constant",
+        )
+        .label("it depends on the step size or on a learned coefficient")
+    })
+}
+
+/// A whole number in a range.
+pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnostic> {
+    let value = exact(e, scope)?;
+    let n = if value.0.is_integer() {
+        u64::try_from(value.0.to_integer()).ok()
+    } else {
+        None
+    };
+    n.filter(|n| (min..=max).contains(n)).ok_or_else(|| {
+        let mut d = out_of_range(&value, e.span)
+            .label(format!("a whole number from {min} to {max} is expected"));
+        if value.0 > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)).0 {
+            d.code = codes::TOO_LARGE;
+        }
+        d
+    })
+}
+
+/// "7/2 is out of range".
+pub fn out_of_range(value: &Exact, span: Span) -> Diagnostic {
+    let mut shown = value.to_string();
+    if shown.len() > 40 {
+        shown = format!("{}…", &shown[..40]);
+    }
+    Diagnostic::error(
+        codes::INVALID_VALUE,
+        span,
+        format!("{shown} is out of range"),
+    )
+}
+
+/// Sum, difference, product, quotient or power.
+pub fn binary(op: BinOp, a: &Coeff, b: &Coeff, span: Span) -> Result<Coeff, Diagnostic> {
+    match op {
+        BinOp::Add => a.add(b),
+        BinOp::Sub => a.sub(b),
+        BinOp::Mul => a.mul(b),
+        BinOp::Div => a.div(b),
+        BinOp::Pow => a.pow(b),
+    }
+    .map_err(|why| arithmetic(why, span))
+}
+
+pub fn literal(text: &str, span: Span) -> Result<Coeff, Diagnostic> {
+    decimal(text)
+        .map(Coeff::constant)
+        .map_err(|why| arithmetic(why, span))
+}
+
+pub fn arithmetic(why: ExactError, span: Span) -> Diagnostic {
+    Diagnostic::error(codes::ARITHMETIC, span, why.to_string())
+}
+
+/// "… is not supported yet".
+pub fn not_supported(span: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(
+        codes::NOT_SUPPORTED,
+        span,
+        format!("{what} is not supported yet"),
+    )
+}
+
+fn expected_number(e: &Expr) -> Diagnostic {
+    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a number")
+        .label("a number is expected here")
+}
+
+/// The name an expression consists of.
+pub fn name_of(e: &Expr) -> Option<Ident> {
+    match &e.kind {
+        ExprKind::Name(name) => Some(Ident {
+            name: name.clone(),
+            span: e.span,
+        }),
+        _ => None,
+    }
+}
+
+/// An unknown name, with the nearest known one as a hint.
+pub fn unknown_name<'a>(
+    name: &str,
+    span: Span,
+    known: impl Iterator<Item = &'a str>,
+) -> Diagnostic {
+    let d = Diagnostic::error(
+        codes::UNKNOWN_NAME,
+        span,
+        format!("`{name}` is not defined"),
+    );
+    match odec_grammar::nearest(name, known) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d,
+    }
+}

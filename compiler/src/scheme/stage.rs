@@ -1,0 +1,102 @@
+//! The stage program: what one step computes, as a straight line. Every scheme becomes one.
+//!
+//! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
+//! knows which tableau, splitting or step program it came from. Leaves tensors to [`crate::model`].
+
+use super::combination::{Combination, ValueId};
+use super::flow::Leaf;
+use super::learn::Learned;
+use odec_grammar::Span;
+use std::fmt;
+use std::rc::Rc;
+
+/// One instruction; the `i`-th one makes value `i + 1`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instr {
+    /// `fields[field]` at a value. `usage` counts, from 0, the written occurrences of the field in the flow: under
+    /// `weights per use` each has its own parameters; iterations of `repeat` and stages of a tableau share one.
+    Eval {
+        field: usize,
+        usage: usize,
+        at: ValueId,
+        span: Span,
+    },
+    /// A linear combination that an evaluation needs as its argument.
+    Combine(Combination),
+}
+
+/// One step of a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The flow as it would be written: `iie(layer, r: 3)`.
+    pub title: String,
+    /// The fields, in order of first evaluation.
+    pub fields: Vec<Rc<Leaf>>,
+    /// Written occurrences of each field.
+    pub usages: Vec<usize>,
+    pub instrs: Vec<Instr>,
+    /// The learned coefficients that occur, in the order of their declarations.
+    pub learned: Vec<Learned>,
+    /// The state after the step.
+    pub result: Combination,
+}
+
+impl Program {
+    /// Evaluations of fields in one step.
+    pub fn evaluations(&self) -> usize {
+        self.instrs
+            .iter()
+            .filter(|i| matches!(i, Instr::Eval { .. }))
+            .count()
+    }
+
+    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`.
+    fn names(&self) -> Vec<String> {
+        let (mut evals, mut combos) = (0, 0);
+        let mut names = vec!["x".to_string()];
+        names.extend(self.instrs.iter().map(|i| match i {
+            Instr::Eval { .. } => {
+                evals += 1;
+                format!("k{evals}")
+            }
+            Instr::Combine(_) => {
+                combos += 1;
+                format!("y{combos}")
+            }
+        }));
+        names
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let n = self.evaluations();
+        writeln!(
+            f,
+            "{} — {n} evaluation{}",
+            self.title,
+            if n == 1 { "" } else { "s" }
+        )?;
+        for l in &self.learned {
+            let kind = [(l.shared, " shared"), (l.per_channel, " per channel")];
+            let kind = kind.iter().filter(|(is, _)| *is);
+            let kind: String = kind.map(|(_, word)| *word).collect();
+            writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
+        }
+        let names = self.names();
+        let name = |v: ValueId| names[v.0 as usize].clone();
+        for (i, instr) in self.instrs.iter().enumerate() {
+            match instr {
+                Instr::Eval { field, at, .. } => writeln!(
+                    f,
+                    "  {} = {}({})",
+                    names[i + 1],
+                    self.fields[*field].name,
+                    name(*at)
+                )?,
+                Instr::Combine(c) => writeln!(f, "  {} = {}", names[i + 1], c.display(&name))?,
+            }
+        }
+        writeln!(f, "  return {}", self.result.display(&name))
+    }
+}

@@ -1,0 +1,83 @@
+//! Compiles texts for tests.
+
+use odec_compiler::model::{Checked, CompileError, compile};
+use odec_compiler::scheme::Loader;
+use odec_grammar::{Diagnostic, Sources, parse, render};
+use std::collections::BTreeMap;
+
+/// Files by name, in memory.
+#[derive(Default)]
+pub struct Files(pub BTreeMap<String, String>);
+
+impl Loader for Files {
+    fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {
+        let text = self.0.get(path).ok_or("no such file")?;
+        Ok((path.to_string(), text.clone()))
+    }
+}
+
+/// What came out, with everything that is needed to print it.
+pub struct Outcome {
+    pub sources: Sources,
+    pub messages: Vec<Diagnostic>,
+    pub checked: Option<Checked>,
+}
+
+impl Outcome {
+    pub fn rendered(&self) -> String {
+        self.messages
+            .iter()
+            .map(|d| render(d, &self.sources, false))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+    pub fn checked(&self) -> &Checked {
+        match &self.checked {
+            Some(c) => c,
+            None => panic!("{}", self.rendered()),
+        }
+    }
+}
+
+pub fn compile_files(name: &str, text: &str, files: &mut Files) -> Outcome {
+    let mut sources = Sources::default();
+    let main = sources.add(name, text);
+    let (file, errors) = parse(main, text);
+    if !errors.is_empty() {
+        return Outcome {
+            sources,
+            messages: errors,
+            checked: None,
+        };
+    }
+    match compile(&file, main, &mut sources, files) {
+        Ok(checked) => Outcome {
+            sources,
+            messages: checked.warnings.clone(),
+            checked: Some(checked),
+        },
+        Err(CompileError::Source(messages)) => Outcome {
+            sources,
+            messages,
+            checked: None,
+        },
+        Err(CompileError::Internal(e)) => panic!("{e}"),
+    }
+}
+
+pub fn compile_text(text: &str) -> Outcome {
+    compile_files("test.ode", text, &mut Files::default())
+}
+
+/// A small model that evolves by `flow`.
+pub fn model(flow: &str, steps: u64, options: &str) -> String {
+    format!(
+        "field att = rmsnorm |> attention(heads: 2, causal, rope)\n\
+         field ffn = rmsnorm |> swiglu(hidden: 12)\n\
+         field layer = increment(lie(att, ffn))\n\
+         field phi = map(lie(att, ffn))\n\
+         field both = att + ffn\n\
+         model small {{\n  input tokens(vocab: 11, context: 16)\n  embed learned(width: 8)\n  \
+         evolve {flow} for {steps} steps {{ {options} }}\n  output rmsnorm |> logits(tied)\n}}\n"
+    )
+}

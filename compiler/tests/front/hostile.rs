@@ -1,0 +1,188 @@
+//! Texts that would take forever, or the whole memory, or the stack: each gives a message within a second or two.
+
+use crate::common::{Files, Outcome, compile_files, compile_text, model};
+use odec_compiler::codes;
+use std::time::{Duration, Instant};
+
+/// Compiles and expects an error with this code. The bound is generous: tests run unoptimised on busy machines.
+fn refused(what: &str, text: &str, code: &str) -> Outcome {
+    let start = Instant::now();
+    let outcome = compile_text(text);
+    let given: Vec<&str> = outcome.messages.iter().map(|d| d.code).collect();
+    assert!(outcome.checked.is_none(), "{what} compiles");
+    assert!(given.contains(&code), "{what}: {given:?}");
+    assert!(given.len() <= 100, "{what}: {} messages", given.len());
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{what}: {:?}",
+        start.elapsed()
+    );
+    outcome
+}
+
+fn wrapped(definitions: &str, flow: &str) -> String {
+    format!("{definitions}\n{}", model(flow, 1, ""))
+}
+
+#[test]
+fn long_programs_from_short_texts() {
+    let doubling: String = (1..40)
+        .map(|i| format!("field f{i} = increment(lie(f{}, f{}))\n", i - 1, i - 1))
+        .collect();
+    refused(
+        "2^40 evaluations",
+        &wrapped(&format!("field f0 = rmsnorm\n{doubling}"), "euler(f39)"),
+        codes::TOO_LARGE,
+    );
+    let billions =
+        "scheme b(F) { step x { y = x;  repeat 20000 { repeat 20000 { y = F(y) } } return y } }";
+    refused("4·10^8 evaluations", billions, codes::TOO_LARGE);
+    let idle = "scheme i(F) { let a = 1;  step x { b = 1;  repeat 20000 { repeat 20000 { b = a } } return x } }";
+    refused("4·10^8 assignments", idle, codes::TOO_LARGE);
+    let sums =
+        "scheme s(F) { step x { y = x;  repeat 20000 { y = x + y + h*F(x + y) } return y } }";
+    refused("long sums", sums, codes::TOO_LARGE);
+    let nested =
+        "scheme n(F) { step x { return x + h*sum i in 0..20000 { sum j in 0..20000 { F(x) } } } }";
+    refused("nested sums", nested, codes::TOO_LARGE);
+    refused(
+        "10^5 steps",
+        &model("rk4(layer)", 19_999, ""),
+        codes::TOO_LARGE,
+    );
+    refused(
+        "10^12 steps",
+        &model("rk4(layer)", 1_000_000_000_000, ""),
+        codes::TOO_LARGE,
+    );
+    let list = vec!["20000"; 2000].join(", ");
+    refused(
+        "long lists",
+        &model(&format!("iie(layer, r: [{list}])"), 2000, ""),
+        codes::TOO_LARGE,
+    );
+}
+
+#[test]
+fn large_numbers() {
+    let squares = "scheme q(F) { step x { a = 3/7;  repeat 100 { a = a*a } return x + a*F(x) } }";
+    refused("(3/7)^(2^100)", squares, codes::ARITHMETIC);
+    let powers = "scheme p(F) { step x { a = 1 + h;  repeat 100 { a = a*a } return x + a*F(x) } }";
+    refused("(1 + h)^(2^100)", powers, codes::ARITHMETIC);
+    refused(
+        "10^(10^10)",
+        "scheme e(F) { let a = 10^10^10;  step x { return x + a*F(x) } }",
+        codes::ARITHMETIC,
+    );
+    let wide = "field f = rmsnorm |> swiglu(hidden: 1048576)\nmodel m { input tokens(vocab: 9, context: 9)\n embed learned(width: 1048576)\n evolve euler(f) for 5 steps\n output logits(tied) }";
+    refused("10^13 parameters", wide, codes::TOO_LARGE);
+}
+
+#[test]
+fn deep_definitions() {
+    let chain: String = (1..500)
+        .map(|i| format!("field f{i} = increment(euler(f{}))\n", i - 1))
+        .collect();
+    refused(
+        "500 definitions",
+        &wrapped(&format!("field f0 = rmsnorm\n{chain}"), "euler(f499)"),
+        codes::TOO_LARGE,
+    );
+    let inner = |i: usize| format!("{}f{}{}", "increment(euler(".repeat(30), i, "))".repeat(30));
+    let deep: String = (1..50)
+        .map(|i| format!("field f{i} = {}\n", inner(i - 1)))
+        .collect();
+    refused(
+        "deep definitions",
+        &wrapped(&format!("field f0 = rmsnorm\n{deep}"), "euler(f49)"),
+        codes::TOO_LARGE,
+    );
+    let sum = |i: usize| {
+        format!(
+            "scheme s{i}(F) {{ step x {{ return F(x){} }} }}\n",
+            " + 0*h*x".repeat(100)
+        )
+    };
+    let schemes: String = (0..40).map(sum).collect();
+    let nest = |acc: String, i: usize| format!("increment(s{i}({acc}))");
+    let flow = (0..39).fold("rmsnorm".to_string(), nest);
+    refused(
+        "long sums inside each other",
+        &wrapped(&schemes, &format!("s39({flow})")),
+        codes::TOO_LARGE,
+    );
+}
+
+#[test]
+fn many_definitions() {
+    let fields: String = (0..5000)
+        .map(|i| format!("field f{i} = rmsnorm |> nothing{i}\n"))
+        .collect();
+    let outcome = refused("5000 mistakes", &fields, codes::UNKNOWN_NAME);
+    assert_eq!(outcome.messages.len(), 100);
+    let schemes: String = (0..5000)
+        .map(|i| format!("scheme s{i}(F) {{ order 1;  step x {{ return x + h*F(x) }} }}\n"))
+        .collect();
+    assert_eq!(compile_text(&schemes).checked().programs.len(), 5000);
+}
+
+#[test]
+fn many_files() {
+    let mut files = Files::default();
+    for i in 0..200 {
+        files.0.insert(format!("{i}"), format!("use \"{}\"", i + 1));
+    }
+    let outcome = compile_files("main.ode", "use \"0\"", &mut files);
+    assert_eq!(
+        outcome.messages.iter().map(|d| d.code).collect::<Vec<_>>(),
+        [codes::TOO_LARGE]
+    );
+}
+
+/// Sketches with words deleted, doubled or swapped for others: messages or models, never a panic.
+#[test]
+fn shuffled_sketches() {
+    let folder = format!("{}/../grammar/tests/inputs", env!("CARGO_MANIFEST_DIR"));
+    let mut paths: Vec<_> = std::fs::read_dir(&folder)
+        .expect("sketches")
+        .map(|e| e.expect("an entry").path())
+        .collect();
+    paths.sort();
+    let texts: Vec<String> = paths
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "ode"))
+        .map(|p| std::fs::read_to_string(p).expect("a text"))
+        .collect();
+    let mut state = 1u64;
+    let mut pick = |n: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let words = |text: &str| -> Vec<String> {
+        text.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
+            .map(str::to_string)
+            .collect()
+    };
+    let all: Vec<String> = texts.iter().flat_map(|t| words(t)).collect();
+    let mut compiled = 0;
+    for round in 0..600 {
+        let mut text = words(&texts[round % texts.len()]);
+        for _ in 0..=pick(3) {
+            let at = pick(text.len());
+            match pick(3) {
+                0 => _ = text.remove(at),
+                1 => text.insert(at, all[pick(all.len())].clone()),
+                _ => text[at] = all[pick(all.len())].clone(),
+            }
+        }
+        let outcome = compile_text(&text.concat());
+        assert!(outcome.checked.is_some() || !outcome.messages.is_empty());
+        compiled += usize::from(outcome.checked.is_some());
+    }
+    assert!(
+        compiled > 20,
+        "only {compiled} of the shuffled texts still compile"
+    );
+}

@@ -1,0 +1,12 @@
+//! Tests of the front half: text in, stage programs, graphs and messages out.
+
+mod common;
+mod errors;
+mod examples;
+mod hostile;
+mod learned;
+mod parts;
+mod reference;
+mod stability;
+mod stages;
+mod systems;

@@ -1,0 +1,39 @@
+//! Stage programs of library schemes and of flows over whole layers, as text.
+
+use crate::common::{compile_text, model};
+
+fn alone(text: &str) -> String {
+    compile_text(text).checked().stages()
+}
+
+fn flow(flow: &str) -> String {
+    compile_text(&model(flow, 1, "")).checked().stages()
+}
+
+#[test]
+fn library() {
+    for (name, text) in odec_grammar::LIBRARY {
+        insta::assert_snapshot!(*name, alone(text));
+    }
+}
+
+#[test]
+fn flows() {
+    for (name, written) in [
+        ("flow_lie", "lie(att, ffn)"),
+        ("flow_strang_heun", "strang(ffn by heun, att)"),
+        ("flow_strang_iie", "strang(ffn by iie(r: 1), att)"),
+        ("flow_rk4_layer", "rk4(layer)"),
+        ("flow_iie_layer", "iie(layer, r: 2)"),
+        ("flow_heun_phi", "heun(phi)"),
+        ("flow_euler_both", "euler(both)"),
+        ("flow_nested_splitting", "lie(strang(ffn, att), ffn)"),
+        (
+            "flow_increment_of_heun_splitting",
+            "euler(increment(strang(ffn by heun, att)))",
+        ),
+        ("flow_weighted_sum", "euler(1/2*att - 2*ffn)"),
+    ] {
+        insta::assert_snapshot!(name, flow(written));
+    }
+}

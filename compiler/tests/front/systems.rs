@@ -1,0 +1,171 @@
+//! The systems of the library and of the weights policies: paths, numbers and graphs.
+
+use crate::common::{Files, compile_files, compile_text, model};
+use crate::reference::SYSTEMS;
+use odec_compiler::model::Built;
+use odec_graph::print;
+use odec_graph::verify::verify;
+
+fn built(flow: &str, steps: u64, options: &str) -> Built {
+    let outcome = compile_text(&model(flow, steps, options));
+    outcome.checked().built.clone().expect("a model")
+}
+
+fn paths(b: &Built) -> String {
+    let line = |p: &odec_graph::ops::Parameter| format!("{} {:?} {:?}", p.path, p.shape, p.init);
+    b.params.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn library_models() {
+    let mut numbers = Vec::new();
+    for name in ["prenorm", "macaron", "rk2", "rk4_layer", "iiet"] {
+        let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect("the library has this model");
+        let outcome = compile_files(&path, &text, &mut Files::default());
+        let built = outcome
+            .checked()
+            .built
+            .as_ref()
+            .expect("the file has a model");
+        assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+        assert_eq!(
+            built.grad.outputs().len(),
+            built.params.len() + 1,
+            "the loss and a gradient for each parameter"
+        );
+        for g in [&built.forward, &built.loss, &built.grad] {
+            verify(g).expect("a sound graph");
+        }
+        let claims: Vec<String> = built
+            .claims
+            .iter()
+            .map(|c| format!("{} {}", c.scheme, c.claim))
+            .collect();
+        numbers.push(format!(
+            "{name} {:?}\n  {}\n  {:?}",
+            built.summary,
+            claims.join(", "),
+            built.train
+        ));
+    }
+    insta::assert_snapshot!(numbers.join("\n"));
+}
+
+#[test]
+fn graphs_of_two_steps() {
+    for (name, flow, options) in SYSTEMS {
+        let b = built(flow, 2, options);
+        insta::assert_snapshot!(format!("graph_{name}"), print::text(&b.forward));
+        insta::assert_snapshot!(format!("params_{name}"), paths(&b));
+    }
+    insta::assert_snapshot!(
+        "graph_prenorm_loss_and_gradient",
+        print::text(&built("lie(att, ffn)", 2, "").grad)
+    );
+}
+
+#[test]
+fn policies() {
+    for (name, flow, steps, options) in [
+        ("shared", "lie(att, ffn)", 3, "weights shared"),
+        (
+            "one_shared",
+            "lie(att, ffn)",
+            2,
+            "weights per step, ffn shared",
+        ),
+        ("every", "euler(ffn)", 4, "weights every 2"),
+        ("cycle", "euler(ffn)", 4, "weights cycle 2"),
+        (
+            "per_use_inner",
+            "strang(ffn by heun, att)",
+            1,
+            "weights per use",
+        ),
+        ("per_use_repeat", "iie(layer, r: 3)", 1, "weights per use"),
+        ("per_use_tableau", "rk4(ffn)", 1, "weights per use"),
+        (
+            "unnamed",
+            "lie(rmsnorm |> linear, rmsnorm |> linear |> rmsnorm |> linear)",
+            1,
+            "",
+        ),
+        (
+            "unnamed_sum",
+            "euler(rmsnorm |> linear + linear - 1/2*ffn)",
+            1,
+            "",
+        ),
+        (
+            "layernorm",
+            "lie(layernorm |> linear |> layernorm |> rmsnorm, layernorm)",
+            1,
+            "",
+        ),
+        (
+            "mlps",
+            "lie(gelu(hidden: 2*width, bias) |> relu(hidden: 3), attention(heads: 4, bias) |> linear(3, bias) |> linear(8))",
+            1,
+            "",
+        ),
+        (
+            "inner_sum",
+            "euler(rmsnorm |> (swiglu(hidden: 4) + swiglu(hidden: width/2)))",
+            1,
+            "",
+        ),
+    ] {
+        insta::assert_snapshot!(
+            format!("policy_{name}"),
+            paths(&built(flow, steps, options))
+        );
+    }
+}
+
+/// Lists give every step its own iterations.
+#[test]
+fn lists_per_step() {
+    let outcome = compile_text(&model("iie(ffn, r: [3, 1, 1, 2])", 4, ""));
+    let checked = outcome.checked();
+    let each: Vec<usize> = checked.programs.iter().map(|p| p.evaluations()).collect();
+    assert_eq!(each, [4, 2, 3]);
+    assert_eq!(
+        checked.built.as_ref().map(|b| b.summary.evaluations),
+        Some(11)
+    );
+}
+
+/// `h = 1/(k+1)` reaches the coefficients exactly.
+#[test]
+fn step_sizes() {
+    let b = built("euler(ffn)", 3, "h = 1/(k + 2)");
+    let text = print::text_unfolded(&b.forward);
+    for coeffs in ["[1, 1/2]", "[1, 1/3]", "[1, 1/4]"] {
+        assert!(text.contains(coeffs), "{coeffs} in\n{text}");
+    }
+}
+
+#[test]
+fn several_evolves() {
+    let text = model("lie(att, ffn)", 1, "").replace(
+        "  evolve",
+        "  evolve head: euler(att) for 1 step\n  evolve tail:",
+    );
+    let outcome = compile_text(&text);
+    let b = outcome.checked().built.clone().expect("a model");
+    insta::assert_snapshot!(paths(&b));
+}
+
+/// A file that is a library file may have its name; imports bring fields.
+#[test]
+fn imports() {
+    let mut files = Files::default();
+    files.0.insert(
+        "fields.ode".into(),
+        "field att = rmsnorm |> attention(heads: 2, causal)".into(),
+    );
+    let text = "use \"fields.ode\"\nuse \"fields.ode\"\nmodel m { input tokens(vocab: 5, context: 4)\n embed learned(width: 4)\n evolve euler(att) for 1 step\n output logits }";
+    let outcome = compile_files("main.ode", text, &mut files);
+    insta::assert_snapshot!(paths(outcome.checked().built.as_ref().expect("a model")));
+}

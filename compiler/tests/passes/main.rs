@@ -1,0 +1,10 @@
+//! The passes end to end: hand-built decoders, planned and run on the reference device.
+
+mod learned;
+mod numbers;
+mod optimiser;
+mod planning;
+mod programs;
+mod random;
+mod rewrites;
+mod systems;

@@ -1,0 +1,349 @@
+//! Random graphs: the planned program agrees with the interpreter, and fusion does not change a bit.
+//!
+//! A recipe is a list of numbers; every graph reads tokens and a few parameters, mixes values of several shapes, and
+//! ends in a scalar whose gradient by all parameters is taken.
+
+use crate::numbers::{close, executor, feeds, tokens};
+use crate::systems::options;
+use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::passes::{Model, Options, assemble};
+use odec_graph::ops::*;
+use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff, interp, nn};
+use odec_program::manifest::{self, Init};
+use odec_program::{Bindings, Dim};
+use odec_runtime::{State, Value as Given};
+use proptest::prelude::*;
+
+const WIDTH: u64 = 6;
+const VOCAB: u64 = 5;
+const AT: Bindings = Bindings { batch: 2, seq: 3 };
+
+type Recipe = Vec<(u8, u16, u16, u16)>;
+
+/// Values by shape.
+struct Pool {
+    b: Builder,
+    params: Vec<(Parameter, Value)>,
+    states: Vec<Value>,
+    per_row: Vec<Value>,
+    vectors: Vec<Value>,
+    scalars: Vec<Value>,
+    matrices: Vec<Value>,
+}
+
+fn pick(list: &[Value], n: u16) -> Value {
+    list[n as usize % list.len()]
+}
+
+impl Pool {
+    fn new() -> Pool {
+        let mut p = Pool {
+            b: Builder::new(),
+            params: vec![],
+            states: vec![],
+            per_row: vec![],
+            vectors: vec![],
+            scalars: vec![],
+            matrices: vec![],
+        };
+        let ty = TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]);
+        let tokens =
+            p.b.push1(
+                Input {
+                    name: "tokens".into(),
+                    ty,
+                },
+                &[],
+            )
+            .unwrap();
+        let table = p.param("table", &[VOCAB, WIDTH]);
+        for i in 0..2 {
+            let v = p.param(&format!("gain{i}"), &[WIDTH]);
+            p.vectors.push(v);
+            let v = p.param(&format!("matrix{i}"), &[WIDTH, WIDTH]);
+            p.matrices.push(v);
+            let v = p.param(&format!("scalar{i}"), &[]);
+            p.scalars.push(v);
+        }
+        let x = p.b.push1(Embedding, &[table, tokens]).unwrap();
+        p.states.push(x);
+        p
+    }
+
+    fn param(&mut self, path: &str, shape: &[u64]) -> Value {
+        let init = Init::Normal { std: 0.7 };
+        let p = Parameter {
+            path: path.into(),
+            shape: shape.to_vec(),
+            init,
+        };
+        let v = self.b.push1(p.clone(), &[]).unwrap();
+        self.params.push((p, v));
+        v
+    }
+
+    fn state(&mut self, op: impl Into<OpKind>, operands: &[Value]) {
+        let v = self.b.push1(op, operands).unwrap();
+        self.states.push(v);
+    }
+
+    fn step(&mut self, at: u32, (op, x, y, z): (u8, u16, u16, u16)) {
+        self.b.site.step = Some(at / 6);
+        self.b.site.evaluation = Some(at / 3);
+        self.b.site.path = format!("op{at}");
+        let [s, t, u] = [x, y, z].map(|n| pick(&self.states, n));
+        let coeff = |n: u16| [(1, 1), (1, 1), (-1, 1), (1, 2), (0, 1), (2, 3)][n as usize % 6];
+        let coeffs = |list: &[u16]| {
+            list.iter()
+                .map(|n| coeff(*n))
+                .map(|(a, b)| Exact::ratio(a, b))
+                .collect::<Vec<_>>()
+        };
+        match op % 16 {
+            0 | 1 => self.state(
+                Combine {
+                    coeffs: coeffs(&[z, x / 7]),
+                },
+                &[s, t],
+            ),
+            2 => self.state(
+                Combine {
+                    coeffs: coeffs(&[x / 7, y / 7, z / 7]),
+                },
+                &[s, t, u],
+            ),
+            3 => {
+                // bounded: a product of two large values would not end
+                let gate = self.b.push1(Sigmoid, &[t]).unwrap();
+                self.state(Mul, &[s, gate]);
+            }
+            4 => self.state(Mul, &[s, pick(&self.vectors, y)]),
+            5 if !self.per_row.is_empty() => self.state(Mul, &[s, pick(&self.per_row, y)]),
+            6 => {
+                let gain = pick(&self.vectors, y);
+                let v = nn::rmsnorm(&mut self.b, s, gain, &Exact::ratio(1, 10)).unwrap();
+                self.states.push(v);
+            }
+            7 | 8 => {
+                let v = nn::linear(&mut self.b, s, pick(&self.matrices, y)).unwrap();
+                self.states.push(v);
+            }
+            9 => {
+                let v = nn::silu(&mut self.b, s).unwrap();
+                self.states.push(v);
+            }
+            10 => {
+                let sum = self.b.push1(SumCols, &[s]).unwrap();
+                let v = self.b.push1(Sigmoid, &[sum]).unwrap();
+                self.per_row.push(v);
+            }
+            11 => self.state(Mul, &[s, pick(&self.scalars, y)]),
+            12 => {
+                let sum = self.b.push1(SumRows, &[s]).unwrap();
+                let size = self.b.ty(s).rows();
+                let inverse = self.b.push1(InverseCount { size }, &[]).unwrap();
+                let v = self.b.push1(Mul, &[sum, inverse]).unwrap();
+                self.vectors.push(v);
+            }
+            13 => self.state(Add, &[s, pick(&self.vectors, y)]),
+            14 => {
+                let v = self
+                    .b
+                    .push(
+                        Attention {
+                            heads: 3,
+                            causal: true,
+                        },
+                        &[s, t, u],
+                    )
+                    .unwrap()[0];
+                self.states.push(v);
+            }
+            _ => {
+                let max = self.b.push1(MaxCols, &[s]).unwrap();
+                let max = self.b.push1(StopGradient, &[max]).unwrap();
+                let wide = self
+                    .b
+                    .push1(
+                        Broadcast {
+                            to: TensorType::state(WIDTH),
+                        },
+                        &[max],
+                    )
+                    .unwrap();
+                self.state(
+                    Combine {
+                        coeffs: coeffs(&[0, 3]),
+                    },
+                    &[s, wide],
+                );
+            }
+        }
+    }
+}
+
+/// Forward and gradient graphs of a recipe, with their parameters.
+fn graphs(recipe: &Recipe) -> (Graph, Graph, Vec<Parameter>) {
+    let build = || {
+        let mut p = Pool::new();
+        for (i, r) in recipe.iter().enumerate() {
+            p.step(i as u32, *r);
+        }
+        p.b.site = Default::default();
+        // tanh-like: the loss stays bounded whatever was built
+        let (last, n) = (*p.states.last().unwrap(), p.states.len());
+        let other = p.states[n / 2];
+        let gate = p.b.push1(Sigmoid, &[last]).unwrap();
+        let y = nn::combine(
+            &mut p.b,
+            &[(Exact::one(), gate), (Exact::ratio(1, 3), other)],
+        )
+        .unwrap();
+        let sum = p.b.push1(SumCols, &[y]).unwrap();
+        let loss = nn::mean_rows(&mut p.b, sum).unwrap();
+        (p, last, loss)
+    };
+    let (mut p, last, loss) = build();
+    p.b.output("last", last);
+    p.b.output("loss", loss);
+    let forward = p.b.finish();
+    let (p, _, loss) = build();
+    let wrt: Vec<Value> = p.params.iter().map(|p| p.1).collect();
+    let (graph, grads) = autodiff::gradient(p.b.finish(), loss, &wrt).unwrap();
+    let mut b = Builder::extend(graph);
+    b.output("loss", loss);
+    for ((param, _), g) in p.params.iter().zip(grads) {
+        if let Some(g) = g {
+            b.output(format!("grad.{}", param.path), g);
+        }
+    }
+    (
+        forward,
+        b.finish(),
+        p.params.into_iter().map(|p| p.0).collect(),
+    )
+}
+
+fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Model<'a> {
+    Model {
+        name: "random",
+        source: "",
+        model: manifest::Model {
+            vocab: VOCAB,
+            context: AT.seq,
+            width: WIDTH,
+        },
+        params,
+        forward,
+        loss: None,
+        grad: Some(grad),
+        train: None,
+        claims: vec![],
+        maxima: Bindings { batch: 3, seq: 4 },
+    }
+}
+
+fn check(recipe: &Recipe) {
+    let (forward, grad, params) = graphs(recipe);
+    let x = tokens(AT, VOCAB, 1);
+    let mut runs = [Fusion::On, Fusion::Off].map(|fusion| {
+        let a = assemble(
+            &model(&forward, &grad, &params),
+            Options {
+                fusion,
+                ..options()
+            },
+        );
+        let a = a.unwrap_or_else(|e| panic!("{e}"));
+        let mut e = executor(&a.manifest);
+        e.state_mut(State::Grads).fill(f32::NAN);
+        let given = [("tokens", Given::I32(&x))];
+        let mut out = e
+            .run("forward", AT, &given, &[])
+            .unwrap()
+            .f32("last")
+            .unwrap()
+            .to_vec();
+        out.extend(
+            e.run("forward", AT, &given, &[])
+                .unwrap()
+                .f32("loss")
+                .unwrap(),
+        );
+        out.extend(e.run("grad", AT, &given, &[]).unwrap().f32("loss").unwrap());
+        (e, out)
+    });
+    let gradients: Vec<Vec<Vec<f32>>> = runs
+        .iter()
+        .map(|(e, _)| {
+            let grads = e.state(State::Grads);
+            e.manifest()
+                .params
+                .iter()
+                .map(|p| {
+                    let start = p.offset as usize / 4;
+                    grads[start..start + p.shape.iter().product::<u64>() as usize].to_vec()
+                })
+                .collect()
+        })
+        .collect();
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert!(
+        bits(&runs[0].1) == bits(&runs[1].1),
+        "values change with fusion"
+    );
+    for ((a, b), p) in gradients[0]
+        .iter()
+        .zip(&gradients[1])
+        .zip(&runs[0].0.manifest().params)
+    {
+        assert!(
+            bits(a) == bits(b),
+            "the gradient of {} changes with fusion",
+            p.path
+        );
+    }
+
+    let (e, out) = &mut runs[0];
+    let f = feeds(e, AT, &[("tokens", &x)]);
+    let want = interp::run(&forward, &f, AT).unwrap();
+    let last = &want["last"].data;
+    for (g, w) in out.iter().zip(last) {
+        // what cancels to nothing keeps the rounding errors of its terms
+        let scale = last.iter().fold(0.1f64, |m, x| m.max(x.abs()));
+        assert!(
+            (f64::from(*g) - w).abs() <= 1e-4 * scale,
+            "last: {g} instead of {w}"
+        );
+    }
+    let want = interp::run(&grad, &f, AT).unwrap();
+    close("loss", &out[last.len() + 1..], &want["loss"].data, 1e-4);
+    let largest: f64 = want
+        .values()
+        .flat_map(|t| &t.data)
+        .fold(0.0f64, |m, x| m.max(x.abs()));
+    for (p, got) in e.manifest().params.iter().zip(&gradients[0]) {
+        let zeros = vec![0.0; got.len()];
+        let want = want
+            .get(&format!("grad.{}", p.path))
+            .map_or(&zeros, |t| &t.data);
+        for (g, w) in got.iter().zip(want) {
+            // relative to the largest gradient: small ones are differences of large ones
+            assert!(
+                (f64::from(*g) - w).abs() <= 1e-3 * largest.max(1e-2),
+                "{}: {g} instead of {w}",
+                p.path
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn random_graphs_run_as_they_mean(
+        recipe in prop::collection::vec((any::<u8>(), any::<u16>(), any::<u16>(), any::<u16>()), 1..28)
+    ) {
+        check(&recipe);
+    }
+}

@@ -1,0 +1,392 @@
+//! The syntax tree: what was written, with spans, and nothing resolved.
+//!
+//! Numbers keep their decimal text, names their spelling. `explore` and the parts of the language that later stages
+//! do not know yet are parsed and kept, so that the error about them can point at the right place.
+
+use crate::span::Span;
+use serde::Serialize;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Ident {
+    pub name: String,
+    pub span: Span,
+}
+
+/// One `.ode` text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct File {
+    pub uses: Vec<Use>,
+    pub items: Vec<Item>,
+}
+
+/// `use "mine.ode"`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Use {
+    pub path: String,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Item {
+    Scheme(Scheme),
+    Field(Field),
+    Model(Model),
+    Train(Block),
+    Explore(Block),
+}
+
+/// An expression: exact arithmetic, field pipelines and calls share one grammar.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum ExprKind {
+    /// The text of a decimal number: `3`, `0.25`, `1e-3`. Exact.
+    Number(String),
+    /// `4 GiB`, `1%`: number text and unit (`%`, `KiB`, `MiB`, `GiB`).
+    Quantity(String, String),
+    Str(String),
+    Name(String),
+    /// `v[-1]`, `beta[j]`, `L[-1]`.
+    Index(Ident, Box<Expr>),
+    /// `F(x, at: 1/2)`, `lie(att by heun, ffn)`, `L[-1](v)`.
+    Call(Box<Call>),
+    List(Vec<Expr>),
+    Tuple(Vec<Expr>),
+    Neg(Box<Expr>),
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    /// `rmsnorm |> attention(…)`.
+    Pipe(Box<Expr>, Box<Expr>),
+    /// `sum j in 0..=m { … }`.
+    Sum {
+        var: Ident,
+        range: Box<Range>,
+        body: Box<Expr>,
+    },
+    /// `flow A(1/2) B(1) from x`.
+    Flow {
+        flows: Vec<SubFlow>,
+        from: Box<Expr>,
+    },
+    /// `1..=4` as an argument.
+    Range(Box<Range>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Pow,
+}
+
+/// Callee (a name or an index), positional and labelled arguments in source order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Call {
+    pub callee: Expr,
+    pub args: Vec<Arg>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Arg {
+    pub label: Option<Ident>,
+    pub value: Expr,
+    /// `ffn by heun`: the inner scheme of a flow.
+    pub by: Option<Expr>,
+}
+
+/// `start..end`, `start..=end`; either bound may be missing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Range {
+    pub start: Option<Expr>,
+    pub end: Option<Expr>,
+    pub inclusive: bool,
+    pub span: Span,
+}
+
+/// `scheme name(F, r = 3) { … }`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scheme {
+    pub doc: Vec<String>,
+    pub name: Ident,
+    pub params: Vec<Param>,
+    pub items: Vec<SchemeItem>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Param {
+    pub name: Ident,
+    pub kind: ParamKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum ParamKind {
+    /// `F`
+    Field,
+    /// `L[..]`
+    Fields,
+    /// `r = 3`
+    Value(Expr),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum SchemeItem {
+    Cite {
+        text: String,
+        span: Span,
+    },
+    /// `order 4 within 1e-14`.
+    Order {
+        order: Expr,
+        within: Option<Expr>,
+        span: Span,
+    },
+    /// `keep order 2`.
+    Keep {
+        order: Expr,
+        span: Span,
+    },
+    Let {
+        name: Ident,
+        value: Expr,
+    },
+    Learn(Learn),
+    /// `learn tableau from rk4`, `learn multistep from ab4`: kind and method.
+    LearnFrom {
+        what: Ident,
+        from: Ident,
+        span: Span,
+    },
+    Tableau(Tableau),
+    Multistep {
+        rows: Vec<(Ident, Vec<Expr>)>,
+        span: Span,
+    },
+    StartBy {
+        scheme: Ident,
+        span: Span,
+    },
+    SolveBy {
+        method: Method,
+        span: Span,
+    },
+    Start {
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Step(Step),
+    /// `A(1/2) B(1) A(1/2)`.
+    Splitting(Vec<SubFlow>),
+    /// `embedded A(1) B(1)`.
+    Embedded {
+        flows: Vec<SubFlow>,
+        span: Span,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Learn {
+    pub shared: bool,
+    pub per_channel: bool,
+    pub name: Ident,
+    pub len: LearnLen,
+    pub init: Expr,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum LearnLen {
+    Scalar,
+    /// `name[n]`
+    Count(Expr),
+    /// `name[..]`
+    History,
+}
+
+/// One flow of a splitting with its fraction of h.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SubFlow {
+    pub name: Ident,
+    pub fraction: Expr,
+    pub span: Span,
+}
+
+/// Rows in source order: `c | a…` for stages, `| b…` for weights (c absent).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tableau {
+    pub rows: Vec<TableauRow>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableauRow {
+    pub c: Option<Expr>,
+    pub entries: Vec<Expr>,
+    pub span: Span,
+}
+
+/// `step x { … }`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    pub state: Ident,
+    pub body: Vec<Stmt>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Stmt {
+    Assign {
+        name: Ident,
+        value: Expr,
+        span: Span,
+    },
+    Repeat {
+        count: RepeatCount,
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Solve {
+        name: Ident,
+        value: Expr,
+        from: Expr,
+        method: Method,
+        span: Span,
+    },
+    Return {
+        value: Expr,
+        embedded: Option<Expr>,
+        span: Span,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum RepeatCount {
+    /// `repeat r`
+    Times(Expr),
+    /// `repeat j in 0..n`
+    Over(Ident, Range),
+    /// `repeat l in L[..-1]`
+    Fields(Ident, Ident, Range),
+}
+
+/// `anderson(memory: 5) gradient implicit`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Method {
+    pub call: Expr,
+    pub gradient: Option<Expr>,
+}
+
+/// `field gate(u, v) = …`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Field {
+    pub doc: Vec<String>,
+    pub name: Ident,
+    pub params: Vec<Ident>,
+    pub value: Expr,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Model {
+    pub doc: Vec<String>,
+    pub name: Ident,
+    pub items: Vec<ModelItem>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum ModelItem {
+    Input {
+        value: Expr,
+        span: Span,
+    },
+    /// `embed learned(width: 512), positions(learned)`.
+    Embed {
+        values: Vec<Expr>,
+        span: Span,
+    },
+    Evolve(Evolve),
+    Output {
+        value: Expr,
+        span: Span,
+    },
+    Init {
+        value: Expr,
+        span: Span,
+    },
+}
+
+/// `evolve core: iie(layer, r: 3) for 12 steps { … }`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evolve {
+    pub label: Option<Ident>,
+    pub flow: Expr,
+    /// A number of steps, or a call such as `adaptive(…)`.
+    pub extent: Expr,
+    pub options: Vec<EvolveOption>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum EvolveOption {
+    /// `h = 1/steps`.
+    H {
+        value: Expr,
+        span: Span,
+    },
+    /// `learn per channel h = 1`.
+    LearnH {
+        shared: bool,
+        per_channel: bool,
+        value: Expr,
+        span: Span,
+    },
+    /// The policy of all fields (`None`) or of one.
+    Weights {
+        policies: Vec<(Option<Ident>, Policy)>,
+        span: Span,
+    },
+    Gradient {
+        value: Expr,
+        span: Span,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Policy {
+    pub kind: PolicyKind,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum PolicyKind {
+    PerStep,
+    PerUse,
+    Shared,
+    Every(Expr),
+    Cycle(Expr),
+    OfTime(Vec<Arg>),
+}
+
+/// `train { … }` or `explore { … }`: entries in source order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Block {
+    pub entries: Vec<Entry>,
+    pub span: Span,
+}
+
+/// `batch 32`, `data text("corpus.txt", tokenizer: bytes)`, `scheme in [...]`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Dotted key: `["seed"]`, `["model", "width"]`.
+    pub key: Vec<Ident>,
+    /// `key in values` (explore only).
+    pub is_in: bool,
+    pub values: Vec<Expr>,
+    pub span: Span,
+}

@@ -1,0 +1,222 @@
+//! What the values of a file are called: dotted paths such as `model.core.r`.
+//!
+//! Takes a tree; shows every value that has a path, with the segments that its path may have. Leaves choosing and
+//! changing to `set.rs`.
+
+use crate::ast::*;
+
+/// What one value of the file is called: a segment for each level, every segment with its alternatives.
+pub struct Place<'a> {
+    /// The first alternative is the one that is shown; an empty one may be left out.
+    segments: Vec<Vec<&'a str>>,
+    last: &'a str,
+}
+
+impl Place<'_> {
+    /// Whether a dotted path may mean this place.
+    pub fn is(&self, path: &str) -> bool {
+        let parts: Vec<&str> = path.split('.').collect();
+        let Some((last, parts)) = parts.split_last() else {
+            return false;
+        };
+        *last == self.last && matches(&self.segments, parts)
+    }
+
+    /// The shortest path, which may mean other places too.
+    pub fn brief(&self) -> String {
+        let needed = self
+            .segments
+            .iter()
+            .filter(|alternatives| !alternatives.contains(&""));
+        let fields = self
+            .segments
+            .first()
+            .is_some_and(|first| first.first() == Some(&"field"));
+        match fields {
+            true => self.full(),
+            false => needed
+                .map(|alternatives| alternatives[0])
+                .chain([self.last])
+                .collect::<Vec<_>>()
+                .join("."),
+        }
+    }
+
+    /// The most exact path.
+    pub fn full(&self) -> String {
+        let named = self
+            .segments
+            .iter()
+            .map(|alternatives| alternatives[0])
+            .filter(|name| !name.is_empty());
+        named.chain([self.last]).collect::<Vec<_>>().join(".")
+    }
+}
+
+fn matches(segments: &[Vec<&str>], parts: &[&str]) -> bool {
+    let Some((first, rest)) = segments.split_first() else {
+        return parts.is_empty();
+    };
+    let named = parts
+        .split_first()
+        .is_some_and(|(part, parts)| first.contains(part) && matches(rest, parts));
+    named || (first.contains(&"") && matches(rest, parts))
+}
+
+/// Shows every value that has a path, in source order.
+pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
+    let models = file
+        .items
+        .iter()
+        .filter(|item| matches!(item, Item::Model(_)))
+        .count();
+    for item in &mut file.items {
+        match item {
+            Item::Scheme(scheme) => {
+                let segments = vec![vec!["scheme"], vec![scheme.name.name.as_str()]];
+                for param in &mut scheme.params {
+                    if let ParamKind::Value(value) = &mut param.kind {
+                        see(
+                            &Place {
+                                segments: segments.clone(),
+                                last: &param.name.name,
+                            },
+                            value,
+                        );
+                    }
+                }
+                for item in &mut scheme.items {
+                    if let SchemeItem::Let { name, value } = item {
+                        see(
+                            &Place {
+                                segments: segments.clone(),
+                                last: &name.name,
+                            },
+                            value,
+                        );
+                    }
+                }
+            }
+            Item::Field(field) => {
+                arguments(
+                    &[vec!["field", ""], vec![&field.name.name]],
+                    &mut field.value,
+                    see,
+                );
+            }
+            Item::Model(model) => {
+                let name = model.name.name.as_str();
+                let head = if models > 1 {
+                    vec![name, "model"]
+                } else {
+                    vec!["model", name]
+                };
+                for item in &mut model.items {
+                    let (part, values) = match item {
+                        ModelItem::Input { value, .. } => ("input", std::slice::from_mut(value)),
+                        ModelItem::Embed { values, .. } => ("embed", &mut values[..]),
+                        ModelItem::Output { value, .. } => ("output", std::slice::from_mut(value)),
+                        ModelItem::Init { value, .. } => ("init", std::slice::from_mut(value)),
+                        ModelItem::Evolve(evolve) => {
+                            visit_evolve(&head, evolve, see);
+                            continue;
+                        }
+                    };
+                    for value in values {
+                        arguments(&[head.clone(), vec![part, ""]], value, see);
+                    }
+                }
+            }
+            Item::Train(block) => {
+                for entry in &mut block.entries {
+                    let [key] = &entry.key[..] else { continue };
+                    for value in &mut entry.values {
+                        see(
+                            &Place {
+                                segments: vec![vec!["train"]],
+                                last: &key.name,
+                            },
+                            value,
+                        );
+                        arguments(&[vec!["train"], vec![&key.name, ""]], value, see);
+                    }
+                }
+            }
+            Item::Explore(_) => {}
+        }
+    }
+}
+
+fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place, &mut Expr)) {
+    let segment = match &evolve.label {
+        Some(label) => vec![label.name.as_str(), "evolve", ""],
+        None => vec!["", "evolve"],
+    };
+    let segments = [model.to_vec(), segment];
+    let place = |last| Place {
+        segments: segments.to_vec(),
+        last,
+    };
+    arguments(&segments, &mut evolve.flow, see);
+    see(&place("steps"), &mut evolve.extent);
+    arguments(&segments, &mut evolve.extent, see);
+    for option in &mut evolve.options {
+        match option {
+            EvolveOption::H { value, .. } | EvolveOption::LearnH { value, .. } => {
+                see(&place("h"), value)
+            }
+            EvolveOption::Gradient { value, .. } => arguments(&segments, value, see),
+            EvolveOption::Weights { policies, .. } => {
+                for (_, policy) in policies {
+                    match &mut policy.kind {
+                        PolicyKind::OfTime(args) => each_argument(&segments, args, see),
+                        PolicyKind::Every(count) => see(&place("every"), count),
+                        PolicyKind::Cycle(count) => see(&place("cycle"), count),
+                        PolicyKind::PerStep | PolicyKind::PerUse | PolicyKind::Shared => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The labelled arguments of all calls in an expression.
+fn arguments<'a>(
+    segments: &[Vec<&'a str>],
+    value: &'a mut Expr,
+    see: &mut dyn FnMut(&Place, &mut Expr),
+) {
+    match &mut value.kind {
+        ExprKind::Call(call) => each_argument(segments, &mut call.args, see),
+        ExprKind::List(values) | ExprKind::Tuple(values) => {
+            for value in values {
+                arguments(segments, value, see);
+            }
+        }
+        ExprKind::Binary(_, a, b) | ExprKind::Pipe(a, b) => {
+            arguments(segments, a, see);
+            arguments(segments, b, see);
+        }
+        ExprKind::Neg(inner) => arguments(segments, inner, see),
+        _ => {}
+    }
+}
+
+fn each_argument<'a>(
+    segments: &[Vec<&'a str>],
+    args: &'a mut [Arg],
+    see: &mut dyn FnMut(&Place, &mut Expr),
+) {
+    for arg in args {
+        if let Some(label) = &arg.label {
+            see(
+                &Place {
+                    segments: segments.to_vec(),
+                    last: &label.name,
+                },
+                &mut arg.value,
+            );
+        }
+        arguments(segments, &mut arg.value, see);
+    }
+}

@@ -1,0 +1,331 @@
+//! `--set path=value`: one number, name or string of a file replaced from the command line.
+//!
+//! Takes a parsed [`File`], a dotted path and the text of a value; changes the tree. The value is parsed as an
+//! expression of its own source, so that later errors point into what was typed. Paths name what a file says:
+//!
+//! - `model.width`, `model.context`: the labelled argument of that name in the model, `model.embed.width` to be exact;
+//! - `model.steps`, `model.h`, `model.r`: extent, step size and scheme arguments of the evolve, `model.core.r` by label;
+//! - `field.ffn.hidden` or `ffn.hidden`; `scheme.iie.r` for a default or a constant of a scheme in this file;
+//! - `train.batch`, `train.lr`, `train.optimizer.lr`, `train.data="…"`.
+//!
+//! What is not there yet is added where its meaning is clear: arguments of the scheme, `h`, known training entries,
+//! arguments of a training entry named in full. Everything else is an error that lists the paths there are. Leaves
+//! the meaning of values to `odec-compiler`.
+
+use crate::ast::*;
+use crate::diag::Diagnostic;
+use crate::library::LIBRARY;
+use crate::nearest;
+use crate::parse::{parse, parse_value};
+use crate::paths::visit;
+use crate::span::{Sources, Span};
+
+/// The name under which a value from the command line appears in errors.
+const ORIGIN: &str = "command line";
+/// The entries a training block may have.
+const TRAIN: [&str; 13] = [
+    "data",
+    "loss",
+    "constrain",
+    "optimizer",
+    "schedule",
+    "batch",
+    "steps",
+    "clip",
+    "precision",
+    "seed",
+    "memory",
+    "from",
+    "tune",
+];
+
+/// Replaces the value at `path`.
+///
+/// # Errors
+/// `unknown-path` when nothing is called so, `ambiguous-path` when several things are, and what the parser says about
+/// a value that is no expression. The file is unchanged then.
+pub fn set(
+    file: &mut File,
+    sources: &mut Sources,
+    path: &str,
+    value: &str,
+) -> Result<(), Diagnostic> {
+    let text = format!("--set {path}={value}");
+    let source = sources.add(ORIGIN, &text);
+    let at = |start: usize, end: usize| Span {
+        source,
+        start: start as u32,
+        end: end as u32,
+    };
+    let (path_span, value_start) = (
+        at("--set ".len(), "--set ".len() + path.len()),
+        text.len() - value.len(),
+    );
+    let parsed = parse_value(source, &text, value_start);
+    let bare = Expr {
+        kind: ExprKind::Str(value.to_string()),
+        span: at(value_start, text.len()),
+    };
+
+    let mut found: Vec<(String, Span)> = Vec::new();
+    let mut places: Vec<(String, String)> = Vec::new();
+    visit(file, &mut |place, slot| {
+        if place.is(path) {
+            found.push((place.full(), slot.span));
+        }
+        places.push((place.brief(), place.full()));
+    });
+    match found.len() {
+        1 => {}
+        0 => {
+            let mut known = known(&places);
+            if file.items.iter_mut().find_map(train_block).is_some() {
+                known.extend(TRAIN.iter().map(|key| format!("train.{key}")));
+            }
+            return add(file, path, path_span, parsed?, &known);
+        }
+        _ => {
+            let mut names: Vec<String> =
+                found.iter().map(|(name, _)| format!("`{name}`")).collect();
+            names.dedup();
+            let help = match names.len() {
+                1 => "no path tells them apart; change the file itself".to_string(),
+                _ => format!("say which: {}", names.join(", ")),
+            };
+            let error = Diagnostic::error(
+                "ambiguous-path",
+                path_span,
+                format!("`{path}` names several things"),
+            )
+            .label(format!("{} of them", found.len()))
+            .help(help);
+            return Err(found
+                .into_iter()
+                .fold(error, |error, (name, span)| error.also(span, name)));
+        }
+    }
+    let mut outcome = Ok(());
+    visit(file, &mut |place, slot| {
+        if place.is(path) {
+            outcome = replace(slot, &parsed, &bare);
+        }
+    });
+    outcome
+}
+
+/// The shortest path to every place: the brief one where it means only one.
+fn known(places: &[(String, String)]) -> Vec<String> {
+    let alone = |brief: &str| places.iter().filter(|(other, _)| other == brief).count() == 1;
+    places
+        .iter()
+        .map(|(brief, full)| {
+            if alone(brief) {
+                brief.clone()
+            } else {
+                full.clone()
+            }
+        })
+        .collect()
+}
+
+/// Puts the value into its place. Where a string stands, quotes may be left out: shells eat them.
+fn replace(
+    slot: &mut Expr,
+    parsed: &Result<Expr, Diagnostic>,
+    bare: &Expr,
+) -> Result<(), Diagnostic> {
+    let string = |slot: &Expr| matches!(slot.kind, ExprKind::Str(_));
+    let is_string = parsed.as_ref().is_ok_and(string);
+    if string(slot) && !is_string {
+        *slot = bare.clone();
+        return Ok(());
+    }
+    let value = parsed.clone()?;
+    // `train.data="mine.txt"` keeps the tokenizer beside the path.
+    if is_string
+        && let ExprKind::Call(call) = &mut slot.kind
+        && let Some(first) = call
+            .args
+            .iter_mut()
+            .find(|arg| arg.label.is_none() && string(&arg.value))
+    {
+        first.value = value;
+    } else {
+        *slot = value;
+    }
+    Ok(())
+}
+
+/// Adds what is not there, where it is clear what it would mean.
+fn add(
+    file: &mut File,
+    path: &str,
+    at: Span,
+    value: Expr,
+    known: &[String],
+) -> Result<(), Diagnostic> {
+    let parts: Vec<&str> = path.split('.').collect();
+    let ident = |name: &str| Ident {
+        name: name.to_string(),
+        span: at,
+    };
+    let unknown = || Err(unknown_path(path, at, known));
+    match parts[..] {
+        ["train", key] if TRAIN.contains(&key) => {
+            let Some(train) = file.items.iter_mut().find_map(train_block) else {
+                return unknown();
+            };
+            train.entries.push(Entry {
+                key: vec![ident(key)],
+                is_in: false,
+                values: vec![value],
+                span: at,
+            });
+        }
+        ["train", key, label] => {
+            let train = file.items.iter_mut().find_map(train_block);
+            let entry =
+                train.and_then(|train| train.entries.iter_mut().find(|entry| is_key(entry, key)));
+            let Some(ExprKind::Call(call)) = entry
+                .and_then(|e| e.values.first_mut())
+                .map(|value| &mut value.kind)
+            else {
+                return unknown();
+            };
+            call.args.push(Arg {
+                label: Some(ident(label)),
+                value,
+                by: None,
+            });
+        }
+        [model, ref evolve @ .., last] if evolve.len() < 2 && is_name(last) => {
+            let schemes = Schemes::of(file);
+            let mut models: Vec<&mut Model> =
+                file.items.iter_mut().filter_map(model_item).collect();
+            models.retain(|item| model == "model" || item.name.name == model);
+            let mut evolves: Vec<&mut Evolve> = models
+                .into_iter()
+                .flat_map(|model| model.items.iter_mut())
+                .filter_map(|item| match item {
+                    ModelItem::Evolve(inner) => Some(inner),
+                    _ => None,
+                })
+                .filter(|item| evolve.iter().all(|&wanted| is_label(item, wanted)))
+                .collect();
+            let [target] = &mut evolves[..] else {
+                return unknown();
+            };
+            if last == "h" {
+                target.options.push(EvolveOption::H { value, span: at });
+            } else if let ExprKind::Call(call) = &mut target.flow.kind
+                && let ExprKind::Name(scheme) = &call.callee.kind
+                && schemes.may_take(scheme, last)
+            {
+                call.args.push(Arg {
+                    label: Some(ident(last)),
+                    value,
+                    by: None,
+                });
+            } else {
+                return unknown();
+            }
+        }
+        _ => return unknown(),
+    }
+    Ok(())
+}
+
+fn unknown_path(path: &str, at: Span, known: &[String]) -> Diagnostic {
+    let error = Diagnostic::error(
+        "unknown-path",
+        at,
+        format!("nothing here is called `{path}`"),
+    );
+    if known.is_empty() {
+        return error
+            .label("not known")
+            .help("this file has nothing that can be set");
+    }
+    let error = error.label("not known");
+    if let Some(close) = nearest::nearest(path, known.iter().map(String::as_str)) {
+        return error.help(format!("did you mean `{close}`?"));
+    }
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let tail = |known: &&String| known.rsplit('.').next() == Some(last);
+    let same: Vec<String> = known
+        .iter()
+        .filter(tail)
+        .map(|path| format!("`{path}`"))
+        .collect();
+    if !same.is_empty() {
+        return error.help(format!("did you mean {}?", same.join(" or ")));
+    }
+    let close = nearest::ranked(path, known.iter().map(String::as_str), 6);
+    let close: Vec<String> = close.iter().map(|path| format!("`{path}`")).collect();
+    error.help(format!("the nearest are {}", close.join(", ")))
+}
+
+/// Which parameters with defaults the schemes of this file and of the library have.
+struct Schemes(Vec<(String, Vec<String>)>);
+
+impl Schemes {
+    fn of(file: &File) -> Schemes {
+        let named = |file: &File| -> Vec<(String, Vec<String>)> {
+            let schemes = file.items.iter().filter_map(|item| match item {
+                Item::Scheme(scheme) => Some(scheme),
+                _ => None,
+            });
+            let defaults = |scheme: &Scheme| {
+                let params = scheme
+                    .params
+                    .iter()
+                    .filter(|p| matches!(p.kind, ParamKind::Value(_)));
+                params.map(|p| p.name.name.clone()).collect()
+            };
+            schemes
+                .map(|scheme| (scheme.name.name.clone(), defaults(scheme)))
+                .collect()
+        };
+        let library = LIBRARY
+            .iter()
+            .flat_map(|(_, text)| named(&parse(0, text).0));
+        Schemes(named(file).into_iter().chain(library).collect())
+    }
+
+    /// Whether the scheme has such a parameter. One that is defined elsewhere may: the compiler will know.
+    fn may_take(&self, scheme: &str, param: &str) -> bool {
+        let known = self.0.iter().find(|(name, _)| name == scheme);
+        known.is_none_or(|(_, params)| params.iter().any(|name| name == param))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_key(entry: &Entry, key: &str) -> bool {
+    matches!(&entry.key[..], [only] if only.name == key)
+}
+
+fn is_label(evolve: &Evolve, wanted: &str) -> bool {
+    wanted == "evolve"
+        || evolve
+            .label
+            .as_ref()
+            .is_some_and(|label| label.name == wanted)
+}
+
+fn train_block(item: &mut Item) -> Option<&mut Block> {
+    match item {
+        Item::Train(block) => Some(block),
+        _ => None,
+    }
+}
+
+fn model_item(item: &mut Item) -> Option<&mut Model> {
+    match item {
+        Item::Model(model) => Some(model),
+        _ => None,
+    }
+}

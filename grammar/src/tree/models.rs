@@ -1,0 +1,192 @@
+//! Fields, models, training and exploring.
+
+use super::{Builder, Children};
+use crate::ast::*;
+use crate::parse::Rule;
+use pest::iterators::Pair;
+
+impl Builder<'_> {
+    pub(super) fn field(&self, doc: Vec<String>, pair: Pair<Rule>) -> Field {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_field);
+        let name = self.ident(inner.next());
+        let params = inner
+            .next_if(Rule::field_params)
+            .map(|p| p.into_inner().map(|p| self.ident(p)).collect());
+        inner.skip(Rule::eq);
+        Field {
+            doc,
+            name,
+            params: params.unwrap_or_default(),
+            value: self.expr(inner.next()),
+            span,
+        }
+    }
+
+    pub(super) fn model(&self, doc: Vec<String>, pair: Pair<Rule>) -> Model {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_model);
+        let name = self.ident(inner.next());
+        let items = inner
+            .rest()
+            .filter(|p| !matches!(p.as_rule(), Rule::open | Rule::close | Rule::doc));
+        Model {
+            doc,
+            name,
+            items: items.map(|p| self.model_item(p)).collect(),
+            span,
+        }
+    }
+
+    pub(super) fn model_item(&self, pair: Pair<Rule>) -> ModelItem {
+        let span = self.span(&pair);
+        let rule = pair.as_rule();
+        if rule == Rule::evolve {
+            return ModelItem::Evolve(self.evolve(pair));
+        }
+        let mut values: Vec<Expr> = pair
+            .into_inner()
+            .filter(|p| p.as_rule() == Rule::expr)
+            .map(|p| self.expr(p))
+            .collect();
+        match rule {
+            Rule::embed => ModelItem::Embed { values, span },
+            Rule::input => ModelItem::Input {
+                value: values.remove(0),
+                span,
+            },
+            Rule::output => ModelItem::Output {
+                value: values.remove(0),
+                span,
+            },
+            _ => ModelItem::Init {
+                value: values.remove(0),
+                span,
+            },
+        }
+    }
+
+    pub(super) fn evolve(&self, pair: Pair<Rule>) -> Evolve {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_evolve);
+        let label = inner
+            .next_if(Rule::evolve_label)
+            .map(|p| self.ident(Children::of(p).next()));
+        let flow = self.expr(inner.next());
+        inner.skip(Rule::k_for);
+        let extent = self.expr(inner.next());
+        let _ = inner.skip(Rule::k_steps) || inner.skip(Rule::k_step);
+        let options = inner.next_if(Rule::options).map(|p| {
+            let options = p
+                .into_inner()
+                .filter(|p| !matches!(p.as_rule(), Rule::open | Rule::close | Rule::doc));
+            options.map(|p| self.option(p)).collect()
+        });
+        Evolve {
+            label,
+            flow,
+            extent,
+            options: options.unwrap_or_default(),
+            span,
+        }
+    }
+
+    pub(super) fn option(&self, pair: Pair<Rule>) -> EvolveOption {
+        let span = self.span(&pair);
+        let rule = pair.as_rule();
+        if rule == Rule::gradient {
+            return EvolveOption::Gradient {
+                value: self.gradient(pair),
+                span,
+            };
+        }
+        let mut inner = Children::of(pair);
+        match rule {
+            Rule::learn_h => {
+                inner.skip(Rule::k_learn);
+                let shared = inner.skip(Rule::shared);
+                let per_channel = inner.skip(Rule::per_channel);
+                inner.skip(Rule::k_h);
+                inner.skip(Rule::eq);
+                EvolveOption::LearnH {
+                    shared,
+                    per_channel,
+                    value: self.expr(inner.next()),
+                    span,
+                }
+            }
+            Rule::set_h => {
+                inner.skip(Rule::k_h);
+                inner.skip(Rule::eq);
+                EvolveOption::H {
+                    value: self.expr(inner.next()),
+                    span,
+                }
+            }
+            _ => {
+                inner.skip(Rule::k_weights);
+                let policies = inner.rest().map(|p| {
+                    let mut inner = Children::of(p);
+                    let field = inner.next_if(Rule::ident).map(|p| self.ident(p));
+                    (field, self.policy(inner.next()))
+                });
+                EvolveOption::Weights {
+                    policies: policies.collect(),
+                    span,
+                }
+            }
+        }
+    }
+
+    pub(super) fn policy(&self, pair: Pair<Rule>) -> Policy {
+        let span = self.span(&pair);
+        let policy = Children::of(pair).next();
+        let rule = policy.as_rule();
+        let mut inner = Children::of(policy);
+        let kind = match rule {
+            Rule::per_step => PolicyKind::PerStep,
+            Rule::per_use => PolicyKind::PerUse,
+            Rule::shared => PolicyKind::Shared,
+            Rule::every => {
+                inner.skip(Rule::k_every);
+                PolicyKind::Every(self.number(inner.next()))
+            }
+            Rule::cycle => {
+                inner.skip(Rule::k_cycle);
+                PolicyKind::Cycle(self.number(inner.next()))
+            }
+            _ => {
+                let args = inner.rest().filter(|p| p.as_rule() == Rule::arg);
+                PolicyKind::OfTime(args.map(|p| self.arg(p)).collect())
+            }
+        };
+        Policy { kind, span }
+    }
+
+    /// `train { … }` and `explore { … }`.
+    pub(super) fn block(&self, pair: Pair<Rule>) -> Block {
+        let span = self.span(&pair);
+        let entries = pair
+            .into_inner()
+            .filter(|p| matches!(p.as_rule(), Rule::train_entry | Rule::explore_entry))
+            .map(|p| self.entry(p))
+            .collect();
+        Block { entries, span }
+    }
+
+    pub(super) fn entry(&self, pair: Pair<Rule>) -> Entry {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        let key = inner.next().into_inner().map(|p| self.ident(p)).collect();
+        let is_in = inner.skip(Rule::k_in);
+        Entry {
+            key,
+            is_in,
+            values: inner.rest().map(|p| self.value(p)).collect(),
+            span,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The vocabulary of error messages: what rules and blocks are called, which keywords live where.
+
+use crate::parse::Rule;
+
+pub const ITEMS_HELP: &str =
+    "a file holds `scheme`, `field`, `model`, `train`, `explore` and `use`";
+
+/// The block a place lies in, by the word that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Outside all blocks.
+    Item,
+    Scheme,
+    Tableau,
+    Multistep,
+    Body,
+    Model,
+    Evolve,
+    Train,
+    Explore,
+    /// `sum j in 0..n { … }`, `of time { … }`: what is inside is no statement.
+    Inline,
+}
+
+impl Context {
+    /// The context that a block opened by `word` gives.
+    pub fn of(word: &str) -> Context {
+        match word {
+            "scheme" => Context::Scheme,
+            "tableau" => Context::Tableau,
+            "multistep" => Context::Multistep,
+            "start" | "step" | "repeat" => Context::Body,
+            "model" => Context::Model,
+            "evolve" => Context::Evolve,
+            "train" => Context::Train,
+            "explore" => Context::Explore,
+            _ => Context::Inline,
+        }
+    }
+
+    /// The block in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Item => "a file",
+            Context::Scheme => "a scheme",
+            Context::Tableau => "a tableau",
+            Context::Multistep => "a multistep method",
+            Context::Body => "a step program",
+            Context::Model => "a model",
+            Context::Evolve => "the options of an evolve",
+            Context::Train => "a train block",
+            Context::Explore => "an explore block",
+            Context::Inline => "an expression",
+        }
+    }
+
+    /// One of its parts.
+    pub fn part(self) -> &'static str {
+        match self {
+            Context::Item => "an item",
+            Context::Scheme => "a part of the scheme",
+            Context::Tableau | Context::Multistep => "a row",
+            Context::Body => "a statement",
+            Context::Model => "a part of the model",
+            Context::Evolve => "an option",
+            Context::Train | Context::Explore => "an entry",
+            Context::Inline => "an expression",
+        }
+    }
+
+    /// The words its parts begin with.
+    pub fn keywords(self) -> &'static [&'static str] {
+        match self {
+            Context::Scheme => &[
+                "cite",
+                "order",
+                "keep",
+                "let",
+                "learn",
+                "tableau",
+                "multistep",
+                "start",
+                "solve",
+                "step",
+                "embedded",
+            ],
+            Context::Body => &["repeat", "solve", "return"],
+            Context::Model => &["input", "embed", "evolve", "output", "init"],
+            Context::Evolve => &["h", "learn", "weights", "gradient"],
+            _ => &[],
+        }
+    }
+
+    pub fn help(self) -> &'static str {
+        match self {
+            Context::Item => ITEMS_HELP,
+            Context::Scheme => {
+                "a scheme holds `cite`, `order`, `let`, `learn`, and one of `tableau`, `multistep`, `step`, or a splitting such as `A(1/2) B(1) A(1/2)`"
+            }
+            Context::Tableau => "a row is `c | a₁ a₂ …`, the last rows are weights: `| b₁ b₂ …`",
+            Context::Multistep => {
+                "for example `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`, newest first"
+            }
+            Context::Body => "a statement is `name = …`, `repeat n { … }`, `solve …` or `return …`",
+            Context::Model => "a model holds `input`, `embed`, `evolve`, `output` and `init`",
+            Context::Evolve => {
+                "an evolve has the options `h = …`, `learn h = …`, `weights …` and `gradient …`"
+            }
+            Context::Train => "an entry is a key and a value: `batch 8`, `loss cross_entropy`",
+            Context::Explore => "an entry is `key in [values]` or a key and a value",
+            Context::Inline => "an expression is made of names, numbers, calls and operators",
+        }
+    }
+}
+
+/// Reserved words.
+const KEYWORDS: [&str; 27] = [
+    "scheme",
+    "field",
+    "model",
+    "train",
+    "explore",
+    "use",
+    "let",
+    "learn",
+    "tableau",
+    "multistep",
+    "embedded",
+    "start",
+    "step",
+    "repeat",
+    "return",
+    "solve",
+    "flow",
+    "from",
+    "sum",
+    "in",
+    "evolve",
+    "for",
+    "weights",
+    "embed",
+    "order",
+    "cite",
+    "keep",
+];
+
+pub fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
+/// Where a word that begins a statement belongs.
+pub fn home(word: &str) -> Option<&'static str> {
+    let homes = [
+        Context::Scheme,
+        Context::Body,
+        Context::Model,
+        Context::Evolve,
+    ];
+    let home = homes
+        .into_iter()
+        .find(|home| word != "h" && home.keywords().contains(&word))?;
+    Some(home.name())
+}
+
+/// The keyword that a rule is, or begins with.
+pub fn keyword(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
+        Rule::k_scheme | Rule::scheme => "scheme",
+        Rule::k_field | Rule::field => "field",
+        Rule::k_model | Rule::model => "model",
+        Rule::k_train | Rule::train => "train",
+        Rule::k_explore | Rule::explore => "explore",
+        Rule::k_use | Rule::use_item => "use",
+        Rule::k_let | Rule::constant => "let",
+        Rule::k_learn | Rule::learn | Rule::learn_from | Rule::learn_h => "learn",
+        Rule::k_tableau | Rule::tableau => "tableau",
+        Rule::k_multistep | Rule::multistep => "multistep",
+        Rule::k_embedded | Rule::embedded => "embedded",
+        Rule::k_start | Rule::start | Rule::start_by => "start",
+        Rule::k_step | Rule::step => "step",
+        Rule::k_repeat | Rule::repeat => "repeat",
+        Rule::k_return | Rule::give => "return",
+        Rule::k_solve | Rule::solve | Rule::solve_by => "solve",
+        Rule::k_from => "from",
+        Rule::k_in => "in",
+        Rule::k_evolve | Rule::evolve => "evolve",
+        Rule::k_for => "for",
+        Rule::k_weights | Rule::weights => "weights",
+        Rule::k_embed | Rule::embed => "embed",
+        Rule::k_order | Rule::order => "order",
+        Rule::k_cite | Rule::cite => "cite",
+        Rule::k_keep | Rule::keep => "keep",
+        Rule::k_within => "within",
+        Rule::k_by | Rule::by => "by",
+        Rule::k_input | Rule::input => "input",
+        Rule::k_output | Rule::output => "output",
+        Rule::k_init | Rule::init => "init",
+        Rule::k_steps => "steps",
+        Rule::k_h | Rule::set_h => "h",
+        Rule::k_gradient | Rule::gradient => "gradient",
+        Rule::k_per | Rule::per_step | Rule::per_use | Rule::per_channel => "per",
+        Rule::k_channel => "channel",
+        Rule::k_shared | Rule::shared => "shared",
+        Rule::k_every | Rule::every => "every",
+        Rule::k_cycle | Rule::cycle => "cycle",
+        Rule::k_of | Rule::of_time => "of",
+        Rule::k_time => "time",
+        _ => return None,
+    })
+}
+
+/// Rules that begin with an operand.
+pub fn is_operand(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::expr
+            | Rule::pipe
+            | Rule::product
+            | Rule::unary
+            | Rule::power
+            | Rule::value
+            | Rule::arg
+            | Rule::reference
+    )
+}
+
+/// What a rule without a keyword is called. `None` for what goes without saying: operators, optional parts.
+pub fn plain(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
+        Rule::expr | Rule::pipe | Rule::product | Rule::unary | Rule::power | Rule::value => {
+            "an expression"
+        }
+        Rule::arg => "an argument",
+        Rule::reference | Rule::ident | Rule::word => "a name",
+        Rule::param => "a parameter such as `F` or `r = 3`",
+        Rule::number | Rule::quantity => "a number",
+        Rule::string => "a string in double quotes",
+        Rule::list => "a list in `[ ]`",
+        Rule::tuple | Rule::args | Rule::params | Rule::field_params => "`(`",
+        Rule::index | Rule::history | Rule::count => "`[`",
+        Rule::range => "a range such as `0..n`",
+        Rule::over => "`j in 0..n`",
+        Rule::sub_flow | Rule::splitting => "a flow such as `A(1/2)`",
+        Rule::method => "a method such as `fixed_point(iterations: 3)`",
+        Rule::policy | Rule::policy_for => {
+            "`per step`, `per use`, `shared`, `every n`, `cycle n` or `of time { … }`"
+        }
+        Rule::assign => "`name = …`",
+        Rule::key | Rule::train_entry | Rule::explore_entry => "an entry",
+        Rule::entry | Rule::node => "a coefficient",
+        Rule::row | Rule::line => "a row",
+        Rule::open | Rule::options => "`{`",
+        Rule::close => "`}`",
+        Rule::eq => "`=`",
+        Rule::bar => "`|`",
+        Rule::EOI => "the next item",
+        _ => return None,
+    })
+}

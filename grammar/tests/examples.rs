@@ -1,0 +1,88 @@
+//! Every example of the language parses, and every span of its tree lies on its words.
+
+use odec_grammar::ast::{Item, SchemeItem};
+use odec_grammar::{LIBRARY, dump, parse};
+
+#[test]
+fn examples_parse() {
+    insta::glob!("inputs/*.ode", |path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let (file, errors) = parse(0, &text);
+        assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
+        assert!(!file.items.is_empty());
+    });
+}
+
+/// A library file holds exactly one scheme, named like the file, cited, with a claim.
+#[test]
+fn library_is_schemes() {
+    assert!(LIBRARY.len() >= 8);
+    for (name, text) in LIBRARY {
+        let (file, errors) = parse(0, text);
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        let [Item::Scheme(scheme)] = &file.items[..] else {
+            panic!("{name}: {file:#?}")
+        };
+        assert_eq!(&scheme.name.name, name);
+        assert!(!scheme.doc.is_empty(), "{name} says what it is");
+        assert!(
+            scheme
+                .items
+                .iter()
+                .any(|item| matches!(item, SchemeItem::Cite { .. })),
+            "{name} is cited"
+        );
+        assert!(
+            scheme
+                .items
+                .iter()
+                .any(|item| matches!(item, SchemeItem::Order { .. })),
+            "{name} has a claim"
+        );
+    }
+}
+
+/// The other files of `schemes/` are whole models with their training.
+#[test]
+fn architectures_are_models() {
+    insta::glob!("../../schemes", "*.ode", |path| {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if LIBRARY.iter().any(|(library, _)| library == &name) {
+            return;
+        }
+        let (file, errors) = parse(0, &std::fs::read_to_string(path).unwrap());
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        assert!(file.items.iter().any(|item| matches!(item, Item::Model(model) if model.name.name == name && !model.doc.is_empty())));
+        assert!(file.items.iter().any(|item| matches!(item, Item::Train(_))));
+    });
+}
+
+/// The trees of the five systems and of the schemes they use.
+#[test]
+fn trees() {
+    insta::glob!("../../schemes", "*.ode", |path| {
+        let (file, _) = parse(0, &std::fs::read_to_string(path).unwrap());
+        insta::assert_snapshot!(dump(&file));
+    });
+}
+
+/// The trees of the examples that use what the library does not.
+#[test]
+fn example_trees() {
+    insta::glob!("inputs/*.ode", |path| {
+        let (file, _) = parse(0, &std::fs::read_to_string(path).unwrap());
+        insta::assert_snapshot!(dump(&file));
+    });
+}
+
+/// `/` before a comment is no quotient: the doc comment of the next statement ends an expression.
+#[test]
+fn doc_comments_end_expressions() {
+    let text = "scheme s(F) {\n  let u = 1/2\n  /// The step.\n  F(u)\n}\n";
+    let (file, errors) = parse(0, text);
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(
+        dump(&file),
+        "(scheme s\n  (params F)\n  (let u (/ 1 2))\n  (splitting (F u)))\n"
+    );
+}

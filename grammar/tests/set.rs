@@ -1,0 +1,192 @@
+//! `--set path=value`: what each path changes, seen in the tree.
+
+use odec_grammar::ast::File;
+use odec_grammar::{Sources, dump, parse, set};
+
+const TEXT: &str = r#"
+scheme mine(F, r = 3) {
+  let u = 1/2
+  step x { return x + u*h*F(x) }
+}
+field att = rmsnorm |> attention(heads: 4, causal)
+field ffn = rmsnorm |> swiglu(hidden: 16)
+field layer = increment(lie(att, ffn))
+model small {
+  input  tokens(vocab: 256, context: 64)
+  embed  learned(width: 8)
+  evolve prelude: lie(att, ffn) for 2 steps
+  evolve core:    iie(layer) for adaptive(rtol: 1e-3, max: 64) steps { h = 1; weights of time { embed: 128 }; gradient last(n: 8) }
+  evolve coda:    mine(layer, r: 1) for 1 step { weights every 2 }
+  output rmsnorm |> logits(tied)
+  init   normal(std: 0.02)
+}
+train {
+  data text("corpus.txt", tokenizer: bytes)
+  optimizer adamw(lr: 1e-3)
+  from "runs/old"
+  batch 8
+}
+"#;
+
+fn apply(path: &str, value: &str) -> Result<File, String> {
+    let mut sources = Sources::default();
+    let source = sources.add("small.ode", TEXT);
+    let (mut file, errors) = parse(source, TEXT);
+    assert!(errors.is_empty());
+    let before = file.clone();
+    match set(&mut file, &mut sources, path, value) {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            assert_eq!(file, before, "a failed override changes nothing");
+            Err(error.code.to_string())
+        }
+    }
+}
+
+/// The lines of the tree that an override changes or adds.
+fn check(path: &str, value: &str, expected: &[&str]) {
+    let (before, _) = parse(0, TEXT);
+    let before: Vec<String> = dump(&before)
+        .lines()
+        .map(|line| line.trim().to_string())
+        .collect();
+    let after = dump(&apply(path, value).unwrap_or_else(|code| panic!("{path}={value}: {code}")));
+    let changed: Vec<&str> = after
+        .lines()
+        .map(str::trim)
+        .filter(|line| !before.contains(&line.to_string()))
+        .collect();
+    assert_eq!(changed, expected, "{path}={value}");
+}
+
+#[test]
+fn models() {
+    check("model.width", "512", &["(embed (learned (width: 512)))"]);
+    check("small.width", "512", &["(embed (learned (width: 512)))"]);
+    check(
+        "model.embed.width",
+        "2*16",
+        &["(embed (learned (width: (* 2 16))))"],
+    );
+    check(
+        "model.vocab",
+        "50257",
+        &["(input (tokens (vocab: 50257) (context: 64)))"],
+    );
+    check(
+        "model.input.context",
+        "128",
+        &["(input (tokens (vocab: 256) (context: 128)))"],
+    );
+    check("model.std", "0.01", &["(init (normal (std: 0.01))))"]);
+}
+
+#[test]
+fn evolves() {
+    check("model.prelude.steps", "24", &["(steps 24))"]);
+    check("model.core.steps", "12", &["(steps 12)"]);
+    check(
+        "model.core.max",
+        "12",
+        &["(steps (adaptive (rtol: 1e-3) (max: 12)))"],
+    );
+    check("model.core.h", "1/steps", &["(h (/ 1 steps))"]);
+    check(
+        "model.core.embed",
+        "64",
+        &["(weights (of-time (embed: 64)))"],
+    );
+    check("model.core.n", "4", &["(gradient (last (n: 4))))"]);
+    check("model.coda.every", "3", &["(weights (every 3)))"]);
+    check(
+        "model.coda.r",
+        "[3, 1]",
+        &["(flow (mine layer (r: (list 3 1))))"],
+    );
+    check("model.r", "2", &["(flow (mine layer (r: 2)))"]);
+}
+
+/// Arguments the scheme has, `h` and known training entries are added; nothing else is.
+#[test]
+fn additions() {
+    check("model.core.r", "5", &["(flow (iie layer (r: 5)))"]);
+    check("model.prelude.h", "1/2", &["(steps 2)", "(h (/ 1 2)))"]);
+    check("train.seed", "7", &["(batch 8)", "(seed 7))"]);
+    check(
+        "train.optimizer.weight_decay",
+        "0.1",
+        &["(optimizer (adamw (lr: 1e-3) (weight_decay: 0.1)))"],
+    );
+    assert_eq!(apply("model.prelude.r", "5").unwrap_err(), "unknown-path");
+    assert_eq!(apply("model.core.q", "5").unwrap_err(), "unknown-path");
+    assert_eq!(apply("train.sede", "5").unwrap_err(), "unknown-path");
+    assert_eq!(apply("train.batch.lr", "5").unwrap_err(), "unknown-path");
+}
+
+#[test]
+fn fields_and_schemes() {
+    check(
+        "field.ffn.hidden",
+        "4*width",
+        &["(field ffn (|> rmsnorm (swiglu (hidden: (* 4 width)))))"],
+    );
+    check(
+        "att.heads",
+        "2",
+        &["(field att (|> rmsnorm (attention (heads: 2) causal)))"],
+    );
+    check("scheme.mine.r", "4", &["(params F (= r 4))"]);
+    check("scheme.mine.u", "1/3", &["(let u (/ 1 3))"]);
+}
+
+#[test]
+fn training() {
+    check("train.batch", "32", &["(batch 32))"]);
+    check("train.lr", "3e-4", &["(optimizer (adamw (lr: 3e-4)))"]);
+    check(
+        "train.optimizer",
+        "adamw(lr: 1)",
+        &["(optimizer (adamw (lr: 1)))"],
+    );
+    check(
+        "train.data",
+        "\"mine.txt\"",
+        &["(data (text \"mine.txt\" (tokenizer: bytes)))"],
+    );
+    check(
+        "train.data",
+        "tokens(\"t.bin\")",
+        &["(data (tokens \"t.bin\"))"],
+    );
+    // A shell eats the quotes.
+    check("train.from", "runs/new", &["(from \"runs/new\")"]);
+    check(
+        "train.tokenizer",
+        "\"gpt2.json\"",
+        &["(data (text \"corpus.txt\" (tokenizer: \"gpt2.json\")))"],
+    );
+}
+
+#[test]
+fn refusals() {
+    assert_eq!(apply("model.steps", "4").unwrap_err(), "ambiguous-path");
+    assert_eq!(
+        apply("model.evolve.steps", "4").unwrap_err(),
+        "ambiguous-path"
+    );
+    assert_eq!(apply("", "4").unwrap_err(), "unknown-path");
+    assert_eq!(apply("...", "4").unwrap_err(), "unknown-path");
+    assert_eq!(apply("model.width", "").unwrap_err(), "syntax");
+    assert_eq!(
+        apply("model.width", &"(".repeat(1000)).unwrap_err(),
+        "nested-too-deeply"
+    );
+    assert_eq!(
+        apply("model.width", &"9".repeat(1000)).unwrap_err(),
+        "number-too-long"
+    );
+    assert_eq!(
+        apply("model.width", &"1 ".repeat(1 << 20)).unwrap_err(),
+        "too-large"
+    );
+}

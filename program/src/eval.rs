@@ -1,0 +1,232 @@
+//! Scalar evaluation of expressions, and of the kernels made of nothing else.
+//!
+//! Takes a [`Body`] and a [`Memory`] to read operands from; gives the very bits that compiled kernels
+//! give: same operations, same order, same reduction tree, same expansion of transcendentals. The
+//! reference device runs programs on it, and the tests of the emitters compare against it. Speed is
+//! secondary, but a node is evaluated for a whole row at a time, so small models can be trained on it.
+
+use crate::expr::{BinaryOp, Body, ColMap, Expr, ExprId, Level, ReduceOp, RowMap};
+use crate::kernel::{Columns, Rows};
+use crate::real::Real;
+use std::ops::Range;
+
+/// The operands of a launch, indexed by element. Implementations convert i32 operands on loading.
+pub trait Memory<T> {
+    fn load(&self, operand: u32, index: u64) -> T;
+    fn store(&mut self, operand: u32, index: u64, value: T);
+}
+
+/// Virtual lanes of a reduction, on every target.
+pub const LANES: usize = 16;
+
+/// How a reduction combines two values, and where it starts.
+fn combination(op: ReduceOp) -> (BinaryOp, f64) {
+    match op {
+        ReduceOp::Sum => (BinaryOp::Add, 0.0),
+        ReduceOp::Max => (BinaryOp::Max, f64::NEG_INFINITY),
+    }
+}
+
+/// Reduces `values` in the order that [`ReduceOp`] documents.
+pub fn reduce<T: Real>(op: ReduceOp, values: impl Iterator<Item = T>) -> T {
+    let (binary, start) = combination(op);
+    let mut lanes = [T::of(start); LANES];
+    for (i, v) in values.enumerate() {
+        let lane = &mut lanes[i % LANES];
+        *lane = T::binary(binary, *lane, v);
+    }
+    tree(op, lanes)
+}
+
+/// Combines the virtual lanes pairwise at distance 8, 4, 2, 1.
+pub fn tree<T: Real>(op: ReduceOp, mut lanes: [T; LANES]) -> T {
+    let (binary, _) = combination(op);
+    let mut distance = LANES / 2;
+    while distance > 0 {
+        for l in 0..distance {
+            lanes[l] = T::binary(binary, lanes[l], lanes[l + distance]);
+        }
+        distance /= 2;
+    }
+    lanes[0]
+}
+
+/// A body prepared for evaluation row by row.
+pub struct Evaluator<T> {
+    body: Body,
+    /// From the ids of the body given to `new` to those of the expanded one.
+    ids: Vec<ExprId>,
+    levels: Vec<Level>,
+    uniforms: Vec<T>,
+    /// One value per column for [`Level::Col`] and [`Level::Element`] nodes, a single one for the others.
+    values: Vec<Vec<T>>,
+    /// The columns for which the uniform and per-column nodes are up to date.
+    ready: Option<Range<u64>>,
+}
+
+impl<T: Real> Evaluator<T> {
+    /// `uniforms` are the launch's coefficients, rounded here.
+    pub fn new(body: &Body, uniforms: &[f64]) -> Self {
+        let (body, ids) = body.expand_transcendentals(T::DTYPE);
+        let levels = body.levels();
+        let values = vec![Vec::new(); body.nodes.len()];
+        let uniforms = uniforms.iter().map(|x| T::of(*x)).collect();
+        Evaluator {
+            body,
+            ids,
+            levels,
+            uniforms,
+            values,
+            ready: None,
+        }
+    }
+
+    /// Evaluates every node for columns `cols` of row `row`. Bodies with reductions must be given all columns of
+    /// the row. `acc` is read by [`Expr::Acc`]: one value per column, or nothing where there is no such node.
+    pub fn row(
+        &mut self,
+        memory: &impl Memory<T>,
+        row: u64,
+        seq: u64,
+        cols: Range<u64>,
+        acc: &[T],
+    ) {
+        let same_columns = self.ready.as_ref() == Some(&cols);
+        let n = (cols.end - cols.start) as usize;
+        for i in 0..self.body.nodes.len() {
+            let level = self.levels[i];
+            if same_columns && matches!(level, Level::Uniform | Level::Col) {
+                continue;
+            }
+            let len = if level >= Level::Col { n } else { 1 };
+            // Operands come before their users, so the node's own vector can be taken out meanwhile.
+            let mut out = std::mem::take(&mut self.values[i]);
+            out.clear();
+            let at = |a: ExprId, c: usize| {
+                let v = &self.values[a.0 as usize];
+                v[if v.len() == 1 { 0 } else { c }]
+            };
+            match self.body.nodes[i] {
+                Expr::Const(x) => out.push(T::of(x)),
+                Expr::Uniform(u) => out.push(self.uniforms[u as usize]),
+                Expr::Load { operand, access } => {
+                    let r = match access.row {
+                        RowMap::Row => row,
+                        RowMap::Zero => 0,
+                        RowMap::Position => row % seq,
+                    };
+                    let base = r * access.stride;
+                    let column = |c: u64| memory.load(operand, base + access.col.apply(c));
+                    if len == 1 && level < Level::Col {
+                        out.push(column(0))
+                    } else {
+                        out.extend(cols.clone().map(column))
+                    }
+                }
+                Expr::ColIndex => out.extend(cols.clone().map(|c| T::of(c as f64))),
+                Expr::Acc => out.extend_from_slice(acc),
+                Expr::Unary(op, a) => out.extend((0..len).map(|c| T::unary(op, at(a, c)))),
+                Expr::Binary(op, a, b) => {
+                    out.extend((0..len).map(|c| T::binary(op, at(a, c), at(b, c))))
+                }
+                Expr::Fma(a, b, d) => {
+                    out.extend((0..len).map(|c| T::fma(at(a, c), at(b, c), at(d, c))))
+                }
+                Expr::Select { cmp, a, b, t, f } => {
+                    let pick = |c| {
+                        if T::compare(cmp, at(a, c), at(b, c)) {
+                            at(t, c)
+                        } else {
+                            at(f, c)
+                        }
+                    };
+                    out.extend((0..len).map(pick))
+                }
+                Expr::Reduce(op, a) => out.push(reduce(op, (0..n).map(|c| at(a, c)))),
+            }
+            self.values[i] = out;
+        }
+        self.ready = Some(cols);
+    }
+
+    /// The value of a node (by its id in the body given to `new`) at the c-th of the columns last evaluated.
+    pub fn value(&self, id: ExprId, c: usize) -> T {
+        let v = &self.values[self.ids[id.0 as usize].0 as usize];
+        v[if v.len() == 1 { 0 } else { c }]
+    }
+}
+
+impl ColMap {
+    /// The operand's column for column `c` of the domain.
+    pub fn apply(self, c: u64) -> u64 {
+        match self {
+            ColMap::Col => c,
+            ColMap::Zero => 0,
+            ColMap::Mod(n) => c % n,
+            ColMap::HalfSwap(n) => {
+                let half = n / 2;
+                if c % n < half { c + half } else { c - half }
+            }
+        }
+    }
+}
+
+/// Runs rows `tiles` of a [`Rows`] kernel. `dims` are `[rows, seq]`.
+pub fn eval_rows<T: Real>(
+    kernel: &Rows,
+    memory: &mut impl Memory<T>,
+    dims: [u64; 2],
+    uniforms: &[f64],
+    tiles: Range<u64>,
+) {
+    let mut body = Evaluator::new(&kernel.body, uniforms);
+    for r in tiles {
+        body.row(memory, r, dims[1], 0..kernel.cols, &[]);
+        for s in &kernel.stores {
+            let n = if s.access.col == ColMap::Zero {
+                1
+            } else {
+                kernel.cols
+            };
+            for c in 0..n {
+                memory.store(
+                    s.operand,
+                    r * s.access.stride + c,
+                    body.value(s.value, c as usize),
+                );
+            }
+        }
+    }
+}
+
+/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums start at +0 and are added
+/// to the output in the end when the kernel accumulates.
+pub fn eval_columns<T: Real>(
+    kernel: &Columns,
+    memory: &mut impl Memory<T>,
+    dims: [u64; 2],
+    uniforms: &[f64],
+    tiles: Range<u64>,
+) {
+    let mut body = Evaluator::new(&kernel.body, uniforms);
+    let out = kernel.operands.len() as u32 - 1;
+    let cols = tiles.start * Columns::TILE..(tiles.end * Columns::TILE).min(kernel.cols);
+    if cols.is_empty() {
+        return;
+    }
+    let mut sums = vec![T::ZERO; (cols.end - cols.start) as usize];
+    for r in 0..dims[0] {
+        body.row(memory, r, dims[1], cols.clone(), &[]);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
+        }
+    }
+    for (c, sum) in cols.zip(sums) {
+        let value = if kernel.accumulate {
+            T::binary(BinaryOp::Add, memory.load(out, c), sum)
+        } else {
+            sum
+        };
+        memory.store(out, c, value);
+    }
+}

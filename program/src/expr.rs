@@ -1,0 +1,296 @@
+//! Scalar expressions: what a map or reduction kernel computes for one element.
+//!
+//! A [`Body`] is a DAG in SSA order. Nodes have a *level*: constant, uniform, per row, per column, or
+//! per element; reductions over the columns turn per-element nodes into per-row ones. All arithmetic
+//! is explicit: no node is ever contracted into an FMA or reassociated by an emitter, so the
+//! reference device and compiled code agree bit for bit.
+
+use serde::{Deserialize, Serialize};
+
+/// Index of a node in its [`Body`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExprId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnaryOp {
+    Neg,
+    Sqrt,
+    /// `e^x`; emitted through [`Body::expand_transcendentals`].
+    Exp,
+    /// Natural logarithm of a positive normal number; likewise.
+    Log,
+    /// The error function, `2/√π ∫₀ˣ e^(−t²) dt`; likewise.
+    Erf,
+    /// Round half to even.
+    Round,
+    /// Unbiased binary exponent of a positive normal number, as a float. In general: the exponent
+    /// field of the representation, minus its bias.
+    Exponent,
+    /// Mantissa in [1, 2) of a positive normal number. In general: the fraction field of the
+    /// representation under the sign and exponent of one.
+    Mantissa,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// `a > b ? a : b` (so: `b` when either is NaN), the semantics of x86 `maxps`.
+    Max,
+    /// `a < b ? a : b`.
+    Min,
+    /// `a · 2^b` rounded once, `b` integral and at most 254 (f64: 2046), and +0 for every `b` ≤ −127
+    /// (f64: −1023), whatever `a` is. NaN when `b` is NaN. Outside of this the result is unspecified.
+    Scale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CmpOp {
+    Eq,
+    Lt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReduceOp {
+    /// Tree over 16 virtual lanes: lane l sums columns l, l+16, … in order, starting at +0, then lanes
+    /// are added pairwise at distance 8, 4, 2, 1.
+    Sum,
+    /// Same tree with [`BinaryOp::Max`] of (so far, new) and of (near, far); starts at −∞.
+    Max,
+}
+
+/// Which row of an operand is read for row r of the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowMap {
+    Row,
+    /// The operand has one row (per-column vector or scalar).
+    Zero,
+    /// Row `r mod seq`: the position in the sequence.
+    Position,
+}
+
+/// Which column of an operand is read for column c of the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColMap {
+    Col,
+    /// The operand has one column (per-row vector or scalar).
+    Zero,
+    /// Column `c mod n`: tables repeated over heads.
+    Mod(u64),
+    /// Within each group of n columns, the two halves swapped: `c + n/2` or `c − n/2`.
+    HalfSwap(u64),
+}
+
+/// How an operand is indexed over the kernel's (row, column) domain. The element address is
+/// `row_map(r) · stride + col_map(c)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Access {
+    pub row: RowMap,
+    pub col: ColMap,
+    /// Elements between consecutive rows of the operand.
+    pub stride: u64,
+}
+
+impl Access {
+    pub const fn full(cols: u64) -> Access {
+        Access {
+            row: RowMap::Row,
+            col: ColMap::Col,
+            stride: cols,
+        }
+    }
+    pub const PER_ROW: Access = Access {
+        row: RowMap::Row,
+        col: ColMap::Zero,
+        stride: 1,
+    };
+    pub const PER_COL: Access = Access {
+        row: RowMap::Zero,
+        col: ColMap::Col,
+        stride: 0,
+    };
+    pub const SCALAR: Access = Access {
+        row: RowMap::Zero,
+        col: ColMap::Zero,
+        stride: 0,
+    };
+}
+
+/// One node of a [`Body`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expr {
+    /// A constant of the op itself (an epsilon, a polynomial coefficient), never of a scheme.
+    Const(f64),
+    /// The n-th scalar argument of the launch.
+    Uniform(u32),
+    /// Reads operand `operand`; an i32 operand is converted (exact below 2^24 in f32).
+    Load {
+        operand: u32,
+        access: Access,
+    },
+    /// The column number as a float.
+    ColIndex,
+    /// Epilogues only: the accumulated value of this element.
+    Acc,
+    Unary(UnaryOp, ExprId),
+    Binary(BinaryOp, ExprId, ExprId),
+    /// `a·b + c`, rounded once.
+    Fma(ExprId, ExprId, ExprId),
+    /// `cmp(a, b) ? t : f`.
+    Select {
+        cmp: CmpOp,
+        a: ExprId,
+        b: ExprId,
+        t: ExprId,
+        f: ExprId,
+    },
+    /// Over all columns of the row.
+    Reduce(ReduceOp, ExprId),
+}
+
+/// A DAG of scalar expressions in SSA order: operands come before their users.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Body {
+    pub nodes: Vec<Expr>,
+}
+
+/// How often a node changes its value over the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The same everywhere.
+    Uniform,
+    /// Depends on the row only.
+    Row,
+    /// Depends on the column only.
+    Col,
+    /// Depends on both.
+    Element,
+}
+
+impl Level {
+    pub fn join(self, other: Level) -> Level {
+        use Level::*;
+        match (self, other) {
+            (Uniform, x) | (x, Uniform) => x,
+            (Row, Row) => Row,
+            (Col, Col) => Col,
+            _ => Element,
+        }
+    }
+}
+
+impl Body {
+    /// Appends a node, or returns the equal one that is already there (value numbering).
+    pub fn push(&mut self, e: Expr) -> ExprId {
+        let same = |x: &Expr| match (x, &e) {
+            (Expr::Const(a), Expr::Const(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => *a == *b,
+        };
+        if let Some(i) = self.nodes.iter().position(same) {
+            return ExprId(i as u32);
+        }
+        self.nodes.push(e);
+        ExprId(self.nodes.len() as u32 - 1)
+    }
+
+    pub fn konst(&mut self, x: f64) -> ExprId {
+        self.push(Expr::Const(x))
+    }
+    pub fn uniform(&mut self, n: u32) -> ExprId {
+        self.push(Expr::Uniform(n))
+    }
+    pub fn load(&mut self, operand: u32, access: Access) -> ExprId {
+        self.push(Expr::Load { operand, access })
+    }
+    pub fn unary(&mut self, op: UnaryOp, a: ExprId) -> ExprId {
+        self.push(Expr::Unary(op, a))
+    }
+    pub fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
+        self.push(Expr::Binary(op, a, b))
+    }
+    pub fn add(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        self.binary(BinaryOp::Add, a, b)
+    }
+    pub fn mul(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        self.binary(BinaryOp::Mul, a, b)
+    }
+    pub fn fma(&mut self, a: ExprId, b: ExprId, c: ExprId) -> ExprId {
+        self.push(Expr::Fma(a, b, c))
+    }
+    pub fn select(&mut self, cmp: CmpOp, a: ExprId, b: ExprId, t: ExprId, f: ExprId) -> ExprId {
+        self.push(Expr::Select { cmp, a, b, t, f })
+    }
+    pub fn reduce(&mut self, op: ReduceOp, a: ExprId) -> ExprId {
+        self.push(Expr::Reduce(op, a))
+    }
+    pub fn get(&self, id: ExprId) -> &Expr {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The ids a node reads, in order.
+    pub fn args(e: &Expr) -> Vec<ExprId> {
+        match *e {
+            Expr::Const(_) | Expr::Uniform(_) | Expr::Load { .. } | Expr::ColIndex | Expr::Acc => {
+                vec![]
+            }
+            Expr::Unary(_, a) | Expr::Reduce(_, a) => vec![a],
+            Expr::Binary(_, a, b) => vec![a, b],
+            Expr::Fma(a, b, c) => vec![a, b, c],
+            Expr::Select { a, b, t, f, .. } => vec![a, b, t, f],
+        }
+    }
+
+    /// The level of every node.
+    pub fn levels(&self) -> Vec<Level> {
+        let mut out: Vec<Level> = Vec::with_capacity(self.nodes.len());
+        for e in &self.nodes {
+            let l = match e {
+                Expr::Const(_) | Expr::Uniform(_) => Level::Uniform,
+                Expr::ColIndex => Level::Col,
+                Expr::Acc => Level::Element,
+                Expr::Load { access, .. } => match (access.row, access.col) {
+                    (RowMap::Zero, ColMap::Zero) => Level::Uniform,
+                    (RowMap::Zero, _) => Level::Col,
+                    (_, ColMap::Zero) => Level::Row,
+                    _ => Level::Element,
+                },
+                Expr::Reduce(..) => Level::Row,
+                e => Self::args(e)
+                    .iter()
+                    .fold(Level::Uniform, |l, a| l.join(out[a.0 as usize])),
+            };
+            out.push(l);
+        }
+        out
+    }
+
+    /// How many reductions lie under every node: a node of phase p needs p sweeps over the row first.
+    /// A reduction itself has the phase of its result (argument's phase + 1).
+    pub fn phases(&self) -> Vec<u32> {
+        let mut out: Vec<u32> = Vec::with_capacity(self.nodes.len());
+        for e in &self.nodes {
+            let below = Self::args(e)
+                .iter()
+                .map(|a| out[a.0 as usize])
+                .max()
+                .unwrap_or(0);
+            out.push(if matches!(e, Expr::Reduce(..)) {
+                below + 1
+            } else {
+                below
+            });
+        }
+        out
+    }
+}

@@ -1,0 +1,257 @@
+//! What a kernel computes, as data. A device turns each spec into code once (`odec-mlir`) or
+//! interprets it (the reference device in `odec-runtime`); both must give the same bits.
+//!
+//! # ABI of compiled kernels
+//! ```c
+//! void symbol(void *const *operands, const int64_t *dims, const double *coeffs,
+//!             int64_t tile_begin, int64_t tile_end, void *scratch);
+//! ```
+//! `operands` are element pointers, 4-byte aligned at least (planned buffers are 64-byte aligned),
+//! inputs first, then outputs; `dims` as each spec documents; `coeffs` are rounded to the kernel's
+//! dtype on entry; `scratch` is 64-byte aligned and [`KernelSpec::scratch_bytes`] long. A launch runs
+//! all tiles `0..tiles(dims)` in any split over threads: tiles write disjoint elements and their
+//! results never depend on the split.
+
+use crate::expr::{Body, ExprId};
+use crate::{Access, DType};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// One distinct kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum KernelSpec {
+    Rows(Rows),
+    Columns(Columns),
+    Pack(Pack),
+    Contract(Contract),
+    Attend(Attend),
+    AttendBackward(Attend),
+    Gather(Gather),
+    ScatterAdd(Gather),
+}
+
+/// Writes one result of a row kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    /// Operand index of the output.
+    pub operand: u32,
+    /// `RowMap::Row` with `ColMap::Col` (an element each) or `ColMap::Zero` (one per row).
+    pub access: Access,
+    pub value: ExprId,
+}
+
+/// A fused map / row-reduction kernel over a domain of rows × `cols`.
+///
+/// dims: `[rows, seq]` (`seq` is read by [`crate::expr::RowMap::Position`] only; 1 otherwise).
+/// tiles: one per row. An output may alias an input that is read with the same access only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    pub dtype: DType,
+    pub cols: u64,
+    /// Element type of every operand, inputs then outputs.
+    pub operands: Vec<DType>,
+    pub uniforms: u32,
+    pub body: Body,
+    pub stores: Vec<Store>,
+}
+
+/// Sums `value` over all rows, for each column: `out[c] = finish(Σ_r value(r, c))`, or with
+/// `accumulate`, `out[c] += …`.
+///
+/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Rows are added in order, each
+/// column on its own. `value` contains no reduction. The output is the last operand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Columns {
+    pub dtype: DType,
+    pub cols: u64,
+    pub operands: Vec<DType>,
+    pub uniforms: u32,
+    pub body: Body,
+    pub value: ExprId,
+    pub accumulate: bool,
+}
+
+impl Columns {
+    pub const TILE: u64 = 64;
+}
+
+/// Register and cache blocking of a contraction; part of the spec so that tuning is frozen in the
+/// artifact. `kc` fixes the order of summation, so it is part of the meaning too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocking {
+    /// Rows of a register tile.
+    pub mr: u32,
+    /// Columns of a register tile, and of a packed panel; a multiple of the vector length.
+    pub nr: u32,
+    /// Inner length of a cache block.
+    pub kc: u32,
+    /// Columns of a cache block; a multiple of `nr`.
+    pub nc: u32,
+}
+
+/// An extent that is part of the kernel, or given at launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    Static(u64),
+    Dynamic,
+}
+
+/// Copies a right-hand operand B into panels of `nr` columns:
+/// `packed[p][k][j] = B(k, p·nr + j)`, zero where `p·nr + j ≥ n`.
+///
+/// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
+/// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
+/// The packed buffer holds `ceil(n / nr) · nr · k` elements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pack {
+    pub dtype: DType,
+    pub n: Extent,
+    pub k: Extent,
+    pub nr: u32,
+    pub transposed: bool,
+}
+
+/// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`, B packed by [`Pack`].
+///
+/// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
+/// operands: A, packed B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
+/// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
+///
+/// Order of summation: k is cut into blocks of `kc`; inside a block products are accumulated by FMA
+/// from zero in order; the block sums are added in order (starting from C itself with `accumulate`:
+/// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
+/// may load operands by element, column or scalar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contract {
+    pub dtype: DType,
+    pub m: Extent,
+    pub n: Extent,
+    pub k: Extent,
+    pub a_transposed: bool,
+    pub accumulate: bool,
+    pub blocking: Blocking,
+    pub epilogue: Option<Epilogue>,
+}
+
+/// A map applied to the finished element of a contraction. Operand numbers are those of the launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epilogue {
+    pub operands: u32,
+    pub uniforms: u32,
+    pub body: Body,
+    pub value: ExprId,
+}
+
+/// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors; no seq × seq matrix
+/// exists in memory.
+///
+/// dims: `[batch, seq]`.
+/// Forward: operands q, k, v, o, lse; `lse` is [batch, seq, heads], the natural log of the sum of
+/// exponentials of scaled scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
+/// (index = (b · heads + h) · blocks + block).
+/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · heads`.
+/// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of [`crate::attend`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attend {
+    pub dtype: DType,
+    pub heads: u64,
+    /// Columns of one head.
+    pub head: u64,
+    pub causal: bool,
+    pub scale: f64,
+}
+
+impl Attend {
+    /// Query rows and key rows of a block.
+    pub const BLOCK: u64 = 64;
+}
+
+/// Gather: `out[r, :] = table[index[r], :]`; operands index (i32), table, out; tiles: one per row.
+/// ScatterAdd: `table[index[r], :] += rows[r, :]` for r in order; operands index, rows, table;
+/// tiles: blocks of [`Gather::TILE`] columns.
+///
+/// dims: `[rows, table rows]`. The caller guarantees indices in range (the runtime checks inputs).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gather {
+    pub dtype: DType,
+    pub cols: u64,
+}
+
+impl Gather {
+    pub const TILE: u64 = 32;
+}
+
+impl KernelSpec {
+    /// How many tiles a launch with these dims has.
+    pub fn tiles(&self, dims: &[u64]) -> u64 {
+        match self {
+            KernelSpec::Rows(_) | KernelSpec::Gather(_) => dims[0],
+            KernelSpec::Columns(k) => k.cols.div_ceil(Columns::TILE),
+            KernelSpec::ScatterAdd(g) => g.cols.div_ceil(Gather::TILE),
+            KernelSpec::Pack(p) => dims[0].div_ceil(p.nr as u64),
+            KernelSpec::Contract(c) => dims[0].div_ceil(c.blocking.mr as u64),
+            KernelSpec::Attend(a) => dims[0] * a.heads * dims[1].div_ceil(Attend::BLOCK),
+            KernelSpec::AttendBackward(a) => dims[0] * a.heads,
+        }
+    }
+
+    /// Bytes of scratch one thread needs for a launch with these dims. The single source of truth for the
+    /// planner, the emitters and the runtime.
+    pub fn scratch_bytes(&self, dims: &[u64]) -> u64 {
+        const VEC: u64 = 16; // elements of the widest vector: padding for overlapping stores
+        match self {
+            KernelSpec::Contract(c) => {
+                // one packed panel of A, mr × kc, plus a full register tile for ragged edges
+                let b = c.blocking;
+                (b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC)
+                    * c.dtype.bytes()
+            }
+            KernelSpec::Attend(a) => a.forward_scratch() * a.dtype.bytes(),
+            KernelSpec::AttendBackward(a) => a.backward_scratch(dims[1]) * a.dtype.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// `<kind>_<16 hex digits>`: equal specs have equal symbols, on every machine.
+    pub fn symbol(&self) -> String {
+        let json = serde_json::to_vec(self).expect("kernel specs are plain data");
+        let digest = Sha256::digest(&json);
+        let hex: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        format!("{}_{hex}", self.kind())
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            KernelSpec::Rows(_) => "rows",
+            KernelSpec::Columns(_) => "columns",
+            KernelSpec::Pack(_) => "pack",
+            KernelSpec::Contract(_) => "contract",
+            KernelSpec::Attend(_) => "attend",
+            KernelSpec::AttendBackward(_) => "attend_backward",
+            KernelSpec::Gather(_) => "gather",
+            KernelSpec::ScatterAdd(_) => "scatter_add",
+        }
+    }
+}
+
+impl Attend {
+    /// Head columns rounded up to whole vectors.
+    pub fn padded_head(&self) -> u64 {
+        self.head.next_multiple_of(16)
+    }
+    /// Elements of scratch of a forward tile (the emitter documents the layout).
+    pub fn forward_scratch(&self) -> u64 {
+        let (b, d) = (Self::BLOCK, self.padded_head());
+        // q block, transposed k block, v block, o accumulator, scores, running max and sum
+        4 * b * d + b * b + 4 * b + 64
+    }
+    /// Elements of scratch of a backward tile.
+    pub fn backward_scratch(&self, seq: u64) -> u64 {
+        let (b, d) = (Self::BLOCK, self.padded_head());
+        let s = seq.next_multiple_of(b);
+        // qᵀ, d_oᵀ, q, d_o, k, v, d_q blocks; weights and their gradient; lse and delta; d_k and d_v of the sequence
+        7 * b * d + 2 * b * b + 2 * b + 2 * s * d + 64
+    }
+}

@@ -1,0 +1,142 @@
+//! The format between the compiler and the runtime.
+//!
+//! Takes nothing; gives plain, serialisable data: what a kernel computes ([`kernel::KernelSpec`]),
+//! the ordered instructions over one planned arena ([`Program`]), and the artifact's table of
+//! contents ([`manifest::Manifest`]). Leaves making them to `odec-compiler`, turning kernels into
+//! object code to `odec-mlir`, and running them to `odec-runtime`.
+//!
+//! Invariants: everything here is deterministic (vectors and B-tree maps only), has no I/O, and a
+//! program means the same on every device: a device only implements "launch one kernel".
+
+pub mod attend;
+pub mod eval;
+pub mod expr;
+pub mod kernel;
+pub mod manifest;
+pub mod real;
+pub mod size;
+pub mod target;
+pub mod transcendental;
+
+pub use expr::{Access, Body, ExprId};
+pub use kernel::KernelSpec;
+use serde::{Deserialize, Serialize};
+pub use size::{Bindings, Dim, Size};
+use std::collections::BTreeMap;
+pub use target::Target;
+
+/// Element type of a buffer or of a kernel's arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    F32,
+    F64,
+    /// Token numbers and other indices.
+    I32,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            DType::F32 | DType::I32 => 4,
+            DType::F64 => 8,
+        }
+    }
+}
+
+/// Where an operand lives. All but `Arena`, `Input` and `Output` outlive a run of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// Scratch memory of one entry, planned by the compiler: values live at fixed offsets.
+    Arena,
+    /// All parameters, laid out by the manifest's parameter table.
+    Params,
+    /// Gradients, same layout as `Params`.
+    Grads,
+    /// AdamW's first moment, same layout as `Params`.
+    Moment1,
+    /// AdamW's second moment, same layout as `Params`.
+    Moment2,
+    /// Constant tables (rotary cosines and sines), filled once from [`manifest::Constant`].
+    Consts,
+    /// The entry's n-th input, given by the caller.
+    Input(u32),
+    /// The entry's n-th output, read by the caller.
+    Output(u32),
+}
+
+/// A kernel argument: a slot and a byte offset into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operand {
+    pub slot: Slot,
+    pub offset: u64,
+}
+
+/// A scalar argument of a kernel. Coefficients of schemes travel here, so that one kernel serves
+/// every step and stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coeff {
+    Value(f64),
+    /// `1 / size`, with the size known at launch (the mean over target tokens).
+    Inverse(Size),
+    /// A scalar the caller passes by name (learning rate, bias corrections).
+    Named(String),
+}
+
+/// One launch: kernel, operands, integer and scalar arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instr {
+    /// Index into [`Program::kernels`].
+    pub kernel: u32,
+    /// In the kernel's operand order: inputs first, then outputs.
+    pub operands: Vec<Operand>,
+    /// The kernel's dims, in the order documented by its spec.
+    pub dims: Vec<Size>,
+    pub coeffs: Vec<Coeff>,
+    /// Which equation this belongs to, for profiles and printing (`step.0.eval.1.att.q`).
+    pub site: String,
+}
+
+/// A named input or output of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Io {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<Dim>,
+}
+
+/// A straight-line instruction list with its own arena.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub inputs: Vec<Io>,
+    pub outputs: Vec<Io>,
+    /// Bytes of arena for the planned maxima of batch and sequence.
+    pub arena_bytes: u64,
+    /// Bytes of scratch that one thread needs, the maximum over the instructions.
+    pub scratch_bytes: u64,
+    pub instrs: Vec<Instr>,
+}
+
+/// A kernel and the symbol its object code is found under.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// `<kind>_<first 16 hex digits of the spec's SHA-256>`.
+    pub symbol: String,
+    pub spec: KernelSpec,
+}
+
+/// Everything that runs: distinct kernels once, and the entries
+/// (`forward`, `loss`, `grad`, `update`) that launch them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Planned maxima of the symbolic dimensions.
+    pub maxima: Bindings,
+    pub kernels: Vec<Kernel>,
+    pub entries: BTreeMap<String, Entry>,
+    /// Bytes of `Params`, and so of `Grads`, `Moment1` and `Moment2`.
+    pub param_bytes: u64,
+    pub const_bytes: u64,
+}

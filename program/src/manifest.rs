@@ -1,0 +1,237 @@
+//! The artifact's table of contents: what was built, its parameters, how to train it.
+
+use crate::{Dim, Program, Size};
+use serde::{Deserialize, Serialize};
+
+/// Bumped whenever an older runtime could misread a newer artifact or the reverse.
+pub const FORMAT: u32 = 1;
+
+/// File names inside `name.odex/`.
+pub const MANIFEST_FILE: &str = "manifest.json";
+pub const CPU_OBJECT_FILE: &str = "kernels.so";
+
+/// `manifest.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    /// Version of odec that wrote it.
+    pub odec: String,
+    /// Name of the model.
+    pub name: String,
+    /// The `.ode` source, whole: a run can always be rebuilt from its artifact.
+    pub source: String,
+    pub model: Model,
+    pub params: Vec<Param>,
+    pub constants: Vec<Constant>,
+    /// Absent when the file has no train block.
+    pub train: Option<Train>,
+    pub program: Program,
+    /// Compiled code for this program; empty when built without code generation.
+    pub objects: Vec<Object>,
+    /// What was claimed and what was proved, as printed by `odec check`.
+    pub claims: Vec<Claim>,
+}
+
+/// What a caller must know to feed the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// Number of token kinds; token ids are `0..vocab`.
+    pub vocab: u64,
+    /// Longest sequence.
+    pub context: u64,
+    pub width: u64,
+}
+
+/// A named parameter: f32, row-major, at `offset` bytes of `Slot::Params` (64-byte aligned; gaps are
+/// zero and stay zero). Matrices (rank ≥ 2, decayed) come first, in path order, then vectors and scalars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Param {
+    /// `[evolve.]step.3.att.q.weight`; unique.
+    pub path: String,
+    pub shape: Vec<u64>,
+    pub offset: u64,
+    pub init: Init,
+    /// Whether weight decay applies.
+    pub decay: bool,
+}
+
+/// How a parameter starts. Random ones are drawn by a counter-based generator keyed by
+/// (seed, path, element), so equal paths start alike in different schemes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Init {
+    Zeros,
+    Ones,
+    Constant(f64),
+    Normal { std: f64 },
+}
+
+/// A table in `Slot::Consts`, computed by the runtime in f64 and rounded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constant {
+    pub offset: u64,
+    pub table: Table,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// `[positions, head]`: `cos(p · base^(−2i/head))` at columns i and i + head/2 (Su et al. 2021, half-split).
+    RotaryCos {
+        positions: u64,
+        head: u64,
+        base: f64,
+    },
+    /// The same with sine, negated in the first half: `y = x·cos + swap(x)·sin`.
+    RotarySin {
+        positions: u64,
+        head: u64,
+        base: f64,
+    },
+}
+
+impl Table {
+    pub fn shape(&self) -> [u64; 2] {
+        match *self {
+            Table::RotaryCos {
+                positions, head, ..
+            }
+            | Table::RotarySin {
+                positions, head, ..
+            } => [positions, head],
+        }
+    }
+
+    /// The values in f64, row-major.
+    pub fn values(&self) -> Vec<f64> {
+        let (positions, head, base, sine) = match *self {
+            Table::RotaryCos {
+                positions,
+                head,
+                base,
+            } => (positions, head, base, false),
+            Table::RotarySin {
+                positions,
+                head,
+                base,
+            } => (positions, head, base, true),
+        };
+        let half = head / 2;
+        let mut out = Vec::with_capacity((positions * head) as usize);
+        for p in 0..positions {
+            for c in 0..head {
+                let i = (c % half) as f64;
+                let angle = p as f64 * base.powf(-2.0 * i / head as f64);
+                out.push(match (sine, c < half) {
+                    (false, _) => angle.cos(),
+                    (true, true) => -angle.sin(),
+                    (true, false) => angle.sin(),
+                });
+            }
+        }
+        out
+    }
+}
+
+/// One object file of the artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    pub file: String,
+    /// `cpu:avx512`, `cpu:avx2`, `cpu:portable`.
+    pub target: String,
+    /// SHA-256 of the file, in hex.
+    pub sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub scheme: String,
+    /// `order 1`.
+    pub claim: String,
+    pub status: ClaimStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimStatus {
+    Proved,
+    ClaimedNotProved,
+}
+
+/// The train block, resolved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Train {
+    pub data: Data,
+    pub optimizer: AdamW,
+    pub schedule: Schedule,
+    pub batch: u64,
+    pub steps: u64,
+    /// Largest global gradient norm; absent: no clipping.
+    pub clip: Option<f64>,
+    pub seed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Data {
+    /// As written in the source, relative to the working directory.
+    pub path: String,
+    pub tokenizer: Tokenizer,
+    /// Per cent of the file, at its end, held out for evaluation.
+    pub held_out_percent: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tokenizer {
+    /// One token per byte; vocabulary 256.
+    Bytes,
+}
+
+/// Decoupled weight decay (Loshchilov & Hutter 2019).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdamW {
+    pub lr: f64,
+    pub betas: (f64, f64),
+    pub eps: f64,
+    pub weight_decay: f64,
+}
+
+/// Learning-rate schedule as a factor of the peak rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    Constant,
+    /// Linear warm-up over `warmup` steps, then half a cosine down to `floor`.
+    Cosine {
+        warmup: u64,
+        floor: f64,
+    },
+}
+
+/// The scalars that the `update` entry reads by name ([`crate::Coeff::Named`]); the runtime passes them each step.
+pub mod named {
+    /// Learning rate of this step.
+    pub const LR: &str = "lr";
+    /// `1 / (1 − β₁^t)`, t counting from 1.
+    pub const BIAS1: &str = "bias1";
+    /// `1 / (1 − β₂^t)`.
+    pub const BIAS2: &str = "bias2";
+}
+
+impl Manifest {
+    /// Elements of all parameters (without alignment gaps).
+    pub fn param_count(&self) -> u64 {
+        self.params
+            .iter()
+            .map(|p| p.shape.iter().product::<u64>())
+            .sum()
+    }
+    /// The planned maxima as (batch, sequence).
+    pub fn maxima(&self) -> (u64, u64) {
+        (self.program.maxima.batch, self.program.maxima.seq)
+    }
+    /// Shape of a symbolic tensor as a size.
+    pub fn size(shape: &[Dim]) -> Option<Size> {
+        Size::of(shape)
+    }
+}

@@ -1,0 +1,200 @@
+//! The CPU variants that kernels are compiled for.
+//!
+//! A target is an x86-64 microarchitecture level: the compiler emits for one, the runtime asks
+//! [`Target::supported`] by CPUID before it loads code, and refuses naming the missing feature.
+//! Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
+
+use crate::DType;
+use crate::kernel::Blocking;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// An instruction set that kernels are compiled for, from the most common to the fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Target {
+    /// x86-64-v2: 128-bit vectors; fused multiply-add is computed exactly in several instructions, so
+    /// results agree with the other targets.
+    #[serde(rename = "cpu:portable")]
+    Portable,
+    /// x86-64-v3: 256-bit vectors and FMA.
+    #[serde(rename = "cpu:avx2")]
+    Avx2,
+    /// x86-64-v4: 512-bit vectors and masks.
+    #[serde(rename = "cpu:avx512")]
+    Avx512,
+}
+
+impl Target {
+    /// All targets, the fastest last.
+    pub const ALL: [Target; 3] = [Target::Portable, Target::Avx2, Target::Avx512];
+
+    /// The name used on command lines and in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Target::Portable => "cpu:portable",
+            Target::Avx2 => "cpu:avx2",
+            Target::Avx512 => "cpu:avx512",
+        }
+    }
+
+    /// The fastest target that this machine runs, `None` on machines other than x86-64-v2 and above.
+    pub fn detect() -> Option<Target> {
+        Target::ALL
+            .into_iter()
+            .rev()
+            .find(|t| t.supported().is_ok())
+    }
+
+    /// Whether this machine runs code for the target.
+    ///
+    /// # Errors
+    /// The name of the first CPU feature that is missing.
+    pub fn supported(self) -> Result<(), &'static str> {
+        let missing = |features: &[(&'static str, bool)]| {
+            features.iter().find(|f| !f.1).map_or(Ok(()), |f| Err(f.0))
+        };
+        missing(&cpu::v2())?;
+        if self >= Target::Avx2 {
+            missing(&cpu::v3())?;
+        }
+        if self >= Target::Avx512 {
+            missing(&cpu::v4())?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a vector register.
+    pub const fn vector_bytes(self) -> u64 {
+        match self {
+            Target::Portable => 16,
+            Target::Avx2 => 32,
+            Target::Avx512 => 64,
+        }
+    }
+
+    /// Elements of a vector register.
+    pub const fn lanes(self, dtype: DType) -> u64 {
+        self.vector_bytes() / dtype.bytes()
+    }
+
+    /// The blocking of contractions. `kc` is the same on all targets, because it is part of the
+    /// meaning; a register tile is as large as the registers allow (measured on AVX-512, see
+    /// `compiler/mlir/benches`).
+    pub const fn blocking(self, dtype: DType) -> Blocking {
+        let (mr, vectors) = match self {
+            Target::Portable => (4, 2),
+            Target::Avx2 => (6, 2),
+            Target::Avx512 => (14, 2),
+        };
+        Blocking {
+            mr,
+            nr: vectors * self.lanes(dtype) as u32,
+            kc: 256,
+            nc: 512,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A target name that does not exist, or `cpu` on a machine without a supported instruction set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error("unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2 and cpu:avx512")]
+    Unknown(String),
+    #[error(
+        "this machine runs none of the targets (it is not an x86-64-v2 processor); name one explicitly"
+    )]
+    NoHost,
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// `cpu` is the fastest target of this machine.
+    fn from_str(s: &str) -> Result<Target, TargetError> {
+        if s == "cpu" {
+            return Target::detect().ok_or(TargetError::NoHost);
+        }
+        Target::ALL
+            .into_iter()
+            .find(|t| t.name() == s)
+            .ok_or_else(|| TargetError::Unknown(s.to_string()))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod cpu {
+    macro_rules! features {
+        ($($name:tt)*) => { [$(($name, std::arch::is_x86_feature_detected!($name))),*] };
+    }
+    pub fn v2() -> [(&'static str, bool); 6] {
+        features!["cmpxchg16b" "popcnt" "sse3" "ssse3" "sse4.1" "sse4.2"]
+    }
+    pub fn v3() -> [(&'static str, bool); 8] {
+        features!["avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe"]
+    }
+    pub fn v4() -> [(&'static str, bool); 5] {
+        features!["avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"]
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod cpu {
+    pub fn v2() -> [(&'static str, bool); 1] {
+        [("x86-64", false)]
+    }
+    pub fn v3() -> [(&'static str, bool); 0] {
+        []
+    }
+    pub fn v4() -> [(&'static str, bool); 0] {
+        []
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for t in Target::ALL {
+            assert_eq!(t.name().parse(), Ok(t));
+            assert_eq!(serde_json::to_string(&t).unwrap(), format!("\"{t}\""));
+        }
+        assert_eq!(
+            "cpu:amx".parse::<Target>(),
+            Err(TargetError::Unknown("cpu:amx".into()))
+        );
+    }
+
+    #[test]
+    fn a_supported_target_implies_the_slower_ones() {
+        if let Some(host) = Target::detect() {
+            assert!(
+                Target::ALL
+                    .into_iter()
+                    .filter(|t| *t <= host)
+                    .all(|t| t.supported().is_ok())
+            );
+            assert_eq!("cpu".parse(), Ok(host));
+        }
+    }
+
+    #[test]
+    fn blockings_are_whole_vectors() {
+        for t in Target::ALL {
+            for d in [DType::F32, DType::F64] {
+                let b = t.blocking(d);
+                assert_eq!(b.nr as u64 % t.lanes(d), 0);
+                assert_eq!(b.nc % b.nr, 0);
+                assert_eq!(b.kc, Target::Avx512.blocking(DType::F32).kc);
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Artifacts: `name.odex/`, a manifest and object files.
+//!
+//! Takes a path; gives an [`Artifact`] whose format, hashes and program were verified, or the reason
+//! why it is refused and what to do. Also writes artifacts, all at once or not at all. Hashes guard
+//! against damage, not malice: object code is executed, so load only what you trust. Leaves running to
+//! [`crate::executor`].
+
+use crate::check::{self, Invalid};
+use crate::cpu::{CpuDevice, CpuError};
+use crate::device::Device;
+use crate::files;
+use crate::pool;
+use crate::reach::Footprint;
+use crate::reference::ReferenceDevice;
+use odec_program::Target;
+use odec_program::manifest::{FORMAT, MANIFEST_FILE, Manifest, Object};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A verified artifact. Cheap to clone.
+#[derive(Clone)]
+pub struct Artifact {
+    path: PathBuf,
+    manifest: Arc<Manifest>,
+    footprints: Arc<[Footprint]>,
+}
+
+/// Why an artifact is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    #[error("there is no artifact at {path}; build one with `odec build FILE.ode -o {path}`")]
+    Missing { path: String },
+    #[error(
+        "{path} is not an artifact: it has no {MANIFEST_FILE}; an artifact is a folder made by `odec build`"
+    )]
+    NotAnArtifact { path: String },
+    #[error("cannot read {path}: {source}")]
+    Read { path: String, source: io::Error },
+    #[error("{path}: the manifest is damaged ({reason}); build the artifact again")]
+    Manifest { path: String, reason: String },
+    #[error(
+        "{path} has artifact format {found} and this odec reads format {FORMAT}; \
+         build it again with this version, or run it with odec {version}"
+    )]
+    Format {
+        path: String,
+        found: u32,
+        version: String,
+    },
+    #[error("{path}: the manifest contradicts itself: {source}; build the artifact again")]
+    Invalid { path: String, source: Invalid },
+    #[error("{path}: {file} is listed in the manifest but missing; build the artifact again")]
+    ObjectMissing { path: String, file: String },
+    #[error(
+        "{path}: {file} is damaged (SHA-256 {found}, expected {expected}); build the artifact again"
+    )]
+    Hash {
+        path: String,
+        file: String,
+        found: String,
+        expected: String,
+    },
+    #[error("{path}: the object name `{file}` leads out of the artifact; build the artifact again")]
+    Outside { path: String, file: String },
+    #[error(
+        "{path} holds no compiled code; build it with code generation (`odec build` with LLVM), \
+         or choose the slow reference device with `--device reference`"
+    )]
+    NoCode { path: String },
+    #[error(
+        "{path} was built for {built}, which this machine cannot run ({reason}); build it here with `odec build`"
+    )]
+    Foreign {
+        path: String,
+        built: String,
+        reason: String,
+    },
+    #[error("{path} exists and is not an artifact; choose another name or move it away")]
+    Occupied { path: String },
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: io::Error },
+    #[error("{path}: {source}")]
+    Device { path: String, source: CpuError },
+}
+
+/// Which device runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// Compiled code.
+    #[default]
+    Cpu,
+    /// The interpreter of kernel specs.
+    Reference,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<DeviceChoice, String> {
+        match s {
+            "cpu" => Ok(DeviceChoice::Cpu),
+            "reference" => Ok(DeviceChoice::Reference),
+            _ => Err(format!(
+                "unknown device `{s}`; devices are cpu and reference"
+            )),
+        }
+    }
+}
+
+/// The part of a manifest that every format has.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+    #[serde(default)]
+    odec: String,
+}
+
+impl Artifact {
+    /// Reads and verifies an artifact.
+    ///
+    /// # Errors
+    /// When it is missing, damaged, of another format, or its program is inconsistent.
+    pub fn load(path: &Path) -> Result<Artifact, ArtifactError> {
+        let shown = || path.display().to_string();
+        if !path.exists() {
+            return Err(ArtifactError::Missing { path: shown() });
+        }
+        let text = match std::fs::read(path.join(MANIFEST_FILE)) {
+            Ok(t) => t,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Err(ArtifactError::NotAnArtifact { path: shown() });
+            }
+            Err(source) => {
+                return Err(ArtifactError::Read {
+                    path: shown(),
+                    source,
+                });
+            }
+        };
+        let damaged = |e: serde_json::Error| ArtifactError::Manifest {
+            path: shown(),
+            reason: e.to_string(),
+        };
+        let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
+        if version.format != FORMAT {
+            return Err(ArtifactError::Format {
+                path: shown(),
+                found: version.format,
+                version: version.odec,
+            });
+        }
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        for o in &manifest.objects {
+            verify(path, o)?;
+        }
+        Artifact::new(path, manifest)
+    }
+
+    /// An artifact that need not exist as files; it runs on the reference device.
+    ///
+    /// # Errors
+    /// When the manifest contradicts itself.
+    pub fn in_memory(manifest: Manifest) -> Result<Artifact, ArtifactError> {
+        Artifact::new(
+            Path::new(&format!("{}.odex", manifest.name)),
+            Manifest {
+                objects: vec![],
+                ..manifest
+            },
+        )
+    }
+
+    fn new(path: &Path, manifest: Manifest) -> Result<Artifact, ArtifactError> {
+        let footprints = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Ok(Artifact {
+            path: path.to_path_buf(),
+            manifest: Arc::new(manifest),
+            footprints: footprints.into(),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The footprint of each of the program's kernels.
+    pub fn footprints(&self) -> &[Footprint] {
+        &self.footprints
+    }
+
+    /// The fastest object that this machine runs.
+    ///
+    /// # Errors
+    /// When there is none, saying what the machine lacks.
+    pub fn object(&self) -> Result<(Target, &Object), ArtifactError> {
+        let path = || self.path.display().to_string();
+        let objects = &self.manifest.objects;
+        if objects.is_empty() {
+            return Err(ArtifactError::NoCode { path: path() });
+        }
+        let known = objects
+            .iter()
+            .filter_map(|o| Some((Target::from_str(&o.target).ok()?, o)));
+        let best = known
+            .clone()
+            .filter(|(t, _)| t.supported().is_ok())
+            .max_by_key(|(t, _)| *t);
+        best.ok_or_else(|| ArtifactError::Foreign {
+            path: path(),
+            built: objects
+                .iter()
+                .map(|o| o.target.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+            reason: match known.filter_map(|(t, _)| t.supported().err()).next() {
+                Some(feature) => format!("its processor lacks {feature}"),
+                None => "the target is unknown here".into(),
+            },
+        })
+    }
+
+    /// Sets up a device for this program; `threads` of `None` means `ODEC_THREADS`, or all processors.
+    ///
+    /// # Errors
+    /// When no object fits, or the system refuses to load it.
+    pub fn device(
+        &self,
+        choice: DeviceChoice,
+        threads: Option<usize>,
+    ) -> Result<Box<dyn Device>, ArtifactError> {
+        let program = &self.manifest.program;
+        match choice {
+            DeviceChoice::Reference => Ok(Box::new(ReferenceDevice::new(&program.kernels))),
+            DeviceChoice::Cpu => {
+                let (target, object) = self.object()?;
+                let threads = threads.unwrap_or_else(pool::default_threads);
+                let scratch = check::scratch_bytes(program);
+                let file = self.path.join(&object.file);
+                CpuDevice::open(&file, target.name(), &program.kernels, scratch, threads)
+                    .map(|d| Box::new(d) as Box<dyn Device>)
+                    .map_err(|source| ArtifactError::Device {
+                        path: self.path.display().to_string(),
+                        source,
+                    })
+            }
+        }
+    }
+
+    /// Copies the artifact's files to another place, all at once.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub fn copy_to(&self, path: &Path) -> Result<Artifact, ArtifactError> {
+        let objects = self.manifest.objects.iter().map(|o| {
+            let bytes =
+                std::fs::read(self.path.join(&o.file)).map_err(|source| ArtifactError::Read {
+                    path: self.path.join(&o.file).display().to_string(),
+                    source,
+                })?;
+            Ok(ObjectCode {
+                file: o.file.clone(),
+                target: o.target.clone(),
+                bytes,
+            })
+        });
+        let objects = objects.collect::<Result<Vec<_>, _>>()?;
+        Artifact::write(path, (*self.manifest).clone(), &objects)
+    }
+
+    /// Writes an artifact: into a temporary folder beside `path`, then renamed, so that there is never half
+    /// of one. An older artifact of that name is replaced; anything else of that name is left alone.
+    /// The manifest's object list is made here.
+    ///
+    /// # Errors
+    /// When something else is there, the manifest contradicts itself, or the disk refuses.
+    pub fn write(
+        path: &Path,
+        mut manifest: Manifest,
+        objects: &[ObjectCode],
+    ) -> Result<Artifact, ArtifactError> {
+        let shown = || path.display().to_string();
+        if path.exists() && !path.join(MANIFEST_FILE).is_file() {
+            return Err(ArtifactError::Occupied { path: shown() });
+        }
+        let listed = |o: &ObjectCode| Object {
+            file: o.file.clone(),
+            target: o.target.clone(),
+            sha256: sha256(&o.bytes),
+        };
+        manifest.objects = objects.iter().map(listed).collect();
+        for o in &manifest.objects {
+            inside(path, &o.file)?;
+        }
+        let artifact = Artifact::new(path, manifest)?;
+        let text = serde_json::to_vec_pretty(artifact.manifest()).map_err(|e| {
+            ArtifactError::Manifest {
+                path: shown(),
+                reason: e.to_string(),
+            }
+        })?;
+        let mut list: Vec<(&str, &[u8])> = objects
+            .iter()
+            .map(|o| (o.file.as_str(), o.bytes.as_slice()))
+            .collect();
+        list.push((MANIFEST_FILE, &text));
+        files::write_folder(path, &list).map_err(|source| ArtifactError::Write {
+            path: shown(),
+            source,
+        })?;
+        Ok(artifact)
+    }
+}
+
+/// Object code for [`Artifact::write`].
+#[derive(Clone, Debug)]
+pub struct ObjectCode {
+    /// File name inside the artifact.
+    pub file: String,
+    /// A target's name, such as `cpu:avx512`.
+    pub target: String,
+    pub bytes: Vec<u8>,
+}
+
+/// A file name may not lead out of the artifact.
+fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
+    let plain = !file.is_empty() && !file.starts_with('.') && !file.contains(['/', '\\', '\0']);
+    let taken = file == MANIFEST_FILE;
+    if plain && !taken {
+        Ok(())
+    } else {
+        Err(ArtifactError::Outside {
+            path: path.display().to_string(),
+            file: file.into(),
+        })
+    }
+}
+
+fn verify(path: &Path, o: &Object) -> Result<(), ArtifactError> {
+    inside(path, &o.file)?;
+    let shown = || path.display().to_string();
+    let bytes = std::fs::read(path.join(&o.file)).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => ArtifactError::ObjectMissing {
+            path: shown(),
+            file: o.file.clone(),
+        },
+        _ => ArtifactError::Read {
+            path: path.join(&o.file).display().to_string(),
+            source: e,
+        },
+    })?;
+    let found = sha256(&bytes);
+    if found == o.sha256 {
+        return Ok(());
+    }
+    Err(ArtifactError::Hash {
+        path: shown(),
+        file: o.file.clone(),
+        found,
+        expected: o.sha256.clone(),
+    })
+}
+
+/// SHA-256 in hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect()
+}

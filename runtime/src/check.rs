@@ -1,0 +1,287 @@
+//! Validates a program once, so that launching it can be cheap.
+//!
+//! Takes a manifest; gives the [`Footprint`] of each kernel, or says what in the manifest contradicts
+//! itself: kernel and operand numbers, argument counts, static extents, and that every operand stays
+//! inside its slot at the planned maxima (reach grows with batch and sequence, so it then does for
+//! smaller ones too). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
+
+use crate::reach::Footprint;
+use odec_program::manifest::Manifest;
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, KernelSpec, Program, Size, Slot};
+use std::collections::BTreeSet;
+
+/// More than any machine has; keeps the arithmetic below far from overflow.
+const LARGEST: u64 = 1 << 46;
+
+/// What is wrong, and where. Damage or a fault of the compiler, never of the person who runs it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct Invalid {
+    pub place: String,
+    pub what: String,
+}
+
+fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid {
+        place: place.into(),
+        what: what.into(),
+    })
+}
+
+/// Checks everything and returns the kernels' footprints, in order.
+///
+/// # Errors
+/// The first contradiction.
+pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
+    let p = &m.program;
+    if p.maxima.batch == 0 || p.maxima.seq == 0 {
+        return invalid("program", "the planned batch or sequence is zero");
+    }
+    let memories = [p.param_bytes, p.const_bytes]
+        .into_iter()
+        .chain(p.entries.values().map(|e| e.arena_bytes));
+    if memories.max() > Some(LARGEST) {
+        return invalid("program", "a memory is larger than any machine's");
+    }
+    if m.model.context == 0 {
+        return invalid("model", "the context is zero");
+    }
+    if m.model.vocab == 0 || m.model.vocab > 1 << 24 {
+        return invalid(
+            "model",
+            format!("vocabulary {} is not in 1..=2²⁴", m.model.vocab),
+        );
+    }
+    tables(m)?;
+    let footprints: Vec<Footprint> = p
+        .kernels
+        .iter()
+        .map(|k| {
+            if k.symbol != k.spec.symbol() {
+                return invalid(
+                    &k.symbol,
+                    "the kernel is not the one its symbol was made for",
+                );
+            }
+            Footprint::of(&k.spec).or_else(|what| invalid(&k.symbol, what))
+        })
+        .collect::<Result<_, _>>()?;
+    for (name, e) in &p.entries {
+        entry(m, name, e, &footprints)?;
+    }
+    Ok(footprints)
+}
+
+/// Parameters and constants lie inside their slots, aligned, apart from each other.
+fn tables(m: &Manifest) -> Result<(), Invalid> {
+    let mut paths = BTreeSet::new();
+    let mut taken: Vec<(u64, u64, &str)> = Vec::new();
+    for p in &m.params {
+        if !paths.insert(&p.path) {
+            return invalid(&p.path, "two parameters have this path");
+        }
+        let bytes = p.shape.iter().try_fold(4u64, |n, d| n.checked_mul(*d));
+        match bytes.and_then(|b| p.offset.checked_add(b)) {
+            Some(end) if end <= m.program.param_bytes && p.offset % 64 == 0 => {
+                taken.push((p.offset, end, &p.path))
+            }
+            _ => {
+                return invalid(
+                    &p.path,
+                    "the parameter lies outside the parameter memory, or is not aligned",
+                );
+            }
+        }
+    }
+    taken.sort_unstable();
+    if let Some(w) = taken.windows(2).find(|w| w[0].1 > w[1].0) {
+        return invalid(w[1].2, format!("the parameter overlaps `{}`", w[0].2));
+    }
+    for (i, c) in m.constants.iter().enumerate() {
+        let [rows, cols] = c.table.shape();
+        let bytes = rows
+            .checked_mul(cols)
+            .and_then(|n| n.checked_mul(4))
+            .and_then(|b| c.offset.checked_add(b));
+        // Tables are made in memory before they are rounded: a bound keeps damage from exhausting it.
+        let bytes = bytes.filter(|_| rows.saturating_mul(cols) <= 1 << 28);
+        if c.offset % 4 != 0 || cols < 2 || bytes.is_none_or(|end| end > m.program.const_bytes) {
+            return invalid(
+                format!("constant {i}"),
+                "the table lies outside the constant memory",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Result<(), Invalid> {
+    let ios = e.inputs.iter().chain(&e.outputs);
+    for io in ios {
+        if io_bytes(io, m.program.maxima).is_none() {
+            return invalid(
+                format!("entry {name}"),
+                format!("the size of `{}` overflows", io.name),
+            );
+        }
+    }
+    for (i, instr) in e.instrs.iter().enumerate() {
+        instruction(m, e, instr, footprints).or_else(|what| {
+            invalid(
+                format!("entry {name}, instruction {i} ({})", instr.site),
+                what,
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Bytes of an input or output, `None` when that overflows.
+pub fn io_bytes(io: &odec_program::Io, at: Bindings) -> Option<u64> {
+    Size::of(&io.shape)?.at(at)?.checked_mul(io.dtype.bytes())
+}
+
+fn instruction(
+    m: &Manifest,
+    e: &Entry,
+    instr: &Instr,
+    footprints: &[Footprint],
+) -> Result<(), String> {
+    let p = &m.program;
+    let (kernel, foot) = match (
+        p.kernels.get(instr.kernel as usize),
+        footprints.get(instr.kernel as usize),
+    ) {
+        (Some(k), Some(f)) => (k, f),
+        _ => return Err(format!("there is no kernel {}", instr.kernel)),
+    };
+    let counts = [
+        ("operands", instr.operands.len(), foot.operands.len()),
+        ("dims", instr.dims.len(), foot.dims.len()),
+        ("scalars", instr.coeffs.len(), foot.coeffs),
+    ];
+    if let Some((what, has, wants)) = counts.into_iter().find(|(_, has, wants)| has != wants) {
+        return Err(format!(
+            "{has} {what} are given and {} takes {wants}",
+            kernel.symbol
+        ));
+    }
+    let mut dims = Vec::new();
+    for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
+        let d = size
+            .at(p.maxima)
+            .filter(|d| i64::try_from(*d).is_ok())
+            .ok_or("a dimension overflows")?;
+        if let Some(w) = wanted
+            && *size != Size::fixed(*w)
+        {
+            return Err(format!(
+                "a dimension is {size} and the kernel was made for {w}"
+            ));
+        }
+        dims.push(d);
+    }
+    for (n, (o, touch)) in instr.operands.iter().zip(&foot.operands).enumerate() {
+        let what = |s: &str| Err(format!("operand {n} {s}"));
+        let bytes = match slot_bytes(p, e, o.slot) {
+            Some((bytes, dtype)) if dtype.is_none_or(|d| d == touch.dtype) => bytes,
+            Some(_) => return what("has another element type than its slot"),
+            None => return what("names an input or output that is not there"),
+        };
+        if o.offset % touch.dtype.bytes() != 0 {
+            return what("is not aligned");
+        }
+        if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
+            return what("is written, but lies in read-only memory");
+        }
+        let end = touch
+            .words(&dims)
+            .and_then(|w| w.checked_mul(4))
+            .and_then(|b| o.offset.checked_add(b));
+        if end.is_none_or(|end| end > bytes) {
+            return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
+        }
+    }
+    overlaps(&kernel.spec, instr, foot, &dims)?;
+    if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
+        // Token numbers are checked against the vocabulary when they come in; nothing else may index.
+        if !matches!(instr.operands[0].slot, Slot::Input(_))
+            || instr.dims[1].at(p.maxima) < Some(m.model.vocab)
+        {
+            return Err(
+                "the index is not an input, or the table is shorter than the vocabulary".into(),
+            );
+        }
+        if instr.dims[1] != Size::fixed(instr.dims[1].factor) {
+            return Err("the table's height is not fixed".into());
+        }
+    }
+    let sizes = instr.coeffs.iter().filter_map(|c| {
+        if let Coeff::Inverse(s) = c {
+            Some(s)
+        } else {
+            None
+        }
+    });
+    for s in sizes {
+        if s.at(p.maxima).is_none_or(|n| n == 0) {
+            return Err("a scalar is the inverse of zero".into());
+        }
+    }
+    Ok(())
+}
+
+/// Tiles run in any order, on any thread: what one writes, no other may touch.
+fn overlaps(
+    spec: &KernelSpec,
+    instr: &Instr,
+    foot: &Footprint,
+    dims: &[u64],
+) -> Result<(), String> {
+    let range = |n: usize| {
+        let start = instr.operands[n].offset;
+        start..start + 4 * foot.operands[n].words(dims).unwrap_or(0)
+    };
+    let written = (0..foot.operands.len()).filter(|n| foot.operands[*n].written);
+    for (w, n) in written.flat_map(|w| (0..foot.operands.len()).map(move |n| (w, n))) {
+        let (a, b) = (range(w), range(n));
+        let meet =
+            instr.operands[w].slot == instr.operands[n].slot && a.start < b.end && b.start < a.end;
+        // An accumulator or a table reads what it writes, tile by tile, and needs no check against itself.
+        let alone = w == n && !matches!(spec, KernelSpec::Rows(_));
+        if meet
+            && !alone
+            && !(a.start == b.start && foot.operands[w].may_coincide(&foot.operands[n]))
+        {
+            return Err(format!("operand {w} is written and overlaps operand {n}"));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a slot at the maxima, and its element type where it has one.
+fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
+    let io = |list: &[odec_program::Io], n: u32| {
+        let io = list.get(n as usize)?;
+        Some((io_bytes(io, p.maxima)?, Some(io.dtype)))
+    };
+    match slot {
+        Slot::Arena => Some((e.arena_bytes, None)),
+        Slot::Params | Slot::Grads | Slot::Moment1 | Slot::Moment2 => Some((p.param_bytes, None)),
+        Slot::Consts => Some((p.const_bytes, None)),
+        Slot::Input(n) => io(&e.inputs, n),
+        Slot::Output(n) => io(&e.outputs, n),
+    }
+}
+
+/// Bytes of scratch one thread needs for any launch of the program.
+pub fn scratch_bytes(p: &Program) -> u64 {
+    let of = |e: &Entry| {
+        let launches = e.instrs.iter().map(|i| {
+            let dims: Vec<u64> = i.dims.iter().filter_map(|d| d.at(p.maxima)).collect();
+            p.kernels[i.kernel as usize].spec.scratch_bytes(&dims)
+        });
+        launches.max().unwrap_or(0).max(e.scratch_bytes)
+    };
+    p.entries.values().map(of).max().unwrap_or(0)
+}

@@ -1,0 +1,77 @@
+//! Loss on held-out text.
+
+use crate::data::{Corpus, DataError};
+use crate::executor::{Executor, RunError, Value};
+use odec_program::Bindings;
+
+/// How well a model predicts a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer).
+    pub loss: f64,
+    /// Predicted tokens.
+    pub tokens: u64,
+}
+
+impl Evaluation {
+    /// `e^loss`: the effective number of choices per token.
+    pub fn perplexity(&self) -> f64 {
+        self.loss.exp()
+    }
+
+    /// The loss in bits per token.
+    pub fn bits(&self) -> f64 {
+        self.loss / std::f64::consts::LN_2
+    }
+}
+
+/// Why a model cannot be evaluated.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Longest window that the program takes: the model's context, unless it was planned for less.
+pub fn window(x: &Executor) -> u64 {
+    x.manifest()
+        .model
+        .context
+        .min(x.manifest().program.maxima.seq)
+}
+
+/// Evaluates the held-out part through entry `loss`, in windows that each start without memory of what came before.
+/// `most` limits the number of windows (spread evenly); `report` hears of tokens done.
+///
+/// # Errors
+/// When the text is too short, or the program has no such entry.
+pub fn evaluate(
+    x: &mut Executor,
+    corpus: &Corpus,
+    most: Option<u64>,
+    report: &mut dyn FnMut(u64),
+) -> Result<Evaluation, EvaluateError> {
+    let (rows, columns) = (x.manifest().program.maxima.batch, window(x));
+    let (mut sum, mut tokens) = (0.0, 0);
+    for batch in corpus.held_out_batches(rows, columns, most)? {
+        let io = [
+            ("tokens", Value::I32(&batch.tokens)),
+            ("targets", Value::I32(&batch.targets)),
+        ];
+        let at = Bindings {
+            batch: batch.rows,
+            seq: batch.columns,
+        };
+        let mean = x.run("loss", at, &io, &[])?.scalar("loss")?;
+        let n = batch.rows * batch.columns;
+        sum += f64::from(mean) * n as f64;
+        tokens += n;
+        report(tokens);
+    }
+    Ok(Evaluation {
+        loss: sum / tokens.max(1) as f64,
+        tokens,
+    })
+}

@@ -1,0 +1,143 @@
+//! The door for outside checks: one entry on given parameters and inputs, files in, file out.
+//!
+//! Takes a safetensors file with `tokens` and `targets` ([batch, sequence], i32 or i64) and every parameter
+//! under its path (f32, or f64 and rounded); writes the entry's outputs under their names and, for
+//! `grad`, `grad.<parameter>`. The arena is poisoned, so reading what nobody wrote shows as NaN.
+
+use crate::checkpoint::{self, CheckpointError};
+use crate::executor::{self, Executor, RunError, State, Value};
+use crate::init;
+use odec_program::{Bindings, Dim, Io};
+use safetensors::{Dtype, SafeTensors};
+use std::path::Path;
+
+/// Why an entry cannot be executed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    #[error("entry `{entry}` cannot be executed from files; entries are forward, loss and grad")]
+    Entry { entry: String },
+    #[error("{path}: input `{name}` is missing; it is [batch, sequence] of i32 or i64")]
+    Missing { path: String, name: String },
+    #[error("{path}: input `{name}` is {found}; it must be [batch, sequence] of i32 or i64")]
+    Input {
+        path: String,
+        name: String,
+        found: String,
+    },
+    #[error("{path}: input `{name}` is {found:?}, but another input is {other:?}")]
+    Shapes {
+        path: String,
+        name: String,
+        found: [u64; 2],
+        other: [u64; 2],
+    },
+    #[error(transparent)]
+    File(#[from] CheckpointError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Runs `entry` (`forward`, `loss` or `grad`) and writes its outputs.
+///
+/// # Errors
+/// When a file cannot be read or written, or does not hold exactly what the entry needs; all parameters that are
+/// missing, unknown or of the wrong shape are listed.
+pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Result<(), ExecError> {
+    if !["forward", "loss", "grad"].contains(&entry) {
+        return Err(ExecError::Entry {
+            entry: entry.into(),
+        });
+    }
+    let needed = executor::find(x.manifest(), entry)?.inputs.clone();
+    let mut tokens: Result<Vec<Vec<i32>>, ExecError> = Ok(vec![]);
+    let mut at = None;
+    checkpoint::with_tensors(inputs, |file| {
+        let known = |name: &str| name == "tokens" || name == "targets";
+        checkpoint::read_states(inputs, file, x, &[(State::Params, "")], known)?;
+        tokens = needed
+            .iter()
+            .map(|io| input(inputs, file, io, &mut at))
+            .collect();
+        Ok(())
+    })?;
+    let tokens = tokens?;
+    let values: Vec<(&str, Value)> = needed
+        .iter()
+        .zip(&tokens)
+        .map(|(io, t)| (io.name.as_str(), Value::I32(t)))
+        .collect();
+    let [batch, seq] = at.unwrap_or([1, 1]);
+    x.set_poison(true);
+    let out = x.run(entry, Bindings { batch, seq }, &values, &[])?;
+    let mut results: Vec<(String, Vec<u64>, Vec<f32>)> = Vec::new();
+    for (name, shape) in out.shapes() {
+        results.push((name.to_string(), shape, out.f32(name)?.to_vec()));
+    }
+    if entry == "grad" {
+        let grads = x.state(State::Grads);
+        for p in &x.manifest().params {
+            results.push((
+                format!("grad.{}", p.path),
+                p.shape.clone(),
+                grads[init::range(p)].to_vec(),
+            ));
+        }
+    }
+    let list: Vec<(&str, &[u64], &[f32])> = results
+        .iter()
+        .map(|(name, shape, data)| (name.as_str(), shape.as_slice(), data.as_slice()))
+        .collect();
+    Ok(checkpoint::write_tensors(outputs, &list, &[])?)
+}
+
+/// Reads one input of tokens, and checks or sets the batch and sequence.
+fn input(
+    path: &Path,
+    file: &SafeTensors,
+    io: &Io,
+    at: &mut Option<[u64; 2]>,
+) -> Result<Vec<i32>, ExecError> {
+    let (path, name) = (path.display().to_string(), io.name.clone());
+    let t = file.tensor(&name).map_err(|_| ExecError::Missing {
+        path: path.clone(),
+        name: name.clone(),
+    })?;
+    let found = format!("{:?} of {:?}", t.shape(), t.dtype());
+    let planned = matches!(
+        io.shape.as_slice(),
+        [Dim::Batch, Dim::Seq] | [Dim::Batch, Dim::Seq, Dim::Fixed(1)]
+    );
+    let (&[batch, seq], true) = (t.shape(), planned) else {
+        return Err(ExecError::Input { path, name, found });
+    };
+    let shape = [batch as u64, seq as u64];
+    if let Some(other) = *at
+        && other != shape
+    {
+        return Err(ExecError::Shapes {
+            path,
+            name,
+            found: shape,
+            other,
+        });
+    }
+    *at = Some(shape);
+    match t.dtype() {
+        Dtype::I32 => Ok(t
+            .data()
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|b| i32::from_le_bytes(*b))
+            .collect()),
+        // A number beyond i32 is beyond any vocabulary too, and is refused there.
+        Dtype::I64 => Ok(t
+            .data()
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| i32::try_from(i64::from_le_bytes(*b)).unwrap_or(-1))
+            .collect()),
+        _ => Err(ExecError::Input { path, name, found }),
+    }
+}

@@ -1,0 +1,503 @@
+//! Runs the entries of a program: slots to memory, inputs to outputs.
+//!
+//! Takes a verified [`Artifact`] and a [`Device`]; owns parameters, gradients, moments, constants and one
+//! arena shared by all entries. Checks everything a caller gives (names, shapes, token ids, sizes), so
+//! that launches need not. Leaves what a run is for to [`mod@crate::train`], [`mod@crate::evaluate`],
+//! [`mod@crate::generate`] and [`mod@crate::exec`].
+
+use crate::artifact::Artifact;
+use crate::check;
+use crate::device::Device;
+use crate::init;
+use crate::memory::{Buffer, WORD, Words};
+use crate::profile::Profile;
+use crate::reach::Touch;
+use odec_program::manifest::Manifest;
+use odec_program::{Bindings, Coeff, DType, Entry, Io, Slot};
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+/// The memories that outlive a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Params,
+    Grads,
+    Moment1,
+    Moment2,
+}
+
+/// An input of an entry, row-major.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    I32(&'a [i32]),
+    F32(&'a [f32]),
+}
+
+impl Value<'_> {
+    fn len(self) -> usize {
+        match self {
+            Value::I32(x) => x.len(),
+            Value::F32(x) => x.len(),
+        }
+    }
+    fn dtype(self) -> DType {
+        match self {
+            Value::I32(_) => DType::I32,
+            Value::F32(_) => DType::F32,
+        }
+    }
+}
+
+/// Why an entry cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(
+        "this artifact has no entry `{entry}` (it has {known}); build it from a file with a train block"
+    )]
+    NoEntry { entry: String, known: String },
+    #[error("entry `{entry}` has no {what} `{name}` (it has {known})")]
+    NoIo {
+        entry: String,
+        what: &'static str,
+        name: String,
+        known: String,
+    },
+    #[error("entry `{entry}` needs the input `{name}`")]
+    MissingInput { entry: String, name: String },
+    #[error(
+        "input `{name}` has {found} elements of {found_dtype}; it needs {shape}, {expected} of {dtype}"
+    )]
+    Input {
+        name: String,
+        shape: String,
+        expected: u64,
+        dtype: &'static str,
+        found: usize,
+        found_dtype: &'static str,
+    },
+    #[error(
+        "token {token} at position {position} of input `{name}` is not in 0..{vocab}, the model's vocabulary"
+    )]
+    Token {
+        name: String,
+        position: usize,
+        token: i32,
+        vocab: u64,
+    },
+    #[error(
+        "batch {batch} × sequence {seq} is outside what the artifact was planned for: 1..={max_batch} × 1..={max_seq}"
+    )]
+    Size {
+        batch: u64,
+        seq: u64,
+        max_batch: u64,
+        max_seq: u64,
+    },
+    #[error("entry `{entry}` needs the scalar `{name}`")]
+    MissingScalar { entry: String, name: String },
+    #[error("{site} is the first to give a number that is not finite")]
+    NonFinite { site: String },
+    #[error("output `{name}` is not f32")]
+    OutputType { name: String },
+    #[error("cannot reserve memory for the program: {0}")]
+    Memory(#[from] io::Error),
+}
+
+/// Buffers of one entry's inputs and outputs, at the planned maxima.
+struct Ports {
+    inputs: Vec<Buffer>,
+    outputs: Vec<Buffer>,
+}
+
+/// A program with its memory on a device.
+pub struct Executor {
+    artifact: Artifact,
+    device: Box<dyn Device>,
+    params: Buffer,
+    grads: Buffer,
+    moment1: Buffer,
+    moment2: Buffer,
+    consts: Buffer,
+    arena: Buffer,
+    ports: BTreeMap<String, Ports>,
+    poison: bool,
+    watch: bool,
+    profile: Option<Profile>,
+}
+
+impl Executor {
+    /// Reserves memory (pages that are never touched cost nothing), fills the constants, and leaves
+    /// everything else zero.
+    ///
+    /// # Errors
+    /// When the system has no memory left.
+    pub fn new(artifact: &Artifact, device: Box<dyn Device>) -> Result<Executor, RunError> {
+        let m = artifact.manifest();
+        let p = &m.program;
+        let state = || Buffer::zeroed(p.param_bytes);
+        let mut consts = Buffer::zeroed(p.const_bytes)?;
+        init::constants(&m.constants, consts.f32_mut());
+        let reserve = |ios: &[Io]| -> io::Result<Vec<Buffer>> {
+            ios.iter()
+                .map(|io| Buffer::zeroed(check::io_bytes(io, p.maxima).unwrap_or(u64::MAX)))
+                .collect()
+        };
+        let mut ports = BTreeMap::new();
+        for (name, e) in &p.entries {
+            ports.insert(
+                name.clone(),
+                Ports {
+                    inputs: reserve(&e.inputs)?,
+                    outputs: reserve(&e.outputs)?,
+                },
+            );
+        }
+        Ok(Executor {
+            device,
+            params: state()?,
+            grads: state()?,
+            moment1: state()?,
+            moment2: state()?,
+            consts,
+            arena: Buffer::zeroed(p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0))?,
+            ports,
+            poison: false,
+            watch: false,
+            profile: None,
+            artifact: artifact.clone(),
+        })
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        self.artifact.manifest()
+    }
+
+    pub fn artifact(&self) -> &Artifact {
+        &self.artifact
+    }
+
+    /// What the program runs on, in words.
+    pub fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    /// Whether to fill the arena and the outputs with signalling NaNs before each run: a value that is
+    /// read before it is written then spoils the result instead of going unnoticed.
+    pub fn set_poison(&mut self, poison: bool) {
+        self.poison = poison;
+    }
+
+    /// Whether to look at everything that is written, and fail with [`RunError::NonFinite`] at the first launch
+    /// that gives an infinity or a NaN. Slow; made for finding out, not for training.
+    pub fn set_watch(&mut self, watch: bool) {
+        self.watch = watch;
+    }
+
+    /// Starts measuring the time of each kernel, from zero.
+    pub fn start_profile(&mut self) {
+        self.profile = Some(Profile::default());
+    }
+
+    /// What was measured since [`Executor::start_profile`].
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    /// Fills the parameters as the manifest says, for a seed.
+    pub fn initialise(&mut self, seed: u64) {
+        init::parameters(
+            &self.artifact.manifest().params,
+            seed,
+            self.params.f32_mut(),
+        );
+    }
+
+    /// A memory that outlives runs, laid out by the manifest's parameter table.
+    pub fn state(&self, state: State) -> &[f32] {
+        self.buffer(state).f32()
+    }
+
+    /// The same, to write.
+    pub fn state_mut(&mut self, state: State) -> &mut [f32] {
+        match state {
+            State::Params => self.params.f32_mut(),
+            State::Grads => self.grads.f32_mut(),
+            State::Moment1 => self.moment1.f32_mut(),
+            State::Moment2 => self.moment2.f32_mut(),
+        }
+    }
+
+    fn buffer(&self, state: State) -> &Buffer {
+        match state {
+            State::Params => &self.params,
+            State::Grads => &self.grads,
+            State::Moment1 => &self.moment1,
+            State::Moment2 => &self.moment2,
+        }
+    }
+
+    /// Whether the program has an entry.
+    pub fn has_entry(&self, entry: &str) -> bool {
+        self.manifest().program.entries.contains_key(entry)
+    }
+
+    /// Runs an entry and returns its outputs. `named` are the scalars its instructions ask for by name;
+    /// more may be given.
+    ///
+    /// # Errors
+    /// When the entry does not exist, or anything given does not fit it.
+    pub fn run<'a>(
+        &'a mut self,
+        entry: &'a str,
+        at: Bindings,
+        inputs: &[(&str, Value)],
+        named: &[(&str, f64)],
+    ) -> Result<Outputs<'a>, RunError> {
+        let manifest = self.artifact.manifest();
+        let program = &manifest.program;
+        let e = find(manifest, entry)?;
+        let max = program.maxima;
+        if !(1..=max.batch).contains(&at.batch) || !(1..=max.seq).contains(&at.seq) {
+            return Err(RunError::Size {
+                batch: at.batch,
+                seq: at.seq,
+                max_batch: max.batch,
+                max_seq: max.seq,
+            });
+        }
+        let ports = self
+            .ports
+            .get_mut(entry)
+            .ok_or_else(|| no_entry(manifest, entry))?;
+        if let Some((name, _)) = inputs
+            .iter()
+            .find(|(name, _)| e.inputs.iter().all(|io| io.name != *name))
+        {
+            return Err(no_io(entry, "input", name, &e.inputs));
+        }
+        for (io, buffer) in e.inputs.iter().zip(&mut ports.inputs) {
+            let given = inputs.iter().find(|(name, _)| *name == io.name);
+            let (_, value) = given.ok_or_else(|| RunError::MissingInput {
+                entry: entry.into(),
+                name: io.name.clone(),
+            })?;
+            fill(io, at, *value, manifest.model.vocab, buffer)?;
+        }
+        let scalar = |name: &str| {
+            let found = named.iter().find(|(n, _)| *n == name).map(|(_, x)| *x);
+            found.ok_or_else(|| RunError::MissingScalar {
+                entry: entry.into(),
+                name: name.into(),
+            })
+        };
+        if self.poison {
+            self.arena.poison();
+            ports.outputs.iter_mut().for_each(Buffer::poison);
+        }
+
+        let fixed = [
+            &mut self.params,
+            &mut self.grads,
+            &mut self.moment1,
+            &mut self.moment2,
+        ];
+        let [params, grads, moment1, moment2] = fixed.map(Buffer::words);
+        let (consts, arena) = (self.consts.words(), self.arena.words());
+        let input_words: Vec<Words> = ports.inputs.iter_mut().map(Buffer::words).collect();
+        let output_words: Vec<Words> = ports.outputs.iter_mut().map(Buffer::words).collect();
+        let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
+        for i in &e.instrs {
+            operands.clear();
+            operands.extend(i.operands.iter().map(|o| {
+                let words = match o.slot {
+                    Slot::Arena => arena,
+                    Slot::Params => params,
+                    Slot::Grads => grads,
+                    Slot::Moment1 => moment1,
+                    Slot::Moment2 => moment2,
+                    Slot::Consts => consts,
+                    Slot::Input(n) => input_words[n as usize],
+                    Slot::Output(n) => output_words[n as usize],
+                };
+                &words[(o.offset / WORD) as usize..]
+            }));
+            dims.clear();
+            dims.extend(i.dims.iter().map(|d| d.at(at).unwrap_or(0)));
+            coeffs.clear();
+            for c in &i.coeffs {
+                coeffs.push(match c {
+                    Coeff::Value(x) => *x,
+                    Coeff::Inverse(s) => 1.0 / s.at(at).unwrap_or(1) as f64,
+                    Coeff::Named(n) => scalar(n)?,
+                });
+            }
+            let start = self.profile.is_some().then(Instant::now);
+            self.device
+                .launch(i.kernel as usize, &operands, &dims, &coeffs);
+            if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+                let spec = &program.kernels[i.kernel as usize].spec;
+                profile.add(i.kernel, entry, spec, &dims, start.elapsed());
+            }
+            if self.watch {
+                let touched = self.artifact.footprints()[i.kernel as usize]
+                    .operands
+                    .iter();
+                if operands
+                    .iter()
+                    .zip(touched)
+                    .any(|(words, t)| t.written && !finite(words, t, &dims))
+                {
+                    return Err(RunError::NonFinite {
+                        site: i.site.clone(),
+                    });
+                }
+            }
+        }
+        Ok(Outputs {
+            entry,
+            list: &e.outputs,
+            buffers: &ports.outputs,
+            at,
+        })
+    }
+}
+
+/// The outputs of the latest run of an entry.
+pub struct Outputs<'a> {
+    entry: &'a str,
+    list: &'a [Io],
+    buffers: &'a [Buffer],
+    at: Bindings,
+}
+
+impl<'a> Outputs<'a> {
+    /// The elements of an output, row-major, for the run's batch and sequence.
+    ///
+    /// # Errors
+    /// When there is no such output, or it is not f32.
+    pub fn f32(&self, name: &str) -> Result<&'a [f32], RunError> {
+        let n = self.list.iter().position(|io| io.name == name);
+        let n = n.ok_or_else(|| no_io(self.entry, "output", name, self.list))?;
+        if self.list[n].dtype != DType::F32 {
+            return Err(RunError::OutputType { name: name.into() });
+        }
+        let elements = check::io_bytes(&self.list[n], self.at).unwrap_or(0) / WORD;
+        Ok(&self.buffers[n].f32()[..elements as usize])
+    }
+
+    /// An output of one element.
+    ///
+    /// # Errors
+    /// As [`Outputs::f32`].
+    pub fn scalar(&self, name: &str) -> Result<f32, RunError> {
+        let values = self.f32(name)?;
+        values
+            .first()
+            .copied()
+            .ok_or_else(|| no_io(self.entry, "output", name, self.list))
+    }
+
+    /// Names and shapes of all outputs.
+    pub fn shapes(&self) -> impl Iterator<Item = (&'a str, Vec<u64>)> {
+        let at = self.at;
+        self.list.iter().map(move |io| {
+            (
+                io.name.as_str(),
+                io.shape.iter().map(|d| d.at(at)).collect(),
+            )
+        })
+    }
+}
+
+/// An entry by name.
+///
+/// # Errors
+/// When there is none.
+pub fn find<'a>(m: &'a Manifest, entry: &str) -> Result<&'a Entry, RunError> {
+    m.program
+        .entries
+        .get(entry)
+        .ok_or_else(|| no_entry(m, entry))
+}
+
+fn no_entry(m: &Manifest, entry: &str) -> RunError {
+    let known: Vec<&str> = m.program.entries.keys().map(String::as_str).collect();
+    RunError::NoEntry {
+        entry: entry.into(),
+        known: known.join(", "),
+    }
+}
+
+fn no_io(entry: &str, what: &'static str, name: &str, list: &[Io]) -> RunError {
+    let known: Vec<&str> = list.iter().map(|io| io.name.as_str()).collect();
+    RunError::NoIo {
+        entry: entry.into(),
+        what,
+        name: name.into(),
+        known: known.join(", "),
+    }
+}
+
+/// Checks one input and copies it into its buffer.
+fn fill(
+    io: &Io,
+    at: Bindings,
+    value: Value,
+    vocab: u64,
+    buffer: &mut Buffer,
+) -> Result<(), RunError> {
+    let expected = check::io_bytes(io, at).unwrap_or(0) / io.dtype.bytes();
+    if value.dtype() != io.dtype || value.len() as u64 != expected {
+        let shape: Vec<String> = io.shape.iter().map(|d| d.at(at).to_string()).collect();
+        return Err(RunError::Input {
+            name: io.name.clone(),
+            shape: format!("[{}]", shape.join(", ")),
+            expected,
+            dtype: word(io.dtype),
+            found: value.len(),
+            found_dtype: word(value.dtype()),
+        });
+    }
+    match value {
+        Value::F32(x) => buffer.f32_mut()[..x.len()].copy_from_slice(x),
+        Value::I32(x) => {
+            let bad = x
+                .iter()
+                .position(|t| u64::try_from(*t).map_or(true, |t| t >= vocab));
+            if let Some(position) = bad {
+                return Err(RunError::Token {
+                    name: io.name.clone(),
+                    position,
+                    token: x[position],
+                    vocab,
+                });
+            }
+            buffer.i32_mut()[..x.len()].copy_from_slice(x);
+        }
+    }
+    Ok(())
+}
+
+/// Whether all elements that a launch may have written are finite.
+fn finite(words: Words, touch: &Touch, dims: &[u64]) -> bool {
+    let written = &words[..touch.words(dims).map_or(words.len(), |n| n as usize)];
+    match touch.dtype {
+        DType::F32 => written.iter().all(|w| f32::from_bits(w.get()).is_finite()),
+        // The exponent is in the upper word.
+        DType::F64 => written
+            .iter()
+            .skip(1)
+            .step_by(2)
+            .all(|w| w.get() & 0x7FF0_0000 != 0x7FF0_0000),
+        DType::I32 => true,
+    }
+}
+
+fn word(d: DType) -> &'static str {
+    match d {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I32 => "i32",
+    }
+}

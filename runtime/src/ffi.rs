@@ -1,0 +1,199 @@
+//! The two places where this crate trusts something outside Rust: compiled kernels, and files that
+//! are mapped into memory.
+
+#![allow(unsafe_code)]
+
+use crate::memory::Words;
+use crate::reach::Footprint;
+use libloading::Library;
+use memmap2::Mmap;
+use odec_program::{Kernel, KernelSpec};
+use std::ffi::c_void;
+use std::fs::File;
+use std::path::Path;
+
+/// The ABI of compiled kernels, as `odec_program::kernel` documents it.
+type Entry = unsafe extern "C" fn(
+    operands: *const *mut c_void,
+    dims: *const i64,
+    coeffs: *const f64,
+    tile_begin: i64,
+    tile_end: i64,
+    scratch: *mut c_void,
+);
+
+/// The kernels of one loaded object file, in the program's order.
+pub struct Kernels {
+    kernels: Vec<(Entry, KernelSpec, Footprint)>,
+    /// Keeps the code mapped as long as the entries point into it.
+    _library: Library,
+}
+
+impl Kernels {
+    /// Loads an object file and finds the program's kernels in it.
+    ///
+    /// # Errors
+    /// When the system cannot load it, a symbol is missing, or a spec is not well formed.
+    pub fn open(path: &Path, kernels: &[Kernel]) -> Result<Kernels, LoadError> {
+        let failed = |reason: String| LoadError::Open {
+            path: path.display().to_string(),
+            reason,
+        };
+        // A path without a slash would be searched for in the system's library folders.
+        let full = path.canonicalize().map_err(|e| failed(e.to_string()))?;
+        // SAFETY: the file's hash was compared with the manifest's, so it is what the compiler wrote: it
+        // has no initialisers, and depends on nothing. Whoever loads an artifact trusts who made it.
+        let library = unsafe { Library::new(&full) }.map_err(|e| failed(e.to_string()))?;
+        let mut found = Vec::new();
+        for k in kernels {
+            // SAFETY: the name carries the hash of the spec, and the compiler emits this signature only.
+            let entry = *unsafe { library.get::<Entry>(k.symbol.as_bytes()) }.map_err(|_| {
+                LoadError::Symbol {
+                    symbol: k.symbol.clone(),
+                }
+            })?;
+            let footprint = Footprint::of(&k.spec).map_err(|what| LoadError::Spec {
+                symbol: k.symbol.clone(),
+                what,
+            })?;
+            found.push((entry, k.spec.clone(), footprint));
+        }
+        Ok(Kernels {
+            kernels: found,
+            _library: library,
+        })
+    }
+
+    pub fn spec(&self, kernel: usize) -> &KernelSpec {
+        &self.kernels[kernel].1
+    }
+}
+
+/// Why compiled kernels cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("cannot load {path}: {reason}")]
+    Open { path: String, reason: String },
+    #[error(
+        "the object file has no kernel `{symbol}`: artifact and object do not belong together; build the artifact again"
+    )]
+    Symbol { symbol: String },
+    #[error("kernel `{symbol}` makes no sense: {what}")]
+    Spec { symbol: String, what: String },
+}
+
+/// One launch whose operands were checked against the kernel's reach: its tiles may run.
+pub struct Launch<'a> {
+    entry: Entry,
+    operands: &'a [*mut c_void],
+    dims: &'a [i64],
+    coeffs: &'a [f64],
+    tiles: u64,
+    scratch_bytes: u64,
+}
+
+// SAFETY: tiles write disjoint elements (the ABI's promise), so they may run on several threads; the
+// pointers stay valid because the words they come from are borrowed for `'a`.
+unsafe impl Sync for Launch<'_> {}
+
+/// Room for the arguments of a launch, reused from one to the next.
+#[derive(Default)]
+pub struct Arguments {
+    operands: Vec<*mut c_void>,
+    dims: Vec<i64>,
+}
+
+// SAFETY: the pointers are only scratch between two launches, and are never read before being overwritten.
+unsafe impl Send for Arguments {}
+
+impl Kernels {
+    /// Prepares a launch of kernel number `kernel`. The indices that a gather reads were checked by the
+    /// executor when they came in.
+    ///
+    /// # Panics
+    /// When an operand is shorter than the kernel's reach, or an argument is missing.
+    pub fn prepare<'a>(
+        &self,
+        kernel: usize,
+        room: &'a mut Arguments,
+        operands: &'a [Words<'a>],
+        dims: &[u64],
+        coeffs: &'a [f64],
+    ) -> Launch<'a> {
+        let (entry, spec, footprint) = &self.kernels[kernel];
+        assert!(
+            operands.len() == footprint.operands.len(),
+            "operands of kernel {kernel}"
+        );
+        assert!(
+            dims.len() == footprint.dims.len() && coeffs.len() == footprint.coeffs,
+            "arguments of kernel {kernel}"
+        );
+        for (o, touch) in operands.iter().zip(&footprint.operands) {
+            let fits = touch.words(dims).is_some_and(|w| w <= o.len() as u64);
+            assert!(fits, "an operand of kernel {kernel} is too short");
+        }
+        room.operands.clear();
+        room.operands
+            .extend(operands.iter().map(|o| o.as_ptr() as *mut c_void));
+        room.dims.clear();
+        room.dims.extend(dims.iter().map(|d| *d as i64));
+        Launch {
+            entry: *entry,
+            operands: &room.operands,
+            dims: &room.dims,
+            coeffs,
+            tiles: spec.tiles(dims),
+            scratch_bytes: spec.scratch_bytes(dims),
+        }
+    }
+}
+
+impl Launch<'_> {
+    pub fn tiles(&self) -> u64 {
+        self.tiles
+    }
+
+    /// Runs tiles `begin..end`.
+    ///
+    /// # Panics
+    /// When there are no such tiles, or the scratch memory is too small.
+    pub fn run(&self, begin: u64, end: u64, scratch: Words<'_>) {
+        assert!(
+            begin <= end && end <= self.tiles,
+            "tiles {begin}..{end} of {}",
+            self.tiles
+        );
+        assert!(
+            self.scratch_bytes <= scratch.len() as u64 * 4,
+            "scratch memory"
+        );
+        // SAFETY: `prepare` checked that each operand covers what the kernel may touch; they are cells,
+        // so writing through shared views is allowed; scratch is exclusive to the thread and aligned.
+        unsafe {
+            (self.entry)(
+                self.operands.as_ptr(),
+                self.dims.as_ptr(),
+                self.coeffs.as_ptr(),
+                begin as i64,
+                end as i64,
+                scratch.as_ptr() as *mut c_void,
+            );
+        }
+    }
+}
+
+/// A file mapped for reading.
+///
+/// # Errors
+/// When it cannot be opened or mapped.
+pub fn map_file(path: &Path) -> std::io::Result<Mmap> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
+    // SAFETY: the bytes are only read, as plain numbers, so a change under our feet gives other numbers.
+    // Shortening the file while it is mapped ends the process; text corpora and checkpoints are
+    // replaced by renaming, which leaves the mapped file alone.
+    unsafe { Mmap::map(&file) }
+}

@@ -1,0 +1,215 @@
+//! Text from a model, token by token.
+//!
+//! Takes a prompt; runs entry `forward` over the last context-full of tokens, draws the next one, and hands
+//! out text as it becomes whole characters. Draws are keyed by seed and position, so a seed gives the
+//! same text on any number of threads.
+
+use crate::evaluate::window;
+use crate::executor::{Executor, RunError, Value};
+use crate::rng::Stream;
+use odec_program::Bindings;
+use std::io;
+
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Tokens to generate.
+    pub tokens: u64,
+    /// Divides the logits; 0 always takes the likeliest token.
+    pub temperature: f64,
+    /// Only so many of the likeliest tokens are considered.
+    pub top_k: Option<usize>,
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Sampling {
+        Sampling {
+            tokens: 256,
+            temperature: 0.8,
+            top_k: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Why text cannot be generated.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    #[error(
+        "the prompt is empty; a model continues a text, so give at least one byte with --prompt"
+    )]
+    EmptyPrompt,
+    #[error("temperature {0} is not a number from 0 up")]
+    Temperature(f64),
+    #[error("--top-k 0 leaves no token to choose; give 1 or more")]
+    TopK,
+    #[error(
+        "this model has a vocabulary of {vocab}, which are not bytes; text needs a byte tokenizer"
+    )]
+    Vocabulary { vocab: u64 },
+    #[error(
+        "the model gives numbers that are not finite after {after} tokens; its training has diverged"
+    )]
+    NonFinite { after: u64 },
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("cannot write the text: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Continues `prompt`, which is not repeated; `emit` gets text piece by piece.
+///
+/// # Errors
+/// When the settings make no sense, the model is not one of bytes, or `emit` fails.
+pub fn generate(
+    x: &mut Executor,
+    prompt: &[u8],
+    s: &Sampling,
+    emit: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> Result<(), GenerateError> {
+    let vocab = x.manifest().model.vocab as usize;
+    if prompt.is_empty() {
+        return Err(GenerateError::EmptyPrompt);
+    }
+    if !(s.temperature >= 0.0 && s.temperature.is_finite()) {
+        return Err(GenerateError::Temperature(s.temperature));
+    }
+    if s.top_k == Some(0) {
+        return Err(GenerateError::TopK);
+    }
+    if vocab < 256 {
+        return Err(GenerateError::Vocabulary {
+            vocab: vocab as u64,
+        });
+    }
+    let context = window(x) as usize;
+    let stream = Stream::new(s.seed, "sample");
+    let mut tokens: Vec<i32> = prompt.iter().map(|b| i32::from(*b)).collect();
+    let mut text = Utf8::default();
+    for n in 0..s.tokens {
+        let seen = &tokens[tokens.len().saturating_sub(context)..];
+        let at = Bindings {
+            batch: 1,
+            seq: seen.len() as u64,
+        };
+        let out = x.run("forward", at, &[("tokens", Value::I32(seen))], &[])?;
+        let logits = out.f32("logits")?;
+        // Only bytes can be written, so only they are drawn.
+        let last = &logits[logits.len() - vocab..][..256];
+        let byte =
+            choose(last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
+        tokens.push(i32::from(byte));
+        if let Some(piece) = text.push(byte) {
+            emit(&piece)?;
+        }
+    }
+    if let Some(piece) = text.finish() {
+        emit(&piece)?;
+    }
+    Ok(())
+}
+
+/// The token that `u` in [0, 1) falls on; `None` when a logit is not finite.
+fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u8> {
+    if !logits.iter().all(|x| x.is_finite()) {
+        return None;
+    }
+    // Likeliest first, equal ones by number.
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+    order.truncate(s.top_k.unwrap_or(usize::MAX));
+    if s.temperature == 0.0 {
+        return Some(order[0] as u8);
+    }
+    let best = f64::from(logits[order[0]]);
+    let weights: Vec<f64> = order
+        .iter()
+        .map(|i| ((f64::from(logits[*i]) - best) / s.temperature).exp())
+        .collect();
+    let mut left = u * weights.iter().sum::<f64>();
+    let found = weights.iter().position(|w| {
+        left -= w;
+        left < 0.0
+    });
+    Some(order[found.unwrap_or(order.len() - 1)] as u8)
+}
+
+/// Bytes to text, holding back a character until all its bytes are there. What is no UTF-8 becomes U+FFFD.
+#[derive(Default)]
+pub struct Utf8 {
+    pending: Vec<u8>,
+}
+
+impl Utf8 {
+    /// The text that a byte completes.
+    pub fn push(&mut self, byte: u8) -> Option<String> {
+        self.pending.push(byte);
+        let mut text = String::new();
+        while !self.pending.is_empty() {
+            match std::str::from_utf8(&self.pending) {
+                Ok(good) => {
+                    text.push_str(good);
+                    self.pending.clear();
+                }
+                Err(e) => {
+                    let good = e.valid_up_to();
+                    text.push_str(&String::from_utf8_lossy(&self.pending[..good]));
+                    self.pending.drain(..good);
+                    let Some(bad) = e.error_len() else { break };
+                    self.pending.drain(..bad);
+                    text.push(char::REPLACEMENT_CHARACTER);
+                }
+            }
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// What is left of an unfinished character.
+    pub fn finish(self) -> Option<String> {
+        (!self.pending.is_empty()).then(|| char::REPLACEMENT_CHARACTER.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn choosing_respects_temperature_and_top_k() {
+        let logits = [0.0, 2.0, 1.0, 2.0];
+        let s = |temperature, top_k| Sampling {
+            temperature,
+            top_k,
+            ..Sampling::default()
+        };
+        assert_eq!(choose(&logits, &s(0.0, None), 0.99), Some(1));
+        assert_eq!(choose(&logits, &s(1.0, Some(1)), 0.99), Some(1));
+        assert_eq!(choose(&logits, &s(1.0, Some(2)), 0.51), Some(3));
+        assert_eq!(choose(&logits, &s(1.0, None), 0.999), Some(0));
+        // Shares at temperature 1: e², e², e, 1 of their sum.
+        let total = 2.0 * 2f64.exp() + 1f64.exp() + 1.0;
+        assert_eq!(
+            choose(&logits, &s(1.0, None), 2.0 * 2f64.exp() / total - 1e-9),
+            Some(3)
+        );
+        assert_eq!(
+            choose(&logits, &s(1.0, None), 2.0 * 2f64.exp() / total + 1e-9),
+            Some(2)
+        );
+        assert_eq!(choose(&[0.0, f32::NAN], &s(1.0, None), 0.5), None);
+    }
+
+    proptest! {
+        /// Fed byte by byte, any bytes give what the standard library gives for all at once.
+        #[test]
+        fn text_comes_out_as_from_the_whole(bytes in prop::collection::vec(
+            prop_oneof![any::<u8>(), Just(0xE2), Just(0x82), Just(0xAC), Just(0xF0), Just(0x9F)], 0..24)) {
+            let mut decoder = Utf8::default();
+            let mut text: String = bytes.iter().filter_map(|b| decoder.push(*b)).collect();
+            text.extend(decoder.finish());
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes));
+        }
+    }
+}

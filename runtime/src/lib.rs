@@ -1,0 +1,49 @@
+//! Runs artifacts: training, evaluation, generation, and a door for outside checks. No LLVM in here.
+//!
+//! Takes `name.odex/` folders made by `odec build`; gives trained parameters, losses, text.
+//!
+//! ```text
+//! artifact ──► check ──► executor ──► device: cpu (compiled code, threads) | reference (scalar Rust)
+//!                           ▲
+//!        train · evaluate · generate · exec ◄── data · schedule · checkpoint · metrics · chart
+//! ```
+//!
+//! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
+//! instruction set and seed, never on the number of threads; files are written whole or not at
+//! all; nothing a person gives can cause a panic; `unsafe` is confined to `memory`, `pool` and `ffi`.
+
+#![deny(unsafe_code)]
+
+pub mod artifact;
+pub mod chart;
+pub mod check;
+pub mod checkpoint;
+pub mod cpu;
+pub mod data;
+pub mod device;
+pub mod evaluate;
+pub mod exec;
+pub mod executor;
+pub mod ffi;
+pub mod files;
+pub mod generate;
+pub mod init;
+pub mod memory;
+pub mod metrics;
+pub mod pool;
+pub mod profile;
+pub mod progress;
+pub mod reach;
+pub mod reference;
+pub mod rng;
+pub mod schedule;
+pub mod train;
+
+pub use artifact::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
+pub use data::Corpus;
+pub use evaluate::{Evaluation, evaluate};
+pub use exec::exec;
+pub use executor::{Executor, RunError, State, Value};
+pub use generate::{Sampling, generate};
+pub use progress::Show;
+pub use train::{Settings, Summary, corpus_of, open_run, resume, train};

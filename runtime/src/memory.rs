@@ -1,0 +1,116 @@
+//! Aligned memory that kernels and safe code share.
+//!
+//! Takes sizes in bytes; gives page-aligned (so 64-byte aligned), zeroed [`Buffer`]s whose pages cost
+//! nothing until they are touched, and views of them as [`Words`]. A word is a `Cell`, so operands of
+//! one launch may overlap (an output that aliases an input, parameters updated in place) without any
+//! `unsafe` in the devices that compute in Rust. Leaves offsets and their bounds to [`crate::check`].
+
+#![allow(unsafe_code)]
+
+use memmap2::MmapMut;
+use std::cell::Cell;
+use std::io;
+
+/// A run of 4-byte words: f32 or i32 elements, or halves of f64 ones (low half first).
+pub type Words<'a> = &'a [Cell<u32>];
+
+/// Bytes in a word.
+pub const WORD: u64 = 4;
+
+/// What a poisoned word holds: a signalling NaN as f32 (and, in pairs, as f64).
+pub const POISON: u32 = 0x7FF4_DEAD;
+
+/// Zeroed memory, aligned to a page.
+pub struct Buffer {
+    /// Never empty, because a mapping cannot be.
+    map: MmapMut,
+    words: usize,
+}
+
+impl Buffer {
+    /// `bytes` zero bytes, rounded up to whole words.
+    ///
+    /// # Errors
+    /// When the system has no address space left for them.
+    pub fn zeroed(bytes: u64) -> io::Result<Buffer> {
+        let words = usize::try_from(bytes.div_ceil(WORD)).map_err(io::Error::other)?;
+        let len = words
+            .checked_mul(WORD as usize)
+            .ok_or_else(|| io::Error::other("size overflows"))?;
+        let map = MmapMut::map_anon(len.max(WORD as usize))?;
+        // Large pages save address translation in the planned arena. Where they are not to be had,
+        // everything works the same.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Buffer { map, words })
+    }
+
+    /// The memory as words that may be read and written through several views at once.
+    pub fn words(&mut self) -> Words<'_> {
+        // SAFETY: a mapping is aligned to a page and holds at least `words` words; every bit pattern is
+        // a u32; the exclusive borrow lasts as long as the view.
+        let words = unsafe {
+            std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<u32>(), self.words)
+        };
+        Cell::from_mut(words).as_slice_of_cells()
+    }
+
+    /// The memory as f32 elements.
+    pub fn f32(&self) -> &[f32] {
+        // SAFETY: as in `words`; every bit pattern is an f32.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<f32>(), self.words) }
+    }
+
+    /// The memory as f32 elements to write.
+    pub fn f32_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as in `f32`, borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<f32>(), self.words) }
+    }
+
+    /// The memory as i32 elements to write.
+    pub fn i32_mut(&mut self) -> &mut [i32] {
+        // SAFETY: as in `words`; every bit pattern is an i32.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<i32>(), self.words) }
+    }
+
+    /// Fills the memory with signalling NaNs, so that reading a value nobody wrote shows.
+    pub fn poison(&mut self) {
+        for w in self.words() {
+            w.set(POISON);
+        }
+    }
+}
+
+/// The bytes of f32 elements, for writing them to a file.
+#[cfg(target_endian = "little")]
+pub fn bytes_of(elements: &[f32]) -> &[u8] {
+    // SAFETY: f32 has no padding, and u8 no alignment.
+    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_shared() {
+        let mut b = Buffer::zeroed(10).unwrap();
+        assert_eq!(b.f32(), [0.0; 3]);
+        assert_eq!(b.words().as_ptr() as usize % 64, 0);
+        let (one, two) = {
+            let w = b.words();
+            (&w[1..], &w[..2])
+        };
+        one[0].set(1f32.to_bits());
+        assert_eq!(two[1].get(), 1f32.to_bits());
+        b.poison();
+        assert!(b.f32().iter().all(|x| x.is_nan()));
+        assert_eq!(bytes_of(&[1.0]), 1f32.to_le_bytes());
+    }
+
+    #[test]
+    fn an_empty_buffer_is_fine_and_an_absurd_one_an_error() {
+        assert!(Buffer::zeroed(0).unwrap().f32().is_empty());
+        assert!(Buffer::zeroed(u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! What a person sees while a run goes on: a live bar on a terminal, a line every few seconds elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// How much to show on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Show {
+    /// A bar on a terminal, lines elsewhere.
+    #[default]
+    Auto,
+    Nothing,
+}
+
+/// Seconds between two lines where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+/// Ticks of the bar.
+const WHOLE: u64 = 10_000;
+
+enum Kind {
+    Bar(ProgressBar),
+    Lines { last: Option<Instant> },
+    Silent,
+}
+
+/// Shows a run's state.
+pub struct Display {
+    kind: Kind,
+}
+
+/// What is shown after a step.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    pub step: u64,
+    pub steps: u64,
+    /// From 0 to 1.
+    pub fraction: f64,
+    pub loss: f64,
+    pub held_out: Option<f64>,
+    pub tokens_per_s: f64,
+    pub seconds_left: f64,
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            f,
+            "step {}/{}  loss {:.3}",
+            self.step, self.steps, self.loss
+        )?;
+        if let Some(h) = self.held_out {
+            write!(f, "  held out {h:.3}")?;
+        }
+        write!(
+            f,
+            "  {}  {} left",
+            rate(self.tokens_per_s),
+            clock(self.seconds_left)
+        )
+    }
+}
+
+/// Minutes and seconds, or hours and minutes.
+fn clock(seconds: f64) -> String {
+    let s = seconds.clamp(0.0, 1e9).round() as u64;
+    if s < 3600 {
+        format!("{}:{:02}", s / 60, s % 60)
+    } else {
+        format!("{} h {:02} min", s / 3600, s / 60 % 60)
+    }
+}
+
+/// Tokens per second, to three digits.
+fn rate(r: f64) -> String {
+    if r >= 99_950.0 {
+        format!("{:.0}k tokens/s", r / 1000.0)
+    } else if r >= 1000.0 {
+        format!("{:.1}k tokens/s", r / 1000.0)
+    } else {
+        format!("{r:.0} tokens/s")
+    }
+}
+
+impl Display {
+    pub fn new(show: Show) -> Display {
+        let kind = match show {
+            Show::Nothing => Kind::Silent,
+            Show::Auto if std::io::stderr().is_terminal() => {
+                let bar = ProgressBar::with_draw_target(
+                    Some(WHOLE),
+                    ProgressDrawTarget::stderr_with_hz(8),
+                );
+                // The template is a constant; without it the bar only looks plainer.
+                if let Ok(style) =
+                    ProgressStyle::with_template("{bar:24.cyan/dim} {percent:>3} %  {msg}")
+                {
+                    bar.set_style(style.progress_chars("━━╌"));
+                }
+                Kind::Bar(bar)
+            }
+            Show::Auto => Kind::Lines { last: None },
+        };
+        Display { kind }
+    }
+
+    /// A step is done.
+    pub fn step(&mut self, s: &State) {
+        match &mut self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => {
+                bar.set_position((s.fraction * WHOLE as f64) as u64);
+                bar.set_message(s.to_string());
+            }
+            Kind::Lines { last } => {
+                if last.is_none_or(|t| t.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
+                    eprintln!("{:3.0} %  {s}", 100.0 * s.fraction);
+                }
+            }
+        }
+    }
+
+    /// A line that stays.
+    pub fn note(&self, text: &str) {
+        match &self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
+            Kind::Lines { .. } => eprintln!("{text}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Kind::Bar(bar) = &self.kind {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_in_words() {
+        let mut s = State {
+            step: 120,
+            steps: 1000,
+            fraction: 0.12,
+            loss: 2.34567,
+            held_out: None,
+            tokens_per_s: 41_234.0,
+            seconds_left: 95.4,
+        };
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  41.2k tokens/s  1:35 left"
+        );
+        s.held_out = Some(2.5);
+        s.tokens_per_s = 812.0;
+        s.seconds_left = 7290.0;
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  held out 2.500  812 tokens/s  2 h 01 min left"
+        );
+    }
+}

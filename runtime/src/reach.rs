@@ -1,0 +1,458 @@
+//! What a kernel touches: for each operand its element type, whether it is written, and how far it is
+//! read or written for given dims.
+//!
+//! Takes a [`KernelSpec`]; gives a [`Footprint`], after checking that the spec is well formed in itself
+//! (indices in range, expressions in order). Leaves where operands lie to [`crate::check`]. The CPU
+//! device asks for the reach before each launch, so a launch never leaves its operands.
+
+use odec_program::expr::{ColMap, Expr, RowMap};
+use odec_program::kernel::{Extent, KernelSpec};
+use odec_program::{Access, Body, DType};
+
+/// The operands of a kernel, and its arguments.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    pub operands: Vec<Touch>,
+    /// What each of dims must equal; `None`: anything.
+    pub dims: Vec<Option<u64>>,
+    pub coeffs: usize,
+}
+
+/// How one operand is used.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    pub dtype: DType,
+    pub written: bool,
+    /// The furthest of these counts.
+    reach: Vec<Reach>,
+}
+
+/// An upper bound of element numbers, as a function of dims.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reach {
+    /// `factor · Π dims[i]` over the set bits of `dims`.
+    Product { factor: u64, dims: u8 },
+    /// `dims[n]` rounded up to `nr`, times `dims[k]`.
+    Panels { nr: u64, n: usize, k: usize },
+    /// A walk over rows `0..dims[0]` and columns `0..cols`.
+    Walk { access: Access, cols: Cols },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cols {
+    Fixed(u64),
+    Dim(usize),
+}
+
+impl Touch {
+    fn new(dtype: DType, written: bool, reach: Vec<Reach>) -> Touch {
+        Touch {
+            dtype,
+            written,
+            reach,
+        }
+    }
+
+    /// Elements from the operand's start that a launch with these dims may touch; `None` on overflow.
+    pub fn elements(&self, dims: &[u64]) -> Option<u64> {
+        self.reach
+            .iter()
+            .try_fold(0, |max: u64, r| Some(max.max(r.elements(dims)?)))
+    }
+
+    /// Whether this operand and `other` may start at the same place, one of them being written: every element of
+    /// either is then touched by its own row and column only. (An operand that is written may have to ask this about
+    /// itself.)
+    pub fn may_coincide(&self, other: &Touch) -> bool {
+        // With a single column there is no difference between an element and a row.
+        let place = |r: &Reach| match *r {
+            Reach::Walk {
+                access,
+                cols: Cols::Fixed(1),
+            } if access.col == ColMap::Col => Some(Access {
+                col: ColMap::Zero,
+                ..access
+            }),
+            Reach::Walk { access, .. } => Some(access),
+            _ => None,
+        };
+        let mut places = self.reach.iter().chain(&other.reach).map(place);
+        let Some(first) = places.next() else {
+            return true;
+        };
+        first.is_some_and(|a| a.row == RowMap::Row) && places.all(|p| p == first)
+    }
+
+    /// How far a launch with these dims may touch, in 4-byte words.
+    pub fn words(&self, dims: &[u64]) -> Option<u64> {
+        self.elements(dims)?.checked_mul(self.dtype.bytes() / 4)
+    }
+}
+
+impl Reach {
+    fn elements(&self, dims: &[u64]) -> Option<u64> {
+        match *self {
+            Reach::Product { factor, dims: set } => {
+                let used = dims.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
+                used.map(|(_, d)| *d).try_fold(factor, u64::checked_mul)
+            }
+            Reach::Panels { nr, n, k } => {
+                dims[n].checked_next_multiple_of(nr)?.checked_mul(dims[k])
+            }
+            Reach::Walk { access, cols } => {
+                let cols = match cols {
+                    Cols::Fixed(n) => n,
+                    Cols::Dim(i) => dims[i],
+                };
+                if dims[0] == 0 || cols == 0 {
+                    return Some(0);
+                }
+                let row = match access.row {
+                    RowMap::Row => dims[0] - 1,
+                    RowMap::Zero => 0,
+                    RowMap::Position => dims[0].min(dims[1].max(1)) - 1,
+                };
+                let col = match access.col {
+                    ColMap::Col | ColMap::HalfSwap(_) => cols - 1,
+                    ColMap::Zero => 0,
+                    ColMap::Mod(n) => n.min(cols) - 1,
+                };
+                row.checked_mul(access.stride)?
+                    .checked_add(col)?
+                    .checked_add(1)
+            }
+        }
+    }
+}
+
+/// How a body may be used.
+struct Scope<'a> {
+    loads: std::ops::Range<usize>,
+    uniforms: u32,
+    cols: Cols,
+    reductions: bool,
+    accumulator: bool,
+    rows: &'a [RowMap],
+}
+
+const ALL_ROWS: [RowMap; 3] = [RowMap::Row, RowMap::Zero, RowMap::Position];
+
+impl Footprint {
+    /// What the kernel touches.
+    ///
+    /// # Errors
+    /// In words, what is not well formed in the spec.
+    pub fn of(spec: &KernelSpec) -> Result<Footprint, String> {
+        let product = |factor: u64, dims: u8| vec![Reach::Product { factor, dims }];
+        match spec {
+            KernelSpec::Rows(k) => {
+                if k.cols == 0 {
+                    return Err("it has no columns".into());
+                }
+                let cols = Cols::Fixed(k.cols);
+                let mut operands: Vec<Touch> = k
+                    .operands
+                    .iter()
+                    .map(|d| Touch::new(*d, false, vec![]))
+                    .collect();
+                let scope = Scope {
+                    loads: 0..operands.len(),
+                    uniforms: k.uniforms,
+                    cols,
+                    reductions: true,
+                    accumulator: false,
+                    rows: &ALL_ROWS,
+                };
+                body(&k.body, &scope, &mut operands)?;
+                for s in &k.stores {
+                    value(&k.body, s.value)?;
+                    if s.access.row != RowMap::Row
+                        || !matches!(s.access.col, ColMap::Col | ColMap::Zero)
+                    {
+                        return Err("a store is neither per element nor per row".into());
+                    }
+                    let o = operands
+                        .get_mut(s.operand as usize)
+                        .ok_or("a store names an operand that is not there")?;
+                    o.written = true;
+                    o.reach.push(Reach::Walk {
+                        access: s.access,
+                        cols,
+                    });
+                }
+                Ok(Footprint {
+                    operands,
+                    dims: vec![None; 2],
+                    coeffs: k.uniforms as usize,
+                })
+            }
+            KernelSpec::Columns(k) => {
+                let mut operands: Vec<Touch> = k
+                    .operands
+                    .iter()
+                    .map(|d| Touch::new(*d, false, vec![]))
+                    .collect();
+                let inputs = operands.len().checked_sub(1).ok_or("it has no output")?;
+                let scope = Scope {
+                    loads: 0..inputs,
+                    uniforms: k.uniforms,
+                    cols: Cols::Fixed(k.cols),
+                    reductions: false,
+                    accumulator: false,
+                    rows: &ALL_ROWS,
+                };
+                body(&k.body, &scope, &mut operands)?;
+                value(&k.body, k.value)?;
+                operands[inputs].written = true;
+                operands[inputs].reach.push(Reach::Product {
+                    factor: k.cols,
+                    dims: 0,
+                });
+                Ok(Footprint {
+                    operands,
+                    dims: vec![None; 2],
+                    coeffs: k.uniforms as usize,
+                })
+            }
+            KernelSpec::Pack(p) => {
+                if p.nr == 0 {
+                    return Err("its panels have no columns".into());
+                }
+                let panels = Reach::Panels {
+                    nr: p.nr.into(),
+                    n: 0,
+                    k: 1,
+                };
+                let operands = vec![
+                    Touch::new(p.dtype, false, product(1, 0b11)),
+                    Touch::new(p.dtype, true, vec![panels]),
+                ];
+                Ok(Footprint {
+                    operands,
+                    dims: vec![fixed(p.n), fixed(p.k)],
+                    coeffs: 0,
+                })
+            }
+            KernelSpec::Contract(c) => {
+                let b = c.blocking;
+                let sane = [b.mr, b.nr, b.kc, b.nc]
+                    .iter()
+                    .all(|n| (1..=1 << 14).contains(n));
+                if !sane || b.nc % b.nr != 0 {
+                    return Err(
+                        "its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into(),
+                    );
+                }
+                let extras = c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+                let panels = Reach::Panels {
+                    nr: b.nr.into(),
+                    n: 1,
+                    k: 2,
+                };
+                let mut operands = vec![
+                    Touch::new(c.dtype, false, product(1, 0b101)),
+                    Touch::new(c.dtype, false, vec![panels]),
+                ];
+                operands.extend((0..extras).map(|_| Touch::new(c.dtype, false, vec![])));
+                operands.push(Touch::new(c.dtype, true, product(1, 0b011)));
+                let mut coeffs = 0;
+                if let Some(e) = &c.epilogue {
+                    let scope = Scope {
+                        loads: 2..2 + extras,
+                        uniforms: e.uniforms,
+                        cols: Cols::Dim(1),
+                        reductions: false,
+                        accumulator: true,
+                        rows: &ALL_ROWS[..2],
+                    };
+                    body(&e.body, &scope, &mut operands)?;
+                    value(&e.body, e.value)?;
+                    coeffs = e.uniforms as usize;
+                }
+                Ok(Footprint {
+                    operands,
+                    dims: vec![fixed(c.m), fixed(c.n), fixed(c.k)],
+                    coeffs,
+                })
+            }
+            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
+                let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
+                let rows = |written| Touch::new(a.dtype, written, product(width, 0b11));
+                let lse = |written| Touch::new(a.dtype, written, product(a.heads, 0b11));
+                let operands = match spec {
+                    KernelSpec::Attend(_) => {
+                        vec![rows(false), rows(false), rows(false), rows(true), lse(true)]
+                    }
+                    _ => {
+                        let inputs = [
+                            rows(false),
+                            rows(false),
+                            rows(false),
+                            rows(false),
+                            lse(false),
+                            rows(false),
+                        ];
+                        inputs
+                            .into_iter()
+                            .chain([rows(true), rows(true), rows(true)])
+                            .collect()
+                    }
+                };
+                Ok(Footprint {
+                    operands,
+                    dims: vec![None; 2],
+                    coeffs: 0,
+                })
+            }
+            KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
+                let index = Touch::new(DType::I32, false, product(1, 0b01));
+                let rows = |written| Touch::new(g.dtype, written, product(g.cols, 0b01));
+                let table = |written| Touch::new(g.dtype, written, product(g.cols, 0b10));
+                let operands = match spec {
+                    KernelSpec::Gather(_) => vec![index, table(false), rows(true)],
+                    _ => vec![index, rows(false), table(true)],
+                };
+                Ok(Footprint {
+                    operands,
+                    dims: vec![None; 2],
+                    coeffs: 0,
+                })
+            }
+        }
+    }
+}
+
+fn fixed(e: Extent) -> Option<u64> {
+    match e {
+        Extent::Static(n) => Some(n),
+        Extent::Dynamic => None,
+    }
+}
+
+fn value(body: &Body, id: odec_program::ExprId) -> Result<(), String> {
+    match body.nodes.get(id.0 as usize) {
+        Some(_) => Ok(()),
+        None => Err("a result names an expression that is not there".into()),
+    }
+}
+
+/// Checks a body and adds the reach of its loads to the operands.
+fn body(b: &Body, scope: &Scope, operands: &mut [Touch]) -> Result<(), String> {
+    for (i, e) in b.nodes.iter().enumerate() {
+        if Body::args(e).iter().any(|a| a.0 as usize >= i) {
+            return Err(format!("expression {i} reads a later one"));
+        }
+        match *e {
+            Expr::Uniform(u) if u >= scope.uniforms => {
+                return Err(format!("expression {i} reads a scalar that is not passed"));
+            }
+            Expr::Acc if !scope.accumulator => {
+                return Err(format!(
+                    "expression {i} reads an accumulator outside an epilogue"
+                ));
+            }
+            Expr::Reduce(..) if !scope.reductions => {
+                return Err(format!(
+                    "expression {i} reduces where nothing can be reduced"
+                ));
+            }
+            Expr::Load { operand, access } => {
+                if !scope.loads.contains(&(operand as usize)) || !scope.rows.contains(&access.row) {
+                    return Err(format!("expression {i} loads what this kernel cannot"));
+                }
+                match (access.col, scope.cols) {
+                    (ColMap::Mod(0), _) => {
+                        return Err(format!("expression {i} takes columns modulo zero"));
+                    }
+                    (ColMap::HalfSwap(n), Cols::Fixed(cols))
+                        if n > 0 && n % 2 == 0 && cols % n == 0 => {}
+                    (ColMap::HalfSwap(_), _) => {
+                        return Err(format!("expression {i} swaps halves of ragged groups"));
+                    }
+                    _ => {}
+                }
+                operands[operand as usize].reach.push(Reach::Walk {
+                    access,
+                    cols: scope.cols,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn access() -> impl Strategy<Value = Access> {
+        let row = prop_oneof![
+            Just(RowMap::Row),
+            Just(RowMap::Zero),
+            Just(RowMap::Position)
+        ];
+        let col = prop_oneof![
+            Just(ColMap::Col),
+            Just(ColMap::Zero),
+            (1..9u64).prop_map(ColMap::Mod),
+            Just(ColMap::HalfSwap(4)),
+        ];
+        (row, col, 0..20u64).prop_map(|(row, col, stride)| Access { row, col, stride })
+    }
+
+    proptest! {
+        /// The reach of a walk is one more than the largest element number that the walk visits.
+        #[test]
+        fn a_walk_reaches_exactly_what_it_visits(access in access(), rows in 1..7u64, seq in 1..7u64, groups in 1..4u64) {
+            let cols = 4 * groups;
+            let visited = (0..rows).flat_map(|r| (0..cols).map(move |c| {
+                let row = match access.row {
+                    RowMap::Row => r,
+                    RowMap::Zero => 0,
+                    RowMap::Position => r % seq,
+                };
+                row * access.stride + access.col.apply(c)
+            }));
+            let largest = visited.max().unwrap();
+            let reach = Reach::Walk { access, cols: Cols::Fixed(cols) };
+            // A stride shorter than the columns walks back and forth: the bound may then be larger, never smaller.
+            let bound = reach.elements(&[rows, seq]).unwrap();
+            prop_assert!(bound > largest);
+            prop_assert!(bound == largest + 1 || access.stride < cols);
+        }
+    }
+
+    #[test]
+    fn operands_may_coincide_only_where_each_element_is_its_own() {
+        let touch = |row, col, cols| {
+            let access = Access {
+                row,
+                col,
+                stride: cols,
+            };
+            Touch::new(
+                DType::F32,
+                true,
+                vec![Reach::Walk {
+                    access,
+                    cols: Cols::Fixed(cols),
+                }],
+            )
+        };
+        let full = touch(RowMap::Row, ColMap::Col, 8);
+        assert!(full.may_coincide(&full));
+        assert!(!full.may_coincide(&touch(RowMap::Row, ColMap::HalfSwap(8), 8)));
+        assert!(!full.may_coincide(&touch(RowMap::Row, ColMap::Zero, 8)));
+        assert!(!full.may_coincide(&touch(RowMap::Position, ColMap::Col, 8)));
+        let one = touch(RowMap::Row, ColMap::Col, 1);
+        assert!(one.may_coincide(&touch(RowMap::Row, ColMap::Zero, 1)));
+        let whole = Touch::new(
+            DType::F32,
+            true,
+            vec![Reach::Product { factor: 8, dims: 1 }],
+        );
+        assert!(!full.may_coincide(&whole) && !whole.may_coincide(&whole));
+    }
+}

@@ -1,0 +1,302 @@
+//! Artifacts: written whole, read back, refused when anything is wrong.
+
+use crate::support;
+use odec_program::manifest::{FORMAT, MANIFEST_FILE, Manifest};
+use odec_program::{DType, Size, Slot};
+use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
+use std::fs;
+use std::path::Path;
+
+fn object(target: &str) -> ObjectCode {
+    ObjectCode {
+        file: "kernels.so".into(),
+        target: target.into(),
+        bytes: b"not really code".to_vec(),
+    }
+}
+
+fn words(dir: &Path, r: Result<Artifact, ArtifactError>) -> String {
+    r.map(drop)
+        .unwrap_err()
+        .to_string()
+        .replace(&dir.display().to_string(), "DIR")
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sub/tiny.odex");
+    Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap();
+    let a = Artifact::load(&path).unwrap();
+    let mut want = support::manifest();
+    want.objects = a.manifest().objects.clone();
+    assert_eq!(*a.manifest(), want);
+    // Over an older one, and as a copy.
+    Artifact::write(&path, support::manifest(), &[]).unwrap();
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+    let copy = Artifact::load(&path)
+        .unwrap()
+        .copy_to(&dir.path().join("copy.odex"))
+        .unwrap();
+    assert_eq!(copy.manifest(), Artifact::load(&path).unwrap().manifest());
+    assert!(
+        Artifact::load(&path)
+            .unwrap()
+            .device(DeviceChoice::Reference, None)
+            .is_ok()
+    );
+}
+
+#[test]
+fn damaged_foreign_and_missing_ones_are_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let path = d.join("tiny.odex");
+    let fresh = || Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap();
+    let load = || words(d, Artifact::load(&path));
+    let mut list = vec![load()];
+    fs::create_dir(d.join("empty")).unwrap();
+    list.push(words(d, Artifact::load(&d.join("empty"))));
+    list.push(words(
+        d,
+        Artifact::write(&d.join("empty"), support::manifest(), &[]),
+    ));
+
+    fresh();
+    let manifest = path.join(MANIFEST_FILE);
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, &text[..text.len() / 2]).unwrap();
+    list.push(load());
+    let newer = text.replacen(
+        &format!("\"format\": {FORMAT}"),
+        "\"format\": 99, \"unheard\": 1",
+        1,
+    );
+    fs::write(
+        &manifest,
+        newer.replacen("\"odec\": \"test\"", "\"odec\": \"9.0.0\"", 1),
+    )
+    .unwrap();
+    list.push(load());
+    fs::write(
+        &manifest,
+        text.replacen("\"kernels.so\"", "\"../kernels.so\"", 1),
+    )
+    .unwrap();
+    list.push(load());
+
+    fresh();
+    fs::write(path.join("kernels.so"), b"not really core").unwrap();
+    list.push(load());
+    fs::remove_file(path.join("kernels.so")).unwrap();
+    list.push(load());
+
+    let device = |a: &Artifact| {
+        a.device(DeviceChoice::Cpu, Some(1))
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+            .replace(&d.display().to_string(), "DIR")
+    };
+    list.push(device(
+        &Artifact::write(&path, support::manifest(), &[]).unwrap(),
+    ));
+    list.push(device(
+        &Artifact::write(&path, support::manifest(), &[object("cpu:vax")]).unwrap(),
+    ));
+    // Good hashes, but no code.
+    let message =
+        device(&Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap());
+    list.push(message.split(" DIR/").next().unwrap().to_string());
+    insta::assert_snapshot!(list.join("\n"));
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_artifact() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.odex");
+    Artifact::write(&path, support::manifest(), &[]).unwrap();
+    let mut bad = support::manifest();
+    bad.program.param_bytes = 64;
+    assert!(Artifact::write(&path, bad, &[]).is_err());
+    let outside = ObjectCode {
+        file: MANIFEST_FILE.into(),
+        ..object("cpu:portable")
+    };
+    assert!(Artifact::write(&path, support::manifest(), &[outside]).is_err());
+    assert!(Artifact::load(&path).is_ok());
+}
+
+/// Every way in which a manifest can contradict itself is found on load.
+#[test]
+fn contradictions_are_found_on_load() {
+    let mut list = vec![];
+    let mut broken = |change: &dyn Fn(&mut Manifest)| {
+        let mut m = support::manifest();
+        change(&mut m);
+        let e = Artifact::in_memory(m).map(drop).unwrap_err().to_string();
+        list.push(
+            e.replace("tiny.odex: the manifest contradicts itself: ", "")
+                .replace("; build the artifact again", ""),
+        );
+    };
+    fn instr<'a>(m: &'a mut Manifest, entry: &str, site: &str) -> &'a mut odec_program::Instr {
+        let e = m.program.entries.get_mut(entry).unwrap();
+        e.instrs.iter_mut().find(|i| i.site == site).unwrap()
+    }
+    broken(&|m| m.program.maxima.batch = 0);
+    broken(&|m| m.program.const_bytes = u64::MAX);
+    broken(&|m| m.model.vocab = 0);
+    broken(&|m| m.model.context = 0);
+    broken(&|m| m.params[1].path = m.params[0].path.clone());
+    broken(&|m| m.params[1].offset -= 64);
+    broken(&|m| m.params[1].offset += 64);
+    broken(&|m| m.params[1].offset += 4);
+    broken(&|m| m.params[0].shape = vec![u64::MAX, u64::MAX]);
+    broken(&|m| m.constants[0].offset = 48);
+    broken(&|m| m.program.kernels[0].symbol.push('0'));
+    broken(&|m| instr(m, "forward", "head").kernel = 99);
+    broken(&|m| instr(m, "forward", "head").operands.truncate(2));
+    broken(&|m| instr(m, "forward", "head").dims.truncate(2));
+    broken(&|m| instr(m, "loss", "loss").coeffs.clear());
+    broken(&|m| instr(m, "forward", "head").dims[1] = Size::fixed(257));
+    broken(&|m| instr(m, "forward", "head").dims[1] = Size::SEQ);
+    broken(&|m| {
+        instr(m, "forward", "head").dims[0] = Size {
+            factor: 2,
+            batch: 1,
+            seq: 1,
+        }
+    });
+    broken(&|m| {
+        instr(m, "forward", "head").dims[0] = Size {
+            factor: u64::MAX,
+            batch: 9,
+            seq: 9,
+        }
+    });
+    broken(&|m| instr(m, "forward", "head").operands[0].offset = 1 << 40);
+    broken(&|m| instr(m, "forward", "head").operands[0].offset = 2);
+    broken(&|m| instr(m, "forward", "head").operands[2].slot = Slot::Output(1));
+    broken(&|m| instr(m, "forward", "head").operands[0].slot = Slot::Input(0));
+    broken(&|m| instr(m, "forward", "embed").operands[0].slot = Slot::Params);
+    broken(&|m| instr(m, "forward", "embed").dims[1] = Size::fixed(255));
+    broken(&|m| {
+        instr(m, "forward", "embed").dims[1] = Size {
+            factor: 256,
+            batch: 1,
+            seq: 0,
+        }
+    });
+    broken(&|m| instr(m, "grad", "d_logits").operands[2].slot = Slot::Consts);
+    broken(&|m| instr(m, "grad", "d_logits").operands[2].offset += 64);
+    broken(&|m| {
+        instr(m, "grad", "d_head").operands[2] = instr(m, "grad", "d_head").operands[0].clone()
+    });
+    broken(&|m| {
+        instr(m, "loss", "loss.rows").operands[2] =
+            instr(m, "loss", "loss.rows").operands[0].clone()
+    });
+    broken(&|m| m.program.entries.get_mut("forward").unwrap().arena_bytes = 64);
+    broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::I32);
+    broken(&|m| {
+        m.program.entries.get_mut("loss").unwrap().outputs[0].shape =
+            vec![odec_program::Dim::Fixed(0)]
+    });
+    insta::assert_snapshot!(list.join("\n"));
+}
+
+/// A spec whose own indices are wrong is found too: the symbol is recomputed, so only the check can see it.
+#[test]
+fn senseless_kernels_are_found_on_load() {
+    use odec_program::KernelSpec;
+    use odec_program::expr::*;
+    let mut list = vec![];
+    let mut broken = |kind: &str, change: &dyn Fn(&mut KernelSpec)| {
+        let mut m = support::manifest();
+        let k = m
+            .program
+            .kernels
+            .iter_mut()
+            .find(|k| k.spec.kind() == kind)
+            .unwrap();
+        change(&mut k.spec);
+        k.symbol = k.spec.symbol();
+        let e = Artifact::in_memory(m).map(drop).unwrap_err().to_string();
+        let e = e.split("itself: ").nth(1).unwrap();
+        let (symbol, rest) = e.split_once(": ").unwrap();
+        list.push(
+            format!("{}: {rest}", symbol.split('_').next().unwrap())
+                .replace("; build the artifact again", ""),
+        );
+    };
+    let node = |e: Expr| {
+        move |s: &mut KernelSpec| match s {
+            KernelSpec::Rows(k) => k.body.nodes.push(e),
+            KernelSpec::Columns(k) => k.body.nodes.push(e),
+            _ => unreachable!(),
+        }
+    };
+    let load = |operand, row, col| Expr::Load {
+        operand,
+        access: Access {
+            row,
+            col,
+            stride: 1,
+        },
+    };
+    broken("rows", &node(Expr::Unary(UnaryOp::Neg, ExprId(999))));
+    broken("rows", &node(Expr::Uniform(9)));
+    broken("rows", &node(Expr::Acc));
+    broken("columns", &node(Expr::Reduce(ReduceOp::Sum, ExprId(0))));
+    broken("rows", &node(load(9, RowMap::Row, ColMap::Zero)));
+    broken("rows", &node(load(0, RowMap::Row, ColMap::Mod(0))));
+    broken("rows", &node(load(0, RowMap::Row, ColMap::HalfSwap(3))));
+    broken(
+        "rows",
+        &node(Expr::Load {
+            operand: 0,
+            access: Access {
+                row: RowMap::Row,
+                col: ColMap::Zero,
+                stride: u64::MAX,
+            },
+        }),
+    );
+    broken("rows", &|s| {
+        if let KernelSpec::Rows(k) = s {
+            k.stores[0].operand = 77
+        }
+    });
+    broken("rows", &|s| {
+        if let KernelSpec::Rows(k) = s {
+            k.stores[0].value = ExprId(77)
+        }
+    });
+    broken("rows", &|s| {
+        if let KernelSpec::Rows(k) = s {
+            k.stores[0].access.row = RowMap::Zero
+        }
+    });
+    broken("rows", &|s| {
+        if let KernelSpec::Rows(k) = s {
+            k.cols = 0
+        }
+    });
+    broken("pack", &|s| {
+        if let KernelSpec::Pack(k) = s {
+            k.nr = 0
+        }
+    });
+    broken("contract", &|s| {
+        if let KernelSpec::Contract(k) = s {
+            k.blocking.kc = 0
+        }
+    });
+    broken("contract", &|s| {
+        if let KernelSpec::Contract(k) = s {
+            k.blocking.mr = u32::MAX
+        }
+    });
+    insta::assert_snapshot!(list.join("\n"));
+}

@@ -1,0 +1,10 @@
+//! The runtime on a program written by hand: on the reference device, and compiled from C.
+
+mod support;
+
+mod artifact;
+mod c;
+mod compiled;
+mod device;
+mod exec;
+mod train;

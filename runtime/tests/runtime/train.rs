@@ -1,0 +1,414 @@
+//! Training, resuming, evaluating, generating.
+
+use crate::support;
+use odec_program::manifest::Manifest;
+use odec_runtime::metrics::{self, Record};
+use odec_runtime::train::{CHART, CHECKPOINT, METRICS, MODEL, Run, TrainError};
+use odec_runtime::{
+    Artifact, Corpus, DeviceChoice, Executor, Sampling, Settings, Show, State, evaluate, generate,
+    open_run, resume, train,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+struct Place {
+    dir: TempDir,
+    artifact: Artifact,
+}
+
+fn place_for(m: Manifest, bytes: usize) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("corpus.txt"), support::corpus(bytes)).unwrap();
+    Place {
+        dir,
+        artifact: Artifact::in_memory(m).unwrap(),
+    }
+}
+
+fn place() -> Place {
+    place_for(support::manifest(), 3000)
+}
+
+impl Place {
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+    fn settings(&self) -> Settings {
+        Settings {
+            data: Some(self.at("corpus.txt")),
+            device: DeviceChoice::Reference,
+            show: Show::Nothing,
+            evaluations: 4,
+            held_out_windows: 8,
+            ..Settings::default()
+        }
+    }
+}
+
+fn checkpoint_bytes(run: &Path) -> Vec<u8> {
+    // The tensors without the header, whose seconds differ.
+    let bytes = fs::read(run.join(CHECKPOINT)).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + header..].to_vec()
+}
+
+fn losses(run: &Path) -> Vec<(u64, String)> {
+    let text = fs::read_to_string(run.join(METRICS)).unwrap();
+    let loss = |r: Record| match r {
+        Record::Step(s) => (s.step, format!("{} {} {}", s.loss, s.lr, s.grad_norm)),
+        Record::HeldOut(h) => (h.step, format!("held out {}", h.held_out_loss)),
+    };
+    metrics::parse(&text).into_iter().map(loss).collect()
+}
+
+#[test]
+fn a_run_learns_and_leaves_everything_in_its_folder() {
+    let p = place();
+    let run = p.at("run");
+    let summary = train(&p.artifact, &run, &p.settings()).unwrap();
+    assert_eq!((summary.steps, summary.stopped_by_time), (40, false));
+    let first: f32 = losses(&run)[0]
+        .1
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((first - 256f32.ln()).abs() < 0.1, "{first}");
+    let held_out = summary.held_out.unwrap();
+    assert!(held_out.loss < 1.5, "{held_out:?}");
+    assert_eq!(
+        losses(&run)
+            .iter()
+            .filter(|l| l.1.starts_with("held"))
+            .count(),
+        4
+    );
+    for file in [MODEL, CHECKPOINT, METRICS, CHART] {
+        assert!(run.join(file).exists(), "{file}");
+    }
+    assert!(matches!(
+        train(&p.artifact, &run, &p.settings()),
+        Err(TrainError::Occupied { .. })
+    ));
+
+    // A trained model evaluates and talks, from its folder alone.
+    let mut x = open_run(&run, DeviceChoice::Reference, None).unwrap();
+    let m = p.artifact.manifest();
+    let data = &m.train.as_ref().unwrap().data;
+    let corpus = || Corpus::open(&p.at("corpus.txt"), &data.tokenizer, 10, m.model.vocab).unwrap();
+    let mut heard = 0;
+    let all = evaluate(&mut x, &corpus(), None, &mut |n| heard = n).unwrap();
+    assert_eq!((all.tokens, heard), (299, 299));
+    assert_eq!(odec_runtime::corpus_of(&run).unwrap().held_out_bytes(), 300);
+    assert!(
+        (all.loss - held_out.loss).abs() < 0.2 && all.perplexity() < 5.0,
+        "{all:?}"
+    );
+    assert_eq!(
+        evaluate(&mut x, &corpus().all_held_out(), None, &mut |_| {})
+            .unwrap()
+            .tokens,
+        2999
+    );
+
+    let mut say = |s: Sampling| {
+        let mut text = String::new();
+        generate(&mut x, b"over the laz", &s, &mut |piece| {
+            text.push_str(piece);
+            Ok(())
+        })
+        .unwrap();
+        text
+    };
+    let greedy = say(Sampling {
+        tokens: 2,
+        temperature: 0.0,
+        ..Sampling::default()
+    });
+    assert_eq!(greedy, "y ");
+    let s = Sampling {
+        tokens: 30,
+        temperature: 1.0,
+        top_k: Some(5),
+        seed: 3,
+    };
+    assert_eq!(say(s), say(s));
+    assert_ne!(say(s), say(Sampling { seed: 4, ..s }));
+    assert_eq!(say(s).len(), 30);
+}
+
+#[test]
+fn a_resumed_run_gives_the_bits_of_an_uninterrupted_one() {
+    let p = place();
+    let (whole, parts) = (p.at("whole"), p.at("parts"));
+    let s = Settings {
+        steps: Some(20),
+        ..p.settings()
+    };
+    train(&p.artifact, &whole, &s).unwrap();
+
+    let mut run = Run::start(&p.artifact, &parts, &s).unwrap();
+    for _ in 0..7 {
+        run.step().unwrap();
+    }
+    run.save().unwrap();
+    // Two steps more that are lost, as if the process had been killed.
+    run.step().unwrap();
+    run.step().unwrap();
+    drop(run);
+    // Steps and text are remembered by the run.
+    let again = Settings {
+        steps: None,
+        data: None,
+        ..s
+    };
+    assert_eq!(resume(&parts, &again).unwrap().steps, 20);
+
+    assert_eq!(checkpoint_bytes(&whole), checkpoint_bytes(&parts));
+    let steps = |run: &Path| {
+        losses(run)
+            .into_iter()
+            .filter(|l| !l.1.starts_with("held"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(steps(&whole), steps(&parts));
+    // A finished run has nothing left to do, and says so without harm.
+    let idle = resume(&parts, &again).unwrap();
+    assert_eq!((idle.steps, idle.loss), (20, None));
+    assert_eq!(checkpoint_bytes(&whole), checkpoint_bytes(&parts));
+}
+
+#[test]
+fn a_run_can_be_resumed_for_more_steps() {
+    let p = place();
+    let run = p.at("run");
+    train(
+        &p.artifact,
+        &run,
+        &Settings {
+            steps: Some(3),
+            ..p.settings()
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        resume(
+            &run,
+            &Settings {
+                steps: Some(5),
+                ..p.settings()
+            }
+        )
+        .unwrap()
+        .steps,
+        5
+    );
+}
+
+#[test]
+fn seeds_make_runs_differ_and_nothing_else_does() {
+    let p = place();
+    let go = |name: &str, seed| {
+        train(
+            &p.artifact,
+            &p.at(name),
+            &Settings {
+                steps: Some(2),
+                seed,
+                ..p.settings()
+            },
+        )
+        .unwrap();
+        checkpoint_bytes(&p.at(name))
+    };
+    let a = go("a", None);
+    assert_eq!(a, go("b", Some(7)));
+    assert_ne!(a, go("c", Some(8)));
+}
+
+#[test]
+fn a_time_limit_ends_the_run_with_an_annealed_rate() {
+    let p = place();
+    let run = p.at("run");
+    let s = Settings {
+        steps: Some(1_000_000),
+        time_limit: Some(1.0),
+        ..p.settings()
+    };
+    let summary = train(&p.artifact, &run, &s).unwrap();
+    assert!(
+        summary.stopped_by_time && summary.steps > 3 && summary.seconds >= 1.0,
+        "{summary:?}"
+    );
+    let text = fs::read_to_string(run.join(METRICS)).unwrap();
+    let rates: Vec<f64> = metrics::parse(&text)
+        .into_iter()
+        .filter_map(|r| {
+            if let Record::Step(s) = r {
+                Some(s.lr)
+            } else {
+                None
+            }
+        })
+        .collect();
+    // From near the peak of 0.05 to near its floor of a tenth, whatever the machine's speed.
+    let (top, last) = (
+        rates.iter().copied().fold(0.0, f64::max),
+        rates[rates.len() - 1],
+    );
+    assert!(top > 0.02 && last < 0.6 * top, "{rates:?}");
+    // Its time is used up.
+    let again = resume(&run, &p.settings()).unwrap();
+    assert_eq!(again.steps, summary.steps);
+}
+
+#[test]
+fn numbers_that_are_not_finite_stop_the_run_with_the_step_named() {
+    let mut m = support::manifest();
+    m.train.as_mut().unwrap().optimizer.lr = 1e30;
+    let p = place_for(m, 3000);
+    let failed = train(&p.artifact, &p.at("run"), &p.settings()).unwrap_err();
+    let TrainError::NonFinite { step, saved, .. } = failed else {
+        panic!("{failed}")
+    };
+    assert!(step > 1 && saved == 0, "{failed}");
+    assert!(
+        failed.to_string().contains(&format!("at step {step}")),
+        "{failed}"
+    );
+    assert!(failed.to_string().contains("first in "), "{failed}");
+    // The checkpoint from before is still good.
+    assert!(open_run(&p.at("run"), DeviceChoice::Reference, None).is_ok());
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused_in_words() {
+    let p = place();
+    let mut errors = vec![];
+    let mut fail = |r: Result<odec_runtime::Summary, TrainError>| {
+        errors.push(
+            r.unwrap_err()
+                .to_string()
+                .replace(&p.dir.path().display().to_string(), "DIR"),
+        );
+    };
+    let s = p.settings();
+    fail(train(
+        &p.artifact,
+        &p.at("a"),
+        &Settings {
+            data: Some(p.at("none.txt")),
+            ..s.clone()
+        },
+    ));
+    fail(train(
+        &p.artifact,
+        &p.at("a"),
+        &Settings {
+            time_limit: Some(0.0),
+            ..s.clone()
+        },
+    ));
+    fs::write(p.at("short.txt"), "abc").unwrap();
+    fail(train(
+        &p.artifact,
+        &p.at("b"),
+        &Settings {
+            data: Some(p.at("short.txt")),
+            ..s.clone()
+        },
+    ));
+    fail(train(
+        &p.artifact,
+        &p.at("c"),
+        &Settings {
+            device: DeviceChoice::Cpu,
+            ..s.clone()
+        },
+    ));
+    fail(resume(&p.at("nowhere"), &s));
+    let mut m = support::manifest();
+    m.train.as_mut().unwrap().batch = 5;
+    fail(train(
+        &Artifact::in_memory(m.clone()).unwrap(),
+        &p.at("d"),
+        &s,
+    ));
+    m.train = None;
+    fail(train(&Artifact::in_memory(m).unwrap(), &p.at("d"), &s));
+    // A run whose checkpoint was damaged.
+    let run = p.at("run");
+    train(
+        &p.artifact,
+        &run,
+        &Settings {
+            steps: Some(1),
+            ..s.clone()
+        },
+    )
+    .unwrap();
+    let bytes = fs::read(run.join(CHECKPOINT)).unwrap();
+    fs::write(run.join(CHECKPOINT), &bytes[..bytes.len() - 1]).unwrap();
+    fail(resume(&run, &s));
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn generation_refuses_what_makes_no_sense() {
+    let p = place();
+    let mut x = Executor::new(
+        &p.artifact,
+        p.artifact.device(DeviceChoice::Reference, None).unwrap(),
+    )
+    .unwrap();
+    let mut fail = |prompt: &[u8], s: Sampling| {
+        generate(&mut x, prompt, &s, &mut |_| Ok(()))
+            .unwrap_err()
+            .to_string()
+    };
+    let s = Sampling::default();
+    let list = [
+        fail(b"", s),
+        fail(
+            b"a",
+            Sampling {
+                temperature: -1.0,
+                ..s
+            },
+        ),
+        fail(
+            b"a",
+            Sampling {
+                temperature: f64::NAN,
+                ..s
+            },
+        ),
+        fail(
+            b"a",
+            Sampling {
+                top_k: Some(0),
+                ..s
+            },
+        ),
+    ];
+    insta::assert_snapshot!(list.join("\n"));
+    x.state_mut(State::Params).fill(f32::NAN);
+    let e = generate(&mut x, b"a", &s, &mut |_| Ok(())).unwrap_err();
+    assert!(e.to_string().contains("diverged"), "{e}");
+}
+
+#[test]
+fn a_failing_writer_ends_generation() {
+    let p = place();
+    let mut x = Executor::new(
+        &p.artifact,
+        p.artifact.device(DeviceChoice::Reference, None).unwrap(),
+    )
+    .unwrap();
+    let broken = generate(&mut x, b"a", &Sampling::default(), &mut |_| {
+        Err(std::io::Error::other("closed"))
+    });
+    assert!(broken.unwrap_err().to_string().contains("closed"));
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The whole suite. Runs every step even if an earlier one failed, then prints a summary; ends with 1 if anything failed.
+set -euo pipefail
+source "$(dirname "$0")/common.sh"
+export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no
+
+names=() results=() failures=0
+
+# step NAME COMMAND…: runs the command, notes its result and time.
+step() {
+    local name=$1 began=$SECONDS verdict=ok
+    shift
+    printf '\n── %s: %s\n' "$name" "$*"
+    "$@" </dev/null || verdict=FAILED
+    [ "$verdict" = ok ] || failures=$((failures + 1))
+    names+=("$name")
+    results+=("$(printf '%-6s %5d s' "$verdict" $((SECONDS - began)))")
+}
+
+rust_tests() {
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level fail
+    else
+        cargo test --quiet --workspace --lib --bins --tests --no-fail-fast
+    fi
+}
+
+# Runs without LLVM must build: checking and drawing need no code generator.
+without_llvm() { cargo check --quiet --package odec --no-default-features; }
+
+rust_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --keep-going --workspace --no-deps; }
+
+scripts_parse() {
+    local script
+    for script in scripts/*.sh .ci/run; do
+        bash -n "$script" || return 1
+    done
+    if have shellcheck; then
+        shellcheck --severity=warning --external-sources --source-path=SCRIPTDIR scripts/*.sh .ci/run || return 1
+    fi
+    python3 - benches/*.py tests/reference/*.py <<'PYTHON'
+import ast, pathlib, sys
+for path in sys.argv[1:]:
+    ast.parse(pathlib.Path(path).read_text(encoding="utf-8"), path)
+PYTHON
+}
+
+reference() {
+    cargo build --quiet --bin odec &&
+        .venv/bin/python tests/reference/check.py "${CARGO_TARGET_DIR:-target}/debug/odec"
+}
+
+step 'format' cargo fmt --all -- --check -l
+step 'scripts' scripts_parse
+step 'lint' cargo clippy --quiet --workspace --all-targets -- -D warnings
+step 'without LLVM' without_llvm
+step 'tests' rust_tests
+step 'doc tests' cargo test --quiet --workspace --doc
+step 'documentation' rust_docs
+step 'float64 reference' reference
+
+printf '\n── summary\n'
+for i in "${!names[@]}"; do
+    printf '   %-18s %s\n' "${names[$i]}" "${results[$i]}"
+done
+printf '   %-18s %-6s %5d s\n' together "$([ "$failures" = 0 ] && echo ok || echo FAILED)" "$SECONDS"
+exit $((failures > 0))

@@ -1,0 +1,271 @@
+//! The command line's shape: commands, options and their help. What they do is in `commands/`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(
+    name = "odec",
+    version,
+    about = "Numerical schemes in, trained Transformers out",
+    long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
+    after_help = "Examples:\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Parse and resolve files; print what each model is
+    #[command(after_help = "Example:\n  odec check schemes/iiet.ode schemes/rk4.ode")]
+    Check(Check),
+    /// Format files in place: indentation, columns, blanks; comments and meaning stay
+    #[command(
+        after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
+    )]
+    Fmt(Fmt),
+    /// Draw or print the graph of a model
+    #[command(after_help = "Example:\n  odec graph schemes/iiet.ode --format svg -o iiet.svg")]
+    Graph(Graph),
+    /// Compile a model to an artifact, or show a stage of its compilation
+    #[command(
+        after_help = "Examples:\n  odec build schemes/iiet.ode -o iiet.odex --set model.width=256\n  odec build schemes/iiet.ode --emit stages"
+    )]
+    Build(Build),
+    /// Train a model and save the run
+    #[command(
+        after_help = "Example:\n  odec train schemes/iiet.ode --out runs/iiet --time-limit 170"
+    )]
+    Train(Train),
+    /// Loss and perplexity of a run on held-out text
+    Eval(Eval),
+    /// Generate text from a run
+    #[command(
+        after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
+    )]
+    Generate(Generate),
+    /// Run one entry of a model on tensors from a safetensors file
+    #[command(
+        after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` and every parameter by its path; outputs: `logits`, `loss`, `grad.<path>`."
+    )]
+    Exec(Exec),
+    /// Time the training step on random tokens
+    #[command(after_help = "Example:\n  odec bench schemes/rk4_layer.ode --steps 10 --json")]
+    Bench(Bench),
+    /// Code generation, run as a child process so that a crash in LLVM is contained
+    #[command(name = "__codegen", hide = true)]
+    Codegen,
+}
+
+/// A source file and overrides of its numbers.
+#[derive(Args, Clone)]
+pub struct Source {
+    /// The .ode file
+    pub file: PathBuf,
+    /// Override a number by its path, e.g. model.width=256 or model.r=5 (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct Check {
+    /// The .ode files
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Override a number by its path (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Fmt {
+    /// The .ode files; `-` formats standard input to standard output
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Change nothing; list the files that are not formatted and exit with 1 if there are any
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum GraphStage {
+    /// The model's forward graph
+    Model,
+    /// Forward and backward
+    Train,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum GraphFormat {
+    Text,
+    Dot,
+    Svg,
+}
+
+#[derive(Args)]
+pub struct Graph {
+    #[command(flatten)]
+    pub source: Source,
+    #[arg(long, value_enum, default_value = "model")]
+    pub stage: GraphStage,
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: GraphFormat,
+    /// Write here instead of standard output
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum Emit {
+    /// Syntax tree
+    Ast,
+    /// Stage programs with exact coefficients
+    Stages,
+    /// Tensor graph of the training step
+    Graph,
+    /// Instructions over the planned arena
+    Program,
+    /// Kernels before lowering
+    Mlir,
+    /// Parameters as JSON: path and shape
+    Params,
+}
+
+#[derive(Args)]
+pub struct Build {
+    #[command(flatten)]
+    pub source: Source,
+    /// The artifact to write [default: FILE with .odex]
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// cpu (this machine), cpu:avx512, cpu:avx2 or cpu:portable
+    #[arg(long, default_value = "cpu")]
+    pub target: String,
+    /// Print a stage of the compilation instead of building
+    #[arg(long, value_enum)]
+    pub emit: Option<Emit>,
+}
+
+/// A source file or a built artifact.
+#[derive(Args)]
+pub struct Model {
+    /// A .ode file or a .odex artifact
+    pub model: PathBuf,
+    /// Override a number of a .ode file by its path (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum Device {
+    /// Compiled code
+    Cpu,
+    /// Scalar reference device: slow, needs no compiled code
+    Reference,
+}
+
+#[derive(Args)]
+pub struct Train {
+    /// A .ode file or a .odex artifact
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+    pub model: Option<PathBuf>,
+    /// Override a number of a .ode file by its path (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Folder of the run [default: runs/NAME]
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Go on with an earlier run
+    #[arg(long, value_name = "RUN", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
+    /// Text to train on instead of the file's
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Stop after this many seconds; the schedule anneals to that moment
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<f64>,
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+}
+
+#[derive(Args)]
+pub struct Eval {
+    /// Folder of the run
+    pub run: PathBuf,
+    /// Text to evaluate on instead of the held-out part
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// At most this many windows
+    #[arg(long)]
+    pub windows: Option<u64>,
+    #[arg(long)]
+    pub json: bool,
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+}
+
+#[derive(Args)]
+pub struct Generate {
+    /// Folder of the run
+    pub run: PathBuf,
+    #[arg(long)]
+    pub prompt: String,
+    #[arg(long, default_value_t = 300)]
+    pub tokens: u64,
+    /// 0 takes the likeliest token each time
+    #[arg(long, default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Draw from the k likeliest tokens only
+    #[arg(long)]
+    pub top_k: Option<usize>,
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum EntryName {
+    Forward,
+    Loss,
+    Grad,
+}
+
+#[derive(Args)]
+pub struct Exec {
+    #[command(flatten)]
+    pub model: Model,
+    #[arg(long, value_enum)]
+    pub entry: EntryName,
+    #[arg(long)]
+    pub inputs: PathBuf,
+    #[arg(long)]
+    pub outputs: PathBuf,
+    /// Interpret the graph in f64 instead of running compiled code (.ode files only)
+    #[arg(long)]
+    pub interpret: bool,
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    #[command(flatten)]
+    pub model: Model,
+    /// Timed steps
+    #[arg(long, default_value_t = 10)]
+    pub steps: u64,
+    /// Untimed steps before
+    #[arg(long, default_value_t = 2)]
+    pub warmup: u64,
+    /// Milliseconds per kernel kind as well
+    #[arg(long)]
+    pub profile: bool,
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,105 @@
+//! `odec bench`: times the training step (entries `grad` and `update`) on random tokens.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::source;
+use crate::terminal;
+use odec_program::Bindings;
+use odec_program::manifest::named;
+use odec_runtime::artifact::DeviceChoice;
+use odec_runtime::executor::{Executor, Value};
+use serde_json::json;
+use std::time::Instant;
+
+pub fn run(args: &cli::Bench) -> Done {
+    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set)?;
+    let device = artifact
+        .device(DeviceChoice::Cpu, None)
+        .map_err(Failure::input)?;
+    let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
+    executor.initialise(0);
+    let manifest = artifact.manifest();
+    let (batch, seq) = manifest.maxima();
+    let at = Bindings { batch, seq };
+    let n = (batch * seq) as usize;
+    // a fixed multiplicative sequence: any tokens do, the work does not depend on them
+    let token = |i: usize| ((i as u64).wrapping_mul(2_654_435_761) >> 7) % manifest.model.vocab;
+    let tokens: Vec<i32> = (0..n).map(|i| token(i) as i32).collect();
+    let targets: Vec<i32> = (0..n).map(|i| token(i + 1) as i32).collect();
+
+    let mut times = Vec::new();
+    let mut loss = 0.0;
+    for step in 0..args.warmup + args.steps {
+        if args.profile && step == args.warmup {
+            executor.start_profile();
+        }
+        let start = Instant::now();
+        let inputs = [
+            ("tokens", Value::I32(&tokens)),
+            ("targets", Value::I32(&targets)),
+        ];
+        loss = executor
+            .run("grad", at, &inputs, &[])
+            .and_then(|o| o.scalar("loss"))
+            .map_err(Failure::input)?;
+        let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
+        executor
+            .run("update", at, &[], &scalars)
+            .map_err(Failure::input)?;
+        if step >= args.warmup {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let (min, median) = (times[0], times[times.len() / 2]);
+    let program = &manifest.program;
+    let arena = program
+        .entries
+        .values()
+        .map(|e| e.arena_bytes)
+        .max()
+        .unwrap_or(0);
+    let planned = arena + 4 * program.param_bytes + program.const_bytes;
+    let peak = peak_resident_bytes();
+    if args.json {
+        let out = json!({
+            "model": manifest.name, "device": executor.device_name(), "batch": batch, "seq": seq,
+            "step_ms_min": min, "step_ms_median": median, "step_ms": times,
+            "planned_bytes": planned, "arena_bytes": arena, "peak_resident_bytes": peak, "loss": loss,
+        });
+        println!("{out}");
+        return Ok(());
+    }
+    println!(
+        "{} on {}, batch {batch}, context {seq}",
+        manifest.name,
+        executor.device_name()
+    );
+    println!(
+        "training step   {median:.1} ms median, {min:.1} ms best of {}",
+        times.len()
+    );
+    println!(
+        "tokens/s        {}",
+        terminal::thousands((n as f64 / median * 1e3) as u64)
+    );
+    println!(
+        "memory          {} planned, {} resident at the peak",
+        terminal::bytes(planned),
+        terminal::bytes(peak)
+    );
+    if let Some(profile) = executor.profile() {
+        print!("\n{profile}");
+    }
+    Ok(())
+}
+
+/// The process's largest resident set so far, from `/proc/self/status`; 0 where there is none.
+fn peak_resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|n| n.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,84 @@
+//! `odec build`: compiles a model to an artifact, or shows a stage of its compilation.
+
+use crate::cli::{self, Emit};
+use crate::fail::{Done, Failure};
+use crate::source;
+use crate::terminal;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+pub fn run(args: &cli::Build) -> Done {
+    let target = source::target(&args.target)?;
+    let Some(emit) = args.emit else {
+        let start = Instant::now();
+        let out = args
+            .output
+            .clone()
+            .unwrap_or_else(|| source::default_artifact(&args.source.file));
+        let (artifact, built, assembled) =
+            source::build(&args.source.file, &args.source.set, target, &out)?;
+        let program = &artifact.manifest().program;
+        println!(
+            "{} in {:.1} s",
+            out.display(),
+            start.elapsed().as_secs_f64()
+        );
+        println!("  target        {}", target.name());
+        println!("  kernels       {} distinct", program.kernels.len());
+        println!(
+            "  parameters    {} ({})",
+            terminal::thousands(built.summary.parameters),
+            terminal::bytes(program.param_bytes)
+        );
+        for m in &assembled.memory {
+            let launches = program.entries[&m.entry].instrs.len();
+            println!(
+                "  {:<12}  {launches} launches, arena {} (unshared {})",
+                m.entry,
+                terminal::bytes(m.arena),
+                terminal::bytes(m.unshared)
+            );
+        }
+        return Ok(());
+    };
+    let mut parsed = source::parsed(&args.source.file, &args.source.set)?;
+    let text = match emit {
+        Emit::Ast => odec_grammar::dump(&parsed.file),
+        Emit::Stages => parsed.checked()?.stages(),
+        Emit::Graph => odec_graph::print::text(&parsed.built()?.grad),
+        Emit::Params => {
+            let built = parsed.built()?;
+            let params = built
+                .params
+                .iter()
+                .map(|p| json!({ "path": p.path, "shape": p.shape }));
+            format!("{:#}\n", Value::Array(params.collect()))
+        }
+        Emit::Program | Emit::Mlir => {
+            let built = parsed.built()?;
+            let assembled = source::assembled(&built, parsed.sources.text(parsed.main), target)?;
+            match emit {
+                Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,
+                _ => odec_compiler::passes::print::program(&assembled.manifest, &assembled.memory),
+            }
+        }
+    };
+    print!("{text}");
+    Ok(())
+}
+
+#[cfg(feature = "mlir")]
+fn mlir(kernels: &[odec_program::Kernel], target: odec_program::Target) -> Done<String> {
+    let texts: Result<Vec<String>, _> = kernels
+        .iter()
+        .map(|k| odec_mlir::mlir_text(k, target))
+        .collect();
+    Ok(texts.map_err(Failure::internal)?.join("\n"))
+}
+
+#[cfg(not(feature = "mlir"))]
+fn mlir(_: &[odec_program::Kernel], _: odec_program::Target) -> Done<String> {
+    Err(Failure::input(
+        "this odec was built without code generation (feature `mlir`)",
+    ))
+}

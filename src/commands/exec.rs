@@ -1,0 +1,130 @@
+//! `odec exec`: the door for outside checks. One entry, tensors in and out as safetensors; compiled, or interpreted in
+//! f64 from the graph.
+
+use super::train::device;
+use crate::cli::{self, EntryName};
+use crate::fail::{Done, Failure};
+use crate::source;
+use odec_graph::interp::{self, Tensor};
+use odec_program::Bindings;
+use odec_runtime::{Executor, exec};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub fn run(args: &cli::Exec) -> Done {
+    if args.interpret {
+        return interpret(args);
+    }
+    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set)?;
+    let device = artifact
+        .device(device(args.device), None)
+        .map_err(Failure::input)?;
+    let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
+    let entry = match args.entry {
+        EntryName::Forward => "forward",
+        EntryName::Loss => "loss",
+        EntryName::Grad => "grad",
+    };
+    exec(&mut executor, entry, &args.inputs, &args.outputs).map_err(Failure::input)
+}
+
+/// Runs the graph itself, in f64. Inputs may be f32 or f64; outputs are f64.
+fn interpret(args: &cli::Exec) -> Done {
+    let file = &args.model.model;
+    if !source::is_source(file) {
+        return Err(Failure::Input(format!(
+            "{}: --interpret needs the .ode file",
+            file.display()
+        )));
+    }
+    let built = source::parsed(file, &args.model.set)?.built()?;
+    let graph = match args.entry {
+        EntryName::Forward => &built.forward,
+        EntryName::Loss => &built.loss,
+        EntryName::Grad => &built.grad,
+    };
+    let bytes = std::fs::read(&args.inputs).map_err(|e| wrong(&args.inputs, e))?;
+    let given = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&args.inputs, e))?;
+    let mut feeds = BTreeMap::new();
+    let mut bindings = None;
+    for (name, view) in given.iter() {
+        let data = numbers(&view).ok_or_else(|| {
+            wrong(
+                &args.inputs,
+                format!("`{name}` is {:?}; give f32, f64, i32 or i64", view.dtype()),
+            )
+        })?;
+        let mut shape: Vec<u64> = view.shape().iter().map(|n| *n as u64).collect();
+        if name == "tokens" || name == "targets" {
+            let &[batch, seq] = shape.as_slice() else {
+                return Err(wrong(
+                    &args.inputs,
+                    format!("`{name}` must be [batch, sequence]"),
+                ));
+            };
+            bindings = Some(Bindings { batch, seq });
+            shape.push(1);
+        }
+        feeds.insert(name.to_string(), Tensor::new(shape, data));
+    }
+    let bindings = bindings
+        .ok_or_else(|| wrong(&args.inputs, "`tokens` is missing; it is [batch, sequence]"))?;
+    let results = interp::run(graph, &feeds, bindings).map_err(|e| wrong(&args.inputs, e))?;
+    let raw: Vec<(String, Vec<usize>, Vec<u8>)> = results
+        .into_iter()
+        .map(|(name, t)| {
+            let shape = t.shape.iter().map(|n| *n as usize).collect();
+            (
+                name,
+                shape,
+                t.data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            )
+        })
+        .collect();
+    let views: Result<Vec<_>, _> = raw
+        .iter()
+        .map(|(name, shape, bytes)| {
+            TensorView::new(Dtype::F64, shape.clone(), bytes).map(|v| (name.clone(), v))
+        })
+        .collect();
+    let out = safetensors::serialize(views.map_err(Failure::internal)?, None)
+        .map_err(Failure::internal)?;
+    std::fs::write(&args.outputs, out).map_err(|e| wrong(&args.outputs, e))
+}
+
+fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
+    Failure::Input(format!("{}: {why}", path.display()))
+}
+
+/// The elements of a tensor as f64.
+fn numbers(view: &TensorView) -> Option<Vec<f64>> {
+    let bytes = view.data();
+    Some(match view.dtype() {
+        Dtype::F32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| f32::from_le_bytes(*b) as f64)
+            .collect(),
+        Dtype::F64 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| f64::from_le_bytes(*b))
+            .collect(),
+        Dtype::I32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| i32::from_le_bytes(*b) as f64)
+            .collect(),
+        Dtype::I64 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| i64::from_le_bytes(*b) as f64)
+            .collect(),
+        _ => return None,
+    })
+}

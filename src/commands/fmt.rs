@@ -1,0 +1,141 @@
+//! `odec fmt`: files in the house style, in place, or a list of those that are not.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::source;
+use odec_grammar::{Sources, dump, format, parse};
+use odec_runtime::files;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+
+pub fn run(args: &cli::Fmt) -> Done {
+    let mut differing = 0;
+    let mut errors = 0;
+    for path in &args.files {
+        match one(path, args.check) {
+            Ok(differs) => differing += usize::from(differs),
+            Err(Failure::Reported { errors: n }) => errors += n,
+            Err(e) => return Err(e),
+        }
+    }
+    match (errors, args.check) {
+        (0, true) if differing > 0 => {
+            let files = if differing == 1 {
+                "file is"
+            } else {
+                "files are"
+            };
+            Err(Failure::Input(format!(
+                "{differing} {files} not formatted; `odec fmt` without --check formats in place"
+            )))
+        }
+        (0, _) => Ok(()),
+        _ => Err(Failure::Reported { errors }),
+    }
+}
+
+/// Formats or checks one file, `-` being standard input to standard output. Whether it was not formatted.
+fn one(path: &Path, check: bool) -> Done<bool> {
+    let stdin = path == Path::new("-");
+    let (name, text) = if stdin {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|e| Failure::Input(format!("standard input: {e}")))?;
+        let name = "standard input".to_string();
+        (name.clone(), source::utf8(&name, bytes)?)
+    } else {
+        (path.display().to_string(), source::read(path)?)
+    };
+    let formatted = formatted(&name, &text)?;
+    let differs = formatted != text;
+    if check {
+        if differs {
+            println!("{name}");
+        }
+    } else if stdin {
+        std::io::stdout()
+            .write_all(formatted.as_bytes())
+            .map_err(|e| Failure::Input(format!("standard output: {e}")))?;
+    } else if differs {
+        replace(path, &formatted).map_err(|e| Failure::Input(format!("{name}: {e}")))?;
+        println!("{name}");
+    }
+    Ok(differs)
+}
+
+/// The formatted text. Formatting is not allowed to change what is written over a user's file: its tree is compared.
+fn formatted(name: &str, text: &str) -> Done<String> {
+    let mut sources = Sources::default();
+    let source = sources.add(name, text);
+    let formatted = match format(source, text) {
+        Ok(formatted) => formatted,
+        Err(errors) => {
+            source::report(&errors, &sources)?;
+            return Err(Failure::internal("formatting failed without an error"));
+        }
+    };
+    let (before, after) = (parse(source, text), parse(source, &formatted));
+    if !after.1.is_empty() || dump(&before.0) != dump(&after.0) {
+        return Err(Failure::internal(format!(
+            "{name}: formatting would change its meaning; the file is unchanged"
+        )));
+    }
+    Ok(formatted)
+}
+
+/// Replaces a file as a whole; a link keeps pointing at it, and it keeps its permissions.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = path.canonicalize()?;
+    let permissions = fs::metadata(&path)?.permissions();
+    if permissions.readonly() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            "the file is read-only",
+        ));
+    }
+    files::write_file(&path, |out| out.write_all(text.as_bytes()))?;
+    fs::set_permissions(&path, permissions)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn files_are_replaced_where_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a.ode"), folder.path().join("b.ode"));
+        fs::write(&file, "field a=b").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(one(&link, true).unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "field a=b");
+        assert!(one(&link, false).unwrap());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "field a = b\n");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(!one(&link, true).unwrap());
+    }
+
+    #[test]
+    fn broken_and_read_only_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.ode");
+        fs::write(&file, "field a=").unwrap();
+        assert!(matches!(
+            one(&file, false),
+            Err(Failure::Reported { errors: 1 })
+        ));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "field a=");
+        fs::write(&file, "field a=b").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+        assert!(matches!(one(&file, false), Err(Failure::Input(_))));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "field a=b");
+    }
+}

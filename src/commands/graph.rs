@@ -1,0 +1,26 @@
+//! `odec graph`: the tensor graph as text, DOT or a picture.
+
+use crate::cli::{self, GraphFormat, GraphStage};
+use crate::fail::{Done, Failure};
+use crate::source;
+
+pub fn run(args: &cli::Graph) -> Done {
+    let built = source::parsed(&args.source.file, &args.source.set)?.built()?;
+    let graph = match args.stage {
+        GraphStage::Model => &built.forward,
+        GraphStage::Train => &built.grad,
+    };
+    let text = match args.format {
+        GraphFormat::Text => odec_graph::print::text(graph),
+        GraphFormat::Dot => odec_graph::dot::dot(graph),
+        GraphFormat::Svg => odec_graph::svg::svg(graph, &built.name),
+    };
+    match &args.output {
+        None => print!("{text}"),
+        Some(path) => {
+            std::fs::write(path, text)
+                .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! One command, one file: each takes its arguments and prints its result.
+
+pub mod bench;
+pub mod build;
+pub mod check;
+pub mod codegen;
+pub mod eval;
+pub mod exec;
+pub mod fmt;
+pub mod generate;
+pub mod graph;
+pub mod train;

@@ -1,0 +1,70 @@
+//! `odec train`: trains a model and saves the run.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::source;
+use odec_runtime::train::{CHART, Run, Settings, Summary};
+use odec_runtime::{DeviceChoice, chart};
+use std::path::{Path, PathBuf};
+
+pub fn run(args: &cli::Train) -> Done {
+    let settings = Settings {
+        time_limit: args.time_limit,
+        data: args.data.clone(),
+        device: device(args.device),
+        ..Settings::default()
+    };
+    if let Some(out) = &args.resume {
+        return finish(
+            Run::resume(out, &settings).map_err(Failure::input)?,
+            out,
+            &settings,
+        );
+    }
+    let Some(model) = &args.model else {
+        return Err(Failure::Input(
+            "name a .ode file or a .odex artifact, or --resume RUN".into(),
+        ));
+    };
+    let (artifact, _guard) = source::artifact(model, &args.set)?;
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("runs").join(&artifact.manifest().name));
+    finish(
+        Run::start(&artifact, &out, &settings).map_err(Failure::input)?,
+        &out,
+        &settings,
+    )
+}
+
+fn finish(mut run: Run, out: &Path, settings: &Settings) -> Done {
+    let summary: Summary = run.finish(settings).map_err(Failure::input)?;
+    print!("{}", chart::terminal(&run.curve(), 72, 14));
+    let why = if summary.stopped_by_time {
+        " (time limit)"
+    } else {
+        ""
+    };
+    println!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
+    if let Some(e) = &summary.held_out {
+        println!(
+            "held-out loss {:.3} nats/token, perplexity {:.2}",
+            e.loss,
+            e.perplexity()
+        );
+    }
+    println!(
+        "run saved in {} (loss curve: {})",
+        out.display(),
+        out.join(CHART).display()
+    );
+    Ok(())
+}
+
+pub fn device(d: cli::Device) -> DeviceChoice {
+    match d {
+        cli::Device::Cpu => DeviceChoice::Cpu,
+        cli::Device::Reference => DeviceChoice::Reference,
+    }
+}

@@ -1,0 +1,46 @@
+//! Why a command stopped: the user's input or our own fault.
+
+use std::fmt::Display;
+
+#[derive(Debug)]
+pub enum Failure {
+    /// Something given is wrong: a sentence for the user. Exit code 1.
+    Input(String),
+    /// Diagnostics that have been printed already. Exit code 1.
+    Reported { errors: usize },
+    /// odec contradicts itself. Exit code 3.
+    Internal(String),
+}
+
+impl Failure {
+    pub fn input(what: impl Display) -> Failure {
+        Failure::Input(what.to_string())
+    }
+
+    pub fn internal(what: impl Display) -> Failure {
+        Failure::Internal(what.to_string())
+    }
+
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Input(_) | Failure::Reported { .. } => 1,
+            Failure::Internal(_) => 3,
+        }
+    }
+
+    pub fn print(&self) {
+        match self {
+            Failure::Input(what) => eprintln!("error: {what}"),
+            Failure::Reported { errors: 1 } => eprintln!("1 error"),
+            Failure::Reported { errors } => eprintln!("{errors} errors"),
+            Failure::Internal(what) => {
+                eprintln!("error: {what}");
+                eprintln!(
+                    "This is a fault in odec, not in your file. Please report it with the file and the command."
+                );
+            }
+        }
+    }
+}
+
+pub type Done<T = ()> = Result<T, Failure>;

@@ -1,0 +1,34 @@
+//! odec's command line. Parses arguments, calls one command, prints its failure, and chooses the exit code:
+//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault.
+
+mod cli;
+mod commands;
+mod fail;
+mod source;
+mod terminal;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Check(args) => commands::check::run(&args),
+        Command::Fmt(args) => commands::fmt::run(&args),
+        Command::Graph(args) => commands::graph::run(&args),
+        Command::Build(args) => commands::build::run(&args),
+        Command::Train(args) => commands::train::run(&args),
+        Command::Eval(args) => commands::eval::run(&args),
+        Command::Generate(args) => commands::generate::run(&args),
+        Command::Exec(args) => commands::exec::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Codegen => commands::codegen::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+    }
+}

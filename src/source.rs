@@ -1,0 +1,233 @@
+//! From a path on the command line to a checked file, or to an artifact ready to run.
+
+use crate::fail::{Done, Failure};
+use crate::terminal;
+use odec_compiler::model::{Built, Checked, CompileError, compile};
+use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
+use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::scheme::names::Loader;
+use odec_grammar::ast::File;
+use odec_grammar::{Diagnostic, Severity, Sources, parse, render, set};
+use odec_program::{Bindings, DType, Target};
+use odec_runtime::{Artifact, ObjectCode};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A parsed file, with the texts its places point into.
+pub struct Parsed {
+    pub sources: Sources,
+    pub main: u32,
+    pub file: File,
+}
+
+/// Reads a file.
+pub fn read(path: &Path) -> Done<String> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|e| Failure::Input(format!("{name}: {e}")))?;
+    utf8(&name, bytes)
+}
+
+/// The text that bytes are; `name` is theirs in the error.
+pub fn utf8(name: &impl Display, bytes: Vec<u8>) -> Done<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Failure::Input(format!(
+            "{name}: byte {at} is not UTF-8; .ode files are text"
+        ))
+    })
+}
+
+/// Reads, parses and overrides a file.
+pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
+    let text = read(path)?;
+    let mut sources = Sources::default();
+    let main = sources.add(path.display().to_string(), text);
+    let (mut file, mut messages) = parse(main, sources.text(main));
+    for given in overrides {
+        let Some((name, value)) = given.split_once('=') else {
+            return Err(Failure::Input(format!(
+                "--set {given}: expected PATH=VALUE, such as model.width=256"
+            )));
+        };
+        if let Err(d) = set(&mut file, &mut sources, name.trim(), value.trim()) {
+            messages.push(d);
+        }
+    }
+    report(&messages, &sources)?;
+    Ok(Parsed {
+        sources,
+        main,
+        file,
+    })
+}
+
+/// Prints messages; fails when one is an error.
+pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
+    for d in messages {
+        eprintln!("{}", render(d, sources, terminal::colour()));
+    }
+    match messages
+        .iter()
+        .filter(|d| d.severity == Severity::Error)
+        .count()
+    {
+        0 => Ok(()),
+        errors => Err(Failure::Reported { errors }),
+    }
+}
+
+/// Imports are read from the folder of the file that names them.
+struct Folder;
+
+impl Loader for Folder {
+    fn load(&mut self, path: &str, from: &str) -> Result<(String, String), String> {
+        let base = Path::new(from).parent().unwrap_or(Path::new(""));
+        let file = base.join(path);
+        let name = file
+            .canonicalize()
+            .map_err(|e| format!("{}: {e}", file.display()))?;
+        let text =
+            std::fs::read_to_string(&name).map_err(|e| format!("{}: {e}", file.display()))?;
+        Ok((name.display().to_string(), text))
+    }
+}
+
+impl Parsed {
+    /// Resolves names and builds the model, if there is one. Prints warnings and errors.
+    pub fn checked(&mut self) -> Done<Checked> {
+        match compile(&self.file, self.main, &mut self.sources, &mut Folder) {
+            Ok(checked) => {
+                report(&checked.warnings, &self.sources)?;
+                Ok(checked)
+            }
+            Err(CompileError::Source(messages)) => {
+                report(&messages, &self.sources)?;
+                Err(Failure::internal("compilation failed without an error"))
+            }
+            Err(CompileError::Internal(e)) => Err(Failure::internal(e)),
+        }
+    }
+
+    /// The same, for commands that need a model.
+    pub fn built(&mut self) -> Done<Built> {
+        let name = self.sources.name(self.main).to_string();
+        let built = self.checked()?.built;
+        built.ok_or_else(|| {
+            Failure::Input(format!(
+                "{name}: this file has no model; add `model name {{ … }}`"
+            ))
+        })
+    }
+}
+
+/// The program of a model for one target, without object code.
+pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
+    let model = Model {
+        name: &built.name,
+        source,
+        model: built.config.clone(),
+        params: &built.params,
+        forward: &built.forward,
+        loss: Some(&built.loss),
+        grad: Some(&built.grad),
+        train: built.train.clone(),
+        claims: built.claims.clone(),
+        maxima: Bindings {
+            batch: built.batch,
+            seq: built.config.context,
+        },
+    };
+    let options = Options {
+        blocking: target.blocking(DType::F32),
+        fusion: Fusion::default(),
+    };
+    assemble(&model, options).map_err(|e| match e {
+        AssembleError::Params(_) | AssembleError::Plan { .. } => Failure::input(e),
+        e => Failure::internal(e),
+    })
+}
+
+/// The target that a `--target` option names; `cpu` is this machine.
+pub fn target(name: &str) -> Done<Target> {
+    let host = || {
+        Target::detect().ok_or_else(|| {
+            Failure::Input("this processor is older than x86-64-v2; odec generates code for x86-64-v2 and above".into())
+        })
+    };
+    match name {
+        "cpu" => host(),
+        name => name.parse().map_err(Failure::input),
+    }
+}
+
+/// Compiles a program's kernels in a child process and links them.
+#[cfg(feature = "mlir")]
+pub fn object_code(kernels: &[odec_program::Kernel], target: Target) -> Done<ObjectCode> {
+    let program = std::env::current_exe().map_err(Failure::internal)?;
+    let mut child = std::process::Command::new(program);
+    child.arg("__codegen");
+    let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(Failure::internal)?;
+    let folder = tempfile::tempdir().map_err(Failure::input)?;
+    let file = folder.path().join("kernels.so");
+    odec_mlir::link(&objects, &file).map_err(Failure::input)?;
+    let bytes = std::fs::read(&file).map_err(Failure::input)?;
+    Ok(ObjectCode {
+        file: odec_program::manifest::CPU_OBJECT_FILE.into(),
+        target: target.name().into(),
+        bytes,
+    })
+}
+
+#[cfg(not(feature = "mlir"))]
+pub fn object_code(_: &[odec_program::Kernel], _: Target) -> Done<ObjectCode> {
+    Err(Failure::input(
+        "this odec was built without code generation (feature `mlir`)",
+    ))
+}
+
+/// Builds a file into an artifact at `out`.
+pub fn build(
+    path: &Path,
+    overrides: &[String],
+    target: Target,
+    out: &Path,
+) -> Done<(Artifact, Built, Assembled)> {
+    let mut parsed = parsed(path, overrides)?;
+    let built = parsed.built()?;
+    let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
+    let code = object_code(&assembled.manifest.program.kernels, target)?;
+    let artifact =
+        Artifact::write(out, assembled.manifest.clone(), &[code]).map_err(Failure::input)?;
+    Ok((artifact, built, assembled))
+}
+
+/// Opens an artifact, or builds a file into a temporary one that lives as long as the guard.
+pub fn artifact(path: &Path, overrides: &[String]) -> Done<(Artifact, Option<TempDir>)> {
+    if !is_source(path) {
+        if !overrides.is_empty() {
+            return Err(Failure::Input(
+                "--set needs a .ode file: an artifact's numbers are fixed".into(),
+            ));
+        }
+        return Ok((Artifact::load(path).map_err(Failure::input)?, None));
+    }
+    let folder = tempfile::tempdir().map_err(Failure::input)?;
+    let (artifact, ..) = build(
+        path,
+        overrides,
+        target("cpu")?,
+        &folder.path().join("model.odex"),
+    )?;
+    Ok((artifact, Some(folder)))
+}
+
+/// Whether a path is meant as a source file.
+pub fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "ode")
+}
+
+/// `dir/name.ode` → `name.odex` in the working directory.
+pub fn default_artifact(path: &Path) -> PathBuf {
+    PathBuf::from(path.file_stem().unwrap_or(path.as_os_str())).with_extension("odex")
+}

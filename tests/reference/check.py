@@ -1,0 +1,175 @@
+"""Compares odec with the float64 reference: loss and every gradient, interpreted in f64 and compiled in f32.
+
+    check.py ODEC [--only SYSTEM] [--keep DIR]
+
+For every system and size it takes the shipped `.ode` file with `--set` overrides, asks odec for its parameters, draws
+them at random, runs `odec exec --entry grad` in both modes, and prints one row. A gradient's error is the largest
+deviation of any element, divided by the largest magnitude in the reference's tensor. Ends with 1 if a name, a shape or
+a number is off.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+from reference import SYSTEMS, Parameters, Shape, expected, loss_and_gradient
+from safetensors.numpy import load_file, save_file
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "prenorm": "prenorm.ode",
+    "macaron": "macaron.ode",
+    "rk2": "rk2.ode",
+    "rk4": "rk4_layer.ode",
+    "iiet": "iiet.ode",
+}
+LIMITS = {"interpreted": 1e-9, "compiled": 1e-4}
+# Even sizes, and sizes that divide by nothing: ragged tiles, odd head counts, a sequence of one odd length.
+SHAPES = {
+    "even": Shape(vocab=256, context=24, batch=2, width=32, steps=2, heads=2, hidden=48),
+    "odd": Shape(vocab=259, context=17, batch=3, width=40, steps=2, heads=5, hidden=53),
+    "wide": Shape(vocab=256, context=70, batch=1, width=96, steps=1, heads=3, hidden=200),
+    "full": Shape(vocab=256, context=256, batch=2, width=256, steps=2, heads=4, hidden=704),
+}
+# Several blocks of every contraction: too much for the interpreter, which is checked on the others.
+COMPILED_ONLY = ("full",)
+
+
+class Failure(Exception):
+    """odec did not do what was asked; the message says what."""
+
+
+def overrides(shape: Shape) -> list[str]:
+    """The shape as `--set` arguments."""
+    values = {
+        "model.vocab": shape.vocab,
+        "model.context": shape.context,
+        "model.width": shape.width,
+        "model.steps": shape.steps,
+        "att.heads": shape.heads,
+        "ffn.hidden": shape.hidden,
+        "train.batch": shape.batch,
+    }
+    return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
+
+
+def odec(binary: str, *arguments: str) -> str:
+    """Runs odec and gives its standard output."""
+    done = subprocess.run([binary, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"`odec {' '.join(arguments)}` ended with {done.returncode}:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def check_names(listed: list[dict], system: str, shape: Shape) -> None:
+    """odec's parameter table must be the agreed one."""
+    ours = {entry["path"]: tuple(entry["shape"]) for entry in listed}
+    theirs = expected(system, shape)
+    if len(ours) != len(listed):
+        raise Failure("a parameter is listed twice")
+    if ours != theirs:
+        wrong = sorted(path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path))
+        lines = [f"  {path}: odec {ours.get(path)}, expected {theirs.get(path)}" for path in wrong[:12]]
+        raise Failure(f"{len(wrong)} parameters differ\n" + "\n".join(lines))
+
+
+def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
+    """Parameters that are exact in f32 and large enough for every non-linearity to matter, and random tokens."""
+    rng = np.random.default_rng(zlib.crc32(f"{system}/{name}".encode()))
+    drawn = {}
+    for path, dims in expected(system, shape).items():
+        if len(dims) == 1:
+            value = 1.0 + 0.2 * rng.standard_normal(dims)
+        else:
+            # Large enough for scores and gates to leave their linear range, small enough that f32 itself errs by 3e-6 only.
+            value = rng.standard_normal(dims) / np.sqrt(dims[1])
+        drawn[path] = value.astype(np.float32)
+    return drawn, rng.integers(0, shape.vocab, (shape.batch, shape.context + 1), dtype=np.int32)
+
+
+def compare(outputs: dict[str, np.ndarray], loss: float, gradient: Parameters) -> tuple[float, float, str]:
+    """Relative error of the loss, worst relative error of a gradient, and that gradient's path."""
+    missing = {"loss"} | {f"grad.{path}" for path in gradient}
+    if missing - outputs.keys():
+        raise Failure("outputs lack " + ", ".join(sorted(missing - outputs.keys())[:5]))
+    got = np.asarray(outputs["loss"], np.float64).reshape(())
+    loss_error = float(abs(got - loss) / abs(loss))
+    worst, where = -1.0, ""
+    for path, reference in gradient.items():
+        ours, reference = np.asarray(outputs[f"grad.{path}"], np.float64), np.asarray(reference)
+        if ours.shape != reference.shape:
+            raise Failure(f"grad.{path} has shape {ours.shape}, expected {reference.shape}")
+        error = float(np.max(np.abs(ours - reference)) / np.max(np.abs(reference)))
+        # `not <=` so that a NaN is the worst error there is.
+        if not error <= worst:
+            worst, where = error, path
+            if np.isnan(error):
+                break
+    return loss_error, worst, where
+
+
+def check(binary: str, system: str, name: str, folder: Path) -> bool:
+    """One row of the table; whether it is within the limits."""
+    shape = SHAPES[name]
+    source = str(ROOT / "schemes" / FILES[system])
+    check_names(json.loads(odec(binary, "build", source, *overrides(shape), "--emit", "params")), system, shape)
+    parameters, text = draw(system, name, shape)
+    tokens, targets = np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:])
+    loss, gradient = loss_and_gradient(system, shape, parameters, tokens, targets)
+
+    inputs, artifact = folder / "in.safetensors", folder / "model.odex"
+    save_file({"tokens": tokens, "targets": targets, **parameters}, inputs)
+    odec(binary, "build", source, *overrides(shape), "-o", str(artifact))
+    runs = {"interpreted": [source, *overrides(shape), "--interpret"], "compiled": [str(artifact)]}
+    good, cells = True, []
+    for mode, what in runs.items():
+        if mode == "interpreted" and name in COMPILED_ONLY:
+            cells.append(f"{'–':>9} {'–':>9}  {'':<26}")
+            continue
+        outputs = folder / f"{mode}.safetensors"
+        odec(binary, "exec", *what, "--entry", "grad", "--inputs", str(inputs), "--outputs", str(outputs))
+        loss_error, worst, where = compare(load_file(outputs), loss, gradient)
+        within = loss_error <= LIMITS[mode] and worst <= LIMITS[mode]
+        good &= within
+        cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
+    print(f"{system:<8} {name:<5} {loss:9.6f}  {cells[0]} {cells[1]}".rstrip(), flush=True)
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("odec", help="the odec binary")
+    parser.add_argument("--only", choices=SYSTEMS, help="check one system only")
+    parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
+    arguments = parser.parse_args()
+    binary = str(Path(arguments.odec).resolve())
+
+    began = time.monotonic()
+    print("errors relative to the float64 reference; limits: " + ", ".join(f"{m} {x:.0e}" for m, x in LIMITS.items()))
+    both = f"{'loss':>9} {'gradient':>9}  {'worst gradient':<26}"
+    print(f"{'':8} {'':5} {'':9}  {'interpreted, f64':<47} compiled, f32")
+    print(f"{'system':<8} {'sizes':<5} {'loss':>9}  {both} {both}".rstrip())
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch:
+        for system in SYSTEMS if arguments.only is None else (arguments.only,):
+            for name in SHAPES:
+                folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    failures += not check(binary, system, name, folder)
+                except Failure as failure:
+                    failures += 1
+                    print(f"{system:<8} {name:<5} FAILED: {failure}", flush=True)
+    verdict = "all within the limits" if failures == 0 else f"{failures} failed"
+    print(f"{verdict}, {time.monotonic() - began:.0f} s")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
