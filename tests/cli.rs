@@ -241,3 +241,29 @@ fn fmt_formats_in_place_and_checks() {
     assert_eq!(place.bad(&["fmt", "bad.ode"]).0, 1);
     assert_eq!(place.read("bad.ode"), "field a=");
 }
+
+/// What the README shows is what odec does.
+#[test]
+fn the_readme_is_true() {
+    let place = Place::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+    let readme = read("README.md");
+    let example = readme.split("```").nth(1).expect("an example");
+    place.write("corrected.ode", example.trim_start());
+    place.good(&["fmt", "--check", "corrected.ode"]);
+    let stages = place.good(&["build", "corrected.ode", "--emit", "stages"]);
+    assert!(
+        stages.contains("return x + 1/2*h*k1 + 1/2*h*k3"),
+        "{stages}"
+    );
+
+    let model = root.join("schemes/iiet.ode");
+    let model = model.to_str().expect("a path in UTF-8");
+    place.good(&["graph", model, "--format", "svg", "-o", "iiet.svg"]);
+    assert_eq!(
+        place.read("iiet.svg"),
+        read("docs/iiet.svg"),
+        "docs/iiet.svg is out of date"
+    );
+}
