@@ -45,7 +45,7 @@ pub mod types;
 pub mod verify;
 
 pub use autodiff::{DiffError, gradient};
-pub use exact::Exact;
+pub use exact::{Exact, ExactError};
 pub use graph::{Builder, Graph, Node, Pass, Site, Value};
 pub use interp::{RunError, Tensor, run};
 pub use op::{Kind, Op, TypeError};

@@ -132,7 +132,7 @@ fn times(b: &mut Builder, a: Number, s: Value) -> Result<Number, TypeError> {
 fn plus(b: &mut Builder, a: Number, c: Number) -> Result<Number, TypeError> {
     Ok(match (a, c) {
         (Number::Known(zero), c) | (c, Number::Known(zero)) if zero.is_zero() => c,
-        (Number::Known(a), Number::Known(c)) => Number::Known(Exact(a.0 + c.0)),
+        (Number::Known(a), Number::Known(c)) => Number::Known(&a + &c),
         (Number::Made(a), Number::Known(by)) | (Number::Known(by), Number::Made(a)) => {
             Number::Made(b.push1(Shift { by }, &[a])?)
         }

@@ -8,7 +8,7 @@ use super::args::Args;
 use super::layer::{Layer, Map};
 use crate::codes;
 use crate::scheme::Coeff;
-use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use crate::scheme::scalar::{Scope, arithmetic, exact, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -166,7 +166,7 @@ impl LayerReader<'_> {
         width: u64,
         out: &mut Vec<(Exact, (Layer, u64), Span)>,
     ) -> Option<()> {
-        let minus = Exact(-&c.0);
+        let minus = -&c;
         match &e.kind {
             ExprKind::Binary(BinOp::Add, a, b) => {
                 self.terms(a, c.clone(), width, out)?;
@@ -179,7 +179,11 @@ impl LayerReader<'_> {
             ExprKind::Neg(a) => self.terms(a, minus, width, out),
             ExprKind::Binary(BinOp::Mul, a, b) => {
                 let k = super::args::report(exact(a, &Scope::new()), self.sink)?;
-                self.terms(b, Exact(&c.0 * &k.0), width, out)
+                let c = (&c * &k)
+                    .checked()
+                    .map_err(|why| arithmetic(why.into(), e.span));
+                let c = super::args::report(c, self.sink)?;
+                self.terms(b, c, width, out)
             }
             ExprKind::Binary(..) => self.fail(not_supported(e.span, "this product of fields")),
             _ => {

@@ -16,6 +16,7 @@ use super::args::{Args, Bounds, real, report};
 use super::spec::expect;
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
+use num_bigint::BigInt;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
@@ -207,12 +208,8 @@ fn text(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Data> {
 
 fn per_cent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u32> {
     let value = report(exact(e, &Scope::new()), sink)?;
-    let hundred = Exact(&value.0 * &Exact::int(100).0);
-    let n = if hundred.0.is_integer() {
-        u32::try_from(hundred.0.to_integer()).ok()
-    } else {
-        None
-    };
+    let hundred = (&value * &Exact::int(100)).as_integer();
+    let n = hundred.and_then(|n| u32::try_from(n).ok());
     match n.filter(|n| (1..=50).contains(n)) {
         Some(n) => Some(n),
         None => {
@@ -308,9 +305,11 @@ fn schedule(e: &Expr, steps: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<
 fn warmup(e: &Expr, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<u64> {
     if let ExprKind::Quantity(..) = &e.kind {
         let share = report(exact(e, &Scope::new()), sink)?;
-        let n = Exact(&share.0 * &Exact(num_rational::BigRational::from_integer(steps.into())).0);
-        if let Some(n) = u64::try_from(n.0.floor().to_integer())
-            .ok()
+        let n = share
+            .as_rational()
+            .map(|s| (s * BigInt::from(steps)).floor());
+        if let Some(n) = n
+            .and_then(|n| u64::try_from(n.to_integer()).ok())
             .filter(|n| *n <= steps)
         {
             return Some(n);

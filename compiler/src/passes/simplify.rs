@@ -118,10 +118,15 @@ fn sum(
             OpKind::Combine(d)
                 if *once && (node.site.pass == Pass::Forward || d.coeffs.len() == 1) =>
             {
-                let scaled = d.coeffs.iter().map(|d| Exact(&c.0 * &d.0));
-                scaled
-                    .zip(&inner.operands)
-                    .for_each(|(c, x)| add_term(&mut terms, c, *x));
+                let scaled = d.coeffs.iter().map(|d| (c * d).checked());
+                match scaled.collect::<Result<Vec<Exact>, _>>() {
+                    Ok(scaled) => scaled
+                        .into_iter()
+                        .zip(&inner.operands)
+                        .for_each(|(c, x)| add_term(&mut terms, c, *x)),
+                    // Exact, but too long: left as it is.
+                    Err(_) => add_term(&mut terms, c.clone(), *x),
+                }
             }
             _ => add_term(&mut terms, c.clone(), *x),
         }
@@ -139,12 +144,10 @@ fn sum(
     }
     let constants: Option<Vec<Exact>> = terms
         .iter()
-        .map(|(c, x)| constant(b, *x).map(|k| Exact(&c.0 * k.0)))
+        .map(|(c, x)| constant(b, *x).map(|k| c * &k))
         .collect();
     if let Some(values) = constants {
-        let value = values
-            .into_iter()
-            .fold(Exact::zero(), |s, x| Exact(s.0 + x.0));
+        let value = values.into_iter().sum();
         return seen.push(b, Constant { value }, &[]);
     }
     match &terms[..] {
@@ -158,7 +161,7 @@ fn sum(
 
 fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
     match terms.iter_mut().find(|(_, y)| *y == x) {
-        Some((sum, _)) => *sum = Exact(&sum.0 + c.0),
+        Some((sum, _)) => *sum = &*sum + &c,
         None => terms.push((c, x)),
     }
 }

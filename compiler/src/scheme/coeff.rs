@@ -1,13 +1,11 @@
-//! Exact coefficients: polynomials over the step size `h` with rational constants.
+//! Exact coefficients: polynomials over the step size `h` with exact constants.
 //!
 //! Takes arithmetic as it is written in a scheme; gives a canonical form, so that equal coefficients are equal values
-//! and cancellation is exact. Every result is checked against [`MAX_TERMS`], [`MAX_DEGREE`] and [`MAX_BITS`]: a
+//! and cancellation is exact. Every result is checked against [`MAX_TERMS`], [`MAX_DEGREE`] and the limits of [`Exact`]: a
 //! scheme cannot make the compiler compute with numbers of astronomical size. Leaves rounding to whoever emits code.
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
-use num_traits::{One, Zero};
-use odec_graph::Exact;
+use odec_graph::exact::MAX_BITS;
+use odec_graph::{Exact, ExactError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +15,12 @@ use thiserror::Error;
 pub const MAX_TERMS: usize = 65;
 /// Largest total degree of a monomial.
 pub const MAX_DEGREE: u32 = 64;
-/// Most bits of a numerator or denominator.
-pub const MAX_BITS: u64 = 2048;
 
-/// Why exact arithmetic has no result.
+/// Why arithmetic with coefficients has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ExactError {
-    #[error("this number is too large to be kept exact")]
-    TooLarge,
-    #[error("division by zero")]
-    DivisionByZero,
+pub enum CoeffError {
+    #[error(transparent)]
+    Exact(#[from] ExactError),
     #[error("division by something that is not a constant")]
     NotConstant,
     #[error("an exponent must be a whole number that is not negative")]
@@ -42,14 +36,14 @@ impl Monomial {
         self.0.iter().map(|(_, n)| n).sum()
     }
 
-    fn times(&self, other: &Monomial) -> Result<Monomial, ExactError> {
+    fn times(&self, other: &Monomial) -> Result<Monomial, CoeffError> {
         let mut powers: BTreeMap<Arc<str>, u32> = self.0.iter().cloned().collect();
         for (s, n) in &other.0 {
             *powers.entry(s.clone()).or_default() += n;
         }
         let product = Monomial(powers.into_iter().collect());
         if product.degree() > MAX_DEGREE {
-            Err(ExactError::TooLarge)
+            Err(ExactError::TooLarge.into())
         } else {
             Ok(product)
         }
@@ -73,7 +67,7 @@ impl fmt::Display for Monomial {
     }
 }
 
-/// A polynomial with exact rational constants. No term is zero, so equality is equality of values.
+/// A polynomial with exact constants. No term is zero, so equality is equality of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Coeff {
     terms: BTreeMap<Monomial, Exact>,
@@ -104,9 +98,9 @@ impl Coeff {
     pub fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
-    /// Number of monomials.
+    /// Terms of all constants: what work on it costs.
     pub fn weight(&self) -> usize {
-        self.terms.len()
+        self.terms.values().map(Exact::weight).sum()
     }
     pub fn is_one(&self) -> bool {
         self.as_constant().is_some_and(|c| c.is_one())
@@ -120,16 +114,14 @@ impl Coeff {
         }
     }
 
-    pub fn add(&self, other: &Coeff) -> Result<Coeff, ExactError> {
+    pub fn add(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
         let mut terms = self.terms.clone();
         for (m, c) in &other.terms {
-            let sum = terms
-                .get(m)
-                .map_or_else(|| c.0.clone(), |have| &have.0 + &c.0);
+            let sum = terms.get(m).map_or_else(|| c.clone(), |have| have + c);
             if sum.is_zero() {
                 terms.remove(m);
             } else {
-                terms.insert(m.clone(), checked(sum)?);
+                terms.insert(m.clone(), sum.checked()?);
             }
         }
         Coeff { terms }.sized()
@@ -137,65 +129,49 @@ impl Coeff {
 
     pub fn neg(&self) -> Coeff {
         Coeff {
-            terms: self
-                .terms
-                .iter()
-                .map(|(m, c)| (m.clone(), Exact(-&c.0)))
-                .collect(),
+            terms: self.terms.iter().map(|(m, c)| (m.clone(), -c)).collect(),
         }
     }
 
-    pub fn sub(&self, other: &Coeff) -> Result<Coeff, ExactError> {
+    pub fn sub(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
         self.add(&other.neg())
     }
 
-    pub fn mul(&self, other: &Coeff) -> Result<Coeff, ExactError> {
-        let mut terms: BTreeMap<Monomial, BigRational> = BTreeMap::new();
+    pub fn mul(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
+        let mut terms: BTreeMap<Monomial, Exact> = BTreeMap::new();
         for (m, a) in &self.terms {
             for (n, b) in &other.terms {
-                let slot = terms.entry(m.times(n)?).or_insert_with(BigRational::zero);
-                *slot += checked(&a.0 * &b.0)?.0;
+                let slot = terms.entry(m.times(n)?).or_default();
+                *slot = (&*slot + &(a * b).checked()?).checked()?;
             }
             if terms.len() > MAX_TERMS {
-                return Err(ExactError::TooLarge);
+                return Err(ExactError::TooLarge.into());
             }
         }
-        let terms = terms
-            .into_iter()
-            .filter(|(_, c)| !c.is_zero())
-            .map(|(m, c)| Ok((m, checked(c)?)))
-            .collect::<Result<_, ExactError>>()?;
+        terms.retain(|_, c| !c.is_zero());
         Coeff { terms }.sized()
     }
 
     /// Division by a number; polynomials are not inverted.
-    pub fn div(&self, other: &Coeff) -> Result<Coeff, ExactError> {
-        let d = other.as_constant().ok_or(ExactError::NotConstant)?;
-        if d.is_zero() {
-            return Err(ExactError::DivisionByZero);
-        }
-        self.mul(&Coeff::constant(Exact(d.0.recip())))
+    pub fn div(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
+        let d = other.as_constant().ok_or(CoeffError::NotConstant)?;
+        self.mul(&Coeff::constant(d.recip()?))
     }
 
     /// A whole power; numbers may also have negative ones.
-    pub fn pow(&self, exponent: &Coeff) -> Result<Coeff, ExactError> {
-        let e = exponent
-            .as_constant()
-            .filter(|e| e.0.is_integer())
-            .ok_or(ExactError::Exponent)?;
-        let n: i64 =
-            e.0.to_integer()
-                .try_into()
-                .map_err(|_| ExactError::TooLarge)?;
+    pub fn pow(&self, exponent: &Coeff) -> Result<Coeff, CoeffError> {
+        let e = exponent.as_constant().and_then(|e| e.as_integer());
+        let e = e.ok_or(CoeffError::Exponent)?;
+        let n: i64 = e.try_into().map_err(|_| ExactError::TooLarge)?;
         if n.unsigned_abs() > MAX_BITS {
             return match self.as_constant() {
                 Some(c) if c.is_one() || (c.is_zero() && n > 0) => Ok(self.clone()),
-                _ => Err(ExactError::TooLarge),
+                _ => Err(ExactError::TooLarge.into()),
             };
         }
         let base = match n {
             0.. => self.clone(),
-            _ if self.as_constant().is_none() => return Err(ExactError::Exponent),
+            _ if self.as_constant().is_none() => return Err(CoeffError::Exponent),
             _ => Coeff::one().div(self)?,
         };
         let (mut power, mut square, mut left) = (Coeff::one(), base, n.unsigned_abs());
@@ -245,7 +221,7 @@ impl Coeff {
     }
 
     /// With a number for one symbol.
-    pub fn with(&self, symbol: &str, value: &Exact) -> Result<Coeff, ExactError> {
+    pub fn with(&self, symbol: &str, value: &Exact) -> Result<Coeff, CoeffError> {
         let value = Coeff::constant(value.clone());
         let powers = self.in_powers_of(symbol);
         let horner = |sum: Coeff, p: &Coeff| sum.mul(&value)?.add(p);
@@ -267,9 +243,9 @@ impl Coeff {
         sum.as_constant()
     }
 
-    fn sized(self) -> Result<Coeff, ExactError> {
+    fn sized(self) -> Result<Coeff, CoeffError> {
         if self.terms.len() > MAX_TERMS {
-            Err(ExactError::TooLarge)
+            Err(ExactError::TooLarge.into())
         } else {
             Ok(self)
         }
@@ -279,7 +255,10 @@ impl Coeff {
     /// is not the step size: `b*h*(1 - b)`.
     pub fn factor(&self) -> String {
         if self.terms.len() < 2 {
-            return self.to_string();
+            return match self.as_constant() {
+                Some(c) if c.is_sum() => format!("({c})"),
+                _ => self.to_string(),
+            };
         }
         let common = self.common();
         if common.0.is_empty() || self.symbols().iter().all(|s| &**s == "h") {
@@ -308,37 +287,6 @@ impl Coeff {
     }
 }
 
-fn checked(c: BigRational) -> Result<Exact, ExactError> {
-    if c.numer().bits() > MAX_BITS || c.denom().bits() > MAX_BITS {
-        Err(ExactError::TooLarge)
-    } else {
-        Ok(Exact(c))
-    }
-}
-
-/// The exact value of a decimal as written: `3`, `0.25`, `1e-3`.
-pub fn decimal(text: &str) -> Result<Exact, ExactError> {
-    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((m, e)) => (m, e.parse::<i64>().map_err(|_| ExactError::TooLarge)?),
-        None => (text, 0),
-    };
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{part}");
-    let shift = exponent
-        .checked_sub(part.len() as i64)
-        .ok_or(ExactError::TooLarge)?;
-    if digits.len() > 700 || shift.unsigned_abs() > 1400 {
-        return Err(ExactError::TooLarge);
-    }
-    let n: BigInt = digits.parse().map_err(|_| ExactError::TooLarge)?;
-    let scale = num_traits::pow(BigInt::from(10), shift.unsigned_abs() as usize);
-    checked(if shift < 0 {
-        BigRational::new(n, scale)
-    } else {
-        BigRational::new(n * scale, BigInt::one())
-    })
-}
-
 impl fmt::Display for Coeff {
     /// Constant first, then rising powers: `1 - 1/2*h + h^2`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -346,21 +294,20 @@ impl fmt::Display for Coeff {
             return f.write_str("0");
         }
         for (i, (m, c)) in self.terms.iter().enumerate() {
-            let magnitude = if c.is_negative() {
-                Exact(-&c.0)
-            } else {
-                c.clone()
-            };
-            match (i, c.is_negative()) {
+            let minus = c.starts_with_minus();
+            let magnitude = if minus { -c } else { c.clone() };
+            match (i, minus) {
                 (0, true) => f.write_str("-")?,
                 (0, false) => {}
                 (_, true) => f.write_str(" - ")?,
                 (_, false) => f.write_str(" + ")?,
             }
-            match (m.0.is_empty(), magnitude.is_one()) {
-                (true, _) => write!(f, "{magnitude}")?,
-                (false, true) => write!(f, "{m}")?,
-                (false, false) => write!(f, "{magnitude}*{m}")?,
+            match (m.0.is_empty(), magnitude.is_one(), magnitude.is_sum()) {
+                (true, _, true) if self.terms.len() > 1 => write!(f, "({magnitude})")?,
+                (true, ..) => write!(f, "{magnitude}")?,
+                (false, true, _) => write!(f, "{m}")?,
+                (false, false, false) => write!(f, "{magnitude}*{m}")?,
+                (false, false, true) => write!(f, "({magnitude})*{m}")?,
             }
         }
         Ok(())
@@ -407,29 +354,20 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_exact() {
-        assert_eq!(decimal("0.1").unwrap(), Exact::ratio(1, 10));
-        assert_eq!(decimal("1e-3").unwrap(), Exact::ratio(1, 1000));
-        assert_eq!(decimal("2.5e2").unwrap(), Exact::int(250));
-        assert_eq!(decimal("1e999999999999"), Err(ExactError::TooLarge));
-        assert_eq!(decimal("1e99999999999999999999"), Err(ExactError::TooLarge));
-    }
-
-    #[test]
     fn astronomical_numbers_are_refused() {
         let mut c = q(3, 7);
         let grown = (0..64).try_for_each(|_| {
             c = c.mul(&c)?;
-            Ok::<_, ExactError>(())
+            Ok::<_, CoeffError>(())
         });
-        assert_eq!(grown, Err(ExactError::TooLarge));
+        assert_eq!(grown, Err(ExactError::TooLarge.into()));
         assert_eq!(
-            q(10, 1).pow(&decimal("1e9").map(Coeff::constant).unwrap()),
-            Err(ExactError::TooLarge)
+            q(10, 1).pow(&Exact::decimal("1e9").map(Coeff::constant).unwrap()),
+            Err(ExactError::TooLarge.into())
         );
-        assert_eq!(h().pow(&q(65, 1)), Err(ExactError::TooLarge));
+        assert_eq!(h().pow(&q(65, 1)), Err(ExactError::TooLarge.into()));
         assert_eq!(
-            q(1, 1).pow(&decimal("1e9").map(Coeff::constant).unwrap()),
+            q(1, 1).pow(&Exact::decimal("1e9").map(Coeff::constant).unwrap()),
             Ok(q(1, 1))
         );
     }
@@ -437,12 +375,15 @@ mod tests {
     #[test]
     fn powers_and_quotients() {
         assert_eq!(q(2, 1).pow(&q(-3, 1)), Ok(q(1, 8)));
-        assert_eq!(q(1, 1).div(&Coeff::zero()), Err(ExactError::DivisionByZero));
-        assert_eq!(q(1, 1).div(&h()), Err(ExactError::NotConstant));
-        assert_eq!(h().pow(&q(1, 2)), Err(ExactError::Exponent));
+        assert_eq!(
+            q(1, 1).div(&Coeff::zero()),
+            Err(ExactError::DivisionByZero.into())
+        );
+        assert_eq!(q(1, 1).div(&h()), Err(CoeffError::NotConstant));
+        assert_eq!(h().pow(&q(1, 2)), Err(CoeffError::Exponent));
         assert_eq!(
             Coeff::zero().pow(&q(-1, 1)),
-            Err(ExactError::DivisionByZero)
+            Err(ExactError::DivisionByZero.into())
         );
     }
 
@@ -465,8 +406,8 @@ mod tests {
         #[test]
         fn evaluation_is_a_homomorphism(a in poly(), b in poly(), n in -5i64..6, d in 1i64..6) {
             let at = |c: &Coeff| c.at(&|_| Some(Exact::ratio(n, d))).unwrap();
-            prop_assert_eq!(at(&a.mul(&b).unwrap()).0, at(&a).0 * at(&b).0);
-            prop_assert_eq!(at(&a.add(&b).unwrap()).0, at(&a).0 + at(&b).0);
+            prop_assert_eq!(at(&a.mul(&b).unwrap()), &at(&a) * &at(&b));
+            prop_assert_eq!(at(&a.add(&b).unwrap()), &at(&a) + &at(&b));
         }
     }
 }

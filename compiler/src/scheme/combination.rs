@@ -1,6 +1,6 @@
 //! Exact linear combinations of the values of a stage program.
 
-use super::coeff::{Coeff, ExactError};
+use super::coeff::{Coeff, CoeffError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Combination {
     }
 
     /// `self += c · other`.
-    pub fn add_scaled(&mut self, c: &Coeff, other: &Combination) -> Result<(), ExactError> {
+    pub fn add_scaled(&mut self, c: &Coeff, other: &Combination) -> Result<(), CoeffError> {
         for (v, d) in &other.terms {
             let product = if c.is_one() { d.clone() } else { c.mul(d)? };
             let sum = match self.terms.get(v) {
@@ -74,14 +74,14 @@ impl Combination {
         Ok(())
     }
 
-    pub fn scaled(&self, c: &Coeff) -> Result<Combination, ExactError> {
+    pub fn scaled(&self, c: &Coeff) -> Result<Combination, CoeffError> {
         let mut out = Combination::zero();
         out.add_scaled(c, self)?;
         Ok(out)
     }
 
     /// The same vector with `v` replaced by what it was made of.
-    pub fn substituted(&self, v: ValueId, by: &Combination) -> Result<Combination, ExactError> {
+    pub fn substituted(&self, v: ValueId, by: &Combination) -> Result<Combination, CoeffError> {
         let mut out = self.clone();
         match out.terms.remove(&v) {
             Some(c) => out.add_scaled(&c, by)?,

@@ -5,7 +5,7 @@
 use super::flow::{Field, Leaf};
 use super::names::{Definition, PRIMITIVES};
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
-use super::scalar::{Scope, exact, name_of, not_supported};
+use super::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, BinOp, Call, Expr, ExprKind, Ident};
@@ -178,8 +178,15 @@ impl Resolver<'_, '_> {
         )))
     }
 
+    fn scaled(&mut self, c: &Exact, by: Result<Exact, Diagnostic>, span: Span) -> Option<Exact> {
+        let product = by.and_then(|by| {
+            let product = (c * &by).checked();
+            product.map_err(|why| arithmetic(why.into(), span))
+        });
+        self.checked(product)
+    }
+
     fn terms(&mut self, e: &Expr, c: Exact, out: &mut Vec<(Exact, Expr)>) -> Option<()> {
-        let negated = |c: &Exact| Exact(-c.0.clone());
         let number = |e: &Expr| exact(e, &Scope::new());
         match &e.kind {
             ExprKind::Binary(BinOp::Add, a, b) => {
@@ -187,19 +194,19 @@ impl Resolver<'_, '_> {
                 self.terms(b, c, out)
             }
             ExprKind::Binary(BinOp::Sub, a, b) => {
-                let minus = negated(&c);
+                let minus = -&c;
                 self.terms(a, c, out)?;
                 self.terms(b, minus, out)
             }
-            ExprKind::Neg(a) => self.terms(a, negated(&c), out),
+            ExprKind::Neg(a) => self.terms(a, -&c, out),
             ExprKind::Binary(BinOp::Mul, a, b) => match (is_number(a), is_number(b)) {
                 (true, false) => {
-                    let k = self.checked(number(a))?;
-                    self.terms(b, Exact(&c.0 * &k.0), out)
+                    let c = self.scaled(&c, number(a), e.span)?;
+                    self.terms(b, c, out)
                 }
                 (false, true) => {
-                    let k = self.checked(number(b))?;
-                    self.terms(a, Exact(&c.0 * &k.0), out)
+                    let c = self.scaled(&c, number(b), e.span)?;
+                    self.terms(a, c, out)
                 }
                 (true, true) => {
                     let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
@@ -209,15 +216,12 @@ impl Resolver<'_, '_> {
                 (false, false) => self.fail(not_supported(e.span, "a product of fields")),
             },
             ExprKind::Binary(BinOp::Div, a, b) => {
-                let k = self.checked(number(b))?;
-                if k.is_zero() {
-                    return self.fail(Diagnostic::error(
-                        codes::ARITHMETIC,
-                        b.span,
-                        "division by zero",
-                    ));
-                }
-                self.terms(a, Exact(&c.0 / &k.0), out)
+                let inverse = number(b).and_then(|k| {
+                    let inverse = k.recip();
+                    inverse.map_err(|why| arithmetic(why.into(), b.span))
+                });
+                let c = self.scaled(&c, inverse, e.span)?;
+                self.terms(a, c, out)
             }
             ExprKind::Binary(BinOp::Pow, ..) => {
                 self.fail(not_supported(e.span, "a power of a field"))
@@ -241,6 +245,8 @@ fn leaf(name: &str, e: &Expr) -> Rc<Field> {
 fn is_number(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+        ExprKind::Call(call) => is_root(call),
+        ExprKind::Tuple(items) if items.len() == 1 => is_number(&items[0]),
         ExprKind::Neg(a) => is_number(a),
         ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),
         _ => false,

@@ -53,7 +53,16 @@ pub const LATER_PRIMITIVES: &[&str] = &[
     "nonnegative",
 ];
 /// Functions from flows to fields, and words of the language that no definition may take.
-const RESERVED: &[&str] = &["increment", "map", "h", "t", "logits", "tokens"];
+const RESERVED: &[&str] = &[
+    "increment",
+    "map",
+    "sqrt",
+    "root",
+    "h",
+    "t",
+    "logits",
+    "tokens",
+];
 
 #[derive(Clone, Debug)]
 pub enum Definition {

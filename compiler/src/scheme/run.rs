@@ -5,7 +5,7 @@
 //! Φ apart again down to that start, so that the state cancels exactly. Work and size are counted while the program
 //! grows, so a short text cannot make a long program unnoticed. Leaves tableaus to `tableau.rs`, step programs to `step.rs`.
 
-use super::coeff::{Coeff, ExactError};
+use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
@@ -155,7 +155,7 @@ impl<'s> Machine<'s> {
         self.sink.push(d);
     }
 
-    fn exact<T>(&mut self, r: Result<T, ExactError>, span: Span) -> Option<T> {
+    fn exact<T>(&mut self, r: Result<T, CoeffError>, span: Span) -> Option<T> {
         self.ok(r.map_err(|why| arithmetic(why, span)))
     }
 

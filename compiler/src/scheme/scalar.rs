@@ -1,11 +1,11 @@
 //! Numbers as they are written, evaluated exactly: coefficients, fractions of `h`, sizes, options.
 
-use super::coeff::{Coeff, ExactError, decimal};
+use super::coeff::{Coeff, CoeffError};
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident};
+use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
+use odec_graph::{Exact, ExactError};
 use std::collections::BTreeMap;
 
 /// Named numbers in scope.
@@ -28,13 +28,7 @@ pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
         ExprKind::Neg(inner) => Ok(scalar(inner, scope)?.neg()),
         ExprKind::Binary(op, a, b) => binary(*op, &scalar(a, scope)?, &scalar(b, scope)?, e.span),
         ExprKind::Tuple(items) if items.len() == 1 => scalar(&items[0], scope),
-        ExprKind::Call(call) => Err(match name_of(&call.callee) {
-            Some(f) if f.name == "sqrt" || f.name == "root" => {
-                not_supported(e.span, "an irrational coefficient")
-                    .help("write a decimal with as many digits as you need")
-            }
-            _ => expected_number(e),
-        }),
+        ExprKind::Call(call) if is_root(call) => root(call, scope, e.span),
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
     }
@@ -55,15 +49,11 @@ pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
 /// A whole number in a range.
 pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnostic> {
     let value = exact(e, scope)?;
-    let n = if value.0.is_integer() {
-        u64::try_from(value.0.to_integer()).ok()
-    } else {
-        None
-    };
+    let n = value.as_integer().and_then(|n| u64::try_from(n).ok());
     n.filter(|n| (min..=max).contains(n)).ok_or_else(|| {
         let mut d = out_of_range(&value, e.span)
             .label(format!("a whole number from {min} to {max} is expected"));
-        if value.0 > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)).0 {
+        if value > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)) {
             d.code = codes::TOO_LARGE;
         }
         d
@@ -96,13 +86,52 @@ pub fn binary(op: BinOp, a: &Coeff, b: &Coeff, span: Span) -> Result<Coeff, Diag
 }
 
 pub fn literal(text: &str, span: Span) -> Result<Coeff, Diagnostic> {
-    decimal(text)
+    Exact::decimal(text)
         .map(Coeff::constant)
-        .map_err(|why| arithmetic(why, span))
+        .map_err(|why| arithmetic(why.into(), span))
 }
 
-pub fn arithmetic(why: ExactError, span: Span) -> Diagnostic {
+pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
     Diagnostic::error(codes::ARITHMETIC, span, why.to_string())
+}
+
+/// Whether this is `sqrt(…)` or `root(…, n)`.
+pub fn is_root(call: &Call) -> bool {
+    name_of(&call.callee).is_some_and(|f| ROOTS.contains(&f.name.as_str()))
+}
+
+/// The functions of numbers.
+pub const ROOTS: [&str; 2] = ["sqrt", "root"];
+
+/// `sqrt(3)`, `root(2, 3)`: a number and the degree of its root.
+fn root(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
+    let sqrt = name_of(&call.callee).is_some_and(|f| f.name == "sqrt");
+    let plain = call
+        .args
+        .iter()
+        .all(|a| a.label.is_none() && a.by.is_none());
+    let (of, degree) = match &call.args[..] {
+        [of] if sqrt && plain => (&of.value, Exact::int(2)),
+        [of, degree] if !sqrt && plain => (&of.value, exact(&degree.value, scope)?),
+        _ => {
+            let message = if sqrt {
+                "`sqrt` takes one number"
+            } else {
+                "`root` takes a number and a degree"
+            };
+            return Err(Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+                .help("write `sqrt(3)`, or `root(2, 3)` for the cube root of 2"));
+        }
+    };
+    let degree = degree.as_integer().and_then(|n| u32::try_from(n).ok());
+    let value = exact(of, scope)?.root(degree.unwrap_or(0));
+    value.map(Coeff::constant).map_err(|why| {
+        let d = arithmetic(why.into(), span);
+        match why {
+            ExactError::Nested => d.help("write a decimal with as many digits as you need"),
+            _ => d,
+        }
+    })
 }
 
 /// "… is not supported yet".

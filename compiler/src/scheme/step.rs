@@ -8,7 +8,9 @@ use super::combination::Combination;
 use super::flow::FlowArgKind;
 use super::resolve::flow_for_field;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{Scope, binary, literal, name_of, not_supported, scalar, unknown_name, whole};
+use super::scalar::{
+    Scope, binary, is_root, literal, name_of, not_supported, scalar, unknown_name, whole,
+};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Range, RepeatCount, Step, Stmt};
@@ -210,6 +212,9 @@ impl Machine<'_> {
                 let (a, b) = (self.item(a, names), self.item(b, names));
                 self.arithmetic(*op, a?, b?, e.span)
             }
+            ExprKind::Call(call) if is_root(call) => {
+                self.ok(scalar(e, &names.numbers())).map(Item::Number)
+            }
             ExprKind::Call(call) => self.call(call, e.span, names),
             ExprKind::Index(name, at) => self.indexed(name, at, e.span, names),
             ExprKind::Sum { var, range, body } => self.sum(var, range, body, e.span, names),
@@ -347,7 +352,6 @@ impl Machine<'_> {
         };
         let Some(arg) = self.argument(&callee.name, names.frame) else {
             let d = match callee.name.as_str() {
-                "sqrt" | "root" => not_supported(span, "an irrational coefficient"),
                 "normalize" | "nonnegative" => {
                     not_supported(span, &format!("the projection `{}`", callee.name))
                 }

@@ -111,7 +111,7 @@ impl Machine<'_> {
             }
             let c = row.c.as_ref()?;
             let node = self.ok(exact(c, scope));
-            let sum = Exact(entries.iter().map(|e| e.0.clone()).sum());
+            let sum = entries.iter().cloned().sum::<Exact>();
             match node {
                 Some(node) if node != sum => {
                     self.warn(
