@@ -30,8 +30,8 @@ pub const SCHEME_BODY: &str = "scheme-body";
 pub const TABLEAU_SHAPE: &str = "tableau-shape";
 /// A node `c` that is not the sum of its row.
 pub const TABLEAU_ROW_SUM: &str = "tableau-row-sum";
-/// A second weight row, which only adaptive steps would use (warning).
-pub const UNUSED_WEIGHTS: &str = "unused-weights";
+/// An implicit tableau that does not say how its stages are found.
+pub const IMPLICIT_TABLEAU: &str = "implicit-tableau";
 /// A step program without `return`, or with statements after it.
 pub const MISSING_RETURN: &str = "missing-return";
 /// The state, `h`, `t` or a field assigned to.
@@ -72,7 +72,7 @@ pub const ALL: &[&str] = &[
     SCHEME_BODY,
     TABLEAU_SHAPE,
     TABLEAU_ROW_SUM,
-    UNUSED_WEIGHTS,
+    IMPLICIT_TABLEAU,
     MISSING_RETURN,
     NOT_ASSIGNABLE,
     ARITHMETIC,

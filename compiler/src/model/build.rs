@@ -231,7 +231,8 @@ impl<'s> Model<'s> {
                     for head in layer.rotated() {
                         self.rotary(b, head)?;
                     }
-                    if e.policies[program][field] == Sharing::Shared {
+                    let used = e.programs[program].usages[field] > 0;
+                    if used && e.policies[program][field] == Sharing::Shared {
                         b.site = Site {
                             evolve: e.label.clone(),
                             path: field_name(e, program, field, 0),

@@ -4,7 +4,6 @@
 //! `forward`, `loss` and `grad`, and what the manifest says about them. Leaves turning graphs into programs to
 //! [`crate::passes`].
 
-mod args;
 mod build;
 mod coefficient;
 mod compile;
@@ -15,6 +14,8 @@ mod params;
 mod primitives;
 mod spec;
 mod train;
+
+use crate::scheme::args;
 
 pub use build::BuildError;
 pub use compile::{Built, Checked, CompileError, Summary, compile};

@@ -89,7 +89,8 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                 let leaf = &e.programs[*program].fields[field];
                 let uses = match e.policies[*program][field] {
                     Sharing::PerUse => e.programs[*program].usages[field],
-                    _ => 1,
+                    // A field that only an embedded partner evaluates has no parameters in steps of a fixed size.
+                    _ => e.programs[*program].usages[field].min(1),
                 };
                 for usage in 0..uses {
                     let prefix = field_path(e, *program, field, usage, k as u64);

@@ -90,6 +90,14 @@ impl Combination {
         Ok(out)
     }
 
+    /// The same vector with other names for the values; they must be different again.
+    pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Combination {
+        let terms = self.terms.iter().map(|(v, c)| (to(*v), c.clone()));
+        Combination {
+            terms: terms.collect(),
+        }
+    }
+
     /// `x + 1/2*h*k1 - k2`, with values named by `name`.
     pub fn display(&self, name: &dyn Fn(ValueId) -> String) -> String {
         let mut text = String::new();

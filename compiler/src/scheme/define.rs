@@ -4,7 +4,7 @@ use super::scalar::not_supported;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{
-    Expr, Ident, Learn, ParamKind, Scheme, SchemeItem, Step, SubFlow, Tableau,
+    Expr, Ident, Learn, Method, ParamKind, Scheme, SchemeItem, Step, SubFlow, Tableau,
 };
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
@@ -21,6 +21,10 @@ pub struct SchemeDef {
     /// Learned coefficients, as declared.
     pub learns: Vec<Learn>,
     pub body: Body,
+    /// The partner of a splitting.
+    pub embedded: Option<Vec<SubFlow>>,
+    /// How the stages of an implicit tableau are found.
+    pub solve: Option<(Method, Span)>,
     /// `order 4` as written, and where.
     pub claims: Vec<(String, Span)>,
 }
@@ -43,6 +47,8 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         lets: Vec::new(),
         learns: Vec::new(),
         body: Body::Splitting(Vec::new()),
+        embedded: None,
+        solve: None,
         claims: Vec::new(),
     };
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
@@ -72,6 +78,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         }
     }
     let mut bodies: Vec<(Body, Span)> = Vec::new();
+    let mut partner: Option<Span> = None;
     for item in &ast.items {
         match item {
             SchemeItem::Cite { .. } => {}
@@ -113,11 +120,21 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 sink.push(not_supported(*span, "a multistep method"))
             }
             SchemeItem::StartBy { span, .. } => sink.push(not_supported(*span, "`start by`")),
-            SchemeItem::SolveBy { span, .. } => sink.push(not_supported(*span, "`solve by`")),
+            SchemeItem::SolveBy { method, span } => match &def.solve {
+                Some((_, first)) => sink.push(
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`solve by` is said twice")
+                        .also(*first, "the first time"),
+                ),
+                None => def.solve = Some((method.clone(), *span)),
+            },
             SchemeItem::Start { span, .. } => sink.push(not_supported(*span, "`start { … }`")),
-            SchemeItem::Embedded { span, .. } => {
-                sink.push(not_supported(*span, "an embedded partner of a splitting"))
-            }
+            SchemeItem::Embedded { flows, span } => match partner.replace(*span) {
+                Some(first) => sink.push(
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "a second embedded partner")
+                        .also(first, "the first one"),
+                ),
+                None => def.embedded = Some(flows.clone()),
+            },
         }
     }
     let unsupported = sink.len() > before;
@@ -134,6 +151,14 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             Diagnostic::error(codes::SCHEME_BODY, def.name.span, format!("scheme `{}` does not say what a step is", def.name.name))
                 .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`"),
         ),
+    }
+    if let (Some(span), false, false) =
+        (partner, matches!(def.body, Body::Splitting(_)), unsupported)
+    {
+        sink.push(
+            Diagnostic::error(codes::SCHEME_BODY, span, "there is no splitting to be the partner of")
+                .help("a tableau has a second row of weights instead, a step program `return y embedded z`"),
+        );
     }
     if !unsupported {
         super::learn::check(&def, sink);
@@ -158,6 +183,12 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 .also(t.span, "this tableau"),
             );
         }
+    } else if let Some((_, span)) = def.solve.as_ref().filter(|_| sink.len() == before) {
+        sink.push(
+            Diagnostic::error(codes::SCHEME_BODY, *span, "there is no tableau to solve")
+                .label("`solve by` finds the stages of an implicit tableau")
+                .help("in a step program, write the iteration: `repeat r { y = x + h*F(y) }`"),
+        );
     } else if def.fields.is_empty() && sink.len() == before {
         sink.push(
             Diagnostic::error(

@@ -4,17 +4,21 @@
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to [`crate::model`].
 
+pub mod args;
 pub mod coeff;
 pub mod combination;
 pub mod define;
+pub mod embedded;
 mod field;
 pub mod flow;
+mod implicit;
 pub mod learn;
 mod mentions;
 pub mod names;
 pub mod resolve;
 pub mod run;
 pub mod scalar;
+mod splitting;
 pub mod stage;
 mod step;
 mod tableau;

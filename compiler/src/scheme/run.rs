@@ -8,14 +8,14 @@
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
-use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
+use super::embedded::{Reached, divide};
+use super::flow::{Field, Flow, FlowArg, Leaf, Setting};
 use super::learn::{self, Declared, Learned};
 use super::resolve::too_deep;
-use super::scalar::{Scope, arithmetic, exact, scalar};
+use super::scalar::{Scope, arithmetic, scalar};
 use super::stage::{Instr, Program};
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::SubFlow;
 use odec_grammar::diag::{Diagnostic, Label};
 use odec_graph::Exact;
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +45,9 @@ pub fn run(
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Program, bool)> {
     let mut m = Machine::new(step, sink);
-    let result = m.flow(flow, ValueId::STATE, &Coeff::symbol("h"))?;
+    let reached = m.nested(flow.span, |m| {
+        m.flow_inside(flow, ValueId::STATE, &Coeff::symbol("h"), true)
+    })?;
     let mut names: BTreeMap<&str, &Rc<Leaf>> = BTreeMap::new();
     let clash = m.leaves.iter().find_map(|u| {
         let first = names.insert(&u.leaf.name, &u.leaf)?;
@@ -65,20 +67,24 @@ pub fn run(
             .help("give each a name of its own: `field att = …`"),
         );
     }
+    let (instrs, result, embedded) = divide(m.instrs, reached);
     let mut symbols = result.symbols();
-    for i in &m.instrs {
-        if let Instr::Combine(c) = i {
-            symbols.extend(c.symbols());
+    let mut usages = vec![0; m.leaves.len()];
+    for i in &instrs {
+        match i {
+            Instr::Combine(c) => symbols.extend(c.symbols()),
+            Instr::Eval { field, usage, .. } => usages[*field] = usages[*field].max(usage + 1),
         }
     }
     m.learned.retain(|l| symbols.contains(l.name.as_str()));
     let program = Program {
         title,
         learned: m.learned,
-        usages: m.leaves.iter().map(|l| l.usages.len()).collect(),
+        usages,
         fields: m.leaves.into_iter().map(|l| l.leaf).collect(),
-        instrs: m.instrs,
+        instrs,
         result,
+        embedded,
     };
     Some((program, m.varies))
 }
@@ -121,6 +127,8 @@ pub(super) struct Frame<'f> {
     pub scope: Scope,
     /// Entries of each learned list.
     pub lists: BTreeMap<String, usize>,
+    /// Whether no other flow is around it: only then its embedded partner means something.
+    pub outermost: bool,
 }
 
 impl<'s> Machine<'s> {
@@ -155,7 +163,11 @@ impl<'s> Machine<'s> {
         self.sink.push(d);
     }
 
-    fn exact<T>(&mut self, r: Result<T, CoeffError>, span: Span) -> Option<T> {
+    pub(super) fn sink(&mut self) -> &mut Vec<Diagnostic> {
+        self.sink
+    }
+
+    pub(super) fn exact<T>(&mut self, r: Result<T, CoeffError>, span: Span) -> Option<T> {
         self.ok(r.map_err(|why| arithmetic(why, span)))
     }
 
@@ -194,7 +206,8 @@ impl<'s> Machine<'s> {
 
     /// One step of size `h` from a value.
     pub(super) fn flow(&mut self, flow: &Flow, start: ValueId, h: &Coeff) -> Option<Combination> {
-        self.nested(flow.span, |m| m.flow_inside(flow, start, h))
+        let reached = self.nested(flow.span, |m| m.flow_inside(flow, start, h, false))?;
+        Some(reached.end)
     }
 
     /// Goes one expression or flow deeper, unless that is too deep.
@@ -212,12 +225,18 @@ impl<'s> Machine<'s> {
         result
     }
 
-    fn flow_inside(&mut self, flow: &Flow, start: ValueId, h: &Coeff) -> Option<Combination> {
+    fn flow_inside(
+        &mut self,
+        flow: &Flow,
+        start: ValueId,
+        h: &Coeff,
+        outermost: bool,
+    ) -> Option<Reached> {
         let before = self.sink.len();
-        let frame = self.frame(flow, start, h);
+        let frame = self.frame(flow, start, h, outermost);
         let result = frame.and_then(|frame| match &flow.scheme.body {
             Body::Tableau(t) => self.tableau(t, &frame),
-            Body::Splitting(flows) => self.sub_flows(flows, Combination::value(start), &frame),
+            Body::Splitting(flows) => self.splitting(flows, &frame),
             Body::Step(step) => self.step_program(step, &frame),
         });
         // A mistake seen inside another file's scheme is often made here.
@@ -232,7 +251,13 @@ impl<'s> Machine<'s> {
         result
     }
 
-    fn frame<'f>(&mut self, flow: &'f Flow, start: ValueId, h: &Coeff) -> Option<Frame<'f>> {
+    fn frame<'f>(
+        &mut self,
+        flow: &'f Flow,
+        start: ValueId,
+        h: &Coeff,
+        outermost: bool,
+    ) -> Option<Frame<'f>> {
         let mut scope = Scope::new();
         for (name, setting) in &flow.settings {
             let value = match setting {
@@ -253,6 +278,7 @@ impl<'s> Machine<'s> {
             h: h.clone(),
             scope,
             lists,
+            outermost,
         })
     }
 
@@ -299,75 +325,6 @@ impl<'s> Machine<'s> {
         values.get(step).cloned()
     }
 
-    /// `A(1/2) B(1) A(1/2)` from a state.
-    pub(super) fn sub_flows(
-        &mut self,
-        flows: &[SubFlow],
-        from: Combination,
-        frame: &Frame,
-    ) -> Option<Combination> {
-        let mut state = from;
-        for sub in flows {
-            let arg = self.argument(&sub.name.name, frame).or_else(|| {
-                let known: Vec<&str> = frame
-                    .flow
-                    .scheme
-                    .fields
-                    .iter()
-                    .map(|f| f.name.as_str())
-                    .collect();
-                let d =
-                    super::scalar::unknown_name(&sub.name.name, sub.name.span, known.into_iter());
-                self.fail(d.label("a flow of this scheme's parameters is expected"))
-            })?;
-            let fraction = self.ok(exact(&sub.fraction, &frame.scope))?;
-            let h = frame.h.mul(&Coeff::constant(fraction));
-            let h = self.exact(h, sub.fraction.span)?;
-            let start = self.value(state, sub.span)?;
-            self.place.push(sub.span);
-            let next = self.sub_flow(&arg, start, &h, sub.span);
-            self.place.pop();
-            state = next?;
-        }
-        Some(state)
-    }
-
-    fn sub_flow(
-        &mut self,
-        arg: &FlowArg,
-        start: ValueId,
-        h: &Coeff,
-        span: Span,
-    ) -> Option<Combination> {
-        match &arg.kind {
-            FlowArgKind::Flow(flow) => self.flow(flow, start, h),
-            FlowArgKind::Field { field, by: None } => {
-                let at = Combination::value(start);
-                let k = self.field(field, at.clone(), span)?;
-                self.add_scaled(at, h, &k, span)
-            }
-            FlowArgKind::Field {
-                field,
-                by: Some(method),
-            } => {
-                let kind = FlowArgKind::Field {
-                    field: field.clone(),
-                    by: None,
-                };
-                let inner = Flow {
-                    scheme: method.scheme.clone(),
-                    args: vec![FlowArg {
-                        kind,
-                        span: arg.span,
-                    }],
-                    settings: method.settings.clone(),
-                    span: method.span,
-                };
-                self.flow(&inner, start, h)
-            }
-        }
-    }
-
     /// What stands for a field parameter.
     pub(super) fn argument(&self, name: &str, frame: &Frame) -> Option<FlowArg> {
         let i = frame
@@ -379,17 +336,25 @@ impl<'s> Machine<'s> {
         frame.flow.args.get(i).cloned()
     }
 
-    /// An evaluation written at `span`: a different place has different parameters under `weights per use`.
+    /// Evaluations written at `span`: a different place has different parameters under `weights per use`.
+    pub(super) fn written_at<T>(
+        &mut self,
+        span: Span,
+        go: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        self.place.push(span);
+        let result = go(self);
+        self.place.pop();
+        result
+    }
+
     pub(super) fn field_at(
         &mut self,
         field: &Field,
         at: Combination,
         span: Span,
     ) -> Option<Combination> {
-        self.place.push(span);
-        let k = self.field(field, at, span);
-        self.place.pop();
-        k
+        self.written_at(span, |m| m.field(field, at, span))
     }
 
     pub(super) fn field(

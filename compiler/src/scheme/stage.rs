@@ -4,8 +4,10 @@
 //! knows which tableau, splitting or step program it came from. Leaves tensors to [`crate::model`].
 
 use super::combination::{Combination, ValueId};
+use super::embedded::Embedded;
 use super::flow::Leaf;
 use super::learn::Learned;
+use super::resolve::count;
 use odec_grammar::Span;
 use std::fmt;
 use std::rc::Rc;
@@ -39,22 +41,22 @@ pub struct Program {
     pub learned: Vec<Learned>,
     /// The state after the step.
     pub result: Combination,
+    /// A second result, which steps of a fixed size do not use.
+    pub embedded: Option<Embedded>,
 }
 
 impl Program {
     /// Evaluations of fields in one step.
     pub fn evaluations(&self) -> usize {
-        self.instrs
-            .iter()
-            .filter(|i| matches!(i, Instr::Eval { .. }))
-            .count()
+        evaluations(&self.instrs)
     }
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`.
     fn names(&self) -> Vec<String> {
         let (mut evals, mut combos) = (0, 0);
         let mut names = vec!["x".to_string()];
-        names.extend(self.instrs.iter().map(|i| match i {
+        let partner = self.embedded.iter().flat_map(|e| &e.instrs);
+        names.extend(self.instrs.iter().chain(partner).map(|i| match i {
             Instr::Eval { .. } => {
                 evals += 1;
                 format!("k{evals}")
@@ -70,12 +72,11 @@ impl Program {
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let n = self.evaluations();
         writeln!(
             f,
-            "{} — {n} evaluation{}",
+            "{} — {}",
             self.title,
-            if n == 1 { "" } else { "s" }
+            count(self.evaluations(), "evaluation")
         )?;
         for l in &self.learned {
             let kind = [(l.shared, " shared"), (l.per_channel, " per channel")];
@@ -84,19 +85,43 @@ impl fmt::Display for Program {
             writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
         }
         let names = self.names();
+        self.part(f, &names, 0, &self.instrs, &self.result)?;
+        let Some(e) = &self.embedded else {
+            return Ok(());
+        };
+        match evaluations(&e.instrs) {
+            0 => writeln!(f, "  embedded")?,
+            n => writeln!(f, "  embedded — {} more", count(n, "evaluation"))?,
+        }
+        self.part(f, &names, self.instrs.len(), &e.instrs, &e.result)
+    }
+}
+
+impl Program {
+    /// Instructions, the first of which makes value `from + 1`, and a result.
+    fn part(
+        &self,
+        f: &mut fmt::Formatter,
+        names: &[String],
+        from: usize,
+        instrs: &[Instr],
+        result: &Combination,
+    ) -> fmt::Result {
         let name = |v: ValueId| names[v.0 as usize].clone();
-        for (i, instr) in self.instrs.iter().enumerate() {
+        for (i, instr) in instrs.iter().enumerate() {
+            let made = &names[from + i + 1];
             match instr {
-                Instr::Eval { field, at, .. } => writeln!(
-                    f,
-                    "  {} = {}({})",
-                    names[i + 1],
-                    self.fields[*field].name,
-                    name(*at)
-                )?,
-                Instr::Combine(c) => writeln!(f, "  {} = {}", names[i + 1], c.display(&name))?,
+                Instr::Eval { field, at, .. } => {
+                    writeln!(f, "  {made} = {}({})", self.fields[*field].name, name(*at))?
+                }
+                Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
             }
         }
-        writeln!(f, "  return {}", self.result.display(&name))
+        writeln!(f, "  return {}", result.display(&name))
     }
+}
+
+fn evaluations(instrs: &[Instr]) -> usize {
+    let eval = |i: &&Instr| matches!(i, Instr::Eval { .. });
+    instrs.iter().filter(eval).count()
 }

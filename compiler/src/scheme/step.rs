@@ -5,6 +5,7 @@
 
 use super::coeff::Coeff;
 use super::combination::Combination;
+use super::embedded::Reached;
 use super::flow::FlowArgKind;
 use super::resolve::flow_for_field;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
@@ -42,7 +43,7 @@ struct Names<'f> {
 }
 
 impl Machine<'_> {
-    pub(super) fn step_program(&mut self, step: &Step, frame: &Frame) -> Option<Combination> {
+    pub(super) fn step_program(&mut self, step: &Step, frame: &Frame) -> Option<Reached> {
         let set = frame
             .scope
             .iter()
@@ -60,9 +61,6 @@ impl Machine<'_> {
                 value, embedded, ..
             } = stmt
             {
-                if let Some(e) = embedded {
-                    return self.fail(not_supported(e.span, "an embedded partner of a step"));
-                }
                 if let Some(next) = step.body.get(i + 1) {
                     return self.fail(
                         Diagnostic::error(
@@ -74,7 +72,15 @@ impl Machine<'_> {
                         .also(span_of(stmt), "the step ends here"),
                     );
                 }
-                result = self.vector(value, &mut names);
+                let end = self.vector(value, &mut names);
+                let partner = match embedded.as_ref().filter(|_| frame.outermost) {
+                    Some(e) => Some(self.vector(e, &mut names)?),
+                    None => None,
+                };
+                result = end.map(|end| Reached {
+                    end,
+                    embedded: partner,
+                });
             } else if self.statement(stmt, &mut names).is_none() {
                 good = false;
             }

@@ -1,20 +1,64 @@
-//! Explicit Runge–Kutta tableaus: shape and row sums checked, stages emitted.
+//! Runge–Kutta tableaus: shape and row sums checked, stages emitted.
 //!
-//! Yᵢ = x + h Σ aᵢⱼ kⱼ, kᵢ = F(Yᵢ), result x + h Σ bᵢ kᵢ.
+//! Yᵢ = x + h Σ aᵢⱼ kⱼ, kᵢ = F(Yᵢ), result x + h Σ bᵢ kᵢ, embedded partner x + h Σ b̂ᵢ kᵢ. Stages that neither needs are
+//! left out. Leaves stages that depend on later ones to `implicit.rs`.
 
 use super::coeff::Coeff;
 use super::combination::Combination;
+use super::embedded::Reached;
 use super::flow::FlowArgKind;
 use super::resolve::count;
 use super::run::{Frame, Machine};
-use super::scalar::{Scope, exact, not_supported};
+use super::scalar::{Scope, exact};
 use crate::codes;
+use odec_grammar::Span;
 use odec_grammar::ast::{Tableau, TableauRow};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
+/// One row, with as many entries as there are stages.
+pub(super) struct Row<'t> {
+    pub a: Vec<Exact>,
+    source: &'t TableauRow,
+}
+
+impl Row<'_> {
+    pub fn span(&self) -> Span {
+        self.source.span
+    }
+    /// Where an entry is written.
+    pub fn entry(&self, j: usize) -> Span {
+        self.source.entries.get(j).map_or(self.span(), |e| e.span)
+    }
+}
+
+/// The rows of a tableau.
+struct Rows<'t> {
+    stages: Vec<Row<'t>>,
+    weights: Row<'t>,
+    embedded: Option<Row<'t>>,
+}
+
+impl Rows<'_> {
+    /// Which stages the weights need, themselves or through other stages.
+    fn needed(&self, weights: &[&Row]) -> Vec<bool> {
+        let mut needed: Vec<bool> = (0..self.stages.len())
+            .map(|j| weights.iter().any(|w| !w.a[j].is_zero()))
+            .collect();
+        let mut open: Vec<usize> = (0..needed.len()).filter(|i| needed[*i]).collect();
+        while let Some(i) = open.pop() {
+            for (j, a) in self.stages[i].a.iter().enumerate() {
+                if !a.is_zero() && !std::mem::replace(&mut needed[j], true) {
+                    open.push(j);
+                }
+            }
+        }
+        needed
+    }
+}
+
 impl Machine<'_> {
-    pub(super) fn tableau(&mut self, t: &Tableau, frame: &Frame) -> Option<Combination> {
+    pub(super) fn tableau(&mut self, t: &Tableau, frame: &Frame) -> Option<Reached> {
         let field = match &frame.flow.args.first()?.kind {
             FlowArgKind::Field { field, by: None } => field.clone(),
             _ => {
@@ -22,46 +66,41 @@ impl Machine<'_> {
                 return self.fail(d);
             }
         };
-        let (stages, weights) = self.rows(t, &frame.scope)?;
-        let x = Combination::value(frame.start);
-        let mut ks: Vec<Combination> = Vec::new();
-        for (a, row) in &stages {
-            let y = self.weighted(&x, a, &ks, frame, row)?;
-            ks.push(self.field(&field, y, row.span)?);
-        }
-        self.weighted(&x, &weights.0, &ks, frame, weights.1)
+        let rows = self.rows(t, &frame.scope)?;
+        let partner = rows.embedded.as_ref().filter(|_| frame.outermost);
+        let weights: Vec<&Row> = partner.into_iter().chain([&rows.weights]).collect();
+        let needed = rows.needed(&weights);
+        let ks = self.stages(t, &rows.stages, &needed, &field, frame)?;
+        Some(Reached {
+            end: self.weighted(&rows.weights, &ks, frame)?,
+            embedded: match partner {
+                Some(row) => Some(self.weighted(row, &ks, frame)?),
+                None => None,
+            },
+        })
     }
 
-    fn weighted(
+    /// `x + h Σ aⱼ kⱼ` over the evaluations so far.
+    pub(super) fn weighted(
         &mut self,
-        x: &Combination,
-        a: &[Exact],
+        row: &Row,
         ks: &[Combination],
         frame: &Frame,
-        row: &TableauRow,
     ) -> Option<Combination> {
-        let mut y = x.clone();
-        for (a, k) in a.iter().zip(ks) {
+        let mut y = Combination::value(frame.start);
+        for (a, k) in row.a.iter().zip(ks) {
             let c = frame
                 .h
                 .mul(&Coeff::constant(a.clone()))
-                .map_err(|why| super::scalar::arithmetic(why, row.span));
+                .map_err(|why| super::scalar::arithmetic(why, row.span()));
             let c = self.ok(c)?;
-            y = self.add_scaled(y, &c, k, row.span)?;
+            y = self.add_scaled(y, &c, k, row.span())?;
         }
         Some(y)
     }
 
-    /// Stage rows and the weight row, checked: lower triangular, no row too long, `c` = row sum.
-    #[allow(clippy::type_complexity)]
-    fn rows<'t>(
-        &mut self,
-        t: &'t Tableau,
-        scope: &Scope,
-    ) -> Option<(
-        Vec<(Vec<Exact>, &'t TableauRow)>,
-        (Vec<Exact>, &'t TableauRow),
-    )> {
+    /// The rows, checked: none too long, `c` = row sum.
+    fn rows<'t>(&mut self, t: &'t Tableau, scope: &Scope) -> Option<Rows<'t>> {
         let first_weights = t
             .rows
             .iter()
@@ -94,24 +133,13 @@ impl Machine<'_> {
         }
         let mut rows = Vec::new();
         for (i, row) in stages.iter().enumerate() {
-            let Some(entries) = self.entries(row, s, scope) else {
+            let Some(a) = self.entries(row, s, scope) else {
                 good = false;
                 continue;
             };
-            if let Some(j) = (i..entries.len()).find(|j| !entries[*j].is_zero()) {
-                self.warn(
-                    not_supported(row.entries[j].span, "an implicit tableau").label(format!(
-                        "stage {} uses stage {}, which is not known before it",
-                        i + 1,
-                        j + 1
-                    )),
-                );
-                good = false;
-                continue;
-            }
             let c = row.c.as_ref()?;
             let node = self.ok(exact(c, scope));
-            let sum = entries.iter().cloned().sum::<Exact>();
+            let sum: Exact = a.iter().cloned().sum();
             match node {
                 Some(node) if node != sum => {
                     self.warn(
@@ -125,39 +153,32 @@ impl Machine<'_> {
                     );
                     good = false;
                 }
-                Some(_) => rows.push((entries, row)),
+                Some(_) => rows.push(Row { a, source: row }),
                 None => good = false,
             }
         }
-        let weights = self.entries(&tail[0], s, scope)?;
-        match tail {
-            [_] => {}
-            [_, embedded] => {
-                self.entries(embedded, s, scope)?;
-                self.warn(
-                    Diagnostic::warning(
-                        codes::UNUSED_WEIGHTS,
-                        embedded.span,
-                        "these embedded weights are not used",
-                    )
-                    .help(
-                        "an error estimate only serves adaptive steps, which are not supported yet",
-                    ),
-                );
-            }
-            [_, _, third, ..] => {
-                return self.fail(
-                    Diagnostic::error(
-                        codes::TABLEAU_SHAPE,
-                        third.span,
-                        "a tableau has at most two rows of weights",
-                    )
-                    .label("a third one"),
-                );
-            }
-            [] => return None,
+        if let [_, _, third, ..] = tail {
+            return self.fail(
+                Diagnostic::error(
+                    codes::TABLEAU_SHAPE,
+                    third.span,
+                    "a tableau has at most two rows of weights",
+                )
+                .label("a third one"),
+            );
         }
-        good.then_some((rows, (weights, &tail[0])))
+        let mut weights = Vec::new();
+        for source in tail {
+            let a = self.entries(source, s, scope)?;
+            weights.push(Row { a, source });
+        }
+        let mut weights = weights.into_iter();
+        Some(Rows {
+            stages: rows,
+            weights: weights.next()?,
+            embedded: weights.next(),
+        })
+        .filter(|_| good)
     }
 
     fn entries(&mut self, row: &TableauRow, stages: usize, scope: &Scope) -> Option<Vec<Exact>> {
@@ -177,6 +198,8 @@ impl Machine<'_> {
             .iter()
             .map(|e| self.ok(exact(e, scope)))
             .collect();
-        values.into_iter().collect()
+        let mut values = values.into_iter().collect::<Option<Vec<Exact>>>()?;
+        values.resize(stages, Exact::zero());
+        Some(values)
     }
 }

@@ -7,6 +7,7 @@ mod hostile;
 mod learned;
 mod parts;
 mod reference;
+mod splittings;
 mod stability;
 mod stages;
 mod systems;

@@ -180,3 +180,58 @@ fn flows_in_steps() {
     let expected = add(&Coeff::one(), &mul(&sym("h"), &add(&sym("A"), &sym("B"))));
     assert_eq!(execute(&program(text), &sym), expected);
 }
+
+/// `iie(r)` is backward Euler solved by r iterations, instruction by instruction.
+#[test]
+fn backward_euler_is_iterated_implicit_euler() {
+    for r in 0..5 {
+        let [a, b] = ["backward_euler", "iie"].map(|scheme| {
+            let text = program(&model(&format!("{scheme}(layer, r: {r})"), 1, "")).to_string();
+            let (title, body) = text.split_once('\n').unwrap();
+            (title.replace(scheme, ""), body.to_string())
+        });
+        assert_eq!(a, b, "{r} iterations");
+    }
+}
+
+/// Solved by n iterations, a method agrees with its rational stability function up to zⁿ⁺¹.
+#[test]
+fn implicit_methods() {
+    let z = mul(&sym("h"), &sym("l"));
+    let series = |p: &Program, expected: &[Exact]| {
+        let powers = expected.iter().rev().fold(Coeff::zero(), |acc, c| {
+            add(&mul(&acc, &z), &Coeff::constant(c.clone()))
+        });
+        assert_eq!(execute(p, &|_| sym("l")), powers, "{}", p.title);
+    };
+    let e = [1, 1, 2, 6, 24, 120, 720].map(|n| Exact::ratio(1, n));
+    series(&library("gauss4"), &e[..5]);
+    series(&library("gauss6"), &e);
+    let halves: Vec<Exact> = [1, 1, 2, 4, 8].map(|n| Exact::ratio(1, n)).into();
+    series(&library("implicit_midpoint"), &halves);
+    let radau: Vec<Exact> = [1, 1, 2, 6, 36].map(|n| Exact::ratio(1, n)).into();
+    series(&library("radau_iia3"), &radau);
+    // (1 + (1 − 2γ) z) / (1 − γ z)²: the coefficient of zⁿ is (n + 1) γⁿ + (1 − 2γ) n γⁿ⁻¹.
+    let gamma = &Exact::one() - &Exact::ratio(1, 2).root(2).unwrap();
+    let power = |n: i64| (0..n).fold(Exact::one(), |p, _| &p * &gamma);
+    let rest = &Exact::one() - &(&gamma * &Exact::int(2));
+    let sdirk = (0..5).map(|n| {
+        let second = &(&rest * &power(n - 1)) * &Exact::int(n);
+        &(&power(n) * &Exact::int(n + 1)) + &second
+    });
+    series(&library("sdirk2"), &sdirk.collect::<Vec<_>>());
+}
+
+/// What only the embedded partner needs is not evaluated: as a step of fixed size, and inside another flow.
+#[test]
+fn embedded_partners_cost_nothing() {
+    let pair = library("bogacki_shampine");
+    let partner = pair.embedded.as_ref().expect("a partner");
+    assert_eq!((pair.evaluations(), partner.instrs.len()), (3, 2));
+    let inner = program(&model("strang(ffn by bogacki_shampine, att)", 1, ""));
+    assert_eq!((inner.evaluations(), inner.embedded), (7, None));
+    let text = "scheme pair(F, G) { step x { k = F(x);  y = x + h*k;  m = G(y);  return y embedded x + h/2*(k + m) } }";
+    let step = program(text);
+    assert_eq!(step.evaluations(), 1);
+    insta::assert_snapshot!(step.to_string());
+}

@@ -1,8 +1,8 @@
 //! Arguments of calls such as `attention(heads: 8, causal)`: taken one by one, complaints about what is left.
 
+use super::resolve::{repeated_argument, unknown_argument};
+use super::scalar::{Scope, exact, name_of, not_supported, out_of_range, whole};
 use crate::codes;
-use crate::scheme::resolve::{repeated_argument, unknown_argument};
-use crate::scheme::scalar::{Scope, exact, name_of, out_of_range, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -136,7 +136,7 @@ impl<'e> Args<'e> {
             sink.push(match name {
                 Some(n) if later.contains(&n.name.as_str()) => {
                     let what = format!("`{}` of `{}`", n.name, self.callee.name);
-                    crate::scheme::scalar::not_supported(span, &what)
+                    not_supported(span, &what)
                 }
                 Some(n) => {
                     let d = unknown_argument(&self.callee.name, &n, &self.known);

@@ -1,0 +1,92 @@
+//! Splittings: flows taken one after the other, each over its fraction of the step.
+//!
+//! A field stands for its own flow, advanced by one Euler step or by the scheme named after `by`. Coefficients may be any
+//! exact numbers, negative ones too.
+
+use super::coeff::Coeff;
+use super::combination::{Combination, ValueId};
+use super::embedded::Reached;
+use super::flow::{Flow, FlowArg, FlowArgKind};
+use super::run::{Frame, Machine};
+use super::scalar::{exact, unknown_name};
+use odec_grammar::Span;
+use odec_grammar::ast::SubFlow;
+
+impl Machine<'_> {
+    pub(super) fn splitting(&mut self, flows: &[SubFlow], frame: &Frame) -> Option<Reached> {
+        let start = Combination::value(frame.start);
+        let end = self.sub_flows(flows, start.clone(), frame)?;
+        let partner = &frame.flow.scheme.embedded;
+        let partner = partner.as_ref().filter(|_| frame.outermost);
+        let embedded = match partner {
+            Some(flows) => Some(self.sub_flows(flows, start, frame)?),
+            None => None,
+        };
+        Some(Reached { end, embedded })
+    }
+
+    /// `A(1/2) B(1) A(1/2)` from a state.
+    pub(super) fn sub_flows(
+        &mut self,
+        flows: &[SubFlow],
+        from: Combination,
+        frame: &Frame,
+    ) -> Option<Combination> {
+        let mut state = from;
+        for sub in flows {
+            let arg = self.argument(&sub.name.name, frame).or_else(|| {
+                let known: Vec<&str> = frame
+                    .flow
+                    .scheme
+                    .fields
+                    .iter()
+                    .map(|f| f.name.as_str())
+                    .collect();
+                let d = unknown_name(&sub.name.name, sub.name.span, known.into_iter());
+                self.fail(d.label("a flow of this scheme's parameters is expected"))
+            })?;
+            let fraction = self.ok(exact(&sub.fraction, &frame.scope))?;
+            let h = frame.h.mul(&Coeff::constant(fraction));
+            let h = self.exact(h, sub.fraction.span)?;
+            let start = self.value(state, sub.span)?;
+            state = self.written_at(sub.span, |m| m.sub_flow(&arg, start, &h, sub.span))?;
+        }
+        Some(state)
+    }
+
+    fn sub_flow(
+        &mut self,
+        arg: &FlowArg,
+        start: ValueId,
+        h: &Coeff,
+        span: Span,
+    ) -> Option<Combination> {
+        match &arg.kind {
+            FlowArgKind::Flow(flow) => self.flow(flow, start, h),
+            FlowArgKind::Field { field, by: None } => {
+                let at = Combination::value(start);
+                let k = self.field(field, at.clone(), span)?;
+                self.add_scaled(at, h, &k, span)
+            }
+            FlowArgKind::Field {
+                field,
+                by: Some(method),
+            } => {
+                let kind = FlowArgKind::Field {
+                    field: field.clone(),
+                    by: None,
+                };
+                let inner = Flow {
+                    scheme: method.scheme.clone(),
+                    args: vec![FlowArg {
+                        kind,
+                        span: arg.span,
+                    }],
+                    settings: method.settings.clone(),
+                    span: method.span,
+                };
+                self.flow(&inner, start, h)
+            }
+        }
+    }
+}

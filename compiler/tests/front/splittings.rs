@@ -1,0 +1,96 @@
+//! Orders of the library's splittings, exactly: with exact sub-flows, the step on x' = (A + B) x is a product of
+//! exponentials, which is compared with exp(h (A + B)) word by word in the letters A and B.
+
+use crate::common::compile_text;
+use odec_compiler::scheme::{Combination, Instr};
+use odec_graph::Exact;
+use std::collections::BTreeMap;
+
+/// Coefficients of words; absent ones are 0.
+type Words = BTreeMap<String, Exact>;
+
+/// The letters and fractions of a splitting, from its stage program with Euler sub-steps.
+fn fractions(name: &str) -> Vec<(char, Exact)> {
+    let library = odec_grammar::LIBRARY.iter().find(|(n, _)| *n == name);
+    let (_, text) = library.expect("a library scheme");
+    let outcome = compile_text(text);
+    let p = &outcome.checked().programs[0];
+    let letter = |v: u32| match &p.instrs[v as usize - 1] {
+        Instr::Eval { field, .. } => p.fields[*field].name.chars().next().expect("a name"),
+        Instr::Combine(_) => panic!("a sub-flow adds one evaluation"),
+    };
+    let fraction = |c: &Combination| {
+        let (v, coeff) = c.terms().last().expect("terms");
+        let one = coeff.with("h", &Exact::one()).expect("small");
+        (letter(v.0), one.as_constant().expect("a number"))
+    };
+    let ends = p.instrs.iter().filter_map(|i| match i {
+        Instr::Combine(c) => Some(c),
+        Instr::Eval { .. } => None,
+    });
+    ends.chain([&p.result]).map(fraction).collect()
+}
+
+fn times(a: &Words, b: &Words, degree: usize) -> Words {
+    let mut product = Words::new();
+    for (u, c) in a {
+        for (v, d) in b.iter().filter(|(v, _)| u.len() + v.len() <= degree) {
+            let sum = product.entry(format!("{u}{v}")).or_default();
+            *sum = &*sum + &(c * d);
+        }
+    }
+    product
+}
+
+/// The terms of exp(letters) up to a degree.
+fn exponential(letters: &Words, degree: usize) -> Words {
+    let mut power: Words = [(String::new(), Exact::one())].into();
+    let mut sum = power.clone();
+    for n in 1..=degree {
+        power = times(&power, letters, degree);
+        for c in power.values_mut() {
+            *c = &*c * &Exact::ratio(1, n as i64);
+        }
+        sum.extend(power.clone());
+    }
+    sum
+}
+
+/// The differences to the exact flow in words of one length.
+fn defects(name: &str, length: usize) -> Vec<Exact> {
+    let one = Words::from([(String::new(), Exact::one())]);
+    // The first flow acts first: it stands on the right.
+    let step = fractions(name).iter().fold(one, |step, (letter, c)| {
+        let letters = [(letter.to_string(), c.clone())].into();
+        times(&exponential(&letters, length), &step, length)
+    });
+    let both = ["A", "B"].map(|l| (l.to_string(), Exact::one())).into();
+    let exact = exponential(&both, length);
+    let of = |w: &Words, word: &str| w.get(word).cloned().unwrap_or_default();
+    let words = exact.keys().filter(|w| w.len() == length);
+    words.map(|w| &of(&step, w) - &of(&exact, w)).collect()
+}
+
+#[test]
+fn orders_are_exact() {
+    for (name, order) in [("lie", 1), ("strang", 2), ("ruth3", 3), ("yoshida4", 4)] {
+        for length in 1..=order {
+            let zero = defects(name, length).iter().all(Exact::is_zero);
+            assert!(zero, "{name}: order {length} holds");
+        }
+        let left = defects(name, order + 1);
+        assert!(left.iter().any(|d| !d.is_zero()), "{name}: order {order}");
+    }
+}
+
+/// Published decimals hold to their precision, and not exactly.
+#[test]
+fn decimals_hold_within_their_claim() {
+    let bound = Exact::decimal("1e-14").expect("a number");
+    let within = |d: &Exact| -&bound <= *d && *d <= bound;
+    for length in 1..=4 {
+        assert!(defects("blanes_moan4", length).iter().all(within));
+    }
+    assert!(defects("blanes_moan4", 3).iter().any(|d| !d.is_zero()));
+    assert!(!defects("blanes_moan4", 5).iter().all(within));
+}
