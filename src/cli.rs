@@ -9,7 +9,7 @@ use std::path::PathBuf;
     version,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault."
+    after_help = "Examples:\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -186,9 +186,15 @@ pub struct Train {
     /// Text to train on instead of the file's
     #[arg(long)]
     pub data: Option<PathBuf>,
+    /// Steps in all, instead of the file's or the run's
+    #[arg(long)]
+    pub steps: Option<u64>,
     /// Stop after this many seconds; the schedule anneals to that moment
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
+    /// Seconds between checkpoints; 0 writes one after each step
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub checkpoint_every: f64,
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
 }

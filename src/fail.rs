@@ -8,6 +8,8 @@ pub enum Failure {
     Input(String),
     /// Diagnostics that have been printed already. Exit code 1.
     Reported { errors: usize },
+    /// A signal ended the command, which has saved its work. Exit code 128 + signal, as shells have it.
+    Stopped { signal: u8, what: String },
     /// odec contradicts itself. Exit code 3.
     Internal(String),
 }
@@ -24,6 +26,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Input(_) | Failure::Reported { .. } => 1,
+            Failure::Stopped { signal, .. } => 128 + signal,
             Failure::Internal(_) => 3,
         }
     }
@@ -33,6 +36,8 @@ impl Failure {
             Failure::Input(what) => eprintln!("error: {what}"),
             Failure::Reported { errors: 1 } => eprintln!("1 error"),
             Failure::Reported { errors } => eprintln!("{errors} errors"),
+            Failure::Stopped { signal: 2, what } => eprintln!("stopped by Ctrl-C: {what}"),
+            Failure::Stopped { what, .. } => eprintln!("stopped by SIGTERM: {what}"),
             Failure::Internal(what) => {
                 eprintln!("error: {what}");
                 eprintln!(

@@ -1,9 +1,10 @@
 //! odec's command line. Parses arguments, calls one command, prints its failure, and chooses the exit code:
-//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault.
+//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal with all work saved.
 
 mod cli;
 mod commands;
 mod fail;
+mod signals;
 mod source;
 mod terminal;
 

@@ -1,83 +1,9 @@
 //! The command line as a person uses it: every command on a tiny model, exit codes, and what errors look like.
 
+mod place;
+
+use place::{Place, TINY};
 use std::path::Path;
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-/// Two steps of 16 columns: builds in a second and trains in less.
-const TINY: &str = r#"
-field att   = rmsnorm |> attention(heads: 2, causal, rope)
-field ffn   = rmsnorm |> swiglu(hidden: 24)
-field layer = increment(lie(att, ffn))
-
-model tiny {
-  input  tokens(vocab: 256, context: 16)
-  embed  learned(width: 16)
-  evolve iie(layer, r: 1) for 2 steps { h = 1;  weights per step }
-  output rmsnorm |> logits(tied)
-  init   normal(std: 0.1)
-}
-
-train {
-  data      text("corpus.txt", tokenizer: bytes)
-  loss      cross_entropy
-  optimizer adamw(lr: 1e-2)
-  batch 4;  steps 30;  clip 1.0;  seed 0
-}
-"#;
-
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let place = Place(folder);
-        place.write("tiny.ode", TINY);
-        let line = "the quick brown fox jumps over the lazy dog\n";
-        place.write("corpus.txt", &line.repeat(200));
-        place
-    }
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.path().join(name), text).expect("written");
-    }
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.path().join(name)).expect(name)
-    }
-    /// Runs odec here; object code is kept in a cache of this folder.
-    fn odec(&self, args: &[&str]) -> Output {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_odec"));
-        c.current_dir(self.path())
-            .env("ODEC_CACHE", self.path().join("cache"));
-        c.args(args).output().expect("odec starts")
-    }
-    /// Standard output of a run that must succeed.
-    fn good(&self, args: &[&str]) -> String {
-        let out = self.odec(args);
-        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
-        assert!(
-            out.status.success(),
-            "odec {args:?} failed:\n{stdout}\n{stderr}"
-        );
-        stdout
-    }
-    /// Exit code and standard error of a run that must fail.
-    fn bad(&self, args: &[&str]) -> (i32, String) {
-        let out = self.odec(args);
-        assert!(
-            !out.status.success(),
-            "odec {args:?} succeeded:\n{}",
-            text(&out.stdout)
-        );
-        (out.status.code().expect("an exit code"), text(&out.stderr))
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 #[test]
 fn check_says_what_is_claimed_and_what_the_model_costs() {
@@ -148,19 +74,6 @@ fn from_a_file_to_text() {
     assert_eq!(made, place.good(&words), "the seed decides");
 }
 
-/// The tensors of a checkpoint; its metadata also holds the seconds it took.
-#[cfg(feature = "mlir")]
-fn tensors(place: &Place, run: &str) -> Vec<(String, Vec<u8>)> {
-    let bytes = std::fs::read(place.path().join(run).join("checkpoint.safetensors")).expect(run);
-    let file = safetensors::SafeTensors::deserialize(&bytes).expect("a checkpoint");
-    let mut all: Vec<_> = file
-        .iter()
-        .map(|(name, t)| (name.to_string(), t.data().to_vec()))
-        .collect();
-    all.sort();
-    all
-}
-
 #[cfg(feature = "mlir")]
 #[test]
 fn compiled_training_gives_the_bits_of_the_reference_device() {
@@ -176,7 +89,7 @@ fn compiled_training_gives_the_bits_of_the_reference_device() {
             "--device",
             device,
         ]);
-        tensors(&place, out)
+        place.tensors(out)
     };
     let compiled = train("compiled", "cpu");
     assert!(

@@ -8,6 +8,8 @@ pub const FORMAT: u32 = 1;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
+/// The manifest's SHA-256, as `sha256sum -c` reads it.
+pub const HASH_FILE: &str = "manifest.sha256";
 pub const CPU_OBJECT_FILE: &str = "kernels.so";
 
 /// `manifest.json`.

@@ -1,4 +1,4 @@
-//! Artifacts: `name.odex/`, a manifest and object files.
+//! Artifacts: `name.odex/`, a manifest, its hash, and object files whose hashes are in the manifest.
 //!
 //! Takes a path; gives an [`Artifact`] whose format, hashes and program were verified, or the reason
 //! why it is refused and what to do. Also writes artifacts, all at once or not at all. Hashes guard
@@ -13,7 +13,7 @@ use crate::pool;
 use crate::reach::Footprint;
 use crate::reference::ReferenceDevice;
 use odec_program::Target;
-use odec_program::manifest::{FORMAT, MANIFEST_FILE, Manifest, Object};
+use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, Object};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -25,6 +25,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Artifact {
     path: PathBuf,
+    /// SHA-256 of the manifest, and so of everything in the artifact.
+    identity: Arc<str>,
     manifest: Arc<Manifest>,
     footprints: Arc<[Footprint]>,
 }
@@ -53,8 +55,8 @@ pub enum ArtifactError {
     },
     #[error("{path}: the manifest contradicts itself: {source}; build the artifact again")]
     Invalid { path: String, source: Invalid },
-    #[error("{path}: {file} is listed in the manifest but missing; build the artifact again")]
-    ObjectMissing { path: String, file: String },
+    #[error("{path}: {file} is missing; build the artifact again")]
+    FileMissing { path: String, file: String },
     #[error(
         "{path}: {file} is damaged (SHA-256 {found}, expected {expected}); build the artifact again"
     )]
@@ -158,11 +160,22 @@ impl Artifact {
                 version: version.odec,
             });
         }
+        let identity = sha256(&text);
+        let listed = read(path, HASH_FILE)?;
+        if listed != hash_line(&identity).as_bytes() {
+            let listed = String::from_utf8_lossy(&listed);
+            return Err(ArtifactError::Hash {
+                path: shown(),
+                file: MANIFEST_FILE.into(),
+                found: identity,
+                expected: listed.split_whitespace().next().unwrap_or("").into(),
+            });
+        }
         let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
         for o in &manifest.objects {
             verify(path, o)?;
         }
-        Artifact::new(path, manifest)
+        Artifact::new(path, manifest, identity)
     }
 
     /// An artifact that need not exist as files; it runs on the reference device.
@@ -170,22 +183,23 @@ impl Artifact {
     /// # Errors
     /// When the manifest contradicts itself.
     pub fn in_memory(manifest: Manifest) -> Result<Artifact, ArtifactError> {
-        Artifact::new(
-            Path::new(&format!("{}.odex", manifest.name)),
-            Manifest {
-                objects: vec![],
-                ..manifest
-            },
-        )
+        let path = PathBuf::from(format!("{}.odex", manifest.name));
+        let manifest = Manifest {
+            objects: vec![],
+            ..manifest
+        };
+        let identity = sha256(&text(&path, &manifest)?);
+        Artifact::new(&path, manifest, identity)
     }
 
-    fn new(path: &Path, manifest: Manifest) -> Result<Artifact, ArtifactError> {
+    fn new(path: &Path, manifest: Manifest, identity: String) -> Result<Artifact, ArtifactError> {
         let footprints = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
             path: path.display().to_string(),
             source,
         })?;
         Ok(Artifact {
             path: path.to_path_buf(),
+            identity: identity.into(),
             manifest: Arc::new(manifest),
             footprints: footprints.into(),
         })
@@ -193,6 +207,11 @@ impl Artifact {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What tells this artifact from any other: the SHA-256 of its manifest.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     pub fn manifest(&self) -> &Manifest {
@@ -307,18 +326,15 @@ impl Artifact {
         for o in &manifest.objects {
             inside(path, &o.file)?;
         }
-        let artifact = Artifact::new(path, manifest)?;
-        let text = serde_json::to_vec_pretty(artifact.manifest()).map_err(|e| {
-            ArtifactError::Manifest {
-                path: shown(),
-                reason: e.to_string(),
-            }
-        })?;
+        let text = text(path, &manifest)?;
+        let artifact = Artifact::new(path, manifest, sha256(&text))?;
+        let hash = hash_line(artifact.identity());
         let mut list: Vec<(&str, &[u8])> = objects
             .iter()
             .map(|o| (o.file.as_str(), o.bytes.as_slice()))
             .collect();
         list.push((MANIFEST_FILE, &text));
+        list.push((HASH_FILE, hash.as_bytes()));
         files::write_folder(path, &list).map_err(|source| ArtifactError::Write {
             path: shown(),
             source,
@@ -340,7 +356,7 @@ pub struct ObjectCode {
 /// A file name may not lead out of the artifact.
 fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
     let plain = !file.is_empty() && !file.starts_with('.') && !file.contains(['/', '\\', '\0']);
-    let taken = file == MANIFEST_FILE;
+    let taken = [MANIFEST_FILE, HASH_FILE].contains(&file);
     if plain && !taken {
         Ok(())
     } else {
@@ -351,25 +367,37 @@ fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
     }
 }
 
-fn verify(path: &Path, o: &Object) -> Result<(), ArtifactError> {
-    inside(path, &o.file)?;
-    let shown = || path.display().to_string();
-    let bytes = std::fs::read(path.join(&o.file)).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => ArtifactError::ObjectMissing {
-            path: shown(),
-            file: o.file.clone(),
+/// A manifest as it is written.
+fn text(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, ArtifactError> {
+    serde_json::to_vec_pretty(manifest).map_err(|e| ArtifactError::Manifest {
+        path: path.display().to_string(),
+        reason: e.to_string(),
+    })
+}
+
+/// Reads a file that belongs to an artifact.
+fn read(path: &Path, file: &str) -> Result<Vec<u8>, ArtifactError> {
+    std::fs::read(path.join(file)).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ArtifactError::FileMissing {
+            path: path.display().to_string(),
+            file: file.into(),
         },
         _ => ArtifactError::Read {
-            path: path.join(&o.file).display().to_string(),
-            source: e,
+            path: path.join(file).display().to_string(),
+            source,
         },
-    })?;
+    })
+}
+
+fn verify(path: &Path, o: &Object) -> Result<(), ArtifactError> {
+    inside(path, &o.file)?;
+    let bytes = read(path, &o.file)?;
     let found = sha256(&bytes);
     if found == o.sha256 {
         return Ok(());
     }
     Err(ArtifactError::Hash {
-        path: shown(),
+        path: path.display().to_string(),
         file: o.file.clone(),
         found,
         expected: o.sha256.clone(),
@@ -378,8 +406,15 @@ fn verify(path: &Path, o: &Object) -> Result<(), ArtifactError> {
 
 /// SHA-256 in hex.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes in hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What [`HASH_FILE`] holds: a line as `sha256sum -c` reads it.
+fn hash_line(identity: &str) -> String {
+    format!("{identity}  {MANIFEST_FILE}\n")
 }

@@ -1,24 +1,30 @@
 //! Checkpoints: parameters, optimiser state and where the run stands, in one safetensors file.
 //!
 //! Takes an executor's memories; writes them under the parameters' path names, moments under
-//! `moment1.` and `moment2.`, and reads them back, bit for bit. The file is replaced whole or not at all. Any safetensors
+//! `moment1.` and `moment2.`, and reads them back, bit for bit. The file is replaced whole or not at all, and its metadata
+//! holds a hash of everything in it: a damaged one, or one of another model, is refused. Any safetensors
 //! reader can open it; a file with parameters only is a valid one too, for everything but resuming.
 
+use crate::artifact::hex;
 use crate::executor::{Executor, State};
 use crate::ffi;
 use crate::files;
 use crate::init;
 use crate::memory::bytes_of;
+use memmap2::Mmap;
 use odec_program::manifest::Param;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a run stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
+    /// [`Artifact::identity`](crate::artifact::Artifact::identity) of the model.
+    pub model: String,
     /// Finished optimiser steps.
     pub step: u64,
     /// Planned steps.
@@ -28,12 +34,17 @@ pub struct Progress {
     pub seconds: f64,
     /// Limit of those seconds, when the run has one.
     pub time_limit: Option<f64>,
+    /// Seconds of those that went into evaluations.
+    pub looked: f64,
+    /// Evaluations that were due so far.
+    pub looks: u64,
     /// The text it trains on.
     pub data: String,
 }
 
-/// The metadata key that holds [`Progress`] as JSON.
+/// The metadata keys that hold [`Progress`] as JSON, and [`content_hash`].
 const PROGRESS: &str = "odec.progress";
+const HASH: &str = "odec.sha256";
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +61,18 @@ pub enum CheckpointError {
     Mismatch { path: String, list: String },
     #[error("{path} holds parameters but no optimiser state, so a run cannot be resumed from it")]
     NotResumable { path: String },
+    #[error(
+        "{path} is damaged: the SHA-256 of its contents is {found}, and it says {expected}; restore it from a copy"
+    )]
+    Hash {
+        path: String,
+        found: String,
+        expected: String,
+    },
+    #[error(
+        "{path} belongs to another model than {artifact}; give both back their places, or load its parameters with --init"
+    )]
+    Foreign { path: String, artifact: String },
 }
 
 /// Path prefixes of the memories in a checkpoint.
@@ -79,11 +102,125 @@ pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), Checkp
             ));
         }
     }
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
     let list: Vec<(&str, &[u64], &[f32])> = tensors
         .iter()
         .map(|(name, p, data)| (name.as_str(), p.shape.as_slice(), *data))
         .collect();
-    write_tensors(path, &list, &[(PROGRESS, &progress)])
+    let contents = list
+        .iter()
+        .map(|(name, shape, data)| (*name, Dtype::F32, shape.to_vec(), bytes_of(data)));
+    let hash = content_hash(&progress, contents);
+    write_tensors(path, &list, &[(PROGRESS, &progress), (HASH, &hash)])
+}
+
+/// SHA-256, in hex, of a checkpoint: its [`Progress`] as it is written, then, in the order of their names, each tensor's
+/// line `name dtype shape` and bytes. How they are laid out in the file does not matter.
+fn content_hash<'a>(
+    progress: &str,
+    tensors: impl Iterator<Item = (&'a str, Dtype, Vec<u64>, &'a [u8])>,
+) -> String {
+    let mut h = Sha256::new();
+    h.update(progress);
+    for (name, dtype, shape, bytes) in tensors {
+        h.update(format!("\n{name} {dtype:?} {shape:?}\n"));
+        h.update(bytes);
+    }
+    hex(&h.finalize())
+}
+
+/// A checkpoint that was found whole.
+pub struct Checkpoint {
+    path: PathBuf,
+    map: Mmap,
+    progress: Option<Progress>,
+}
+
+impl Checkpoint {
+    /// Opens a checkpoint, or a file of parameters only, and compares the hash.
+    ///
+    /// # Errors
+    /// When the file is missing or damaged.
+    pub fn open(path: &Path) -> Result<Checkpoint, CheckpointError> {
+        let map = map(path)?;
+        let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?;
+        let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
+        let said = |key| header.metadata().as_ref().and_then(|m| m.get(key));
+        let progress = match (said(PROGRESS), said(HASH)) {
+            (None, None) => None,
+            (Some(progress), Some(expected)) => {
+                let sorted: BTreeMap<String, _> = tensors.tensors().into_iter().collect();
+                let contents = sorted.iter().map(|(name, t)| {
+                    let shape = t.shape().iter().map(|d| *d as u64).collect();
+                    (name.as_str(), t.dtype(), shape, t.data())
+                });
+                let found = content_hash(progress, contents);
+                if found != *expected {
+                    return Err(CheckpointError::Hash {
+                        path: shown(path),
+                        found,
+                        expected: expected.clone(),
+                    });
+                }
+                Some(serde_json::from_str(progress).map_err(|e| damaged(path, e))?)
+            }
+            _ => return Err(damaged(path, "a part of its metadata is missing")),
+        };
+        drop(tensors);
+        Ok(Checkpoint {
+            path: path.to_path_buf(),
+            map,
+            progress,
+        })
+    }
+
+    /// Where the run stands.
+    ///
+    /// # Errors
+    /// When the file holds parameters only.
+    pub fn progress(&self) -> Result<&Progress, CheckpointError> {
+        self.progress
+            .as_ref()
+            .ok_or_else(|| CheckpointError::NotResumable {
+                path: shown(&self.path),
+            })
+    }
+
+    /// Reads the parameters, and nothing else.
+    ///
+    /// # Errors
+    /// When the tensors are not the model's.
+    pub fn params_into(&self, x: &mut Executor) -> Result<(), CheckpointError> {
+        self.read(x, &PARTS[..1], is_moment)
+    }
+
+    /// Reads parameters and optimiser state, to resume from them.
+    ///
+    /// # Errors
+    /// When the tensors are not the model's, or there is no optimiser state.
+    pub fn all_into(&self, x: &mut Executor) -> Result<(), CheckpointError> {
+        self.progress()?;
+        self.read(x, &PARTS, |_| false)
+    }
+
+    fn read(
+        &self,
+        x: &mut Executor,
+        parts: &[(State, &str)],
+        ignore: impl Fn(&str) -> bool,
+    ) -> Result<(), CheckpointError> {
+        let path = &self.path;
+        if let Some(p) = &self.progress
+            && p.model != x.artifact().identity()
+        {
+            return Err(CheckpointError::Foreign {
+                path: shown(path),
+                artifact: shown(x.artifact().path()),
+            });
+        }
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(path, e))?;
+        read_states(path, &tensors, x, parts, ignore)
+    }
 }
 
 /// Writes named f32 tensors as safetensors. Equal contents give equal bytes.
@@ -129,40 +266,6 @@ pub fn write_tensors(
     })
 }
 
-/// Reads the parameters of a checkpoint, and nothing else.
-///
-/// # Errors
-/// When the file is missing or damaged, or its tensors are not the model's.
-pub fn load_params(path: &Path, x: &mut Executor) -> Result<(), CheckpointError> {
-    with_tensors(path, |tensors| {
-        read_states(path, tensors, x, &PARTS[..1], is_moment)
-    })
-}
-
-/// Reads a whole checkpoint, to resume from it.
-///
-/// # Errors
-/// As [`load_params`], or when there is no optimiser state in it.
-pub fn load(path: &Path, x: &mut Executor) -> Result<Progress, CheckpointError> {
-    let progress = progress(path)?;
-    with_tensors(path, |tensors| {
-        read_states(path, tensors, x, &PARTS, |_| false)
-    })?;
-    Ok(progress)
-}
-
-/// Reads where a run stands.
-///
-/// # Errors
-/// When the file is missing or damaged, or not one of a run.
-pub fn progress(path: &Path) -> Result<Progress, CheckpointError> {
-    let map = map(path)?;
-    let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
-    let text = header.metadata().as_ref().and_then(|m| m.get(PROGRESS));
-    let text = text.ok_or_else(|| CheckpointError::NotResumable { path: shown(path) })?;
-    serde_json::from_str(text).map_err(|e| damaged(path, e))
-}
-
 fn is_moment(name: &str) -> bool {
     PARTS[1..]
         .iter()
@@ -180,7 +283,7 @@ fn damaged(path: &Path, e: impl std::fmt::Display) -> CheckpointError {
     }
 }
 
-fn map(path: &Path) -> Result<memmap2::Mmap, CheckpointError> {
+fn map(path: &Path) -> Result<Mmap, CheckpointError> {
     ffi::map_file(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => CheckpointError::Missing { path: shown(path) },
         _ => CheckpointError::Read {

@@ -12,8 +12,8 @@ use crate::init;
 use crate::memory::{Buffer, WORD, Words};
 use crate::profile::Profile;
 use crate::reach::Touch;
-use odec_program::manifest::Manifest;
-use odec_program::{Bindings, Coeff, DType, Entry, Io, Slot};
+use odec_program::manifest::{Manifest, Param};
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -96,8 +96,8 @@ pub enum RunError {
     },
     #[error("entry `{entry}` needs the scalar `{name}`")]
     MissingScalar { entry: String, name: String },
-    #[error("{site} is the first to give a number that is not finite")]
-    NonFinite { site: String },
+    #[error("{tensor} of {site} is the first tensor that is not")]
+    NonFinite { site: String, tensor: String },
     #[error("output `{name}` is not f32")]
     OutputType { name: String },
     #[error("cannot reserve memory for the program: {0}")]
@@ -237,6 +237,35 @@ impl Executor {
         }
     }
 
+    /// The first parameter, or moment of one, that holds an infinity or a NaN, in words.
+    pub fn not_finite(&self) -> Option<String> {
+        let memories = [
+            (State::Params, "parameter"),
+            (State::Moment1, "first moment of"),
+            (State::Moment2, "second moment of"),
+        ];
+        let params = &self.artifact.manifest().params;
+        memories.into_iter().find_map(|(state, what)| {
+            let broken = |p: &&Param| {
+                let values = &self.state(state)[init::range(p)];
+                !values.iter().all(|x| x.is_finite())
+            };
+            let found = params.iter().find(broken)?;
+            Some(format!("{what} {}", found.path))
+        })
+    }
+
+    /// The parameter for which a memory holds the number of largest magnitude, and that number.
+    pub fn largest(&self, state: State) -> Option<(&str, f32)> {
+        let params = &self.artifact.manifest().params;
+        let size = |p: &Param| {
+            let values = &self.state(state)[init::range(p)];
+            values.iter().fold(0.0, |max: f32, x| max.max(x.abs()))
+        };
+        let sized = params.iter().map(|p| (p.path.as_str(), size(p)));
+        sized.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
     /// Whether the program has an entry.
     pub fn has_entry(&self, entry: &str) -> bool {
         self.manifest().program.entries.contains_key(entry)
@@ -343,13 +372,14 @@ impl Executor {
                 let touched = self.artifact.footprints()[i.kernel as usize]
                     .operands
                     .iter();
-                if operands
+                let broken = operands
                     .iter()
                     .zip(touched)
-                    .any(|(words, t)| t.written && !finite(words, t, &dims))
-                {
+                    .position(|(words, t)| t.written && !finite(words, t, &dims));
+                if let Some(n) = broken {
                     return Err(RunError::NonFinite {
                         site: i.site.clone(),
+                        tensor: tensor_name(manifest, e, i, n),
                     });
                 }
             }
@@ -436,6 +466,31 @@ fn no_io(entry: &str, what: &'static str, name: &str, list: &[Io]) -> RunError {
         what,
         name: name.into(),
         known: known.join(", "),
+    }
+}
+
+/// What operand `n` of an instruction is, in words.
+fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> String {
+    let operand = &i.operands[n];
+    let of_param = |what: &str| {
+        let holds = |p: &&Param| {
+            let start = p.offset;
+            (start..start + 4 * init::elements(p) as u64).contains(&operand.offset)
+        };
+        match m.params.iter().find(holds) {
+            Some(p) => format!("{what} `{}`", p.path),
+            None => format!("a {what}"),
+        }
+    };
+    match operand.slot {
+        Slot::Params => of_param("parameter"),
+        Slot::Grads => of_param("gradient"),
+        Slot::Moment1 | Slot::Moment2 => of_param("moment"),
+        Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
+        Slot::Arena | Slot::Consts | Slot::Input(_) => {
+            let kind = m.program.kernels[i.kernel as usize].spec.kind();
+            format!("the result (kernel {kind})")
+        }
     }
 }
 

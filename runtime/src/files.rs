@@ -1,6 +1,8 @@
 //! Files that are there whole or not at all.
 //!
-//! Takes contents; writes them beside their destination, flushes them to the disk, and renames.
+//! Takes contents; writes them beside their destination, flushes them to the disk, renames, and flushes the folder, so
+//! that neither a killed process nor a power cut leaves half a file. A killed process may leave files beside the
+//! destination; [`remove_leftovers`] takes them away.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -11,6 +13,43 @@ fn parent(path: &Path) -> &Path {
     path.parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
+}
+
+/// Makes a folder and those above it, durably.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = parent(path);
+    create_folder(above)?;
+    match fs::create_dir(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(e),
+        _ => sync_folder(above),
+    }
+}
+
+/// Removes what killed processes left half written in a folder. Only for a folder that no other process writes to.
+pub fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !is_temporary(&path) {
+            continue;
+        }
+        if path.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is one that [`beside`] makes.
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
+    let number = kind.strip_prefix("new-").or(kind.strip_prefix("old-"));
+    name.starts_with('.') && number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// A name beside `path` that no other process uses.
@@ -42,7 +81,13 @@ pub fn write_folder(path: &Path, files: &[(&str, &[u8])]) -> io::Result<()> {
     let temporary = beside(path, "new");
     let old = beside(path, "old");
     let write = || {
-        fs::create_dir_all(parent(path))?;
+        create_folder(parent(path))?;
+        // A killed process may have had our number.
+        for left in [&temporary, &old] {
+            if left.exists() {
+                fs::remove_dir_all(left)?;
+            }
+        }
         fs::create_dir(&temporary)?;
         for (name, bytes) in files {
             let mut f = File::create(temporary.join(name))?;
@@ -107,5 +152,26 @@ mod tests {
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         assert!(write_folder(&path, &[("no/such", b"")]).is_err());
         assert_eq!(fs::read(path.join("a")).unwrap(), b"3");
+    }
+
+    #[test]
+    fn leftovers_of_killed_processes_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at(".model.odex.old-17/deep")).unwrap();
+        for name in [".a.new-1", "a.new-1", ".new-x", ".hidden", "kept"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        remove_leftovers(dir.path()).unwrap();
+        let mut left: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, [".hidden", ".new-x", "a.new-1", "kept"]);
+        // A folder left by a process of our number is no obstacle.
+        fs::create_dir(beside(&at("m"), "new")).unwrap();
+        write_folder(&at("m"), &[("a", b"1")]).unwrap();
+        assert_eq!(fs::read(at("m/a")).unwrap(), b"1");
     }
 }

@@ -5,7 +5,7 @@
 //! ```text
 //! artifact ──► check ──► executor ──► device: cpu (compiled code, threads) | reference (scalar Rust)
 //!                           ▲
-//!        train · evaluate · generate · exec ◄── data · schedule · checkpoint · metrics · chart
+//!  train ► run · evaluate · generate · exec ◄── data · schedule · checkpoint · metrics · chart
 //! ```
 //!
 //! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
@@ -24,6 +24,7 @@ pub mod device;
 pub mod evaluate;
 pub mod exec;
 pub mod executor;
+pub mod failure;
 pub mod ffi;
 pub mod files;
 pub mod generate;
@@ -36,6 +37,7 @@ pub mod progress;
 pub mod reach;
 pub mod reference;
 pub mod rng;
+pub mod run;
 pub mod schedule;
 pub mod train;
 
@@ -44,6 +46,8 @@ pub use data::Corpus;
 pub use evaluate::{Evaluation, evaluate};
 pub use exec::exec;
 pub use executor::{Executor, RunError, State, Value};
+pub use failure::TrainError;
 pub use generate::{Sampling, generate};
 pub use progress::Show;
-pub use train::{Settings, Summary, corpus_of, open_run, resume, train};
+pub use run::{Run, corpus_of, open_run};
+pub use train::{End, Settings, Summary, resume, train};

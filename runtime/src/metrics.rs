@@ -91,6 +91,14 @@ impl Metrics {
         line(&mut self.file, &r)
     }
 
+    /// Makes the lines so far durable.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     pub fn records(&self) -> &[Record] {
         &self.records
     }

@@ -3,8 +3,7 @@
 use super::train::device;
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::train::corpus_of;
-use odec_runtime::{Corpus, evaluate, open_run};
+use odec_runtime::{Corpus, corpus_of, evaluate, open_run};
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {

@@ -2,16 +2,21 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
+use crate::signals::Signals;
 use crate::source;
-use odec_runtime::train::{CHART, Run, Settings, Summary};
-use odec_runtime::{DeviceChoice, chart};
+use odec_runtime::run::CHART;
+use odec_runtime::{DeviceChoice, End, Run, Settings, Summary, chart};
 use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Train) -> Done {
+    let signals = Signals::default();
     let settings = Settings {
+        steps: args.steps,
         time_limit: args.time_limit,
         data: args.data.clone(),
         device: device(args.device),
+        checkpoint_seconds: args.checkpoint_every,
+        stop: signals.stop(),
         ..Settings::default()
     };
     if let Some(out) = &args.resume {
@@ -19,6 +24,7 @@ pub fn run(args: &cli::Train) -> Done {
             Run::resume(out, &settings).map_err(Failure::input)?,
             out,
             &settings,
+            &signals,
         );
     }
     let Some(model) = &args.model else {
@@ -35,16 +41,28 @@ pub fn run(args: &cli::Train) -> Done {
         Run::start(&artifact, &out, &settings).map_err(Failure::input)?,
         &out,
         &settings,
+        &signals,
     )
 }
 
-fn finish(mut run: Run, out: &Path, settings: &Settings) -> Done {
+fn finish(mut run: Run, out: &Path, settings: &Settings, signals: &Signals) -> Done {
+    signals.listen().map_err(Failure::internal)?;
     let summary: Summary = run.finish(settings).map_err(Failure::input)?;
+    if summary.end == End::Asked {
+        return Err(Failure::Stopped {
+            signal: signals.received(),
+            what: format!(
+                "step {} is saved in {}; go on with `odec train --resume {}`",
+                summary.steps,
+                out.display(),
+                out.display()
+            ),
+        });
+    }
     print!("{}", chart::terminal(&run.curve(), 72, 14));
-    let why = if summary.stopped_by_time {
-        " (time limit)"
-    } else {
-        ""
+    let why = match summary.end {
+        End::TimeLimit => " (time limit)",
+        End::Complete | End::Asked => "",
     };
     println!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
     if let Some(e) = &summary.held_out {

@@ -5,7 +5,10 @@ use odec_program::expr::{BinaryOp, CmpOp, Expr, ReduceOp, UnaryOp};
 use odec_program::kernel::*;
 use odec_program::manifest::*;
 use odec_program::*;
+use odec_runtime::rng::Stream;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 pub const VOCAB: u64 = 256;
 pub const WIDTH: u64 = 16;
@@ -531,4 +534,32 @@ pub fn corpus(bytes: usize) -> String {
         .cycle()
         .take(bytes)
         .collect()
+}
+
+/// Damages each file of a folder `times` times, by flipping a bit or cutting the end off, has `look` look, and mends it.
+pub fn damage(folder: &Path, random: &Stream, times: u64, look: &mut dyn FnMut(&str)) {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.is_file())
+        .collect();
+    files.sort();
+    for (f, file) in files.iter().enumerate() {
+        let whole = fs::read(file).unwrap();
+        for n in 0..times {
+            let n = times * f as u64 + n;
+            let bit = random.below(n, whole.len() as u64 * 8) as usize;
+            let mut bytes = whole.clone();
+            let what = if n.is_multiple_of(5) {
+                bytes.truncate(bit / 8);
+                format!("{} cut to {} bytes", file.display(), bit / 8)
+            } else {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                format!("bit {bit} of {}", file.display())
+            };
+            fs::write(file, bytes).unwrap();
+            look(&what);
+        }
+        fs::write(file, whole).unwrap();
+    }
 }

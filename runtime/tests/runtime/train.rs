@@ -2,11 +2,13 @@
 
 use crate::support;
 use odec_program::manifest::Manifest;
+use odec_runtime::checkpoint::Checkpoint;
 use odec_runtime::metrics::{self, Record};
-use odec_runtime::train::{CHART, CHECKPOINT, METRICS, MODEL, Run, TrainError};
+use odec_runtime::rng::Stream;
+use odec_runtime::run::{CHART, CHECKPOINT, METRICS, MODEL};
 use odec_runtime::{
-    Artifact, Corpus, DeviceChoice, Executor, Sampling, Settings, Show, State, evaluate, generate,
-    open_run, resume, train,
+    Artifact, Corpus, DeviceChoice, End, Executor, Run, Sampling, Settings, Show, State,
+    TrainError, evaluate, generate, open_run, resume, train,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
     let p = place();
     let run = p.at("run");
     let summary = train(&p.artifact, &run, &p.settings()).unwrap();
-    assert_eq!((summary.steps, summary.stopped_by_time), (40, false));
+    assert_eq!((summary.steps, summary.end), (40, End::Complete));
     let first: f32 = losses(&run)[0]
         .1
         .split(' ')
@@ -239,7 +241,7 @@ fn a_time_limit_ends_the_run_with_an_annealed_rate() {
     };
     let summary = train(&p.artifact, &run, &s).unwrap();
     assert!(
-        summary.stopped_by_time && summary.steps > 3 && summary.seconds >= 1.0,
+        summary.end == End::TimeLimit && summary.steps > 3 && summary.seconds >= 1.0,
         "{summary:?}"
     );
     let text = fs::read_to_string(run.join(METRICS)).unwrap();
@@ -278,9 +280,98 @@ fn numbers_that_are_not_finite_stop_the_run_with_the_step_named() {
         failed.to_string().contains(&format!("at step {step}")),
         "{failed}"
     );
-    assert!(failed.to_string().contains("first in "), "{failed}");
+    let said = failed.to_string();
+    assert!(said.contains("is the first tensor that is not"), "{said}");
+    let checkpoint = "checkpoint.safetensors (step 0)";
+    assert!(said.contains(checkpoint), "{said}");
     // The checkpoint from before is still good.
     assert!(open_run(&p.at("run"), DeviceChoice::Reference, None).is_ok());
+}
+
+#[test]
+fn what_is_not_finite_is_never_saved() {
+    let p = place();
+    let mut run = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
+    run.step().unwrap();
+    run.save().unwrap();
+    let good = fs::read(p.at("run").join(CHECKPOINT)).unwrap();
+    run.executor_mut().state_mut(State::Moment2)[support::WIDTH as usize] = f32::INFINITY;
+    let said = run.save().unwrap_err().to_string();
+    let what = "the second moment of embed.weight is not finite at step 1";
+    assert!(said.contains(what), "{said}");
+    assert_eq!(fs::read(p.at("run").join(CHECKPOINT)).unwrap(), good);
+}
+
+/// Gradients that are all finite, but whose squares are not.
+#[test]
+fn a_norm_that_overflows_names_the_largest_gradient() {
+    let p = place();
+    let mut run = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
+    // Logits stay moderate, and the gradient of `embed.weight` is about as large as `output.weight`.
+    let params = run.executor_mut().state_mut(State::Params);
+    let half = params.len() / 2;
+    params[..half].fill(0.0);
+    params[half..].iter_mut().for_each(|x| *x *= 1e30);
+    let said = run.step().unwrap_err().to_string();
+    let place = "its squares overflow, the largest";
+    assert!(
+        said.contains(place) && said.contains("of embed.weight"),
+        "{said}"
+    );
+}
+
+#[test]
+fn damaged_and_foreign_checkpoints_are_refused_with_the_reason() {
+    let p = place();
+    let run = p.at("run");
+    let s = p.settings();
+    let short = Settings {
+        steps: Some(2),
+        ..s.clone()
+    };
+    train(&p.artifact, &run, &short).unwrap();
+    let only = p.at("only");
+    fs::create_dir(&only).unwrap();
+    fs::copy(run.join(CHECKPOINT), only.join(CHECKPOINT)).unwrap();
+    let file = only.join(CHECKPOINT);
+    // Half of the damage goes to the header, a small part of the file.
+    let whole = fs::read(&file).unwrap();
+    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap());
+    let random = Stream::new(9, "flips");
+    let open = |what: &str| assert!(Checkpoint::open(&file).is_err(), "{what} goes unnoticed");
+    support::damage(&only, &random, 150, &mut |what| open(what));
+    for n in 1000..1150 {
+        let bit = random.below(n, header * 8) as usize;
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&file, bytes).unwrap();
+        open(&format!("bit {bit} of the header"));
+    }
+
+    // The same shapes, but another program.
+    let mut m = support::manifest();
+    m.train.as_mut().unwrap().seed += 1;
+    let other = p.at("other");
+    train(&Artifact::in_memory(m).unwrap(), &other, &short).unwrap();
+    fs::copy(run.join(CHECKPOINT), other.join(CHECKPOINT)).unwrap();
+    let said = resume(&other, &s).unwrap_err().to_string();
+    assert!(said.contains("belongs to another model than"), "{said}");
+    let said = open_run(&other, DeviceChoice::Reference, None).map(drop);
+    assert!(said.is_err());
+}
+
+#[test]
+fn one_process_at_a_time_trains_in_a_folder() {
+    let p = place();
+    let run = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
+    assert!(matches!(
+        resume(&p.at("run"), &p.settings()),
+        Err(TrainError::Busy { .. })
+    ));
+    drop(run);
+    let mut s = p.settings();
+    s.steps = Some(1);
+    assert_eq!(resume(&p.at("run"), &s).unwrap().steps, 1);
 }
 
 #[test]

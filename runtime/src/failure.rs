@@ -1,0 +1,105 @@
+//! Why a run cannot start, or go on: sentences that say what to do.
+
+use crate::artifact::ArtifactError;
+use crate::checkpoint::CheckpointError;
+use crate::data::DataError;
+use crate::evaluate::EvaluateError;
+use crate::executor::RunError;
+use std::io;
+use std::path::Path;
+
+/// Why a run cannot start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    #[error(
+        "{path} has no train block; add one to the source: train {{ data text(\"…\", tokenizer: bytes) … }}"
+    )]
+    NoTrainBlock { path: String },
+    #[error(
+        "a batch of {batch} does not fit the {planned} that the artifact was planned for; build it again"
+    )]
+    Batch { batch: u64, planned: u64 },
+    #[error(
+        "{path} holds a run already; continue it with `--resume {path}`, or choose another folder with --out"
+    )]
+    Occupied { path: String },
+    #[error("another process is training in {path}; wait for it, or choose another folder")]
+    Busy { path: String },
+    #[error(
+        "{path} is not the folder of a run ({source}); start one with `odec train FILE --out {path}`"
+    )]
+    NotARun {
+        path: String,
+        source: CheckpointError,
+    },
+    #[error("a time limit of {0} seconds is none; give a positive number")]
+    TimeLimit(f64),
+    #[error(
+        "the {what} is not finite at step {step}{place}; the last good checkpoint is {checkpoint} (step {saved}). \
+         A lower learning rate, a longer warm-up or a smaller step size h may help"
+    )]
+    NonFinite {
+        what: String,
+        step: u64,
+        /// Where it started, as a clause.
+        place: String,
+        checkpoint: String,
+        /// The step of that checkpoint.
+        saved: u64,
+    },
+    /// The disk refuses, before there is anything to keep.
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: io::Error },
+    /// The disk refuses in the course of a run.
+    #[error(
+        "the run stops at step {step}: cannot write {path}: {source}. The checkpoint of step {saved} is untouched; \
+         {remedy}, then go on with `odec train --resume {run}`"
+    )]
+    Save {
+        path: String,
+        source: io::Error,
+        step: u64,
+        saved: u64,
+        run: String,
+        remedy: &'static str,
+    },
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<EvaluateError> for TrainError {
+    fn from(e: EvaluateError) -> TrainError {
+        match e {
+            EvaluateError::Data(e) => e.into(),
+            EvaluateError::Run(e) => e.into(),
+        }
+    }
+}
+
+impl TrainError {
+    /// A file that cannot be written.
+    pub fn write(path: &Path, source: io::Error) -> TrainError {
+        TrainError::Write {
+            path: path.display().to_string(),
+            source,
+        }
+    }
+}
+
+/// What helps when the disk refuses.
+pub fn remedy(e: &io::Error) -> &'static str {
+    use io::ErrorKind::*;
+    match e.kind() {
+        StorageFull | QuotaExceeded => "make room on the disk",
+        FileTooLarge => "allow larger files (`ulimit -f`)",
+        PermissionDenied | ReadOnlyFilesystem => "make the folder writable",
+        NotFound => "put the folder back",
+        _ => "mend that",
+    }
+}

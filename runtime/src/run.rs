@@ -1,0 +1,438 @@
+//! A run: a model in training, its folder, and the operations on both.
+//!
+//! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
+//! artifact), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`. Each step draws a batch by (seed, step), runs entry
+//! `grad`, then `update`. A run that is resumed gives the bits and metrics of one that never stopped, unless it
+//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves when
+//! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
+
+use crate::artifact::{Artifact, DeviceChoice};
+use crate::chart::{self, Curve};
+use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
+use crate::data::Corpus;
+use crate::evaluate::{Evaluation, evaluate, window};
+use crate::executor::{Executor, RunError, State, Value};
+use crate::failure::{TrainError, remedy};
+use crate::files;
+use crate::metrics::{HeldOut, Metrics, Record, Step};
+use crate::schedule::{self, Position};
+use crate::train::Settings;
+use odec_program::Bindings;
+use odec_program::manifest::{Train, named};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// File names in a run's folder.
+pub const MODEL: &str = "model.odex";
+pub const CHECKPOINT: &str = "checkpoint.safetensors";
+pub const METRICS: &str = "metrics.jsonl";
+pub const CHART: &str = "loss.svg";
+/// Locked by the process that trains.
+pub const LOCK: &str = ".lock";
+
+/// A run in memory.
+pub struct Run {
+    x: Executor,
+    corpus: Corpus,
+    train: Train,
+    progress: Progress,
+    metrics: Metrics,
+    out: PathBuf,
+    /// The step of the last checkpoint.
+    saved: u64,
+    held_out: Option<Evaluation>,
+    /// Held as long as the run is in memory.
+    _lock: File,
+}
+
+impl Run {
+    /// Prepares a new run: initial parameters, empty metrics, a first checkpoint.
+    ///
+    /// # Errors
+    /// When the artifact cannot be trained, the text not used, or the folder not written to.
+    pub fn start(artifact: &Artifact, out: &Path, s: &Settings) -> Result<Run, TrainError> {
+        let train = train_block(artifact)?;
+        let progress = Progress {
+            model: artifact.identity().into(),
+            step: 0,
+            steps: s.steps.unwrap_or(train.steps),
+            seed: s.seed.unwrap_or(train.seed),
+            seconds: 0.0,
+            time_limit: s.time_limit,
+            looked: 0.0,
+            looks: 0,
+            data: s
+                .data
+                .as_ref()
+                .map_or(train.data.path.clone(), |p| p.display().to_string()),
+        };
+        check_limit(&progress)?;
+        let corpus = open_corpus(artifact, &train, &progress)?;
+        let mut x = Executor::new(artifact, artifact.device(s.device, s.threads)?)?;
+        x.initialise(progress.seed);
+        let lock = lock(out)?;
+        if out.join(CHECKPOINT).exists() {
+            return Err(TrainError::Occupied {
+                path: out.display().to_string(),
+            });
+        }
+        artifact.copy_to(&out.join(MODEL))?;
+        let mut run = Run::assemble(x, corpus, train, progress, out, lock)?;
+        run.save()?;
+        Ok(run)
+    }
+
+    /// Reads a run back.
+    ///
+    /// # Errors
+    /// When `out` is not the folder of a run, something in it is damaged, or another process trains in it.
+    pub fn resume(out: &Path, s: &Settings) -> Result<Run, TrainError> {
+        let file = out.join(CHECKPOINT);
+        let not_a_run = |source| TrainError::NotARun {
+            path: out.display().to_string(),
+            source,
+        };
+        if !file.exists() {
+            let path = file.display().to_string();
+            return Err(not_a_run(CheckpointError::Missing { path }));
+        }
+        let lock = lock(out)?;
+        let checkpoint = Checkpoint::open(&file)?;
+        let mut progress = checkpoint.progress().map_err(not_a_run)?.clone();
+        let artifact = Artifact::load(&out.join(MODEL))?;
+        let train = train_block(&artifact)?;
+        progress.steps = s.steps.unwrap_or(progress.steps);
+        progress.time_limit = s.time_limit.or(progress.time_limit);
+        if let Some(data) = &s.data {
+            progress.data = data.display().to_string();
+        }
+        check_limit(&progress)?;
+        let corpus = open_corpus(&artifact, &train, &progress)?;
+        let mut x = Executor::new(&artifact, artifact.device(s.device, s.threads)?)?;
+        checkpoint.all_into(&mut x)?;
+        Run::assemble(x, corpus, train, progress, out, lock)
+    }
+
+    fn assemble(
+        x: Executor,
+        corpus: Corpus,
+        train: Train,
+        progress: Progress,
+        out: &Path,
+        lock: File,
+    ) -> Result<Run, TrainError> {
+        let path = out.join(METRICS);
+        let metrics =
+            Metrics::open(&path, progress.step).map_err(|e| TrainError::write(&path, e))?;
+        let held_out = metrics.records().iter().rev().find_map(|r| match r {
+            Record::HeldOut(h) => Some(Evaluation {
+                loss: h.held_out_loss,
+                tokens: h.tokens,
+            }),
+            Record::Step(_) => None,
+        });
+        let saved = progress.step;
+        Ok(Run {
+            x,
+            corpus,
+            train,
+            progress,
+            metrics,
+            out: out.to_path_buf(),
+            saved,
+            held_out,
+            _lock: lock,
+        })
+    }
+
+    /// Where the run stands.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// The model's memories.
+    pub fn executor(&self) -> &Executor {
+        &self.x
+    }
+
+    /// The same, to change.
+    pub fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.x
+    }
+
+    /// Sequences of a step.
+    pub fn batch(&self) -> u64 {
+        self.train.batch
+    }
+
+    /// The latest evaluation, in this sitting or an earlier one.
+    pub fn held_out(&self) -> Option<Evaluation> {
+        self.held_out
+    }
+
+    /// How far the run is, in steps or by its time limit.
+    pub fn position(&self) -> Position {
+        let p = &self.progress;
+        Position::new(
+            p.step,
+            p.steps,
+            p.time_limit.map(|limit| (p.seconds, limit)),
+        )
+    }
+
+    /// Whether the time limit is reached.
+    pub fn out_of_time(&self) -> bool {
+        self.progress
+            .time_limit
+            .is_some_and(|limit| self.progress.seconds >= limit)
+    }
+
+    /// One optimiser step.
+    ///
+    /// # Errors
+    /// When the loss or the gradient's norm is not finite.
+    pub fn step(&mut self) -> Result<Step, TrainError> {
+        let start = Instant::now();
+        let step = self.progress.step;
+        let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
+        let batch = self.corpus.training_batch(
+            self.progress.seed,
+            step,
+            self.train.batch,
+            window(&self.x),
+        )?;
+        let at = Bindings {
+            batch: batch.rows,
+            seq: batch.columns,
+        };
+        let io = [
+            ("tokens", Value::I32(&batch.tokens)),
+            ("targets", Value::I32(&batch.targets)),
+        ];
+        let loss = self.x.run("grad", at, &io, &[])?.scalar("loss")?;
+        if !loss.is_finite() {
+            return Err(self.broken("loss", at, &io));
+        }
+        let t = (step + 1) as f64;
+        let (beta1, beta2) = self.train.optimizer.betas;
+        let scalars = [
+            (named::LR, lr),
+            (named::BIAS1, 1.0 / (1.0 - beta1.powf(t))),
+            (named::BIAS2, 1.0 / (1.0 - beta2.powf(t))),
+        ];
+        let grad_norm = self
+            .x
+            .run("update", at, &[], &scalars)?
+            .scalar("grad_norm")?;
+        if !grad_norm.is_finite() {
+            return Err(self.broken("gradient norm", at, &io));
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        self.progress.step += 1;
+        self.progress.seconds += seconds;
+        let tokens_per_s = (batch.rows * batch.columns) as f64 / seconds.max(1e-9);
+        let done = Step {
+            step: step + 1,
+            loss,
+            lr,
+            grad_norm,
+            tokens_per_s,
+            seconds: self.progress.seconds,
+        };
+        self.record(Record::Step(done))?;
+        Ok(done)
+    }
+
+    /// Runs the step again, watching every launch, to say where numbers stop being finite.
+    fn broken(&mut self, what: &str, at: Bindings, io: &[(&str, Value)]) -> TrainError {
+        let place = if let Some(tensor) = self.x.not_finite() {
+            format!(": {tensor} has not been since the step before")
+        } else {
+            self.x.set_watch(true);
+            let watched = self.x.run("grad", at, io, &[]).map(drop);
+            self.x.set_watch(false);
+            match watched {
+                Err(e @ RunError::NonFinite { .. }) => format!(": {e}"),
+                _ => match self.x.largest(State::Grads) {
+                    Some((path, size)) => {
+                        format!(
+                            ": its squares overflow, the largest ({size:.1e}) in that of {path}"
+                        )
+                    }
+                    None => String::new(),
+                },
+            }
+        };
+        self.not_finite(what, self.progress.step + 1, place)
+    }
+
+    fn not_finite(&self, what: &str, step: u64, place: String) -> TrainError {
+        TrainError::NonFinite {
+            what: what.into(),
+            step,
+            place,
+            checkpoint: self.out.join(CHECKPOINT).display().to_string(),
+            saved: self.saved,
+        }
+    }
+
+    /// Looks at the held-out text. `due` counts the evaluations that are due so far, this one too.
+    ///
+    /// # Errors
+    /// When the program cannot.
+    pub fn look(&mut self, windows: u64, due: u64) -> Result<(), TrainError> {
+        self.progress.looks = due;
+        if self.corpus.held_out_bytes() < 2 || windows == 0 {
+            return Ok(());
+        }
+        let start = Instant::now();
+        let e = evaluate(&mut self.x, &self.corpus, Some(windows), &mut |_| {})?;
+        self.held_out = Some(e);
+        let took = start.elapsed().as_secs_f64();
+        self.progress.looked += took;
+        self.progress.seconds += took;
+        let (step, seconds) = (self.progress.step, self.progress.seconds);
+        self.record(Record::HeldOut(HeldOut {
+            step,
+            held_out_loss: e.loss,
+            tokens: e.tokens,
+            seconds,
+        }))
+    }
+
+    fn record(&mut self, r: Record) -> Result<(), TrainError> {
+        let added = self.metrics.add(r);
+        added.map_err(|e| self.cannot_save(METRICS, e))
+    }
+
+    /// Writes checkpoint and chart. Metrics are made durable first: a checkpoint never outlives the lines before it.
+    ///
+    /// # Errors
+    /// When the disk refuses, or a number to be saved is not finite; the last checkpoint is then still there.
+    pub fn save(&mut self) -> Result<(), TrainError> {
+        let start = Instant::now();
+        if let Some(tensor) = self.x.not_finite() {
+            return Err(self.not_finite(&tensor, self.progress.step, String::new()));
+        }
+        self.metrics
+            .sync()
+            .map_err(|e| self.cannot_save(METRICS, e))?;
+        match checkpoint::save(&self.out.join(CHECKPOINT), &self.x, &self.progress) {
+            Err(CheckpointError::Write { source, .. }) => {
+                return Err(self.cannot_save(CHECKPOINT, source));
+            }
+            done => done?,
+        }
+        self.saved = self.progress.step;
+        let picture = chart::svg(&self.curve());
+        files::write_file(&self.out.join(CHART), |w| w.write_all(picture.as_bytes()))
+            .map_err(|e| self.cannot_save(CHART, e))?;
+        self.progress.seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn cannot_save(&self, file: &str, source: io::Error) -> TrainError {
+        let remedy = remedy(&source);
+        TrainError::Save {
+            path: self.out.join(file).display().to_string(),
+            source,
+            step: self.progress.step,
+            saved: self.saved,
+            run: self.out.display().to_string(),
+            remedy,
+        }
+    }
+
+    /// The losses so far.
+    pub fn curve(&self) -> Curve {
+        Curve::of(&self.x.manifest().name, self.metrics.records())
+    }
+}
+
+/// The text that a run trains on, in its two parts.
+///
+/// # Errors
+/// When there is no run, or its text cannot be read.
+pub fn corpus_of(run: &Path) -> Result<Corpus, TrainError> {
+    let artifact = Artifact::load(&run.join(MODEL))?;
+    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
+    open_corpus(&artifact, &train_block(&artifact)?, checkpoint.progress()?)
+}
+
+/// Makes the folder of a run ours, and clears away what killed processes left in it. The lock ends with the process,
+/// however that ends.
+fn lock(out: &Path) -> Result<File, TrainError> {
+    let path = out.join(LOCK);
+    let refused = |e| TrainError::write(&path, e);
+    files::create_folder(out).map_err(|e| TrainError::write(out, e))?;
+    let file = File::create(&path).map_err(refused)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(TrainError::Busy {
+            path: out.display().to_string(),
+        }),
+        // Some network file systems have no locks; a run there is as safe as its owner is careful.
+        Ok(()) | Err(TryLockError::Error(_)) => {
+            files::remove_leftovers(out).map_err(refused)?;
+            Ok(file)
+        }
+    }
+}
+
+fn train_block(a: &Artifact) -> Result<Train, TrainError> {
+    let train = a.manifest().train.clone();
+    let train = train.ok_or_else(|| TrainError::NoTrainBlock {
+        path: a.path().display().to_string(),
+    })?;
+    let planned = a.manifest().program.maxima.batch;
+    if train.batch == 0 || train.batch > planned {
+        return Err(TrainError::Batch {
+            batch: train.batch,
+            planned,
+        });
+    }
+    Ok(train)
+}
+
+fn check_limit(p: &Progress) -> Result<(), TrainError> {
+    match p.time_limit {
+        Some(limit) if !(limit > 0.0 && limit.is_finite()) => Err(TrainError::TimeLimit(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn open_corpus(a: &Artifact, train: &Train, p: &Progress) -> Result<Corpus, TrainError> {
+    let vocab = a.manifest().model.vocab;
+    Ok(Corpus::open(
+        Path::new(&p.data),
+        &train.data.tokenizer,
+        train.data.held_out_percent,
+        vocab,
+    )?)
+}
+
+/// A trained model: the artifact and parameters of a run, or an artifact and the checkpoint of another place.
+///
+/// # Errors
+/// When there is no artifact or no checkpoint, or they do not fit.
+pub fn open_run(
+    run: &Path,
+    device: DeviceChoice,
+    threads: Option<usize>,
+) -> Result<Executor, TrainError> {
+    let file = run.join(CHECKPOINT);
+    if !file.exists() {
+        let source = CheckpointError::Missing {
+            path: file.display().to_string(),
+        };
+        return Err(TrainError::NotARun {
+            path: run.display().to_string(),
+            source,
+        });
+    }
+    let artifact = Artifact::load(&run.join(MODEL))?;
+    let mut x = Executor::new(&artifact, artifact.device(device, threads)?)?;
+    Checkpoint::open(&file)?.params_into(&mut x)?;
+    Ok(x)
+}

@@ -1,0 +1,103 @@
+//! A folder with a tiny model and a corpus, and odec run in it.
+
+// Each test crate uses its own part of this.
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Two steps of 16 columns: builds in a second and trains in less.
+pub const TINY: &str = r#"
+field att   = rmsnorm |> attention(heads: 2, causal, rope)
+field ffn   = rmsnorm |> swiglu(hidden: 24)
+field layer = increment(lie(att, ffn))
+
+model tiny {
+  input  tokens(vocab: 256, context: 16)
+  embed  learned(width: 16)
+  evolve iie(layer, r: 1) for 2 steps { h = 1;  weights per step }
+  output rmsnorm |> logits(tied)
+  init   normal(std: 0.1)
+}
+
+train {
+  data      text("corpus.txt", tokenizer: bytes)
+  loss      cross_entropy
+  optimizer adamw(lr: 1e-2)
+  batch 4;  steps 30;  clip 1.0;  seed 0
+}
+"#;
+
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = Place(folder);
+        place.write("tiny.ode", TINY);
+        let line = "the quick brown fox jumps over the lazy dog\n";
+        place.write("corpus.txt", &line.repeat(200));
+        place
+    }
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.path().join(name), text).expect("written");
+    }
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).expect(name)
+    }
+    /// Runs odec here; object code is kept in a cache of this folder.
+    pub fn odec(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("odec starts")
+    }
+    /// The same, not started yet.
+    pub fn command(&self, args: &[&str]) -> Command {
+        self.through(Command::new(env!("CARGO_BIN_EXE_odec")), args)
+    }
+    /// A command to run here.
+    pub fn through(&self, mut c: Command, args: &[&str]) -> Command {
+        c.current_dir(self.path())
+            .env("ODEC_CACHE", self.path().join("cache"));
+        c.args(args);
+        c
+    }
+    /// Standard output of a run that must succeed.
+    pub fn good(&self, args: &[&str]) -> String {
+        let out = self.odec(args);
+        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+        assert!(
+            out.status.success(),
+            "odec {args:?} failed:\n{stdout}\n{stderr}"
+        );
+        stdout
+    }
+    /// Exit code and standard error of a run that must fail.
+    pub fn bad(&self, args: &[&str]) -> (i32, String) {
+        let out = self.odec(args);
+        assert!(
+            !out.status.success(),
+            "odec {args:?} succeeded:\n{}",
+            text(&out.stdout)
+        );
+        (out.status.code().expect("an exit code"), text(&out.stderr))
+    }
+    /// The tensors of a run's checkpoint; its metadata also holds the seconds it took.
+    pub fn tensors(&self, run: &str) -> Vec<(String, Vec<u8>)> {
+        let bytes = std::fs::read(self.path().join(run).join("checkpoint.safetensors"));
+        let bytes = bytes.expect("a checkpoint");
+        let file = safetensors::SafeTensors::deserialize(&bytes).expect("a checkpoint");
+        let mut all: Vec<_> = file
+            .iter()
+            .map(|(name, t)| (name.to_string(), t.data().to_vec()))
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

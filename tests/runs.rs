@@ -1,0 +1,255 @@
+//! Runs that are killed, stopped, refused by the disk, or diverge: nothing is lost, and what is resumed continues bit
+//! for bit.
+
+#![cfg(all(feature = "mlir", unix))]
+
+mod place;
+
+use place::{Place, text};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |v| v.parse().expect("a number"))
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+fn spawn(c: &mut Command) -> Child {
+    c.stdout(Stdio::null()).stderr(Stdio::piped());
+    c.spawn().expect("odec starts")
+}
+
+fn stderr(child: Child) -> (Option<i32>, String) {
+    let out = child.wait_with_output().expect("it ends");
+    (out.status.code(), text(&out.stderr))
+}
+
+impl Place {
+    fn exists(&self, name: &str) -> bool {
+        self.path().join(name).exists()
+    }
+
+    /// The metrics of a run without what depends on the clock.
+    fn metrics(&self, run: &str) -> Vec<serde_json::Value> {
+        let lines = self.read(&format!("{run}/metrics.jsonl"));
+        let timeless = |line: &str| {
+            let mut v: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let fields = v.as_object_mut().expect("an object");
+            fields.retain(|key, _| !["seconds", "tokens_per_s"].contains(&key.as_str()));
+            v
+        };
+        lines.lines().map(timeless).collect()
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path().join(name)).expect(name)
+    }
+
+    /// Waits until a run has written so many steps.
+    fn wait_for_steps(&self, run: &str, steps: usize, child: &mut Child) {
+        let metrics = self.path().join(run).join("metrics.jsonl");
+        let start = Instant::now();
+        while std::fs::read_to_string(&metrics).map_or(0, |t| t.lines().count()) < steps {
+            let ended = child.try_wait().expect("a state");
+            assert!(ended.is_none(), "it ended: {ended:?}");
+            assert!(start.elapsed() < Duration::from_secs(60), "no steps");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// SIGKILL at random times: while starting, stepping, evaluating, writing. `ODEC_KILLS` sets how often, `ODEC_KILL_SEED`
+/// when.
+#[test]
+fn killed_runs_continue_bit_for_bit() {
+    let place = Place::new();
+    let wanted = setting("ODEC_KILLS", 25);
+    let mut random = Random(setting("ODEC_KILL_SEED", 1));
+    place.good(&["build", "tiny.ode", "--set", "train.steps=60"]);
+    place.good(&["train", "tiny.odex", "--out", "whole"]);
+    let (tensors, metrics) = (place.tensors("whole"), place.metrics("whole"));
+    assert_eq!(metrics.len(), 60 + 10, "steps and evaluations");
+
+    let (mut kills, mut runs, mut fresh) = (0, 0, 0);
+    while kills < wanted {
+        let run = format!("run{runs}");
+        loop {
+            let started = place.exists(&format!("{run}/checkpoint.safetensors"));
+            fresh += u64::from(!started && kills > 0);
+            let mut args = vec!["train", "--checkpoint-every", "0"];
+            args.extend(match started {
+                true => vec!["--resume", &run],
+                false => vec!["tiny.odex", "--out", &run],
+            });
+            let mut child = spawn(&mut place.command(&args));
+            if kills < wanted {
+                std::thread::sleep(Duration::from_micros(random.below(150_000)));
+                if child.try_wait().expect("a state").is_none() {
+                    child.kill().expect("killed");
+                    kills += 1;
+                }
+            }
+            match stderr(child) {
+                (Some(0), _) => break,
+                (None, _) => {}
+                (code, said) => panic!("{code:?} after {kills} kills: {said}"),
+            }
+        }
+        assert!(place.tensors(&run) == tensors, "{run}: other parameters");
+        assert_eq!(place.metrics(&run), metrics, "{run}");
+        let left: Vec<String> = std::fs::read_dir(place.path().join(&run))
+            .expect("a folder")
+            .map(|e| e.expect("a file").file_name().to_string_lossy().into())
+            .filter(|name: &String| name.contains(".new-") || name.contains(".old-"))
+            .collect();
+        assert!(left.is_empty(), "half-written files are left: {left:?}");
+        runs += 1;
+    }
+    println!("{kills} kills ({fresh} before the first checkpoint), {runs} runs: all bit for bit");
+}
+
+/// The first signal ends the run after the step it is at.
+#[test]
+fn signals_write_a_checkpoint_and_say_so() {
+    let place = Place::new();
+    for (signal, code, run) in [("INT", 130, "a"), ("TERM", 143, "b")] {
+        let args = ["train", "tiny.ode", "--out", run, "--steps", "1000000000"];
+        let mut first = spawn(&mut place.command(&args));
+        let stop = |mut child: Child, steps| {
+            place.wait_for_steps(run, steps, &mut child);
+            let id = child.id().to_string();
+            let mut kill = Command::new("sh");
+            kill.args(["-c", &format!("kill -{signal} {id}")]);
+            assert!(kill.status().expect("sh").success());
+            stderr(child)
+        };
+        place.wait_for_steps(run, 3, &mut first);
+        // One process at a time.
+        let (_, busy) = place.bad(&["train", "--resume", run]);
+        assert!(busy.contains("another process is training in"), "{busy}");
+        let (ended, said) = stop(first, 3);
+        assert_eq!(ended, Some(code), "{said}");
+        let steps = place.metrics(run).len();
+        let line =
+            format!("step {steps} is saved in {run}; go on with `odec train --resume {run}`");
+        assert!(said.contains(&line), "{line:?} is not in\n{said}");
+        let second = spawn(&mut place.command(&["train", "--resume", run]));
+        let (ended, said) = stop(second, steps + 3);
+        assert_eq!(ended, Some(code), "{said}");
+        assert!(
+            said.contains(&format!(": {steps} to 1000000000 steps")),
+            "{said}"
+        );
+        place.good(&["eval", run, "--windows", "2"]);
+    }
+}
+
+/// Files that may not grow, as on a full disk: the write itself fails.
+#[test]
+fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
+    let place = Place::new();
+    place.good(&["build", "tiny.ode"]);
+    place.good(&["train", "tiny.odex", "--out", "run"]);
+    let before = place.bytes("run/checkpoint.safetensors");
+    let script = "trap '' XFSZ; ulimit -f 32; exec \"$@\"";
+    let odec = env!("CARGO_BIN_EXE_odec");
+    let go_on = ["train", "--resume", "run", "--steps", "40"];
+    let mut args = vec!["-c", script, "sh", odec];
+    args.extend(go_on);
+    args.extend(["--checkpoint-every", "0"]);
+    let (code, said) = stderr(spawn(&mut place.through(Command::new("sh"), &args)));
+    assert_eq!(code, Some(1), "{said}");
+    for part in [
+        "the run stops at step 31: cannot write run/checkpoint.safetensors",
+        "The checkpoint of step 30 is untouched",
+        "allow larger files",
+        "odec train --resume run",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    assert!(place.bytes("run/checkpoint.safetensors") == before);
+    // With room again, the run is the one that had it all the time.
+    place.good(&go_on);
+    place.good(&["train", "tiny.odex", "--out", "roomy", "--steps", "40"]);
+    assert!(place.tensors("run") == place.tensors("roomy"));
+}
+
+/// A folder that becomes read-only under a run. The superuser may write everywhere, so it gives the run to nobody.
+#[test]
+fn a_read_only_folder_stops_the_run_and_spares_the_last_checkpoint() {
+    const NOBODY: u32 = 65534;
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run"]);
+    let folder = place.path().join("run");
+    let allow = |path: &Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("our own folder");
+    };
+    let mut c = place.command(&[
+        "train",
+        "--resume",
+        "run",
+        "--steps",
+        "1000000000",
+        "--checkpoint-every",
+        "0",
+    ]);
+    if std::fs::metadata("/proc/self").expect("a process").uid() == 0 {
+        allow(place.path(), 0o755);
+        let inside = std::fs::read_dir(&folder).expect("a folder");
+        let inside = inside.map(|e| e.expect("a file").path());
+        for path in inside.chain([folder.clone()]) {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("we are the superuser");
+        }
+        c.uid(NOBODY).gid(NOBODY);
+    }
+    let mut child = spawn(&mut c);
+    place.wait_for_steps("run", 50, &mut child);
+    allow(&folder, 0o555);
+    let (code, said) = stderr(child);
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["is untouched", "make the folder writable", "--resume run"] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    allow(&folder, 0o755);
+    place.good(&["eval", "run", "--windows", "2"]);
+}
+
+/// A learning rate at which training explodes.
+#[test]
+fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
+    let place = Place::new();
+    place.write("hot.ode", &place::TINY.replace("lr: 1e-2", "lr: 1e12"));
+    let (code, said) = place.bad(&[
+        "train",
+        "hot.ode",
+        "--out",
+        "run",
+        "--checkpoint-every",
+        "0",
+    ]);
+    assert_eq!(code, 1, "{said}");
+    let error = said.lines().last().expect("an error");
+    assert!(error.contains("is not finite at step"), "{said}");
+    assert!(error.contains("is the first tensor that is not"), "{said}");
+    let checkpoint = "the last good checkpoint is run/checkpoint.safetensors (step ";
+    assert!(error.contains(checkpoint), "{said}");
+    place.good(&["eval", "run", "--windows", "2"]);
+}
