@@ -214,7 +214,7 @@ impl<'s> Model<'s> {
     /// parameters of fields and the learned coefficients that all steps share.
     fn common(&mut self, b: &mut Builder) -> Result<(), BuildError> {
         for e in &self.spec.evolves {
-            for l in e.programs.iter().flat_map(|p| &p.learned) {
+            for l in (0..e.steps).flat_map(|k| e.learned(k)) {
                 if l.shared {
                     b.span = Some(l.span);
                     b.site = Site {
@@ -222,7 +222,7 @@ impl<'s> Model<'s> {
                         path: "scheme".into(),
                         ..Site::default()
                     };
-                    self.param(b, &learned_path(e, l, 0))?;
+                    self.param(b, &learned_path(e, &l, 0))?;
                 }
             }
             for (program, layers) in e.layers.iter().enumerate() {
@@ -266,12 +266,13 @@ impl<'s> Model<'s> {
         b.site = site.clone();
         b.site.path = "scheme".into();
         let mut symbols = BTreeMap::new();
-        for l in &e.programs[program].learned {
+        for l in &e.learned(k) {
             b.span = Some(l.span);
             let value = self.param(b, &learned_path(e, l, k))?;
             symbols.insert(l.name.clone(), value);
         }
-        let mut coefficients = Coefficients::new(Some(e.h[k as usize].clone()), symbols);
+        let h = Some(e.h[k as usize].clone()).filter(|_| e.learn_h.is_none());
+        let mut coefficients = Coefficients::new(h, symbols);
         let mut evaluation = 0;
         for instr in &e.programs[program].instrs {
             b.site = site.clone();

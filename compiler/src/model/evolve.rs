@@ -6,7 +6,7 @@ use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, StepOf, run, too_many_evaluations};
 use crate::scheme::scalar::{Scope, exact, not_supported, whole};
-use crate::scheme::{Coeff, Program};
+use crate::scheme::{Coeff, Flow, Learned, Program};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
@@ -25,8 +25,10 @@ pub struct EvolveSpec {
     pub layers: Vec<Vec<Layer>>,
     /// Policy of each program's fields.
     pub policies: Vec<Vec<Sharing>>,
-    /// Size of each step.
+    /// Size of each step; its start, where it is learned.
     pub h: Vec<Exact>,
+    /// How the step size is learned; its `init` is that of the first step.
+    pub learn_h: Option<Learned>,
     pub span: Span,
 }
 
@@ -57,7 +59,12 @@ impl Sharing {
 
 /// Reads an evolve; its layers are read later, when the sizes are known.
 pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
-    let flow = r.flow(&e.flow);
+    let written: Vec<&Expr> = match &e.flow.kind {
+        ExprKind::List(flows) => flows.iter().collect(),
+        _ => vec![&e.flow],
+    };
+    let flows: Vec<Option<Rc<Flow>>> = written.iter().map(|f| r.flow(f)).collect();
+    let flows: Option<Vec<Rc<Flow>>> = flows.into_iter().collect();
     let steps = match &e.extent.kind {
         ExprKind::Call(_) => {
             r.sink.push(not_supported(
@@ -73,15 +80,17 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let h = steps.and_then(|n| step_sizes(e, n, r.sink));
     let policies = policies(e, r.sink);
-    let (flow, steps, h, policies) = (flow?, steps?, h?, policies?);
-    let title = r
-        .names
-        .quote(e.flow.span)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let (flows, steps, (h, learn_h), policies) = (flows?, steps?, h?, policies?);
+    if matches!(e.flow.kind, ExprKind::List(_)) && flows.len() as u64 != steps {
+        let message = format!("a list of {} for {steps} steps", flows.len());
+        r.sink.push(
+            Diagnostic::error(codes::INVALID_VALUE, e.flow.span, message)
+                .label("one flow for each step is expected"),
+        );
+        return None;
+    }
     let (mut programs, mut program_of): (Vec<Program>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut varies = false;
+    let mut varies = flows.len() > 1;
     let mut evaluations = 0;
     for k in 0..steps as usize {
         if k > 0 && !varies {
@@ -92,7 +101,10 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
             step: k,
             steps: steps as usize,
         };
-        let (p, lists) = run(&flow, title.clone(), Some(step), r.sink)?;
+        let of_step = k.min(flows.len() - 1);
+        let title = r.names.quote(written[of_step].span);
+        let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (p, lists) = run(&flows[of_step], title, Some(step), r.sink)?;
         varies |= lists;
         evaluations += p.evaluations();
         if evaluations > MAX_EVALUATIONS {
@@ -112,6 +124,19 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
             programs.len() - 1
         });
         program_of.push(known);
+    }
+    if let Some(l) = &learn_h
+        && !programs.iter().any(|p| p.symbols().contains("h"))
+    {
+        r.sink.push(
+            Diagnostic::error(
+                codes::UNUSED_NAME,
+                l.span,
+                "the learned step size is not used",
+            )
+            .label("nothing would train it"),
+        );
+        return None;
     }
     let mut sharing = Vec::new();
     for p in &programs {
@@ -139,11 +164,22 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         programs,
         program_of,
         h,
+        learn_h,
         span: e.span,
     })
 }
 
 impl EvolveSpec {
+    /// The coefficients that are trained in a step: the step size, then the scheme's.
+    pub fn learned(&self, step: u64) -> Vec<Learned> {
+        let h = self.learn_h.iter().cloned().map(|l| Learned {
+            init: self.h[step as usize].clone(),
+            ..l
+        });
+        let program = &self.programs[self.program_of[step as usize]];
+        h.chain(program.learned.iter().cloned()).collect()
+    }
+
     /// Field evaluations in all steps.
     pub fn evaluations(&self) -> usize {
         let each: Vec<usize> = self.programs.iter().map(Program::evaluations).collect();
@@ -153,30 +189,40 @@ impl EvolveSpec {
     }
 }
 
-/// `h = 1/steps`, `h = 1/(k+1)`; 1 when nothing is said.
-fn step_sizes(e: &Evolve, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<Vec<Exact>> {
+/// `h = 1/steps`, `h = 1/(k+1)`, `learn per channel h = 1`; 1 when nothing is said.
+fn step_sizes(
+    e: &Evolve,
+    steps: u64,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Vec<Exact>, Option<Learned>)> {
     let mut rule: Option<(&Expr, Span)> = None;
+    let mut learn = None;
     for o in &e.options {
-        match o {
-            EvolveOption::H { value, span } => {
-                if let Some((_, first)) = rule {
-                    sink.push(repeated_option("h", *span, first));
-                }
-                rule = rule.or(Some((value, *span)));
-            }
-            EvolveOption::LearnH { span, .. } => {
-                sink.push(not_supported(*span, "a learned step size"));
-                return None;
+        let (value, span) = match o {
+            EvolveOption::H { value, span } => (value, *span),
+            EvolveOption::LearnH {
+                shared,
+                per_channel,
+                value,
+                span,
+            } => {
+                learn = Some((*shared, *per_channel));
+                (value, *span)
             }
             EvolveOption::Gradient { span, .. } => {
                 sink.push(not_supported(*span, "`gradient`"));
                 return None;
             }
-            EvolveOption::Weights { .. } => {}
+            EvolveOption::Weights { .. } => continue,
+        };
+        if let Some((_, first)) = rule {
+            sink.push(repeated_option("h", span, first));
+            return None;
         }
+        rule = Some((value, span));
     }
-    let Some((rule, _)) = rule else {
-        return Some(vec![Exact::one(); steps as usize]);
+    let Some((rule, span)) = rule else {
+        return Some((vec![Exact::one(); steps as usize], None));
     };
     let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
     let each = (0..steps).map(|k| {
@@ -186,7 +232,7 @@ fn step_sizes(e: &Evolve, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<Vec<
         ]
         .into();
         let h = exact(rule, &scope)?;
-        if !h.to_f64().is_finite() || h.is_zero() {
+        if !h.to_f64().is_finite() || (h.is_zero() && learn.is_none()) {
             return Err(Diagnostic::error(
                 codes::INVALID_VALUE,
                 rule.span,
@@ -196,7 +242,28 @@ fn step_sizes(e: &Evolve, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<Vec<
         }
         Ok(h)
     });
-    report(each.collect(), sink)
+    let each: Vec<Exact> = report(each.collect(), sink)?;
+    let learned = learn.map(|(shared, per_channel)| Learned {
+        name: "h".into(),
+        path: "h".into(),
+        shared,
+        per_channel,
+        init: each[0].clone(),
+        span,
+    });
+    if learned.as_ref().is_some_and(|l| l.shared)
+        && let Some(k) = each.iter().position(|h| *h != each[0])
+    {
+        let message = "one step size for all steps starts with one number";
+        sink.push(
+            Diagnostic::error(codes::INVALID_VALUE, rule.span, message).label(format!(
+                "this is {} in step 0 and {} in step {k}",
+                each[0], each[k]
+            )),
+        );
+        return None;
+    }
+    Some((each, learned))
 }
 
 fn repeated_option(word: &str, span: Span, first: Span) -> Diagnostic {

@@ -2,7 +2,8 @@
 //!
 //! Paths: `embed.token.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written
 //! several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; learned
-//! coefficients of a scheme stand at `[evolve.]step.3.scheme.b`, shared ones at `[evolve.]scheme.b`; then
+//! coefficients of a scheme stand at `[evolve.]step.3.scheme.b`, shared ones at `[evolve.]scheme.b`, a learned step size at
+//! `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
 use super::evolve::{EvolveSpec, Sharing};
@@ -45,7 +46,12 @@ pub fn field_path(
 pub fn learned_path(evolve: &EvolveSpec, learned: &Learned, step: u64) -> String {
     let step = (!learned.shared).then(|| format!("step.{step}"));
     let label = Some(evolve.label.clone()).filter(|l| !l.is_empty());
-    let parts = [label, step, Some(format!("scheme.{}", learned.path))];
+    let path = match learned.path.as_str() {
+        // A scheme has no coefficient of this name.
+        "h" => "h".to_string(),
+        path => format!("scheme.{path}"),
+    };
+    let parts = [label, step, Some(path)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(".")
 }
 
@@ -77,7 +83,7 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
     )?;
     for e in &spec.evolves {
         for (k, program) in e.program_of.iter().enumerate() {
-            for l in &e.programs[*program].learned {
+            for l in &e.learned(k as u64) {
                 let path = learned_path(e, l, k as u64);
                 let owner = format!("the coefficient `{}` ({path})", l.name);
                 let width = Some(spec.sizes.width).filter(|_| l.per_channel);

@@ -68,16 +68,13 @@ pub fn run(
         );
     }
     let (instrs, result, embedded) = divide(m.instrs, reached);
-    let mut symbols = result.symbols();
     let mut usages = vec![0; m.leaves.len()];
     for i in &instrs {
-        match i {
-            Instr::Combine(c) => symbols.extend(c.symbols()),
-            Instr::Eval { field, usage, .. } => usages[*field] = usages[*field].max(usage + 1),
+        if let Instr::Eval { field, usage, .. } = i {
+            usages[*field] = usages[*field].max(usage + 1);
         }
     }
-    m.learned.retain(|l| symbols.contains(l.name.as_str()));
-    let program = Program {
+    let mut program = Program {
         title,
         learned: m.learned,
         usages,
@@ -86,6 +83,9 @@ pub fn run(
         result,
         embedded,
     };
+    let symbols = program.symbols();
+    let used = |l: &Learned| symbols.contains(l.name.as_str());
+    program.learned.retain(used);
     Some((program, m.varies))
 }
 

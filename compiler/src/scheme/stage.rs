@@ -9,8 +9,10 @@ use super::flow::Leaf;
 use super::learn::Learned;
 use super::resolve::count;
 use odec_grammar::Span;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One instruction; the `i`-th one makes value `i + 1`.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,16 @@ impl Program {
     /// Evaluations of fields in one step.
     pub fn evaluations(&self) -> usize {
         evaluations(&self.instrs)
+    }
+
+    /// The symbols in the step's own coefficients.
+    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let combinations = self.instrs.iter().filter_map(|i| match i {
+            Instr::Combine(c) => Some(c),
+            Instr::Eval { .. } => None,
+        });
+        let all = combinations.chain([&self.result]);
+        all.flat_map(Combination::symbols).collect()
     }
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`.

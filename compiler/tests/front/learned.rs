@@ -1,7 +1,7 @@
 //! Learned coefficients: stage programs, parameters, values against plain loops, gradients against differences.
 
 use crate::common::{compile_text, model};
-use crate::reference::{Feeds, State, check_gradients, check_values, feeds, layer, sum};
+use crate::reference::{Feeds, State, check_gradients, check_values, feeds, ffn, layer, sum};
 use odec_compiler::model::Built;
 use odec_graph::print;
 use odec_program::manifest::Init;
@@ -117,6 +117,25 @@ fn values_of_polynomials_and_channels() {
         sum(&[(1.0, x), (h, &channels(&layer(&p, &f, &step), alpha))])
     });
     check_gradients("ema", &b, &f);
+}
+
+/// A step size for each step and channel, started at 1/steps.
+#[test]
+fn values_of_learned_step_sizes() {
+    let b = built("", "heun(ffn)", "learn per channel h = 1/steps");
+    let start = b.params.iter().find(|p| p.path == "step.1.h");
+    let start = start.map(|p| (p.shape.clone(), p.init.clone()));
+    assert_eq!(start, Some((vec![8], Init::Constant(0.5))));
+    let f = feeds(&b, 7);
+    check_values("learned h", &b, &f, STEPS, &mut |k, x| {
+        let h = &f[&format!("step.{k}.h")].data;
+        let field = |x: &State| ffn(x, &f, &format!("step.{k}.ffn"));
+        let k1 = field(x);
+        let k2 = field(&sum(&[(1.0, x), (1.0, &channels(&k1, h))]));
+        let mean = sum(&[(0.5, &k1), (0.5, &k2)]);
+        sum(&[(1.0, x), (1.0, &channels(&mean, h))])
+    });
+    check_gradients("learned h", &b, &f);
 }
 
 /// What cancels exactly needs no parameter.

@@ -78,6 +78,18 @@ fn policies() {
         ("every", "euler(ffn)", 4, "weights every 2"),
         ("cycle", "euler(ffn)", 4, "weights cycle 2"),
         (
+            "learned_h",
+            "lie(att, ffn)",
+            2,
+            "learn per channel h = 1/(k + 1)",
+        ),
+        (
+            "shared_h",
+            "lie(att, ffn)",
+            2,
+            "learn shared h = 1/steps;  weights shared",
+        ),
+        (
             "per_use_inner",
             "strang(ffn by heun, att)",
             1,
@@ -144,6 +156,21 @@ fn step_sizes() {
     for coeffs in ["[1, 1/2]", "[1, 1/3]", "[1, 1/4]"] {
         assert!(text.contains(coeffs), "{coeffs} in\n{text}");
     }
+}
+
+/// One flow for each step.
+#[test]
+fn flows_per_step() {
+    let outcome = compile_text(&model("[heun(layer), lie(att, ffn), heun(layer)]", 3, ""));
+    let checked = outcome.checked();
+    let each: Vec<(&str, usize)> = checked
+        .programs
+        .iter()
+        .map(|p| (p.title.as_str(), p.evaluations()))
+        .collect();
+    assert_eq!(each, [("heun(layer)", 4), ("lie(att, ffn)", 2)]);
+    let summary = checked.built.as_ref().map(|b| b.summary.evaluations);
+    assert_eq!(summary, Some(10));
 }
 
 #[test]
