@@ -8,7 +8,7 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, Severity, Sources, parse, render, set};
-use odec_program::{Bindings, DType, Target};
+use odec_program::{DType, Target};
 use odec_runtime::{Artifact, ObjectCode};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -123,27 +123,15 @@ impl Parsed {
 
 /// The program of a model for one target, without object code.
 pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
-    let model = Model {
-        name: &built.name,
-        source,
-        model: built.config.clone(),
-        params: &built.params,
-        forward: &built.forward,
-        loss: Some(&built.loss),
-        grad: Some(&built.grad),
-        train: built.train.clone(),
-        claims: built.claims.clone(),
-        maxima: Bindings {
-            batch: built.batch,
-            seq: built.config.context,
-        },
-    };
+    let model = Model::new(built, source);
     let options = Options {
         blocking: target.blocking(DType::F32),
         fusion: Fusion::default(),
     };
     assemble(&model, options).map_err(|e| match e {
-        AssembleError::Params(_) | AssembleError::Plan { .. } => Failure::input(e),
+        AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
+            Failure::input(e)
+        }
         e => Failure::internal(e),
     })
 }

@@ -147,43 +147,80 @@ impl<T: Real> Apply<T> {
     }
 }
 
+/// What a query row makes of the keys and values that it sees, all of them: the row of O and its statistic.
+struct Query<'a, T> {
+    kernel: &'a Attend,
+    exp: Apply<T>,
+    log: Apply<T>,
+}
+
+impl<'a, T: Real> Query<'a, T> {
+    fn new(kernel: &'a Attend) -> Self {
+        let (exp, log) = (Apply::new(UnaryOp::Exp), Apply::new(UnaryOp::Log));
+        Query { kernel, exp, log }
+    }
+
+    fn attend(&mut self, q: &[T], k: &[Vec<T>], v: &[Vec<T>]) -> (Vec<T>, T) {
+        let op = T::binary;
+        let scale = T::of(self.kernel.scale);
+        let mut max = T::of(f64::NEG_INFINITY);
+        let mut sum = T::ZERO;
+        let mut o = vec![T::ZERO; self.kernel.head as usize];
+        for keys in blocks(k.len() as u64) {
+            let score = |j: usize| op(BinaryOp::Mul, dot(&k[j], q), scale);
+            let scores: Vec<T> = keys.clone().map(score).collect();
+            let before = max;
+            max = scores.iter().fold(max, |max, s| op(BinaryOp::Max, max, *s));
+            let shrink = self.exp.one(op(BinaryOp::Sub, before, max));
+            let shifted: Vec<T> = scores.iter().map(|s| op(BinaryOp::Sub, *s, max)).collect();
+            let weights = self.exp.all(&shifted);
+            let total = weights
+                .iter()
+                .fold(T::ZERO, |sum, p| op(BinaryOp::Add, sum, *p));
+            sum = T::fma(sum, shrink, total);
+            o.iter_mut()
+                .for_each(|x| *x = op(BinaryOp::Mul, *x, shrink));
+            for (j, p) in keys.zip(weights) {
+                add_scaled(&mut o, p, &v[j]);
+            }
+        }
+        let inverse = op(BinaryOp::Div, T::of(1.0), sum);
+        o.iter_mut()
+            .for_each(|x| *x = op(BinaryOp::Mul, *x, inverse));
+        let lse = op(BinaryOp::Add, max, self.log.one(sum));
+        (o, lse)
+    }
+}
+
 /// Runs a whole launch of the forward kernel. `dims` are `[batch, seq]`.
 pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
     use forward::*;
-    let op = T::binary;
-    let (mut exp, mut log) = (Apply::new(UnaryOp::Exp), Apply::new(UnaryOp::Log));
-    let scale = T::of(kernel.scale);
+    let mut query = Query::<T>::new(kernel);
     each_head(kernel, memory, dims, |mut head| {
         let (q, k, v) = (head.rows::<T>(Q), head.rows::<T>(K), head.rows::<T>(V));
         for i in 0..head.seq {
-            let mut max = T::of(f64::NEG_INFINITY);
-            let mut sum = T::ZERO;
-            let mut o = vec![T::ZERO; kernel.head as usize];
-            for keys in blocks(head.keys(i)) {
-                let score = |j: usize| op(BinaryOp::Mul, dot(&k[j], &q[i as usize]), scale);
-                let scores: Vec<T> = keys.clone().map(score).collect();
-                let before = max;
-                max = scores.iter().fold(max, |max, s| op(BinaryOp::Max, max, *s));
-                let shrink = exp.one(op(BinaryOp::Sub, before, max));
-                let shifted: Vec<T> = scores.iter().map(|s| op(BinaryOp::Sub, *s, max)).collect();
-                let weights = exp.all(&shifted);
-                let total = weights
-                    .iter()
-                    .fold(T::ZERO, |sum, p| op(BinaryOp::Add, sum, *p));
-                sum = T::fma(sum, shrink, total);
-                o.iter_mut()
-                    .for_each(|x| *x = op(BinaryOp::Mul, *x, shrink));
-                for (j, p) in keys.zip(weights) {
-                    add_scaled(&mut o, p, &v[j]);
-                }
-            }
-            let inverse = op(BinaryOp::Div, T::of(1.0), sum);
-            o.iter_mut()
-                .for_each(|x| *x = op(BinaryOp::Mul, *x, inverse));
+            let seen = ..head.keys(i) as usize;
+            let (o, lse) = query.attend(&q[i as usize], &k[seen], &v[seen]);
             head.write(O, i, &o);
-            let lse = op(BinaryOp::Add, max, log.one(sum));
             let at = head.statistic(i);
             head.memory.store(LSE, at, lse);
+        }
+    });
+}
+
+/// Runs a whole launch of the cached kernel. `dims` are `[seq, past]`.
+pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
+    use forward::*;
+    let [seq, past] = dims;
+    let mut query = Query::<T>::new(kernel);
+    // One sequence of all rows: queries are read and written by their own numbers, keys and values by their positions.
+    each_head(kernel, memory, [1, past + seq], |mut head| {
+        let (k, v) = (head.rows::<T>(K), head.rows::<T>(V));
+        for i in 0..seq {
+            let seen = ..(past + i + 1) as usize;
+            let q = head.row::<T>(Q, i);
+            let (o, _) = query.attend(&q, &k[seen], &v[seen]);
+            head.write(O, i, &o);
         }
     });
 }

@@ -27,6 +27,7 @@ pub enum KernelSpec {
     Contract(Contract),
     Attend(Attend),
     AttendBackward(Attend),
+    AttendCached(Attend),
     Gather(Gather),
     ScatterAdd(Gather),
 }
@@ -152,6 +153,9 @@ pub struct Epilogue {
 /// exponentials of scaled scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
 /// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · heads`.
+/// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o; k and v hold `past + seq` rows, query row i has
+/// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
+/// these rows of the whole sequence.
 /// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of [`crate::attend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
@@ -166,6 +170,8 @@ pub struct Attend {
 impl Attend {
     /// Query rows and key rows of a block.
     pub const BLOCK: u64 = 64;
+    /// Query rows of a tile of the cached kernel.
+    pub const QUERIES: u64 = 16;
 }
 
 /// Gather: `out[r, :] = table[index[r], :]`; operands index (i32), table, out; tiles: one per row.
@@ -194,6 +200,7 @@ impl KernelSpec {
             KernelSpec::Contract(c) => dims[0].div_ceil(c.blocking.mr as u64),
             KernelSpec::Attend(a) => dims[0] * a.heads * dims[1].div_ceil(Attend::BLOCK),
             KernelSpec::AttendBackward(a) => dims[0] * a.heads,
+            KernelSpec::AttendCached(a) => a.heads * dims[0].div_ceil(Attend::QUERIES),
         }
     }
 
@@ -208,7 +215,9 @@ impl KernelSpec {
                 (b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC)
                     * c.dtype.bytes()
             }
-            KernelSpec::Attend(a) => a.forward_scratch() * a.dtype.bytes(),
+            KernelSpec::Attend(a) | KernelSpec::AttendCached(a) => {
+                a.forward_scratch() * a.dtype.bytes()
+            }
             KernelSpec::AttendBackward(a) => a.backward_scratch(dims[1]) * a.dtype.bytes(),
             _ => 0,
         }
@@ -230,6 +239,7 @@ impl KernelSpec {
             KernelSpec::Contract(_) => "contract",
             KernelSpec::Attend(_) => "attend",
             KernelSpec::AttendBackward(_) => "attend_backward",
+            KernelSpec::AttendCached(_) => "attend_cached",
             KernelSpec::Gather(_) => "gather",
             KernelSpec::ScatterAdd(_) => "scatter_add",
         }

@@ -61,18 +61,43 @@ pub enum Slot {
     Moment2,
     /// Constant tables (rotary cosines and sines), filled once from [`manifest::Constant`].
     Consts,
+    /// Packed parameters, made by entry [`PREPARE`] whenever parameters have changed.
+    Prepared,
+    /// Keys and values of the tokens so far, one pair of matrices per evaluation of an attention.
+    Cache,
     /// The entry's n-th input, given by the caller.
     Input(u32),
     /// The entry's n-th output, read by the caller.
     Output(u32),
 }
 
-/// A kernel argument: a slot and a byte offset into it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A kernel argument: a slot and a byte offset into it, `offset + stride · past`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operand {
     pub slot: Slot,
     pub offset: u64,
+    /// Bytes further for each token that earlier runs have seen: rows of a table or of a cache.
+    #[serde(default, skip_serializing_if = "size::nothing")]
+    pub stride: u64,
 }
+
+impl Operand {
+    /// The same place in every run.
+    pub const fn at(slot: Slot, offset: u64) -> Operand {
+        Operand {
+            slot,
+            offset,
+            stride: 0,
+        }
+    }
+}
+
+/// The entry that predicts the next tokens of one sequence, a few tokens at a time: it reads the keys and values of the
+/// tokens so far from [`Slot::Cache`] and adds those of its own.
+pub const DECODE: &str = "decode";
+
+/// The entry that packs the parameters that [`DECODE`] reads into [`Slot::Prepared`].
+pub const PREPARE: &str = "prepare";
 
 /// A scalar argument of a kernel. Coefficients of schemes travel here, so that one kernel serves
 /// every step and stage.
@@ -111,6 +136,8 @@ pub struct Io {
 /// A straight-line instruction list with its own arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
+    /// The largest batch and sequence; `past` and sequence together are at most the latter.
+    pub maxima: Bindings,
     pub inputs: Vec<Io>,
     pub outputs: Vec<Io>,
     /// Bytes of arena for the planned maxima of batch and sequence.
@@ -129,14 +156,16 @@ pub struct Kernel {
 }
 
 /// Everything that runs: distinct kernels once, and the entries
-/// (`forward`, `loss`, `grad`, `update`) that launch them.
+/// (`forward`, `loss`, `grad`, `update`, `prepare`, `decode`) that launch them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// Planned maxima of the symbolic dimensions.
+    /// Planned maxima of batch and sequence, over all entries.
     pub maxima: Bindings,
     pub kernels: Vec<Kernel>,
     pub entries: BTreeMap<String, Entry>,
     /// Bytes of `Params`, and so of `Grads`, `Moment1` and `Moment2`.
     pub param_bytes: u64,
     pub const_bytes: u64,
+    pub prepared_bytes: u64,
+    pub cache_bytes: u64,
 }

@@ -18,6 +18,28 @@ pub enum Dim {
 pub struct Bindings {
     pub batch: u64,
     pub seq: u64,
+    /// Tokens of each sequence that earlier runs have seen: the run's first token has this position.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub past: u64,
+}
+
+impl Bindings {
+    /// Sequences from their beginning.
+    pub const fn new(batch: u64, seq: u64) -> Bindings {
+        Bindings {
+            batch,
+            seq,
+            past: 0,
+        }
+    }
+    /// The same after `past` tokens.
+    pub const fn after(self, past: u64) -> Bindings {
+        Bindings { past, ..self }
+    }
+}
+
+pub(crate) fn nothing(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Dim {
@@ -40,7 +62,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// A product `factor · B^batch · S^seq`.
+/// A product `factor · B^batch · S^seq · P^past`, P the tokens that earlier runs have seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Size {
     pub factor: u64,
@@ -48,6 +70,8 @@ pub struct Size {
     pub batch: u8,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub seq: u8,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub past: u8,
 }
 
 fn is_zero(n: &u8) -> bool {
@@ -60,11 +84,19 @@ impl Size {
         factor: 1,
         batch: 1,
         seq: 0,
+        past: 0,
     };
     pub const SEQ: Size = Size {
         factor: 1,
         batch: 0,
         seq: 1,
+        past: 0,
+    };
+    pub const PAST: Size = Size {
+        factor: 1,
+        batch: 0,
+        seq: 0,
+        past: 1,
     };
 
     pub const fn fixed(factor: u64) -> Size {
@@ -72,6 +104,7 @@ impl Size {
             factor,
             batch: 0,
             seq: 0,
+            past: 0,
         }
     }
 
@@ -102,18 +135,20 @@ impl Size {
         let p = |base: u64, e: u8| base.checked_pow(e as u32);
         self.factor
             .checked_mul(p(b.batch, self.batch)?)?
-            .checked_mul(p(b.seq, self.seq)?)
+            .checked_mul(p(b.seq, self.seq)?)?
+            .checked_mul(p(b.past, self.past)?)
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut parts = Vec::new();
-        if self.factor != 1 || (self.batch == 0 && self.seq == 0) {
+        if self.factor != 1 || (self.batch, self.seq, self.past) == (0, 0, 0) {
             parts.push(self.factor.to_string());
         }
         parts.extend((0..self.batch).map(|_| "B".to_string()));
         parts.extend((0..self.seq).map(|_| "S".to_string()));
+        parts.extend((0..self.past).map(|_| "P".to_string()));
         f.write_str(&parts.join("·"))
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Takes a manifest; gives the [`Footprint`] of each kernel, or says what in the manifest contradicts
 //! itself: kernel and operand numbers, argument counts, static extents, and that every operand stays
-//! inside its slot at the planned maxima (reach grows with batch and sequence, so it then does for
-//! smaller ones too). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
+//! inside its slot at the entry's maxima (reach grows with batch and sequence, so it then does for
+//! smaller ones too; of sequence and past, which share one maximum, each is tried at its largest). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
 
 use crate::reach::Footprint;
 use odec_program::manifest::Manifest;
-use odec_program::{Bindings, Coeff, DType, Entry, Instr, KernelSpec, Program, Size, Slot};
+use odec_program::{
+    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Program, Size, Slot,
+};
 use std::collections::BTreeSet;
 
 /// More than any machine has; keeps the arithmetic below far from overflow.
@@ -37,7 +39,13 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
     if p.maxima.batch == 0 || p.maxima.seq == 0 {
         return invalid("program", "the planned batch or sequence is zero");
     }
-    let memories = [p.param_bytes, p.const_bytes]
+    let lasting = [
+        p.param_bytes,
+        p.const_bytes,
+        p.prepared_bytes,
+        p.cache_bytes,
+    ];
+    let memories = lasting
         .into_iter()
         .chain(p.entries.values().map(|e| e.arena_bytes));
     if memories.max() > Some(LARGEST) {
@@ -116,9 +124,16 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
 }
 
 fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Result<(), Invalid> {
+    let (max, all) = (e.maxima, m.program.maxima);
+    if !(1..=all.batch).contains(&max.batch) || !(1..=all.seq).contains(&max.seq) || max.past != 0 {
+        return invalid(
+            format!("entry {name}"),
+            "its maxima are not within the program's",
+        );
+    }
     let ios = e.inputs.iter().chain(&e.outputs);
     for io in ios {
-        if io_bytes(io, m.program.maxima).is_none() {
+        if io_bytes(io, max).is_none() {
             return invalid(
                 format!("entry {name}"),
                 format!("the size of `{}` overflows", io.name),
@@ -126,12 +141,15 @@ fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Resul
         }
     }
     for (i, instr) in e.instrs.iter().enumerate() {
-        instruction(m, e, instr, footprints).or_else(|what| {
-            invalid(
-                format!("entry {name}, instruction {i} ({})", instr.site),
-                what,
-            )
-        })?;
+        let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
+        for at in [max, late] {
+            instruction(m, e, instr, footprints, at).or_else(|what| {
+                invalid(
+                    format!("entry {name}, instruction {i} ({})", instr.site),
+                    what,
+                )
+            })?;
+        }
     }
     Ok(())
 }
@@ -146,6 +164,7 @@ fn instruction(
     e: &Entry,
     instr: &Instr,
     footprints: &[Footprint],
+    at: Bindings,
 ) -> Result<(), String> {
     let p = &m.program;
     let (kernel, foot) = match (
@@ -169,7 +188,7 @@ fn instruction(
     let mut dims = Vec::new();
     for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
         let d = size
-            .at(p.maxima)
+            .at(at)
             .filter(|d| i64::try_from(*d).is_ok())
             .ok_or("a dimension overflows")?;
         if let Some(w) = wanted
@@ -188,7 +207,7 @@ fn instruction(
             Some(_) => return what("has another element type than its slot"),
             None => return what("names an input or output that is not there"),
         };
-        if o.offset % touch.dtype.bytes() != 0 {
+        if o.offset % touch.dtype.bytes() != 0 || o.stride % touch.dtype.bytes() != 0 {
             return what("is not aligned");
         }
         if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
@@ -197,16 +216,16 @@ fn instruction(
         let end = touch
             .words(&dims)
             .and_then(|w| w.checked_mul(4))
-            .and_then(|b| o.offset.checked_add(b));
+            .and_then(|b| start(o, at)?.checked_add(b));
         if end.is_none_or(|end| end > bytes) {
             return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
         }
     }
-    overlaps(&kernel.spec, instr, foot, &dims)?;
+    overlaps(&kernel.spec, instr, foot, &dims, at)?;
     if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.
         if !matches!(instr.operands[0].slot, Slot::Input(_))
-            || instr.dims[1].at(p.maxima) < Some(m.model.vocab)
+            || instr.dims[1].at(at) < Some(m.model.vocab)
         {
             return Err(
                 "the index is not an input, or the table is shorter than the vocabulary".into(),
@@ -224,7 +243,7 @@ fn instruction(
         }
     });
     for s in sizes {
-        if s.at(p.maxima).is_none_or(|n| n == 0) {
+        if s.at(at).is_none_or(|n| n == 0) {
             return Err("a scalar is the inverse of zero".into());
         }
     }
@@ -237,9 +256,10 @@ fn overlaps(
     instr: &Instr,
     foot: &Footprint,
     dims: &[u64],
+    at: Bindings,
 ) -> Result<(), String> {
     let range = |n: usize| {
-        let start = instr.operands[n].offset;
+        let start = start(&instr.operands[n], at).unwrap_or(0);
         start..start + 4 * foot.operands[n].words(dims).unwrap_or(0)
     };
     let written = (0..foot.operands.len()).filter(|n| foot.operands[*n].written);
@@ -259,16 +279,23 @@ fn overlaps(
     Ok(())
 }
 
+/// Where an operand starts in its slot, in bytes.
+fn start(o: &Operand, at: Bindings) -> Option<u64> {
+    o.offset.checked_add(o.stride.checked_mul(at.past)?)
+}
+
 /// Bytes of a slot at the maxima, and its element type where it has one.
 fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
     let io = |list: &[odec_program::Io], n: u32| {
         let io = list.get(n as usize)?;
-        Some((io_bytes(io, p.maxima)?, Some(io.dtype)))
+        Some((io_bytes(io, e.maxima)?, Some(io.dtype)))
     };
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
         Slot::Params | Slot::Grads | Slot::Moment1 | Slot::Moment2 => Some((p.param_bytes, None)),
         Slot::Consts => Some((p.const_bytes, None)),
+        Slot::Prepared => Some((p.prepared_bytes, None)),
+        Slot::Cache => Some((p.cache_bytes, None)),
         Slot::Input(n) => io(&e.inputs, n),
         Slot::Output(n) => io(&e.outputs, n),
     }
@@ -278,7 +305,7 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
 pub fn scratch_bytes(p: &Program) -> u64 {
     let of = |e: &Entry| {
         let launches = e.instrs.iter().map(|i| {
-            let dims: Vec<u64> = i.dims.iter().filter_map(|d| d.at(p.maxima)).collect();
+            let dims: Vec<u64> = i.dims.iter().filter_map(|d| d.at(e.maxima)).collect();
             p.kernels[i.kernel as usize].spec.scratch_bytes(&dims)
         });
         launches.max().unwrap_or(0).max(e.scratch_bytes)

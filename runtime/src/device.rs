@@ -38,6 +38,9 @@ pub fn work(spec: &KernelSpec, dims: &[u64]) -> u64 {
         KernelSpec::Contract(_) => rows
             .saturating_mul(second)
             .saturating_mul(dims.get(2).copied().unwrap_or(1)),
+        KernelSpec::AttendCached(a) => rows
+            .saturating_mul(a.heads * a.head)
+            .saturating_mul(rows.saturating_add(second)),
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => rows
             .saturating_mul(a.heads * a.head)
             .saturating_mul(second)

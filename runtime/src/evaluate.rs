@@ -60,10 +60,7 @@ pub fn evaluate(
             ("tokens", Value::I32(&batch.tokens)),
             ("targets", Value::I32(&batch.targets)),
         ];
-        let at = Bindings {
-            batch: batch.rows,
-            seq: batch.columns,
-        };
+        let at = Bindings::new(batch.rows, batch.columns);
         let mean = x.run("loss", at, &io, &[])?.scalar("loss")?;
         let n = batch.rows * batch.columns;
         sum += f64::from(mean) * n as f64;

@@ -68,7 +68,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
         .collect();
     let [batch, seq] = at.unwrap_or([1, 1]);
     x.set_poison(true);
-    let out = x.run(entry, Bindings { batch, seq }, &values, &[])?;
+    let out = x.run(entry, Bindings::new(batch, seq), &values, &[])?;
     let mut results: Vec<(String, Vec<u64>, Vec<f32>)> = Vec::new();
     for (name, shape) in out.shapes() {
         results.push((name.to_string(), shape, out.f32(name)?.to_vec()));

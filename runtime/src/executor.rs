@@ -119,6 +119,8 @@ pub struct Executor {
     moment1: Buffer,
     moment2: Buffer,
     consts: Buffer,
+    prepared: Buffer,
+    cache: Buffer,
     arena: Buffer,
     ports: BTreeMap<String, Ports>,
     poison: bool,
@@ -138,9 +140,9 @@ impl Executor {
         let state = || Buffer::zeroed(p.param_bytes);
         let mut consts = Buffer::zeroed(p.const_bytes)?;
         init::constants(&m.constants, consts.f32_mut());
-        let reserve = |ios: &[Io]| -> io::Result<Vec<Buffer>> {
+        let reserve = |ios: &[Io], at: Bindings| -> io::Result<Vec<Buffer>> {
             ios.iter()
-                .map(|io| Buffer::zeroed(check::io_bytes(io, p.maxima).unwrap_or(u64::MAX)))
+                .map(|io| Buffer::zeroed(check::io_bytes(io, at).unwrap_or(u64::MAX)))
                 .collect()
         };
         let mut ports = BTreeMap::new();
@@ -148,8 +150,8 @@ impl Executor {
             ports.insert(
                 name.clone(),
                 Ports {
-                    inputs: reserve(&e.inputs)?,
-                    outputs: reserve(&e.outputs)?,
+                    inputs: reserve(&e.inputs, e.maxima)?,
+                    outputs: reserve(&e.outputs, e.maxima)?,
                 },
             );
         }
@@ -160,6 +162,8 @@ impl Executor {
             moment1: state()?,
             moment2: state()?,
             consts,
+            prepared: Buffer::zeroed(p.prepared_bytes)?,
+            cache: Buffer::zeroed(p.cache_bytes)?,
             arena: Buffer::zeroed(p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0))?,
             ports,
             poison: false,
@@ -286,11 +290,12 @@ impl Executor {
         let manifest = self.artifact.manifest();
         let program = &manifest.program;
         let e = find(manifest, entry)?;
-        let max = program.maxima;
-        if !(1..=max.batch).contains(&at.batch) || !(1..=max.seq).contains(&at.seq) {
+        let max = e.maxima;
+        let end = at.past.saturating_add(at.seq);
+        if !(1..=max.batch).contains(&at.batch) || at.seq == 0 || end > max.seq {
             return Err(RunError::Size {
                 batch: at.batch,
-                seq: at.seq,
+                seq: end,
                 max_batch: max.batch,
                 max_seq: max.seq,
             });
@@ -333,6 +338,7 @@ impl Executor {
         ];
         let [params, grads, moment1, moment2] = fixed.map(Buffer::words);
         let (consts, arena) = (self.consts.words(), self.arena.words());
+        let (prepared, cache) = (self.prepared.words(), self.cache.words());
         let input_words: Vec<Words> = ports.inputs.iter_mut().map(Buffer::words).collect();
         let output_words: Vec<Words> = ports.outputs.iter_mut().map(Buffer::words).collect();
         let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
@@ -346,10 +352,12 @@ impl Executor {
                     Slot::Moment1 => moment1,
                     Slot::Moment2 => moment2,
                     Slot::Consts => consts,
+                    Slot::Prepared => prepared,
+                    Slot::Cache => cache,
                     Slot::Input(n) => input_words[n as usize],
                     Slot::Output(n) => output_words[n as usize],
                 };
-                &words[(o.offset / WORD) as usize..]
+                &words[((o.offset + o.stride * at.past) / WORD) as usize..]
             }));
             dims.clear();
             dims.extend(i.dims.iter().map(|d| d.at(at).unwrap_or(0)));
@@ -487,7 +495,8 @@ fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> String {
         Slot::Grads => of_param("gradient"),
         Slot::Moment1 | Slot::Moment2 => of_param("moment"),
         Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
-        Slot::Arena | Slot::Consts | Slot::Input(_) => {
+        Slot::Cache => "keys or values".into(),
+        Slot::Arena | Slot::Consts | Slot::Prepared | Slot::Input(_) => {
             let kind = m.program.kernels[i.kernel as usize].spec.kind();
             format!("the result (kernel {kind})")
         }

@@ -1,13 +1,14 @@
 //! Text from a model, token by token.
 //!
-//! Takes a prompt; runs entry `forward` over the last context-full of tokens, draws the next one, and hands
-//! out text as it becomes whole characters. Draws are keyed by seed and position, so a seed gives the
-//! same text on any number of threads.
+//! Takes a prompt; runs entry `decode` over the tokens that are new, draws the next one, and hands out text as it
+//! becomes whole characters. Keys and values of earlier tokens are kept, so a token costs the same wherever it stands;
+//! when the context is full, the later half of it is read anew and becomes the past. Draws are keyed by seed and
+//! position, so a seed gives the same text on any number of threads.
 
 use crate::evaluate::window;
 use crate::executor::{Executor, RunError, Value};
 use crate::rng::Stream;
-use odec_program::Bindings;
+use odec_program::{Bindings, DECODE, PREPARE};
 use std::io;
 
 /// How the next token is chosen.
@@ -52,6 +53,10 @@ pub enum GenerateError {
         "the model gives numbers that are not finite after {after} tokens; its training has diverged"
     )]
     NonFinite { after: u64 },
+    #[error(
+        "this model's attention sees the tokens that come after a token, so there is no next token it could predict"
+    )]
+    LooksAhead,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -83,23 +88,20 @@ pub fn generate(
             vocab: vocab as u64,
         });
     }
-    let context = window(x) as usize;
+    if !x.has_entry(DECODE) {
+        return Err(GenerateError::LooksAhead);
+    }
     let stream = Stream::new(s.seed, "sample");
-    let mut tokens: Vec<i32> = prompt.iter().map(|b| i32::from(*b)).collect();
+    let mut reader = Reader::new(x)?;
+    let mut new: Vec<i32> = prompt.iter().map(|b| i32::from(*b)).collect();
     let mut text = Utf8::default();
     for n in 0..s.tokens {
-        let seen = &tokens[tokens.len().saturating_sub(context)..];
-        let at = Bindings {
-            batch: 1,
-            seq: seen.len() as u64,
-        };
-        let out = x.run("forward", at, &[("tokens", Value::I32(seen))], &[])?;
-        let logits = out.f32("logits")?;
+        let logits = reader.read(&new)?;
         // Only bytes can be written, so only they are drawn.
         let last = &logits[logits.len() - vocab..][..256];
         let byte =
             choose(last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
-        tokens.push(i32::from(byte));
+        new = vec![i32::from(byte)];
         if let Some(piece) = text.push(byte) {
             emit(&piece)?;
         }
@@ -108,6 +110,53 @@ pub fn generate(
         emit(&piece)?;
     }
     Ok(())
+}
+
+/// A sequence that grows.
+pub struct Reader<'x> {
+    x: &'x mut Executor,
+    context: usize,
+    /// Tokens that the model has seen since the context was last full.
+    seen: Vec<i32>,
+}
+
+impl<'x> Reader<'x> {
+    /// Starts a sequence with the parameters as they are now.
+    ///
+    /// # Errors
+    /// When the program cannot decode.
+    pub fn new(x: &'x mut Executor) -> Result<Reader<'x>, RunError> {
+        let context = window(x) as usize;
+        x.run(PREPARE, Bindings::new(1, 1), &[], &[])?;
+        Ok(Reader {
+            x,
+            context,
+            seen: Vec::new(),
+        })
+    }
+
+    /// Reads the next tokens, one at least; gives the logits after each of them, or after those that still fit.
+    ///
+    /// # Errors
+    /// When a token is not in the vocabulary.
+    pub fn read(&mut self, new: &[i32]) -> Result<&[f32], RunError> {
+        let past = self.seen.len();
+        self.seen.extend(new);
+        let past = match self.seen.len() <= self.context {
+            true => past,
+            false => {
+                let kept = new.len().clamp(self.context.div_ceil(2), self.context);
+                self.seen.drain(..self.seen.len() - kept);
+                0
+            }
+        };
+        let fresh = &self.seen[past..];
+        let at = Bindings::new(1, fresh.len() as u64).after(past as u64);
+        let out = self
+            .x
+            .run(DECODE, at, &[("tokens", Value::I32(fresh))], &[])?;
+        out.f32("logits")
+    }
 }
 
 /// The token that `u` in [0, 1) falls on; `None` when a logit is not finite.

@@ -47,7 +47,7 @@ pub use evaluate::{Evaluation, evaluate};
 pub use exec::exec;
 pub use executor::{Executor, RunError, State, Value};
 pub use failure::TrainError;
-pub use generate::{Sampling, generate};
+pub use generate::{Reader, Sampling, generate};
 pub use progress::Show;
 pub use run::{Run, corpus_of, open_run};
 pub use train::{End, Settings, Summary, resume, train};

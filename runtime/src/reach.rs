@@ -34,6 +34,8 @@ enum Reach {
     Product { factor: u64, dims: u8 },
     /// `dims[n]` rounded up to `nr`, times `dims[k]`.
     Panels { nr: u64, n: usize, k: usize },
+    /// `factor · Σ dims`: rows of tokens so far.
+    Tokens { factor: u64 },
     /// A walk over rows `0..dims[0]` and columns `0..cols`.
     Walk { access: Access, cols: Cols },
 }
@@ -96,6 +98,10 @@ impl Reach {
                 let used = dims.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
                 used.map(|(_, d)| *d).try_fold(factor, u64::checked_mul)
             }
+            Reach::Tokens { factor } => dims
+                .iter()
+                .try_fold(0, |sum: u64, d| sum.checked_add(*d))?
+                .checked_mul(factor),
             Reach::Panels { nr, n, k } => {
                 dims[n].checked_next_multiple_of(nr)?.checked_mul(dims[k])
             }
@@ -300,6 +306,16 @@ impl Footprint {
                 };
                 Ok(Footprint {
                     operands,
+                    dims: vec![None; 2],
+                    coeffs: 0,
+                })
+            }
+            KernelSpec::AttendCached(a) => {
+                let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
+                let rows = |written| Touch::new(a.dtype, written, product(width, 0b01));
+                let kept = || Touch::new(a.dtype, false, vec![Reach::Tokens { factor: width }]);
+                Ok(Footprint {
+                    operands: vec![rows(false), kept(), kept(), rows(true)],
                     dims: vec![None; 2],
                     coeffs: 0,
                 })

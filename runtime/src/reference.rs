@@ -52,6 +52,7 @@ fn dtype(spec: &KernelSpec) -> DType {
         | KernelSpec::Contract(Contract { dtype, .. })
         | KernelSpec::Attend(Attend { dtype, .. })
         | KernelSpec::AttendBackward(Attend { dtype, .. })
+        | KernelSpec::AttendCached(Attend { dtype, .. })
         | KernelSpec::Gather(Gather { dtype, .. })
         | KernelSpec::ScatterAdd(Gather { dtype, .. }) => *dtype,
     }
@@ -117,6 +118,9 @@ fn launch<T: Real>(spec: &KernelSpec, words: &[Words], dims: &[u64], coeffs: &[f
         KernelSpec::Pack(k) => pack::<T>(k, &mut m, dims),
         KernelSpec::Contract(k) => contract::<T>(k, &mut m, dims, coeffs),
         KernelSpec::Attend(k) => attend::eval_attend::<T>(k, &mut m, [dims[0], dims[1]]),
+        KernelSpec::AttendCached(k) => {
+            attend::eval_attend_cached::<T>(k, &mut m, [dims[0], dims[1]])
+        }
         KernelSpec::AttendBackward(k) => {
             attend::eval_attend_backward::<T>(k, &mut m, [dims[0], dims[1]])
         }

@@ -203,10 +203,7 @@ impl Run {
             self.train.batch,
             window(&self.x),
         )?;
-        let at = Bindings {
-            batch: batch.rows,
-            seq: batch.columns,
-        };
+        let at = Bindings::new(batch.rows, batch.columns);
         let io = [
             ("tokens", Value::I32(&batch.tokens)),
             ("targets", Value::I32(&batch.targets)),

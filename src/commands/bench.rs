@@ -20,7 +20,7 @@ pub fn run(args: &cli::Bench) -> Done {
     executor.initialise(0);
     let manifest = artifact.manifest();
     let (batch, seq) = manifest.maxima();
-    let at = Bindings { batch, seq };
+    let at = Bindings::new(batch, seq);
     let n = (batch * seq) as usize;
     // a fixed multiplicative sequence: any tokens do, the work does not depend on them
     let token = |i: usize| ((i as u64).wrapping_mul(2_654_435_761) >> 7) % manifest.model.vocab;

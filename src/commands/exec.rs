@@ -63,7 +63,7 @@ fn interpret(args: &cli::Exec) -> Done {
                     format!("`{name}` must be [batch, sequence]"),
                 ));
             };
-            bindings = Some(Bindings { batch, seq });
+            bindings = Some(Bindings::new(batch, seq));
             shape.push(1);
         }
         feeds.insert(name.to_string(), Tensor::new(shape, data));

@@ -24,7 +24,7 @@
 //!     ("x".to_string(), Tensor::new(vec![1, 1, 2], vec![1.0, 2.0])),
 //!     ("w".to_string(), Tensor::new(vec![1, 2], vec![0.0, 0.0])),
 //! ]);
-//! let results = run(&b.finish(), &feeds, Bindings { batch: 1, seq: 1 })?;
+//! let results = run(&b.finish(), &feeds, Bindings::new(1, 1))?;
 //! assert_eq!(results["d"].data, [0.5, 1.0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -170,14 +170,19 @@ pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> Result<R
     })
 }
 
-/// Multi-head attention of `x[B, S, C]` to itself, with rotary positions if tables are given: `[B, S, C]`.
+/// Attention of the tokens of a run to each other: `[q, k, v] → o`.
+pub fn attend(b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> Made {
+    Ok(b.push(attention, &qkv)?[0])
+}
+
+/// Multi-head attention of `x[B, S, C]` to itself, with rotary positions if tables are given: `[B, S, C]`. What queries,
+/// keys and values come to is the caller's: [`attend`], or attention to kept keys and values as well.
 pub fn self_attention(
     b: &mut Builder,
     x: Value,
     w: AttentionWeights,
-    heads: u64,
-    causal: bool,
     rotary: Option<Rotary>,
+    attend: impl FnOnce(&mut Builder, [Value; 3]) -> Made,
 ) -> Made {
     let turned = |b: &mut Builder, w| {
         let y = affine(b, x, w)?;
@@ -195,9 +200,7 @@ pub fn self_attention(
     let q = b.part("q", |b| turned(b, w.q))?;
     let k = b.part("k", |b| turned(b, w.k))?;
     let v = b.part("v", |b| affine(b, x, w.v))?;
-    let o = b.part("attend", |b| {
-        b.push(Attention { heads, causal }, &[q, k, v])
-    })?[0];
+    let o = b.part("attend", |b| attend(b, [q, k, v]))?;
     b.part("o", |b| affine(b, o, w.o))
 }
 

@@ -126,6 +126,12 @@ pub enum Kind {
     Attend(Attend),
     /// Operands q, k, v, o, lse, d_o; results d_q, d_k, d_v.
     AttendBackward(Attend),
+    /// Operands q and the kept keys and values; result o.
+    AttendCached(Attend),
+    /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there.
+    Append,
+    /// The only operand, a source, from row `past` on: no launch.
+    FromPast,
     /// Rows of operand 0 at operand 1's indices.
     Gather,
     /// Scatter-add of operand 1's rows at operand 0's indices, onto zeros.
@@ -155,7 +161,7 @@ impl Sample {
             op: op.into(),
             name,
             ins,
-            bindings: Bindings { batch: 2, seq: 3 },
+            bindings: Bindings::new(2, 3),
             low: -1.0,
             high: 1.0,
             indices: 0,
@@ -171,9 +177,16 @@ impl Sample {
     pub fn tolerance(self, tolerance: f64) -> Sample {
         Sample { tolerance, ..self }
     }
+    /// After so many tokens.
+    pub fn after(self, past: u64) -> Sample {
+        Sample {
+            bindings: self.bindings.after(past),
+            ..self
+        }
+    }
     pub fn bindings(self, batch: u64, seq: u64) -> Sample {
         Sample {
-            bindings: Bindings { batch, seq },
+            bindings: Bindings::new(batch, seq),
             ..self
         }
     }

@@ -54,6 +54,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::Contract(k) => contract::emit(&mut e, k),
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
         KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
+        KernelSpec::AttendCached(k) => attend::cached::emit(&mut e, k),
     };
     match emitted {
         Ok(()) => Ok(e.finish()),
@@ -71,7 +72,9 @@ fn dtype(spec: &KernelSpec) -> DType {
         KernelSpec::Columns(k) => k.dtype,
         KernelSpec::Pack(k) => k.dtype,
         KernelSpec::Contract(k) => k.dtype,
-        KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) => k.dtype,
+        KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) | KernelSpec::AttendCached(k) => {
+            k.dtype
+        }
         KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) => k.dtype,
     }
 }

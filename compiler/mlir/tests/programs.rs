@@ -14,7 +14,7 @@ use odec_program::{Bindings, DType, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
 use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::{Artifact, Executor, State, Value};
+use odec_runtime::{Artifact, Executor, Reader, State, Value};
 
 /// A model of the library with other sizes, planned for a target.
 fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
@@ -117,7 +117,7 @@ fn two_steps(
 }
 
 fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
-    let at = Bindings { batch: 2, seq: 19 };
+    let at = Bindings::new(2, 19);
     for &target in targets {
         let manifest = planned(name, sizes, target);
         let reference = ReferenceDevice::new(&manifest.program.kernels);
@@ -138,6 +138,79 @@ fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
             }
         }
     }
+}
+
+/// A sequence read in pieces of these lengths, one token at a time among them, through several blocks of keys.
+const PIECES: [usize; 9] = [7, 1, 1, 55, 1, 17, 46, 1, 21];
+
+/// Decoding against `forward` over the whole sequence, every token's logits in every bit.
+fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
+    let length: usize = PIECES.iter().sum();
+    for &target in targets {
+        let manifest = planned(name, sizes, target);
+        let compiled = Compiled::new(&manifest, target);
+        let reference = ReferenceDevice::new(&manifest.program.kernels);
+        let devices: [Box<dyn Device>; 3] = [
+            Box::new(compiled.device(1)),
+            Box::new(compiled.device(3)),
+            Box::new(reference),
+        ];
+        let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+        let vocab = manifest.model.vocab;
+        let tokens: Vec<i32> = (0..length as u64)
+            .map(|i| ((i * i * 7 + i * 3 + 1) % vocab) as i32)
+            .collect();
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+        let mut first: Option<Vec<u32>> = None;
+        for device in devices {
+            let device_name = device.name();
+            let mut e = Executor::new(&artifact, device).unwrap();
+            e.set_poison(true);
+            e.initialise(7);
+            let at = Bindings::new(1, length as u64);
+            let io = [("tokens", Value::I32(&tokens[..]))];
+            let whole = bits(
+                e.run("forward", at, &io, &[])
+                    .unwrap()
+                    .f32("logits")
+                    .unwrap(),
+            );
+            let mut reader = Reader::new(&mut e).unwrap();
+            let (mut pieces, mut past) = (Vec::new(), 0);
+            for n in PIECES {
+                pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
+                past += n;
+            }
+            let differ = (0..whole.len()).find(|i| whole[*i] != pieces[*i]);
+            assert_eq!(
+                differ.map(|i| (i / vocab as usize, i % vocab as usize)),
+                None,
+                "{name}, {device_name}: (token, logit) that differs"
+            );
+            assert!(
+                *first.get_or_insert_with(|| whole.clone()) == whole,
+                "{name}, {device_name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn decoding_a_prenorm_on_every_target() {
+    let targets: Vec<Target> = Target::ALL
+        .into_iter()
+        .filter(|t| t.supported().is_ok())
+        .collect();
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check_decoding("prenorm", &sizes, &targets);
+}
+
+#[test]
+fn decoding_keeps_one_past_per_evaluation() {
+    let sizes = ragged("hidden: 352", "width: 128", "for 4 steps");
+    check_decoding("iiet", &sizes, &host());
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check_decoding("rk4_layer", &sizes, &host());
 }
 
 /// Widths that are no whole vectors, heads of 10, a hidden layer of 37.

@@ -6,11 +6,13 @@
 
 use super::coefficient::Coefficients;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::Weights;
+use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, field_name, field_path, learned_path};
 use super::spec::Spec;
 use crate::scheme::{Instr, ValueId};
-use odec_graph::ops::{Embedding, Input, Parameter};
+use odec_graph::ops::{
+    Append, Attention, Cache, CachedAttention, Embedding, FromPast, Input, Parameter,
+};
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
@@ -46,6 +48,21 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let logits = Model::new(spec, params).logits(&mut b)?;
     b.output("logits", logits);
     Ok(b.finish())
+}
+
+/// `tokens → logits` for tokens that come after others, whose keys and values are kept. `None` when some token's
+/// result depends on later ones.
+pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
+    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    if layers.chain(&spec.output).any(Layer::looks_ahead) {
+        return Ok(None);
+    }
+    let mut b = Builder::new();
+    let mut model = Model::new(spec, params);
+    model.reach = Reach::Past;
+    let logits = model.logits(&mut b)?;
+    b.output("logits", logits);
+    Ok(Some(b.finish()))
 }
 
 /// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens.
@@ -118,6 +135,7 @@ struct Model<'s> {
     values: BTreeMap<String, Value>,
     /// Rotary tables, by the columns of a head.
     rotary: BTreeMap<u64, nn::Rotary>,
+    reach: Reach,
 }
 
 /// The parameters below a prefix.
@@ -133,6 +151,26 @@ impl Weights for Below<'_, '_> {
     fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
         self.model.rotary(b, head)
     }
+    fn attend(
+        &mut self,
+        b: &mut Builder,
+        attention: Attention,
+        qkv: [Value; 3],
+    ) -> Result<Value, TypeError> {
+        match self.model.reach {
+            Reach::Run => nn::attend(b, attention, qkv),
+            Reach::Past => self.model.attend_to_past(b, attention, qkv),
+        }
+    }
+}
+
+/// The tokens that attention sees.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Those of the run.
+    Run,
+    /// Those of earlier runs as well: keys and values are kept, one pair per evaluation.
+    Past,
 }
 
 impl<'s> Model<'s> {
@@ -142,6 +180,7 @@ impl<'s> Model<'s> {
             params: params.iter().map(|p| (p.path.as_str(), p)).collect(),
             values: BTreeMap::new(),
             rotary: BTreeMap::new(),
+            reach: Reach::Run,
         }
     }
 
@@ -155,9 +194,48 @@ impl<'s> Model<'s> {
         };
         let site = std::mem::replace(&mut b.site, outside);
         let made = nn::rotary(b, self.spec.sizes.context, head, ROTARY_BASE);
+        let made = made.and_then(|r| {
+            Ok(nn::Rotary {
+                cos: self.positions(b, r.cos)?,
+                sin: self.positions(b, r.sin)?,
+                ..r
+            })
+        });
         b.site = site;
         self.rotary.insert(head, made.clone()?);
         made
+    }
+
+    /// A table with a row for each position, as the tokens of a run see it.
+    fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
+        match self.reach {
+            Reach::Run => Ok(table),
+            Reach::Past => b.push1(FromPast, &[table]),
+        }
+    }
+
+    /// Keeps keys and values under the site's name, and attends to all that are kept.
+    fn attend_to_past(
+        &self,
+        b: &mut Builder,
+        attention: Attention,
+        [q, k, v]: [Value; 3],
+    ) -> Result<Value, TypeError> {
+        let site = b.site.to_string();
+        let (positions, width) = (self.spec.sizes.context, b.ty(k).cols());
+        let mut kept = |x: Value, what: &str| {
+            let path = format!("{site}.{what}");
+            let cache = Cache {
+                path,
+                positions,
+                width,
+            };
+            let cache = b.push1(cache, &[])?;
+            b.push1(Append, &[cache, x])
+        };
+        let (k, v) = (kept(k, "k")?, kept(v, "v")?);
+        let heads = attention.heads;
+        b.push1(CachedAttention { heads }, &[q, k, v])
     }
 
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {

@@ -50,6 +50,8 @@ pub struct Built {
     pub params: Vec<Parameter>,
     /// `tokens → logits`.
     pub forward: Graph,
+    /// `tokens → logits` after other tokens, unless some token's result depends on later ones.
+    pub decode: Option<Graph>,
     /// `tokens, targets → loss`.
     pub loss: Graph,
     /// `tokens, targets → loss, grad.<path> …`, in the order of `params`.
@@ -216,6 +218,7 @@ fn assemble(
     claims: Vec<manifest::Claim>,
 ) -> Result<Built, BuildError> {
     let forward = build::forward(spec, &params)?;
+    let decode = build::decode(spec, &params)?;
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let first = spec.evolves.first();
@@ -230,6 +233,7 @@ fn assemble(
     Ok(Built {
         name: spec.name.name.clone(),
         forward,
+        decode,
         loss,
         grad,
         config: manifest::Model {

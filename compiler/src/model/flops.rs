@@ -7,10 +7,7 @@ use odec_program::Bindings;
 /// Operations of one sequence of `context` tokens, divided by its tokens. A multiply-add counts 2. Causal attention
 /// counts the lower triangle; its backward pass counts five products (scores are recomputed) against two forward.
 pub fn per_token(graph: &Graph, context: u64) -> f64 {
-    let bindings = Bindings {
-        batch: 1,
-        seq: context,
-    };
+    let bindings = Bindings::new(1, context);
     let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
     let total: f64 = graph
         .nodes()

@@ -3,6 +3,7 @@
 //! A [`Layer`] is made by `primitives.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
+use odec_graph::ops::Attention;
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::Init;
 
@@ -94,10 +95,16 @@ impl LayerParam {
     }
 }
 
-/// Where a layer finds parameters and tables while its graph is built.
+/// Where a layer finds parameters, tables and the tokens it attends to while its graph is built.
 pub trait Weights {
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError>;
     fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError>;
+    fn attend(
+        &mut self,
+        b: &mut Builder,
+        attention: Attention,
+        qkv: [Value; 3],
+    ) -> Result<Value, TypeError>;
 }
 
 /// Added to the mean square or the variance inside the root of a norm.
@@ -222,7 +229,11 @@ impl Layer {
                 } else {
                     None
                 };
-                nn::self_attention(b, x, weights, *heads, *causal, rotary)
+                let attention = Attention {
+                    heads: *heads,
+                    causal: *causal,
+                };
+                nn::self_attention(b, x, weights, rotary, |b, qkv| w.attend(b, attention, qkv))
             }
             Layer::SwiGlu { gate, up, down, .. } => {
                 let [gate, up, down] = [w.param(b, gate)?, w.param(b, up)?, w.param(b, down)?];

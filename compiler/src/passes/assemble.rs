@@ -4,7 +4,7 @@
 //! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
 
 use super::body::dtype;
-use super::code::{Code, Home};
+use super::code::{Code, Home, Launch};
 use super::fuse::{Fusion, fuse};
 use super::layout::{ParamTable, TooManyParams, constants};
 use super::lower::{Homes, LowerError, REAL, lower};
@@ -16,7 +16,9 @@ use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::{Blocking, KernelSpec};
 use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Train};
-use odec_program::{Bindings, Coeff, Dim, Entry, Instr, Io, Kernel, Operand, Program, Slot};
+use odec_program::{
+    Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program, Slot,
+};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -38,6 +40,8 @@ pub struct Model<'a> {
     /// tokens → `logits`.
     pub forward: &'a Graph,
     /// tokens, targets → `loss`.
+    /// tokens → `logits`, one sequence, after other tokens.
+    pub decode: Option<&'a Graph>,
     pub loss: Option<&'a Graph>,
     /// tokens, targets → `loss` and `grad.<path>` of parameters.
     pub grad: Option<&'a Graph>,
@@ -56,14 +60,12 @@ impl<'a> Model<'a> {
             model: built.config.clone(),
             params: &built.params,
             forward: &built.forward,
+            decode: built.decode.as_ref(),
             loss: Some(&built.loss),
             grad: Some(&built.grad),
             train: built.train.clone(),
             claims: built.claims.clone(),
-            maxima: Bindings {
-                batch: built.batch,
-                seq: built.config.context,
-            },
+            maxima: Bindings::new(built.batch, built.config.context),
         }
     }
 }
@@ -83,6 +85,9 @@ pub enum AssembleError {
     /// The entry does not fit into memory: the model is too large.
     #[error("entry `{entry}`: {error}")]
     Plan { entry: String, error: PlanError },
+    /// The same, for memory that outlives its runs.
+    #[error("entry `{entry}`: its keys, values and packed parameters do not fit into memory")]
+    Cache { entry: String },
     #[error("internal: a pass made a node that does not type: {0}")]
     Type(#[from] TypeError),
     #[error("internal: entry `{entry}`: {error}")]
@@ -134,18 +139,20 @@ pub fn build_manifest(
 /// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
 /// fault of the compiler.
 pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
-    let graphs: Vec<(&str, &Graph)> = [
-        ("forward", Some(model.forward)),
-        ("loss", model.loss),
-        (GRAD, model.grad),
+    let alone = Bindings::new(1, model.maxima.seq);
+    let graphs: Vec<(&str, &Graph, Bindings)> = [
+        ("forward", Some(model.forward), model.maxima),
+        (DECODE, model.decode, alone),
+        ("loss", model.loss, model.maxima),
+        (GRAD, model.grad, model.maxima),
     ]
     .into_iter()
-    .filter_map(|(name, g)| Some((name, g?)))
+    .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
     .collect();
     let table = ParamTable::new(model.params)?;
     let tables = graphs
         .iter()
-        .flat_map(|(_, g)| g.nodes())
+        .flat_map(|(_, g, _)| g.nodes())
         .filter_map(|(_, n)| match &n.op {
             OpKind::Table(t) => Some(&t.table),
             _ => None,
@@ -156,13 +163,15 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         table: &table,
         constants: &constants,
         options,
-        maxima: model.maxima,
+        prepared: 0,
+        cache: 0,
         kernels: Kernels::default(),
         memory: vec![],
     };
     let mut entries = BTreeMap::new();
-    for (name, graph) in graphs {
-        entries.insert(name.to_string(), maker.graph_entry(name, graph)?);
+    for (name, graph, maxima) in graphs {
+        let made = maker.graph_entries(name, graph, maxima)?;
+        entries.extend(made.into_iter().map(|(name, e)| (name.to_string(), e)));
     }
     if let (Some(train), Some(_)) = (&model.train, model.grad) {
         let code = update(&table, &train.optimizer, train.clip);
@@ -173,11 +182,15 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         }];
         entries.insert(
             "update".into(),
-            maker.entry("update", code, vec![], outputs)?,
+            maker.entry("update", code, model.maxima, vec![], outputs)?,
         );
     }
     let Maker {
-        kernels, memory, ..
+        kernels,
+        memory,
+        prepared,
+        cache,
+        ..
     } = maker;
     let program = Program {
         maxima: model.maxima,
@@ -185,6 +198,8 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         entries,
         param_bytes: table.bytes,
         const_bytes,
+        prepared_bytes: prepared,
+        cache_bytes: cache,
     };
     let manifest = Manifest {
         format: FORMAT,
@@ -219,17 +234,31 @@ impl Kernels {
     }
 }
 
+/// The end of a stretch of memory, aligned for the next.
+fn reserve(offset: u64, bytes: u64) -> Option<u64> {
+    let end = offset.checked_add(bytes)?.checked_next_multiple_of(64)?;
+    (end <= 1 << 44).then_some(end)
+}
+
 struct Maker<'a> {
     table: &'a ParamTable,
     constants: &'a [Constant],
     options: Options,
-    maxima: Bindings,
+    /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
+    prepared: u64,
+    cache: u64,
     kernels: Kernels,
     memory: Vec<EntryMemory>,
 }
 
 impl Maker<'_> {
-    fn graph_entry(&mut self, name: &str, graph: &Graph) -> Result<Entry, AssembleError> {
+    /// The entry of a graph; [`DECODE`] comes with [`PREPARE`].
+    fn graph_entries(
+        &mut self,
+        name: &'static str,
+        graph: &Graph,
+        maxima: Bindings,
+    ) -> Result<Vec<(&'static str, Entry)>, AssembleError> {
         // Inputs keep their numbers even where a pass finds that one is not needed.
         let inputs: Vec<Io> = graph
             .nodes()
@@ -255,10 +284,7 @@ impl Maker<'_> {
                 .strip_prefix(GRAD_PREFIX)
                 .and_then(|path| self.table.find(path));
             homes.outputs.push(match param {
-                Some(p) => Operand {
-                    slot: Slot::Grads,
-                    offset: p.offset,
-                },
+                Some(p) => Operand::at(Slot::Grads, p.offset),
                 None => {
                     let ty = graph.ty(*v);
                     outputs.push(Io {
@@ -266,10 +292,7 @@ impl Maker<'_> {
                         dtype: dtype(ty, REAL),
                         shape: ty.shape.clone(),
                     });
-                    Operand {
-                        slot: Slot::Output(outputs.len() as u32 - 1),
-                        offset: 0,
-                    }
+                    Operand::at(Slot::Output(outputs.len() as u32 - 1), 0)
                 }
             });
         }
@@ -285,10 +308,20 @@ impl Maker<'_> {
                     .iter()
                     .find(|c| c.table == t.table)
                     .map(|c| (Slot::Consts, c.offset)),
+                OpKind::Cache(_) => {
+                    let bytes = node.types[0]
+                        .size()
+                        .at(maxima)
+                        .and_then(|n| n.checked_mul(4));
+                    let offset = self.cache;
+                    let end = bytes.and_then(|b| reserve(offset, b));
+                    self.cache = end.ok_or_else(|| AssembleError::Cache { entry: name.into() })?;
+                    Some((Slot::Cache, offset))
+                }
                 _ => None,
             };
             if let Some((slot, offset)) = home {
-                homes.sources.insert(n, Operand { slot, offset });
+                homes.sources.insert(n, Operand::at(slot, offset));
             }
         }
         let units = fuse(&graph, self.options.fusion);
@@ -301,7 +334,39 @@ impl Maker<'_> {
         if name == GRAD {
             self.zero_the_rest(&graph, &mut code);
         }
-        self.entry(name, code, inputs, outputs)
+        let mut made = Vec::new();
+        if name == DECODE {
+            let packing = self.hoist_packing(name, &mut code)?;
+            let prepare = self.entry(PREPARE, packing, maxima, vec![], vec![])?;
+            made.push((PREPARE, prepare));
+        }
+        made.push((name, self.entry(name, code, maxima, inputs, outputs)?));
+        Ok(made)
+    }
+
+    /// Takes the packing of parameters out of a program: parameters stay the same over many runs.
+    fn hoist_packing(&mut self, entry: &str, code: &mut Code) -> Result<Code, AssembleError> {
+        let of_parameter = |l: &Launch, code: &Code| {
+            matches!(l.spec, KernelSpec::Pack(_))
+                && matches!(&code.get(l.args[0]).home, Home::Fixed(o) if o.slot == Slot::Params)
+        };
+        let (packing, rest): (Vec<Launch>, Vec<Launch>) = std::mem::take(&mut code.launches)
+            .into_iter()
+            .partition(|l| of_parameter(l, code));
+        for l in &packing {
+            let b = &mut code.buffers[l.args[1].0 as usize];
+            let bytes = b.bytes(Bindings::new(1, 1));
+            b.home = Home::Fixed(Operand::at(Slot::Prepared, self.prepared));
+            let end = bytes.and_then(|b| reserve(self.prepared, b));
+            self.prepared = end.ok_or_else(|| AssembleError::Cache {
+                entry: entry.into(),
+            })?;
+        }
+        code.launches = rest;
+        Ok(Code {
+            buffers: code.buffers.clone(),
+            launches: packing,
+        })
     }
 
     /// Gradients of parameters that the loss does not depend on.
@@ -320,13 +385,10 @@ impl Maker<'_> {
             let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
             let ty = TensorType::real(shape);
             let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0));
-            let home = Home::Fixed(Operand {
-                slot: Slot::Grads,
-                offset: p.offset,
-            });
+            let home = Home::Fixed(Operand::at(Slot::Grads, p.offset));
             let b = code.buffer(format!("{GRAD_PREFIX}{}", p.path), REAL, ty.size(), home);
             let site = format!("{GRAD_PREFIX}{}", p.path);
-            code.launches.push(super::code::Launch {
+            code.launches.push(Launch {
                 spec: KernelSpec::Rows(spec),
                 args: vec![b],
                 dims,
@@ -340,15 +402,16 @@ impl Maker<'_> {
         &mut self,
         name: &str,
         code: Code,
+        maxima: Bindings,
         inputs: Vec<Io>,
         outputs: Vec<Io>,
     ) -> Result<Entry, AssembleError> {
-        let layout = plan(&code, self.maxima).map_err(|error| AssembleError::Plan {
+        let layout = plan(&code, maxima).map_err(|error| AssembleError::Plan {
             entry: name.into(),
             error,
         })?;
         if cfg!(debug_assertions) {
-            check(&code, &layout, self.maxima).map_err(|error| AssembleError::Check {
+            check(&code, &layout, maxima).map_err(|error| AssembleError::Check {
                 entry: name.into(),
                 error,
             })?;
@@ -370,21 +433,14 @@ impl Maker<'_> {
             .launches
             .iter()
             .map(|l| {
-                let dims: Vec<u64> = l
-                    .dims
-                    .iter()
-                    .map(|d| d.at(self.maxima).unwrap_or(0))
-                    .collect();
+                let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
                 scratch_bytes = scratch_bytes.max(l.spec.scratch_bytes(&dims));
                 let place = |b: &super::code::BufferId| match &code.get(*b).home {
-                    Home::Fixed(o) => o.clone(),
+                    Home::Fixed(o) => *o,
                     Home::Arena => {
                         let offset =
                             layout.offsets[b.0 as usize].expect("launched buffers are planned");
-                        Operand {
-                            slot: Slot::Arena,
-                            offset,
-                        }
+                        Operand::at(Slot::Arena, offset)
                     }
                 };
                 Instr {
@@ -397,6 +453,7 @@ impl Maker<'_> {
             })
             .collect();
         Ok(Entry {
+            maxima,
             inputs,
             outputs,
             arena_bytes: peak,

@@ -73,6 +73,7 @@ pub fn mode(spec: &KernelSpec, i: usize, count: usize) -> Mode {
         KernelSpec::Pack(_) | KernelSpec::Gather(_) => update_if(false),
         KernelSpec::Attend(_) => write_if(i >= 3),
         KernelSpec::AttendBackward(_) => write_if(i >= 6),
+        KernelSpec::AttendCached(_) => update_if(false),
     }
 }
 

@@ -41,7 +41,7 @@ pub enum Role {
     /// A launch that can add its only result onto an existing buffer.
     Contract,
     ScatterAdd,
-    /// A launch that writes fresh buffers: attention, gather.
+    /// A launch that writes buffers of its own: attention, gather, append.
     Fresh,
 }
 
@@ -125,12 +125,13 @@ pub fn combine(op: &OpKind) -> Option<&[odec_graph::Exact]> {
 
 fn role(graph: &Graph, node: u32) -> Role {
     match kind(graph, node) {
-        Kind::Source => Role::Source,
+        Kind::Source | Kind::FromPast => Role::Source,
         Kind::Scalar(_) => Role::Scalar,
         Kind::Columns => Role::Columns,
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
-        Kind::Attend(_) | Kind::AttendBackward(_) | Kind::Gather => Role::Fresh,
+        Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
+        Kind::Append | Kind::Gather => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());
             let mut args = Vec::new();

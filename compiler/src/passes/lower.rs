@@ -103,15 +103,53 @@ impl Lowering<'_> {
                 .ok_or_else(|| LowerError::NoHome {
                     what: format!("result `{name}`"),
                 })?;
-            let computed = !matches!(kind(self.graph, v.node), Kind::Source | Kind::Scalar(_));
             let v = self.canonical(*v);
-            if computed && !self.claimed.contains_key(&v) {
-                self.claimed.insert(v, home.clone());
-            } else {
-                late.push((v, home.clone()));
+            if !self.claim(v, *home) {
+                late.push((v, *home));
+            }
+        }
+        for (n, node) in self.graph.nodes() {
+            if let Kind::Append = kind(self.graph, n) {
+                let home = self.appended(n)?;
+                self.claim(self.canonical(node.operands[1]), home);
             }
         }
         Ok(late)
+    }
+
+    /// Has a value computed at a place, unless it is not computed or has another place.
+    fn claim(&mut self, v: Value, home: Operand) -> bool {
+        let not_computed = matches!(
+            kind(self.graph, v.node),
+            Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::Append
+        );
+        let free = !not_computed && !self.claimed.contains_key(&v);
+        if free {
+            self.claimed.insert(v, home);
+        }
+        free
+    }
+
+    /// Where an append puts its rows.
+    fn appended(&self, n: u32) -> Result<Operand, LowerError> {
+        let cache = self.graph.node(n).operands[0];
+        let home = self.home_of_source(cache)?;
+        Ok(Operand {
+            stride: self.row_bytes(cache),
+            ..home
+        })
+    }
+
+    fn row_bytes(&self, v: Value) -> u64 {
+        let ty = self.graph.ty(v);
+        ty.cols() * dtype(ty, REAL).bytes()
+    }
+
+    fn home_of_source(&self, v: Value) -> Result<Operand, LowerError> {
+        let home = self.homes.sources.get(&v.node).copied();
+        home.ok_or_else(|| LowerError::NoHome {
+            what: format!("source {}", self.name(v)),
+        })
     }
 
     /// Op, place in the model and node: `matmul step.0.att.q %7`.
@@ -134,11 +172,14 @@ impl Lowering<'_> {
         let ty = self.graph.ty(v);
         let name = self.name(v);
         let home = match kind(self.graph, v.node) {
-            Kind::Source => {
-                let what = || LowerError::NoHome {
-                    what: format!("source {name}"),
-                };
-                Home::Fixed(self.homes.sources.get(&v.node).cloned().ok_or_else(what)?)
+            Kind::Source => Home::Fixed(self.home_of_source(v)?),
+            Kind::Append => Home::Fixed(self.home_of_source(self.graph.node(v.node).operands[0])?),
+            Kind::FromPast => {
+                let table = self.graph.node(v.node).operands[0];
+                Home::Fixed(Operand {
+                    stride: self.row_bytes(table),
+                    ..self.home_of_source(table)?
+                })
             }
             _ => self
                 .claimed
@@ -230,7 +271,14 @@ impl Lowering<'_> {
                 .collect::<Vec<_>>()
         };
         match (kind(self.graph, n), &unit.shape) {
-            (Kind::Source | Kind::Scalar(_), _) => Ok(()),
+            (Kind::Source | Kind::Scalar(_) | Kind::FromPast, _) => Ok(()),
+            (Kind::Append, _) => {
+                let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
+                match self.claimed.get(&x) == Some(&home) {
+                    true => Ok(()),
+                    false => self.copy_out(x, home),
+                }
+            }
             (Kind::Rows { .. }, Shape::Rows(domain)) => {
                 let made = unit.nodes.iter().map(|n| only(*n));
                 let stored = made.filter(|v| self.units.stored.contains(v)).collect();
@@ -277,6 +325,16 @@ impl Lowering<'_> {
                     vec![],
                     n,
                 );
+                Ok(())
+            }
+            (Kind::AttendCached(spec), _) => {
+                let args = self.buffers(&[operands, results].concat())?;
+                let spec = Attend {
+                    dtype: REAL,
+                    ..spec
+                };
+                let dims = vec![Size::SEQ, Size::PAST];
+                self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
                 Ok(())
             }
             (Kind::Gather, _) => {
@@ -423,6 +481,7 @@ fn extent(s: Size) -> Extent {
             factor,
             batch: 0,
             seq: 0,
+            past: 0,
         } => Extent::Static(factor),
         _ => Extent::Dynamic,
     }

@@ -204,6 +204,11 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
             Some(Table::RotarySin { .. }) => "sin".into(),
             None => format!("consts@{}", o.offset),
         },
+        Slot::Prepared => format!("prepared@{}", o.offset),
+        Slot::Cache => match o.stride {
+            0 => format!("cache@{}", o.offset),
+            _ => format!("cache@{}, new", o.offset),
+        },
         Slot::Input(n) => port(&e.inputs, n),
         Slot::Output(n) => port(&e.outputs, n),
     }
@@ -259,7 +264,9 @@ fn headline(spec: &KernelSpec) -> String {
             )
         }
         KernelSpec::Contract(c) => contract(c),
-        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => attend(a),
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            attend(a)
+        }
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => format!("rows of {} columns", g.cols),
     }
 }

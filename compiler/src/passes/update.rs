@@ -24,7 +24,7 @@ const F32: DType = DType::F32;
 pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
     let mut code = Code::default();
     let rows = table.bytes / F32.bytes() / ROW;
-    let place = |slot, offset| Home::Fixed(Operand { slot, offset });
+    let place = |slot, offset| Home::Fixed(Operand::at(slot, offset));
     let norm = code.buffer("grad_norm", F32, Size::ONE, place(Slot::Output(0), 0));
     let scale = code.buffer("clip scale", F32, Size::ONE, Home::Arena);
 

@@ -47,10 +47,7 @@ pub fn feeds(built: &Built, seed: u64) -> Feeds {
     feeds
 }
 
-pub const BINDINGS: Bindings = Bindings {
-    batch: 1,
-    seq: SEQ as u64,
-};
+pub const BINDINGS: Bindings = Bindings::new(1, SEQ as u64);
 
 pub fn rmsnorm(x: &State, gain: &Tensor) -> State {
     let row = |r: &Vec<f64>| {

@@ -52,7 +52,7 @@ fn check(scheme: &str, flow: &str, steps: u64) {
         .unwrap_or_else(|e| panic!("{e}"))
         .manifest;
     let mut e = executor(&manifest);
-    let at = Bindings { batch: 2, seq: 5 };
+    let at = Bindings::new(2, 5);
     let (x, y) = (tokens(at, 11, 1), tokens(at, 11, 5));
     let f = feeds(&e, at, &[("tokens", &x), ("targets", &y)]);
     let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];

@@ -119,16 +119,16 @@ fn programs_agree_with_the_interpreter() {
                 shared,
                 ..Shape::tiny(system)
             };
-            check_against_interpreter(shape, Bindings { batch: 2, seq: 5 });
+            check_against_interpreter(shape, Bindings::new(2, 5));
         }
     }
-    check_against_interpreter(Shape::tiny(System::Prenorm), Bindings { batch: 1, seq: 1 });
-    check_against_interpreter(Shape::tiny(System::Prenorm), Bindings { batch: 3, seq: 7 });
+    check_against_interpreter(Shape::tiny(System::Prenorm), Bindings::new(1, 1));
+    check_against_interpreter(Shape::tiny(System::Prenorm), Bindings::new(3, 7));
 }
 
 /// Loss, logits and gradients as bits.
 fn bits(d: &Decoder, options: Options) -> Vec<u32> {
-    let at = Bindings { batch: 2, seq: 6 };
+    let at = Bindings::new(2, 6);
     let a = assembled(d, options);
     let mut e = executor(&a.manifest);
     let (x, y) = (tokens(at, d.shape.vocab, 1), tokens(at, d.shape.vocab, 5));

@@ -10,7 +10,7 @@ use odec_runtime::{Executor, State};
 const NAMED: [(&str, f64); 3] = [("lr", 0.03), ("bias1", 1.7), ("bias2", 2.5)];
 
 fn run(e: &mut Executor) -> f32 {
-    let at = Bindings { batch: 1, seq: 1 };
+    let at = Bindings::new(1, 1);
     e.run("update", at, &[], &NAMED)
         .unwrap()
         .scalar("grad_norm")

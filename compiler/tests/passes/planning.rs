@@ -10,7 +10,7 @@ use odec_program::kernel::{KernelSpec, Rows, Store};
 use odec_program::{Access, Bindings, Body, DType, Size};
 use proptest::prelude::*;
 
-const AT: Bindings = Bindings { batch: 2, seq: 8 };
+const AT: Bindings = Bindings::new(2, 8);
 
 /// A row kernel that adds its inputs into every output; the first input is read once more across the row if `twice`.
 fn rows(cols: u64, inputs: usize, outputs: usize, twice: bool) -> KernelSpec {
@@ -54,6 +54,7 @@ fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> 
                 factor: 1,
                 batch: 1,
                 seq: 1,
+                past: 0,
             },
             Size::ONE,
         ],
@@ -71,6 +72,7 @@ fn buffer(code: &mut Code, cols: u64) -> BufferId {
             factor: cols,
             batch: 1,
             seq: 1,
+            past: 0,
         },
         Home::Arena,
     )
@@ -187,11 +189,12 @@ fn what_cannot_be_counted_or_held_is_an_error() {
             factor: 1 << 20,
             batch: 2,
             seq: 2,
+            past: 0,
         },
         Home::Arena,
     );
     code.launches = vec![launch(4, &[], &[big], false)];
-    let at = |batch, seq| Bindings { batch, seq };
+    let at = |batch, seq| Bindings::new(batch, seq);
     assert!(
         matches!(plan(&code, at(1 << 20, 1 << 20)), Err(PlanError::Overflow { name, .. }) if name == "big")
     );

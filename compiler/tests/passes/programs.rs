@@ -121,10 +121,7 @@ fn the_same_model_gives_the_same_artifact() {
 fn a_model_that_does_not_fit_into_memory_is_refused() {
     let message = |batch| {
         let d = Decoder::new(Shape {
-            maxima: Bindings {
-                batch,
-                seq: 1 << 20,
-            },
+            maxima: Bindings::new(batch, 1 << 20),
             ..Shape::tiny(System::Prenorm)
         });
         assemble(&d.model(), options()).unwrap_err().to_string()

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 const WIDTH: u64 = 6;
 const VOCAB: u64 = 5;
-const AT: Bindings = Bindings { batch: 2, seq: 3 };
+const AT: Bindings = Bindings::new(2, 3);
 
 type Recipe = Vec<(u8, u16, u16, u16)>;
 
@@ -235,11 +235,12 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         },
         params,
         forward,
+        decode: None,
         loss: None,
         grad: Some(grad),
         train: None,
         claims: vec![],
-        maxima: Bindings { batch: 3, seq: 4 },
+        maxima: Bindings::new(3, 4),
     }
 }
 

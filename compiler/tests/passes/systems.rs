@@ -4,7 +4,7 @@ use odec_compiler::passes::assemble::GRAD_PREFIX;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Model, Options};
 use odec_graph::nn::{self, AttentionWeights, Rotary};
-use odec_graph::ops::{Embedding, Input, OpKind, Parameter};
+use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff};
 use odec_program::kernel::Blocking;
 use odec_program::manifest::{self, AdamW, Data, Init, Schedule, Tokenizer, Train};
@@ -38,7 +38,7 @@ pub struct Shape {
 
 impl Shape {
     pub fn tiny(system: System) -> Shape {
-        let maxima = Bindings { batch: 3, seq: 7 };
+        let maxima = Bindings::new(3, 7);
         Shape {
             system,
             steps: 2,
@@ -116,6 +116,7 @@ impl Decoder {
             },
             params: &self.params,
             forward: &self.forward,
+            decode: None,
             loss: Some(&self.loss),
             grad: Some(&self.grad),
             train: Some(train()),
@@ -242,7 +243,12 @@ impl Maker {
             v: matrix("v").into(),
             o: matrix("o").into(),
         };
-        nn::self_attention(&mut self.b, x, weights, self.shape.heads, true, self.rotary).unwrap()
+        let attention = Attention {
+            heads: self.shape.heads,
+            causal: true,
+        };
+        let attend = |b: &mut Builder, qkv| nn::attend(b, attention, qkv);
+        nn::self_attention(&mut self.b, x, weights, self.rotary, attend).unwrap()
     }
 
     fn ffn(&mut self, k: u32, x: Value) -> Value {

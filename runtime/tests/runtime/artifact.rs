@@ -194,6 +194,7 @@ fn contradictions_are_found_on_load() {
             factor: 2,
             batch: 1,
             seq: 1,
+            past: 0,
         }
     });
     broken(&|m| {
@@ -201,6 +202,7 @@ fn contradictions_are_found_on_load() {
             factor: u64::MAX,
             batch: 9,
             seq: 9,
+            past: 0,
         }
     });
     broken(&|m| instr(m, "forward", "head").operands[0].offset = 1 << 40);
@@ -214,16 +216,14 @@ fn contradictions_are_found_on_load() {
             factor: 256,
             batch: 1,
             seq: 0,
+            past: 0,
         }
     });
     broken(&|m| instr(m, "grad", "d_logits").operands[2].slot = Slot::Consts);
     broken(&|m| instr(m, "grad", "d_logits").operands[2].offset += 64);
+    broken(&|m| instr(m, "grad", "d_head").operands[2] = instr(m, "grad", "d_head").operands[0]);
     broken(&|m| {
-        instr(m, "grad", "d_head").operands[2] = instr(m, "grad", "d_head").operands[0].clone()
-    });
-    broken(&|m| {
-        instr(m, "loss", "loss.rows").operands[2] =
-            instr(m, "loss", "loss.rows").operands[0].clone()
+        instr(m, "loss", "loss.rows").operands[2] = instr(m, "loss", "loss.rows").operands[0]
     });
     broken(&|m| m.program.entries.get_mut("forward").unwrap().arena_bytes = 64);
     broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::I32);

@@ -220,7 +220,7 @@ fn function(k: &Kernel) -> String {
   table[at[r] * {n} + c] += from[r * {n} + c];"
             );
         }
-        KernelSpec::Attend(_) | KernelSpec::AttendBackward(_) => {
+        KernelSpec::Attend(_) | KernelSpec::AttendBackward(_) | KernelSpec::AttendCached(_) => {
             unreachable!("the tiny model has no attention")
         }
     }

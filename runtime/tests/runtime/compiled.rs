@@ -31,10 +31,7 @@ fn steps(a: &Artifact, choice: DeviceChoice, threads: usize) -> Vec<u32> {
     let targets: Vec<i32> = tokens.iter().map(|t| (t + 1) % 256).collect();
     for t in 1..=3 {
         // A ragged batch too.
-        let at = Bindings {
-            batch,
-            seq: if t == 2 { 7 } else { seq },
-        };
+        let at = Bindings::new(batch, if t == 2 { 7 } else { seq });
         let n = (at.batch * at.seq) as usize;
         let io = [
             ("tokens", Value::I32(&tokens[..n])),
@@ -136,7 +133,7 @@ fn a_profile_names_kernels_and_counts_launches() {
     let mut x = Executor::new(&a, a.device(DeviceChoice::Reference, None).unwrap()).unwrap();
     x.start_profile();
     for _ in 0..3 {
-        let at = Bindings { batch: 1, seq: 2 };
+        let at = Bindings::new(1, 2);
         x.run("forward", at, &[("tokens", Value::I32(&[1, 2]))], &[])
             .unwrap();
     }

@@ -13,7 +13,7 @@ fn executor() -> Executor {
     x
 }
 
-const AT: Bindings = Bindings { batch: 2, seq: 5 };
+const AT: Bindings = Bindings::new(2, 5);
 const TOKENS: [i32; 10] = [0, 1, 2, 255, 4, 5, 0, 7, 8, 9];
 const TARGETS: [i32; 10] = [1, 2, 255, 4, 5, 6, 7, 8, 0, 10];
 
@@ -109,7 +109,7 @@ fn update_is_adamw_with_clipping() {
         ("bias2", 1.0 / (1.0 - 0.95)),
     ];
     let got = x
-        .run("update", Bindings { batch: 1, seq: 1 }, &[], &scalars)
+        .run("update", Bindings::new(1, 1), &[], &scalars)
         .unwrap()
         .scalar("grad_norm")
         .unwrap();
@@ -128,10 +128,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let mut x = executor();
     let mut errors = vec![];
     let mut fail = |entry: &str, at: (u64, u64), io: &[(&str, Value)]| {
-        let at = Bindings {
-            batch: at.0,
-            seq: at.1,
-        };
+        let at = Bindings::new(at.0, at.1);
         errors.push(
             x.run(entry, at, io, &[])
                 .map(|_| ())

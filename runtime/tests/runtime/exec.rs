@@ -102,7 +102,7 @@ fn entries_run_on_given_parameters() {
                 ("tokens", Value::I32(&tokens.map(|t| t as i32))),
                 ("targets", Value::I32(&targets.map(|t| t as i32))),
             ];
-            let at = odec_program::Bindings { batch: 2, seq: 3 };
+            let at = odec_program::Bindings::new(2, 3);
             let result = known
                 .run(
                     entry,

@@ -21,6 +21,7 @@ const ROWS: Size = Size {
     factor: 1,
     batch: 1,
     seq: 1,
+    past: 0,
 };
 
 /// Collects kernels once each, and instructions.
@@ -49,7 +50,7 @@ impl Maker {
     ) -> Instr {
         let operands = operands
             .iter()
-            .map(|&(slot, offset)| Operand { slot, offset })
+            .map(|&(slot, offset)| Operand::at(slot, offset))
             .collect();
         Instr {
             kernel: self.kernel(spec),
@@ -457,17 +458,23 @@ pub fn manifest() -> Manifest {
         ),
     ];
     let entry = |inputs: &[&Io], outputs: &[Io], instrs| Entry {
+        maxima: Bindings::new(BATCH, CONTEXT),
         inputs: inputs.iter().map(|io| (*io).clone()).collect(),
         outputs: outputs.to_vec(),
         arena_bytes,
         scratch_bytes: 0,
         instrs,
     };
+    let forward = entry(&[&tokens], &[logits], forward_instrs);
+    // A token's logits do not depend on other tokens here: to go on after some is to start anew.
+    let decode = Entry {
+        maxima: Bindings::new(1, CONTEXT),
+        ..forward.clone()
+    };
     let entries = BTreeMap::from([
-        (
-            "forward".to_string(),
-            entry(&[&tokens], &[logits], forward_instrs),
-        ),
+        ("forward".to_string(), forward),
+        (PREPARE.to_string(), entry(&[], &[], vec![])),
+        (DECODE.to_string(), decode),
         (
             "loss".to_string(),
             entry(
@@ -513,14 +520,13 @@ pub fn manifest() -> Manifest {
         }],
         train: Some(train),
         program: Program {
-            maxima: Bindings {
-                batch: BATCH,
-                seq: CONTEXT,
-            },
+            maxima: Bindings::new(BATCH, CONTEXT),
             kernels: mk.kernels,
             entries,
             param_bytes: 2 * TABLE * 4,
             const_bytes: 64,
+            prepared_bytes: 0,
+            cache_bytes: 0,
         },
         objects: vec![],
         claims: vec![],

@@ -52,6 +52,7 @@ impl Op for InverseCount {
             factor: 2,
             batch: 1,
             seq: 1,
+            past: 0,
         };
         vec![Sample::new(InverseCount { size }, "rows", vec![])]
     }

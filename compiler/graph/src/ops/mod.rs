@@ -75,4 +75,9 @@ ops! {
     attention_backward::AttentionBackward,
     embedding::Embedding,
     embedding_grad::EmbeddingGrad,
+    // decoding: what outlives a run
+    cache::Cache,
+    append::Append,
+    from_past::FromPast,
+    cached_attention::CachedAttention,
 }

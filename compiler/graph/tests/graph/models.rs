@@ -13,7 +13,7 @@ use odec_program::manifest::Init;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const B: Bindings = Bindings { batch: 2, seq: 3 };
+const B: Bindings = Bindings::new(2, 3);
 
 /// Random values for everything a graph is fed with.
 fn feeds(graph: &Graph, random: &mut Random, indices: u64) -> BTreeMap<String, Tensor> {
@@ -472,7 +472,7 @@ fn what_cannot_be_run_is_named() {
     missing.remove("tokens");
     assert_eq!(error(&missing, B), "nothing is given for `tokens`");
     assert_eq!(
-        error(&good, Bindings { batch: 2, seq: 4 }),
+        error(&good, Bindings::new(2, 4)),
         "`tokens` has shape [2, 3, 1]; the graph needs [2, 4, 1] (index[B, S, 1])"
     );
     good.get_mut("targets").expect("an input").data[1] = 7.0;

@@ -43,7 +43,7 @@ fn every_op_but_the_fed_ones_has_samples() {
     let named: std::collections::BTreeSet<&str> =
         ops::samples().iter().map(|s| s.op.name()).collect();
     let missing: Vec<&&str> = ops::NAMES.iter().filter(|n| !named.contains(**n)).collect();
-    assert_eq!(missing, [&"parameter", &"input"]);
+    assert_eq!(missing, [&"parameter", &"input", &"cache"]);
 }
 
 #[test]
@@ -130,6 +130,7 @@ fn rotary_tables() -> [manifest::Table; 2] {
 fn refused(s: &Sample, port: u32) -> bool {
     match s.op {
         OpKind::MaxCols(_) | OpKind::AttentionBackward(_) => true,
+        OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::Attention(_) => port == 1,
         _ => false,
     }
@@ -255,6 +256,7 @@ fn wrong_operands_are_errors() {
         factor: 0,
         batch: 1,
         seq: 0,
+        past: 0,
     };
     let cases: Vec<(OpKind, Vec<TensorType>)> = vec![
         (parameter("", &[2]).into(), vec![]),
@@ -386,7 +388,7 @@ fn wrong_operands_are_errors() {
 #[test]
 fn wrong_values_are_errors() {
     let eval = |op: OpKind, ins: &[&Tensor], batch| {
-        let bindings = Bindings { batch, seq: 9 };
+        let bindings = Bindings::new(batch, 9);
         op.eval(ins, &EvalCx { bindings })
             .expect_err("a wrong value")
             .to_string()
@@ -402,6 +404,7 @@ fn wrong_values_are_errors() {
             factor: 1,
             batch: 2,
             seq: 0,
+            past: 0,
         },
     };
     let errors = [
@@ -459,7 +462,7 @@ proptest! {
         let op = &which.get(&samples).op;
         let known = ins.iter().all(|t| t.check().is_ok());
         if let Ok(outs) = op.infer(&ins) && known {
-            let bindings = Bindings { batch: 2, seq: 3 };
+            let bindings = Bindings::new(2, 3);
             let small = |t: &TensorType| t.size().at(bindings).is_some_and(|n| n < 10_000);
             if ins.iter().chain(&outs).all(small) {
                 let mut random = Random(3);

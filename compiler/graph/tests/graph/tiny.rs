@@ -1,7 +1,7 @@
 //! A small decoder with a scheme, built by hand the way the model stage does it.
 
 use odec_graph::nn::{self, AttentionWeights, Rotary};
-use odec_graph::ops::{Embedding, Input, Parameter};
+use odec_graph::ops::{Attention, Embedding, Input, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value};
 use odec_program::manifest::Init;
 use std::collections::BTreeMap;
@@ -87,7 +87,13 @@ impl Tiny {
             let normal = b.part("norm", |b| {
                 nn::rmsnorm(b, x, gain, &Exact::ratio(1, 100_000))
             })?;
-            nn::self_attention(b, normal, w, HEADS, true, Some(rotary))
+            nn::self_attention(b, normal, w, Some(rotary), |b, qkv| {
+                let attention = Attention {
+                    heads: HEADS,
+                    causal: true,
+                };
+                nn::attend(b, attention, qkv)
+            })
         })
     }
 

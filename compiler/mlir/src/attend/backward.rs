@@ -63,12 +63,12 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             block.statistics(e, &head, o, lse, first, queries);
             let whole = e.int(BLOCK * padded);
             fill(e, block.dq, whole, 0.0);
-            key_blocks(e, &head, query_block, |e, key, keys, diagonal| {
+            key_blocks(e, &head, query_block, |e, key, keys, sight| {
                 head.copy(e, k, key, keys, block.k);
                 head.copy(e, v, key, keys, block.v);
                 let before = e.mul_int(key, padded);
                 let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, before, e.elem));
-                block.step(e, queries, keys, diagonal, dk, dv);
+                block.step(e, queries, keys, sight, dk, dv);
             });
             head.write(e, block.dq, d_q, first, queries, |_, _| None);
         });
@@ -130,13 +130,14 @@ impl Block<'_> {
     }
 
     /// The pair of this block of queries and a block of keys, whose gradients are `dk` and `dv`.
-    fn step(&self, e: &mut Emitter, queries: Val, keys: Val, diagonal: bool, dk: Val, dv: Val) {
+    fn step(&self, e: &mut Emitter, queries: Val, keys: Val, sight: Sight, dk: Val, dv: Val) {
+        let diagonal = matches!(sight, Sight::Diagonal);
         let scale = e.float(self.kernel.scale, e.vector());
         let operands = [self.k, self.qt, self.weights];
-        scores(e, self.kernel, operands, keys, diagonal, Some(scale));
+        scores(e, self.kernel, operands, BLOCK, (keys, sight), Some(scale));
         let operands = [self.v, self.dot, self.slopes];
-        scores(e, self.kernel, operands, keys, diagonal, None);
-        self.differentiate(e, keys, diagonal);
+        scores(e, self.kernel, operands, BLOCK, (keys, sight), None);
+        self.differentiate(e, keys, sight);
         let padded = self.kernel.padded_head();
         let product = |e: &Emitter, a, a_strides, b, c| Product {
             a,
@@ -177,12 +178,13 @@ impl Block<'_> {
     }
 
     /// Replaces S by P, and dP by dS.
-    fn differentiate(&self, e: &mut Emitter, keys: Val, diagonal: bool) {
+    fn differentiate(&self, e: &mut Emitter, keys: Val, sight: Sight) {
+        let diagonal = matches!(sight, Sight::Diagonal);
         let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
         let vector = e.vector();
         let (none, scale) = (e.float(0.0, vector), e.float(self.kernel.scale, vector));
         e.for_each(zero, end, lanes, |e, c| {
-            let seen = keys_seen(e, keys, c, diagonal);
+            let seen = keys_seen(e, keys, c, sight);
             let (lse, delta) = (load_at(e, self.lse, c), load_at(e, self.delta, c));
             e.for_each(zero, seen, 1, |e, k| {
                 let row = e.mul_int(k, BLOCK);

@@ -19,19 +19,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(kernel)?;
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
     let seq = e.dim(1);
-    let padded = kernel.padded_head() as i64;
-    let mut scratch = Scratch::new(e);
-    let block = Block {
-        kernel,
-        qt: scratch.take(e, BLOCK * padded),
-        k: scratch.take(e, BLOCK * padded),
-        v: scratch.take(e, BLOCK * padded),
-        o: scratch.take(e, BLOCK * padded),
-        scores: scratch.take(e, BLOCK * BLOCK),
-        max: scratch.take(e, BLOCK),
-        sum: scratch.take(e, BLOCK),
-        shrink: scratch.take(e, BLOCK),
-    };
+    let block = Block::new(e, kernel, BLOCK);
     let blocks = blocks(e, seq);
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
@@ -40,20 +28,14 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         let first = e.mul_int(query_block, BLOCK);
         let queries = rows_in_block(e, seq, first);
         head.transpose(e, q, first, queries, block.qt);
-        let (all, whole) = (e.int(BLOCK), e.int(BLOCK * padded));
-        fill(e, block.max, all, f64::NEG_INFINITY);
-        fill(e, block.sum, all, 0.0);
-        fill(e, block.o, whole, 0.0);
-        key_blocks(e, &head, query_block, |e, key, keys, diagonal| {
+        block.start(e);
+        key_blocks(e, &head, query_block, |e, key, keys, sight| {
             head.copy(e, k, key, keys, block.k);
             head.copy(e, v, key, keys, block.v);
-            block.step(e, queries, keys, diagonal);
+            block.step(e, queries, keys, sight);
         });
         block.finish(e);
-        head.write(e, block.o, o, first, queries, |e, r| {
-            let x = scalar_at(e, block.shrink, r);
-            Some(e.broadcast(x, e.lanes))
-        });
+        block.write(e, &head, o, first, queries);
         let zero = e.int(0);
         e.for_each(zero, queries, 1, |e, r| {
             let x = scalar_at(e, block.max, r);
@@ -66,11 +48,13 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
 }
 
 /// The scratch of a tile.
-struct Block<'a> {
+pub(super) struct Block<'a> {
     kernel: &'a Attend,
-    qt: Val,
-    k: Val,
-    v: Val,
+    /// Queries that are computed: a multiple of 16, at most 64.
+    columns: i64,
+    pub qt: Val,
+    pub k: Val,
+    pub v: Val,
     o: Val,
     scores: Val,
     max: Val,
@@ -78,13 +62,54 @@ struct Block<'a> {
     shrink: Val,
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    pub fn new(e: &mut Emitter, kernel: &'a Attend, columns: i64) -> Block<'a> {
+        let padded = kernel.padded_head() as i64;
+        let mut scratch = Scratch::new(e);
+        Block {
+            kernel,
+            columns,
+            qt: scratch.take(e, BLOCK * padded),
+            k: scratch.take(e, BLOCK * padded),
+            v: scratch.take(e, BLOCK * padded),
+            o: scratch.take(e, BLOCK * padded),
+            scores: scratch.take(e, BLOCK * BLOCK),
+            max: scratch.take(e, BLOCK),
+            sum: scratch.take(e, BLOCK),
+            shrink: scratch.take(e, BLOCK),
+        }
+    }
+
+    /// No keys yet.
+    pub fn start(&self, e: &mut Emitter) {
+        let padded = self.kernel.padded_head() as i64;
+        let (all, whole) = (e.int(self.columns), e.int(self.columns * padded));
+        fill(e, self.max, all, f64::NEG_INFINITY);
+        fill(e, self.sum, all, 0.0);
+        fill(e, self.o, whole, 0.0);
+    }
+
+    /// Writes the finished rows of `queries` to `o`, from row `first` on.
+    pub fn write(&self, e: &mut Emitter, head: &Head, o: Val, first: Val, queries: Val) {
+        head.write(e, self.o, o, first, queries, |e, r| {
+            let x = scalar_at(e, self.shrink, r);
+            Some(e.broadcast(x, e.lanes))
+        });
+    }
+
     /// Takes one block of keys in.
-    fn step(&self, e: &mut Emitter, queries: Val, keys: Val, diagonal: bool) {
+    pub fn step(&self, e: &mut Emitter, queries: Val, keys: Val, sight: Sight) {
         let scale = e.float(self.kernel.scale, e.vector());
         let operands = [self.k, self.qt, self.scores];
-        scores(e, self.kernel, operands, keys, diagonal, Some(scale));
-        self.softmax(e, keys, diagonal);
+        scores(
+            e,
+            self.kernel,
+            operands,
+            self.columns,
+            (keys, sight),
+            Some(scale),
+        );
+        self.softmax(e, keys, sight);
         let padded = self.kernel.padded_head();
         let product = Product {
             a: self.scores,
@@ -105,28 +130,31 @@ impl Block<'_> {
             |e, r| {
                 // keys after the last query of the tile have no weight
                 let last = e.add_int(r, high);
+                let diagonal = matches!(sight, Sight::Diagonal);
                 (e.int(0), if diagonal { e.min(keys, last) } else { keys })
             },
         );
     }
 
     /// Replaces scores by their weights, and updates the statistics.
-    fn softmax(&self, e: &mut Emitter, keys: Val, diagonal: bool) {
-        let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
+    fn softmax(&self, e: &mut Emitter, keys: Val, sight: Sight) {
+        let (zero, end, lanes) = (e.int(0), e.int(self.columns), e.lanes as i64);
         let vector = e.vector();
         let never = e.float(f64::NEG_INFINITY, vector);
         let score = |e: &mut Emitter, k: Val, c: Val| {
             let row = e.mul_int(k, BLOCK);
             let at = e.add(row, c);
             let s = load_at(e, self.scores, at);
-            if !diagonal {
-                return (at, s);
-            }
+            let k = match sight {
+                Sight::All => return (at, s),
+                Sight::Diagonal => k,
+                Sight::Ahead(more) => e.sub(k, more),
+            };
             let unseen = later_key(e, k, c);
             (at, e.select(unseen, never, s))
         };
         e.for_each(zero, end, lanes, |e, c| {
-            let seen = keys_seen(e, keys, c, diagonal);
+            let seen = keys_seen(e, keys, c, sight);
             let before = load_at(e, self.max, c);
             let max = e.for_with(zero, seen, 1, &[before], |e, k, max| {
                 let (_, s) = score(e, k, c);
@@ -151,8 +179,8 @@ impl Block<'_> {
     }
 
     /// Leaves `m + ln l` where the maximum was, and `1 / l` where the factor was.
-    fn finish(&self, e: &mut Emitter) {
-        let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
+    pub fn finish(&self, e: &mut Emitter) {
+        let (zero, end, lanes) = (e.int(0), e.int(self.columns), e.lanes as i64);
         e.for_each(zero, end, lanes, |e, c| {
             let (max, sum) = (load_at(e, self.max, c), load_at(e, self.sum, c));
             let log = body::apply(e, UnaryOp::Log, sum);

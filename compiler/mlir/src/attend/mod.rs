@@ -1,4 +1,4 @@
-//! Fused attention, forward ([`forward`]) and backward ([`backward`]), block by block: no matrix of
+//! Fused attention, forward ([`forward`], [`cached`]) and backward ([`backward`]), block by block: no matrix of
 //! sequence × sequence elements exists anywhere (T. Dao et al., "FlashAttention", 2022).
 //!
 //! A block of scores is kept **transposed**, `Sᵀ[key][query]` with 64 queries to a row: a vector holds one
@@ -15,6 +15,7 @@
 //! [`odec_program::attend`].
 
 pub(crate) mod backward;
+pub(crate) mod cached;
 pub(crate) mod forward;
 mod product;
 
@@ -164,29 +165,29 @@ fn rows_in_block(e: &mut Emitter, seq: Val, first: Val) -> Val {
     e.min(left, block)
 }
 
-/// Runs over the key blocks that a block of queries sees: `step(first key, keys, on the diagonal)`.
+/// Runs over the key blocks that a block of queries sees: `step(first key, keys, which of them)`.
 fn key_blocks(
     e: &mut Emitter,
     head: &Head,
     query_block: Val,
-    mut step: impl FnMut(&mut Emitter, Val, Val, bool),
+    mut step: impl FnMut(&mut Emitter, Val, Val, Sight),
 ) {
     let zero = e.int(0);
     if head.kernel.causal {
         // below the diagonal all blocks are whole
         e.for_each(zero, query_block, 1, |e, j| {
             let (first, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
-            step(e, first, all, false);
+            step(e, first, all, Sight::All);
         });
         let first = e.mul_int(query_block, BLOCK);
         let keys = rows_in_block(e, head.seq, first);
-        step(e, first, keys, true);
+        step(e, first, keys, Sight::Diagonal);
     } else {
         let blocks = blocks(e, head.seq);
         e.for_each(zero, blocks, 1, |e, j| {
             let first = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, head.seq, first);
-            step(e, first, keys, false);
+            step(e, first, keys, Sight::All);
         });
     }
 }
@@ -208,23 +209,35 @@ impl Scratch {
     }
 }
 
-/// Keys that the queries of the vector from `c` on see in a diagonal block of `keys`, rounded up to what readers touch.
-fn keys_seen(e: &mut Emitter, keys: Val, c: Val, diagonal: bool) -> Val {
-    if !diagonal {
-        return keys;
-    }
-    let down = e.floor_to(c, 16);
-    let up = e.add_int(down, 16);
-    e.min(keys, up)
+/// Which keys of a block a block of queries sees.
+#[derive(Clone, Copy)]
+enum Sight {
+    All,
+    /// Query c sees the keys up to c: the block on the diagonal.
+    Diagonal,
+    /// Query c sees the keys up to c and this many more.
+    Ahead(Val),
 }
 
-/// `to = times · K · Qᵀ` for `[k, qt, to]` in scratch: a block of 64 × 64 with keys down and queries across.
+/// Keys that the queries of the vector from `c` on see in a diagonal block of `keys`, rounded up to what readers touch.
+fn keys_seen(e: &mut Emitter, keys: Val, c: Val, sight: Sight) -> Val {
+    match sight {
+        Sight::All | Sight::Ahead(_) => keys,
+        Sight::Diagonal => {
+            let down = e.floor_to(c, 16);
+            let up = e.add_int(down, 16);
+            e.min(keys, up)
+        }
+    }
+}
+
+/// `to = times · K · Qᵀ` for `[k, qt, to]` in scratch: a block of 64 × `columns` with keys down and queries across.
 fn scores(
     e: &mut Emitter,
     kernel: &Attend,
     [k, qt, to]: [Val; 3],
-    keys: Val,
-    diagonal: bool,
+    columns: i64,
+    (keys, sight): (Val, Sight),
     times: Option<Val>,
 ) {
     let product = Product {
@@ -234,24 +247,23 @@ fn scores(
         b_stride: BLOCK,
         c: to,
         c_stride: BLOCK,
-        tile: if diagonal {
-            narrow(e)
-        } else {
-            tile(e, BLOCK as u64)
+        tile: match sight {
+            Sight::All => tile(e, columns as u64),
+            Sight::Diagonal | Sight::Ahead(_) => narrow(e),
         },
-        columns: BLOCK,
+        columns,
         start: Start::Zero,
         times,
     };
     let head = kernel.head as i64;
     product.emit(
         e,
-        |e, c| keys_seen(e, keys, c, diagonal),
+        |e, c| keys_seen(e, keys, c, sight),
         |e, _| (e.int(0), e.int(head)),
     );
 }
 
-/// In a diagonal block: which of the queries from `c` on come before key `k`, as a mask.
+/// Which of the queries from `c` on come before key `k`, on the diagonal, as a mask.
 fn later_key(e: &mut Emitter, k: Val, c: Val) -> Val {
     let lanes = e.lanes;
     let distance = e.sub(k, c);

@@ -1,0 +1,57 @@
+//! Keys or values of the tokens so far: memory that outlives a run, fed by its path.
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::support::{fail, operands};
+use crate::types::TensorType;
+use odec_program::Dim;
+
+/// `[B, positions, width]`; rows from the tokens so far on hold nothing yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// `step.3.eval.1.att.k`; unique in a graph.
+    pub path: String,
+    pub positions: u64,
+    pub width: u64,
+}
+
+impl Op for Cache {
+    const NAME: &'static str = "cache";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![("path", self.path.clone())]
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        operands::<0>(Self::NAME, ins)?;
+        if self.path.is_empty() {
+            return fail(Self::NAME, "has no path");
+        }
+        let shape = [
+            Dim::Batch,
+            Dim::Fixed(self.positions),
+            Dim::Fixed(self.width),
+        ];
+        Ok(vec![TensorType::real(shape)])
+    }
+
+    fn eval(&self, _: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let what = format!("`{}` is fed from outside", self.path);
+        Err(EvalError {
+            op: Self::NAME,
+            what,
+        })
+    }
+
+    fn vjp(&self, _: &mut VjpCx) -> Vjp {
+        Vjp::Zero
+    }
+
+    fn kind(&self, _: &[TensorType]) -> Kind {
+        Kind::Source
+    }
+
+    fn samples() -> Vec<Sample> {
+        vec![]
+    }
+}

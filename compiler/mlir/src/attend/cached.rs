@@ -1,0 +1,62 @@
+//! Attention of new tokens to those before them: a tile is a block of 16 queries of one head.
+//!
+//! Takes keys and values of all tokens so far, the new ones included; emits the forward kernel's steps for the new rows
+//! alone, with the same blocks of keys, so that a token gets the same bits however many tokens a run has. Of the key
+//! blocks, those before the first query's position are seen by all queries; in the one or two after them a query sees
+//! the keys up to its own position.
+
+use super::forward::Block;
+use super::*;
+
+const QUERIES: i64 = Attend::QUERIES as i64;
+
+/// Emits the kernel.
+///
+/// # Errors
+/// What the spec asks for and no kernel can do.
+pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    check(kernel)?;
+    if !kernel.causal {
+        return Err("attention to all tokens cannot go on where it stopped".into());
+    }
+    let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
+    let (seq, past) = (e.dim(0), e.dim(1));
+    let block = Block::new(e, kernel, QUERIES);
+    let groups = e.div_ceil(seq, QUERIES);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, t| {
+        let (number, group) = (e.div(t, groups), e.rem(t, groups));
+        // one sequence: rows of all four operands are numbered from its beginning
+        let head = Head::new(e, kernel, seq, number);
+        let first = e.mul_int(group, QUERIES);
+        let left = e.sub(seq, first);
+        let most = e.int(QUERIES);
+        let queries = e.min(left, most);
+        head.transpose(e, q, first, queries, block.qt);
+        block.start(e);
+        let step = |e: &mut Emitter, key: Val, keys: Val, sight: Sight| {
+            head.copy(e, k, key, keys, block.k);
+            head.copy(e, v, key, keys, block.v);
+            block.step(e, queries, keys, sight);
+        };
+        let position = e.add(past, first);
+        let (next, size) = (e.add_int(position, 1), e.int(BLOCK));
+        let whole = e.div(next, size);
+        let zero = e.int(0);
+        e.for_each(zero, whole, 1, |e, j| {
+            let (key, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
+            step(e, key, all, Sight::All);
+        });
+        let seen = e.add(position, queries);
+        let blocks = e.div_ceil(seen, BLOCK);
+        e.for_each(whole, blocks, 1, |e, j| {
+            let key = e.mul_int(j, BLOCK);
+            let keys = rows_in_block(e, seen, key);
+            let more = e.sub(position, key);
+            step(e, key, keys, Sight::Ahead(more));
+        });
+        block.finish(e);
+        block.write(e, &head, o, first, queries);
+    });
+    Ok(())
+}
