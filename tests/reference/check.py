@@ -2,14 +2,16 @@
 
     check.py ODEC [--only SYSTEM] [--keep DIR]
 
-For every system and size it takes the shipped `.ode` file with `--set` overrides, asks odec for its parameters, draws
+For every system of `systems.py` and size it takes the `.ode` file with `--set` overrides, asks odec for its parameters, draws
 them at random, runs `odec exec --entry grad` in both modes, and prints one row. A gradient's error is the largest
 deviation of any element, divided by the largest magnitude in the reference's tensor. Ends with 1 if a name, a shape or
 a number is off.
 """
 
 import argparse
+import dataclasses
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,17 +20,12 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from reference import SYSTEMS, Parameters, Shape, expected, loss_and_gradient
+from parts import Parameters, Shape
+from reference import expected, loss_and_gradient
 from safetensors.numpy import load_file, save_file
+from systems import SYSTEMS, System
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = {
-    "prenorm": "prenorm.ode",
-    "macaron": "macaron.ode",
-    "rk2": "rk2.ode",
-    "rk4": "rk4_layer.ode",
-    "iiet": "iiet.ode",
-}
 LIMITS = {"interpreted": 1e-9, "compiled": 1e-4}
 # Even sizes, and sizes that divide by nothing: ragged tiles, odd head counts, a sequence of one odd length.
 SHAPES = {
@@ -45,18 +42,34 @@ class Failure(Exception):
     """odec did not do what was asked; the message says what."""
 
 
-def overrides(shape: Shape) -> list[str]:
+def overrides(system: System, shape: Shape) -> list[str]:
     """The shape as `--set` arguments."""
     values = {
         "model.vocab": shape.vocab,
         "model.context": shape.context,
         "model.width": shape.width,
-        "model.steps": shape.steps,
-        "att.heads": shape.heads,
-        "ffn.hidden": shape.hidden,
         "train.batch": shape.batch,
     }
+    # A list of flows has as many steps as it has entries.
+    values |= {"model.steps": shape.steps} if system.steps is None else {}
+    values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
+    values |= {path: shape.hidden for path in system.hidden}
     return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
+
+
+def source_of(system: System, folder: Path) -> str:
+    """The system's `.ode` file; where it is a flow, a copy of the shipped one with this flow."""
+    path = ROOT / "schemes" / system.file
+    if system.flow is None:
+        return str(path)
+    text, steps = path.read_text(encoding="utf-8"), system.steps or 6
+    evolve = f"  evolve {system.flow} for {steps} steps {{ {system.options} }}\n"
+    text, found = re.subn(r"  evolve .*\n", lambda _: evolve, text)
+    assert found == 1, f"{path} has one evolve"
+    layer = "field layer = increment(lie(att, ffn))\n"
+    copy = folder / "system.ode"
+    copy.write_text(system.definitions + layer + text, encoding="utf-8")
+    return str(copy)
 
 
 def odec(binary: str, *arguments: str) -> str:
@@ -67,7 +80,7 @@ def odec(binary: str, *arguments: str) -> str:
     return done.stdout
 
 
-def check_names(listed: list[dict], system: str, shape: Shape) -> None:
+def check_names(listed: list[dict], system: System, shape: Shape) -> None:
     """odec's parameter table must be the agreed one."""
     ours = {entry["path"]: tuple(entry["shape"]) for entry in listed}
     theirs = expected(system, shape)
@@ -83,8 +96,8 @@ def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
     """Parameters that are exact in f32 and large enough for every non-linearity to matter, and random tokens."""
     rng = np.random.default_rng(zlib.crc32(f"{system}/{name}".encode()))
     drawn = {}
-    for path, dims in expected(system, shape).items():
-        if len(dims) == 1:
+    for path, dims in expected(SYSTEMS[system], shape).items():
+        if len(dims) < 2:
             value = 1.0 + 0.2 * rng.standard_normal(dims)
         else:
             # Large enough for scores and gates to leave their linear range, small enough that f32 itself errs by 3e-6 only.
@@ -116,17 +129,18 @@ def compare(outputs: dict[str, np.ndarray], loss: float, gradient: Parameters) -
 
 def check(binary: str, system: str, name: str, folder: Path) -> bool:
     """One row of the table; whether it is within the limits."""
-    shape = SHAPES[name]
-    source = str(ROOT / "schemes" / FILES[system])
-    check_names(json.loads(odec(binary, "build", source, *overrides(shape), "--emit", "params")), system, shape)
+    meant, shape = SYSTEMS[system], SHAPES[name]
+    shape = dataclasses.replace(shape, steps=meant.steps or shape.steps)
+    source, sets = source_of(meant, folder), overrides(meant, shape)
+    check_names(json.loads(odec(binary, "build", source, *sets, "--emit", "params")), meant, shape)
     parameters, text = draw(system, name, shape)
     tokens, targets = np.ascontiguousarray(text[:, :-1]), np.ascontiguousarray(text[:, 1:])
-    loss, gradient = loss_and_gradient(system, shape, parameters, tokens, targets)
+    loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets)
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
     save_file({"tokens": tokens, "targets": targets, **parameters}, inputs)
-    odec(binary, "build", source, *overrides(shape), "-o", str(artifact))
-    runs = {"interpreted": [source, *overrides(shape), "--interpret"], "compiled": [str(artifact)]}
+    odec(binary, "build", source, *sets, "-o", str(artifact))
+    runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     good, cells = True, []
     for mode, what in runs.items():
         if mode == "interpreted" and name in COMPILED_ONLY:
@@ -138,7 +152,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> bool:
         within = loss_error <= LIMITS[mode] and worst <= LIMITS[mode]
         good &= within
         cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
-    print(f"{system:<8} {name:<5} {loss:9.6f}  {cells[0]} {cells[1]}".rstrip(), flush=True)
+    print(f"{system:<17} {name:<5} {loss:9.6f}  {cells[0]} {cells[1]}".rstrip(), flush=True)
     return good
 
 
@@ -153,19 +167,19 @@ def main() -> int:
     began = time.monotonic()
     print("errors relative to the float64 reference; limits: " + ", ".join(f"{m} {x:.0e}" for m, x in LIMITS.items()))
     both = f"{'loss':>9} {'gradient':>9}  {'worst gradient':<26}"
-    print(f"{'':8} {'':5} {'':9}  {'interpreted, f64':<47} compiled, f32")
-    print(f"{'system':<8} {'sizes':<5} {'loss':>9}  {both} {both}".rstrip())
+    print(f"{'':17} {'':5} {'':9}  {'interpreted, f64':<47} compiled, f32")
+    print(f"{'system':<17} {'sizes':<5} {'loss':>9}  {both} {both}".rstrip())
     failures = 0
     with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch:
         for system in SYSTEMS if arguments.only is None else (arguments.only,):
-            for name in SHAPES:
+            for name in SYSTEMS[system].sizes:
                 folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
                     failures += not check(binary, system, name, folder)
                 except Failure as failure:
                     failures += 1
-                    print(f"{system:<8} {name:<5} FAILED: {failure}", flush=True)
+                    print(f"{system:<17} {name:<5} FAILED: {failure}", flush=True)
     verdict = "all within the limits" if failures == 0 else f"{failures} failed"
     print(f"{verdict}, {time.monotonic() - began:.0f} s")
     return int(failures > 0)

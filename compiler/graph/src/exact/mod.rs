@@ -237,7 +237,8 @@ impl Mul for &Exact {
         for (r, a) in self.terms() {
             for (s, b) in other.terms() {
                 let (whole, radical) = r.times(&s);
-                product.add_radical(radical, a * b * whole);
+                let c = if whole.is_one() { a * b } else { a * b * whole };
+                product.add_radical(radical, c);
             }
         }
         product

@@ -2,7 +2,7 @@
 
 use super::radical::{Radical, factors};
 use super::{Exact, ExactError, MAX_BITS};
-use num_bigint::BigUint;
+use num_bigint::{BigInt, BigUint};
 use num_rational::{BigRational, Ratio};
 use num_traits::{One, Zero};
 use std::cmp::Ordering;
@@ -45,26 +45,27 @@ impl Exact {
         if bits.max().unwrap_or(0) * basis.len() as u64 > MAX_BITS {
             return Err(ExactError::TooLarge);
         }
-        let columns: Vec<Exact> = basis
-            .iter()
-            .map(|r| self * &multiple(r.clone(), BigRational::one()))
-            .collect();
-        let mut rows: Vec<Vec<BigRational>> = basis
-            .iter()
-            .map(|r| columns.iter().map(|c| c.before(r)).collect())
-            .collect();
-        for (row, r) in rows.iter_mut().zip(&basis) {
-            row.push(if r.is_one() {
-                BigRational::one()
-            } else {
-                BigRational::zero()
-            });
-        }
-        solve(&mut rows)?;
+        // In whole numbers, which multiply fast: d·x instead of x.
+        let d = self.terms().fold(BigInt::one(), |d, (_, c)| {
+            let part = c * &d;
+            d * part.denom()
+        });
+        let x = self.scaled(&BigRational::from_integer(d.clone()));
+        let one = BigRational::one();
+        let columns = basis.iter().map(|r| &x * &multiple(r.clone(), one.clone()));
+        let columns: Vec<Exact> = columns.collect();
+        let row = |r: &Radical| -> Vec<BigInt> {
+            let entries = columns.iter().map(|c| c.before(r).to_integer());
+            entries
+                .chain([BigInt::from(u8::from(r.is_one()))])
+                .collect()
+        };
+        let mut rows: Vec<Vec<BigInt>> = basis.iter().map(row).collect();
+        let determinant = solve(&mut rows)?;
         let mut inverse = Exact::zero();
         for (r, mut row) in basis.into_iter().zip(rows) {
-            let c = row.pop().unwrap_or_else(BigRational::zero);
-            inverse = &inverse + &multiple(r, c);
+            let c = row.pop().unwrap_or_default() * &d;
+            inverse = &inverse + &multiple(r, BigRational::new(c, determinant.clone()));
         }
         inverse.checked()
     }
@@ -114,25 +115,23 @@ fn multiple(r: Radical, c: BigRational) -> Exact {
     x
 }
 
-/// Gauss–Jordan elimination; the last column becomes the solution.
-fn solve(rows: &mut [Vec<BigRational>]) -> Result<(), ExactError> {
+/// Elimination in whole numbers (Bareiss 1968, Math. Comp. 22, 565): the last column becomes the solution times the
+/// determinant, which is returned.
+fn solve(rows: &mut [Vec<BigInt>]) -> Result<BigInt, ExactError> {
+    let mut last = BigInt::one();
     for j in 0..rows.len() {
         let pivot = (j..rows.len()).find(|i| !rows[*i][j].is_zero());
         rows.swap(j, pivot.ok_or(ExactError::DivisionByZero)?);
-        let scale = rows[j][j].recip();
-        rows[j][j..].iter_mut().for_each(|x| *x *= &scale);
         let pivot = rows[j].clone();
-        for (i, row) in rows.iter_mut().enumerate() {
-            if i == j || row[j].is_zero() {
-                continue;
-            }
+        for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != j) {
             let by = row[j].clone();
-            for (x, p) in row.iter_mut().zip(&pivot).skip(j) {
-                *x -= &by * p;
+            for (x, p) in row.iter_mut().zip(&pivot) {
+                *x = (&*x * &pivot[j] - &by * p) / &last;
             }
         }
+        last = pivot[j].clone();
     }
-    Ok(())
+    Ok(last)
 }
 
 /// The root of a positive number.

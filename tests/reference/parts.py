@@ -1,0 +1,94 @@
+"""Fields in float64: what they compute, and their parameters.
+
+Conventions: a weight W is [out, in] and acts as `x @ W.T`; no biases; RMSNorm adds eps 1e-5 inside the root; RoPE turns
+the pairs (i, i + d/2) of every head by `p · 10000^(−2i/d)` (Su et al. 2021, half-split layout); attention is causal with
+scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_platforms", "cpu")
+
+import jax.numpy as jnp  # noqa: E402  (after the configuration, which must come first)
+from jax import Array  # noqa: E402
+
+EPS = 1e-5
+ROPE_BASE = 10000.0
+
+Parameters = dict[str, Array]
+Field = Callable[[Array], Array]
+Table = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a decoder and of its batch; `hidden` is the width inside each SwiGLU."""
+
+    vocab: int
+    context: int
+    batch: int
+    width: int
+    steps: int
+    heads: int
+    hidden: int
+
+
+def rmsnorm(x: Array, gain: Array) -> Array:
+    return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + EPS) * gain
+
+
+def rope(x: Array) -> Array:
+    """Rotary embedding of [batch, heads, tokens, d]."""
+    tokens, d = x.shape[-2:]
+    angle = jnp.arange(tokens)[:, None] * ROPE_BASE ** (-2.0 * jnp.arange(d // 2) / d)
+    a, b = x[..., : d // 2], x[..., d // 2 :]
+    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
+
+
+def attend(p: Parameters, at: str, heads: int, y: Array) -> Array:
+    """`attention(heads, causal, rope)` of normalised tokens."""
+    batch, tokens, width = y.shape
+
+    def split(name: str) -> Array:
+        return (y @ p[f"{at}.{name}.weight"].T).reshape(batch, tokens, heads, width // heads).swapaxes(1, 2)
+
+    q, k, v = rope(split("q")), rope(split("k")), split("v")
+    scores = q @ k.swapaxes(-1, -2) / jnp.sqrt(width // heads)
+    scores = jnp.where(jnp.tril(jnp.ones((tokens, tokens), bool)), scores, -jnp.inf)
+    mixed = jax.nn.softmax(scores, axis=-1) @ v
+    return mixed.swapaxes(1, 2).reshape(batch, tokens, width) @ p[f"{at}.o.weight"].T
+
+
+def gated(p: Parameters, at: str, y: Array) -> Array:
+    """`swiglu(hidden)` of normalised tokens."""
+    gate, up = y @ p[f"{at}.gate.weight"].T, y @ p[f"{at}.up.weight"].T
+    return (gate / (1.0 + jnp.exp(-gate)) * up) @ p[f"{at}.down.weight"].T
+
+
+def attention(p: Parameters, at: str, heads: int) -> Field:
+    """The field `rmsnorm |> attention(heads, causal, rope)`."""
+    return lambda x: attend(p, at, heads, rmsnorm(x, p[f"{at}.norm.gain"]))
+
+
+def swiglu(p: Parameters, at: str) -> Field:
+    """The field `rmsnorm |> swiglu(hidden)`."""
+    return lambda x: gated(p, at, rmsnorm(x, p[f"{at}.norm.gain"]))
+
+
+def attention_table(shape: Shape) -> Table:
+    """Parts and shapes of `attend`."""
+    return {f"{m}.weight": (shape.width, shape.width) for m in "qkvo"}
+
+
+def swiglu_table(shape: Shape) -> Table:
+    """Parts and shapes of `gated`."""
+    tall, wide = (shape.hidden, shape.width), (shape.width, shape.hidden)
+    return {"gate.weight": tall, "up.weight": tall, "down.weight": wide}
+
+
+def norm_table(shape: Shape) -> Table:
+    return {"norm.gain": (shape.width,)}

@@ -1,0 +1,365 @@
+"""The systems: how odec is told about each, its parameters, and one step of it, as systems.md writes it.
+
+A system is a shipped `.ode` file, or a flow that takes the place of the one in `prenorm.ode`. Unless it says otherwise,
+each step has a field `att` and a field `ffn` of its own, and h = 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import sqrt
+
+from jax import Array
+from parts import (
+    Field,
+    Parameters,
+    Shape,
+    Table,
+    attend,
+    attention,
+    attention_table,
+    gated,
+    norm_table,
+    rmsnorm,
+    swiglu,
+    swiglu_table,
+)
+
+ALL_SIZES = ("even", "odd", "wide", "full")
+
+
+@dataclass(frozen=True)
+class System:
+    """What odec compiles, and the same in float64."""
+
+    step: Callable[["Step", Array], Array]
+    file: str = "prenorm.ode"
+    # Takes the place of the flow, and of what stands in braces after it.
+    flow: str | None = None
+    options: str = "h = 1;  weights per step"
+    # Schemes and fields of its own.
+    definitions: str = ""
+    # Kind of each field, by its path below the step.
+    fields: dict[str, str] = field(default_factory=lambda: {"att": "att", "ffn": "ffn"})
+    # Learned coefficients, by their path below the step: `True` where each channel has one.
+    learned: dict[str, bool] = field(default_factory=dict)
+    # The beginning of the paths of a field's parameters at a step.
+    owner: Callable[[str, int], str] = lambda name, k: f"step.{k}."
+    # Paths of the sizes that `--set` changes.
+    heads: tuple[str, ...] = ("att.heads",)
+    hidden: tuple[str, ...] = ("ffn.hidden",)
+    sizes: tuple[str, ...] = ("odd",)
+    steps: int | None = None
+
+    def table(self, shape: Shape) -> Table:
+        """Path and shape of every parameter of the steps."""
+        parts = {
+            "att": norm_table(shape) | attention_table(shape),
+            "ffn": norm_table(shape) | swiglu_table(shape),
+            "both": norm_table(shape) | attention_table(shape) | swiglu_table(shape),
+        }
+        table = {}
+        for k in range(shape.steps):
+            for name, kind in self.fields.items():
+                table |= {f"{self.owner(name, k)}{name}.{part}": dims for part, dims in parts[kind].items()}
+            for name, per_channel in self.learned.items():
+                table[f"{self.owner(name, k)}{name}"] = (shape.width,) if per_channel else ()
+        return table
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a system: its fields and coefficients."""
+
+    system: System
+    shape: Shape
+    p: Parameters
+    k: int
+
+    def path(self, name: str) -> str:
+        return self.system.owner(name, self.k) + name
+
+    def value(self, name: str) -> Array:
+        return self.p[self.path(name)]
+
+    def field(self, name: str) -> Field:
+        kind, at = self.system.fields[name], self.path(name)
+        if kind == "att":
+            return attention(self.p, at, self.shape.heads)
+        return swiglu(self.p, at)
+
+    def both(self, x: Array) -> Array:
+        """`rmsnorm |> (attention + swiglu)`: one norm for both."""
+        at = self.path("both")
+        y = rmsnorm(x, self.p[f"{at}.norm.gain"])
+        return attend(self.p, at, self.shape.heads, y) + gated(self.p, at, y)
+
+    def att(self, x: Array) -> Array:
+        return self.field("att")(x)
+
+    def ffn(self, x: Array) -> Array:
+        return self.field("ffn")(x)
+
+    def layer(self, x: Array) -> Array:
+        """The increment Φ(x) − x of the pre-norm layer Φ: Lie–Trotter with Euler sub-steps."""
+        y = x + self.att(x)
+        return y + self.ffn(y) - x
+
+
+# ---- schemes ----
+
+Rows = list[list[float]]
+
+
+def euler(f: Field, x: Array, h: float) -> Array:
+    return x + h * f(x)
+
+
+def heun(f: Field, x: Array, h: float) -> Array:
+    k1 = f(x)
+    return x + h * (k1 + f(x + h * k1)) / 2
+
+
+def weighted(x: Array, h: float, weights: list[float], ks: list[Array]) -> Array:
+    return x + h * sum(w * k for w, k in zip(weights, ks, strict=False))
+
+
+def explicit(a: Rows, b: list[float]) -> Callable[[Field, Array, float], Array]:
+    """The Runge–Kutta method with these stages and weights."""
+
+    def method(f: Field, x: Array, h: float) -> Array:
+        ks: list[Array] = []
+        for row in a:
+            ks.append(f(weighted(x, h, row, ks) if row else x))
+        return weighted(x, h, b, ks)
+
+    return method
+
+
+def fixed_point(a: Rows, b: list[float], iterations: int) -> Callable[[Field, Array, float], Array]:
+    """Y⁰ = x; all stages at once, `iterations` times; then the step from a last evaluation."""
+
+    def method(f: Field, x: Array, h: float) -> Array:
+        ys = [x for _ in a]
+        for _ in range(iterations):
+            ks = [f(y) for y in ys]
+            ys = [weighted(x, h, row, ks) for row in a]
+        return weighted(x, h, b, [f(y) for y in ys])
+
+    return method
+
+
+def whole(s: Step) -> float:
+    return 1.0
+
+
+def over_steps(s: Step) -> float:
+    return 1.0 / s.shape.steps
+
+
+def splitting(
+    *parts: tuple[str, float],
+    by: Callable[[Field, Array, float], Array] = euler,
+    h: Callable[[Step], float] = whole,
+) -> Callable[[Step, Array], Array]:
+    """Flows of fields, one after the other, each with its fraction of h."""
+
+    def step(s: Step, x: Array) -> Array:
+        for name, fraction in parts:
+            x = by(s.field(name), x, fraction * h(s))
+        return x
+
+    return step
+
+
+def over_layer(method: Callable[[Field, Array, float], Array]) -> Callable[[Step, Array], Array]:
+    return lambda s, x: method(s.layer, x, 1.0)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(Fraction(t)) for t in text.split()]
+
+
+def rows(*texts: str) -> Rows:
+    return [numbers(t) for t in texts]
+
+
+RK4 = explicit(rows("", "1/2", "0 1/2", "0 0 1"), numbers("1/6 1/3 1/3 1/6"))
+GAUSS4 = [[1 / 4, 1 / 4 - sqrt(3) / 6], [1 / 4 + sqrt(3) / 6, 1 / 4]]
+GAUSS6 = [
+    [5 / 36, 2 / 9 - sqrt(15) / 15, 5 / 36 - sqrt(15) / 30],
+    [5 / 36 + sqrt(15) / 24, 2 / 9, 5 / 36 - sqrt(15) / 24],
+    [5 / 36 + sqrt(15) / 30, 2 / 9 + sqrt(15) / 15, 5 / 36],
+]
+GAMMA = 1 - sqrt(2) / 2
+YOSHIDA = 1 / (2 - 2 ** (1 / 3))
+DORMAND_PRINCE = explicit(
+    rows(
+        "",
+        "1/5",
+        "3/40 9/40",
+        "44/45 -56/15 32/9",
+        "19372/6561 -25360/2187 64448/6561 -212/729",
+        "9017/3168 -355/33 46732/5247 49/176 -5103/18656",
+    ),
+    numbers("35/384 0 500/1113 125/192 -2187/6784 11/84"),
+)
+
+
+def iiet(s: Step, x: Array) -> Array:
+    """y⁰ = x + F(x), yⁱ = x + F(yⁱ⁻¹), i = 1, 2, 3."""
+    y = x + s.layer(x)
+    for _ in range(3):
+        y = x + s.layer(y)
+    return y
+
+
+def yoshida4(s: Step, x: Array) -> Array:
+    u, v = YOSHIDA, 1 - 2 * YOSHIDA
+    a, b = "att", "ffn"
+    parts = (a, u / 2), (b, u), (a, (u + v) / 2), (b, v), (a, (u + v) / 2), (b, u), (a, u / 2)
+    return splitting(*parts, by=RK4, h=over_steps)(s, x)
+
+
+def blanes_moan4(s: Step, x: Array) -> Array:
+    a1, a2, a3 = 0.0792036964311957, 0.353172906049774, -0.0420650803577195
+    b1, b2 = 0.209515106613362, -0.143851773179818
+    a4, b3 = 1 - 2 * (a1 + a2 + a3), 1 / 2 - (b1 + b2)
+    halves = [("att", a1), ("ffn", b1), ("att", a2), ("ffn", b2), ("att", a3), ("ffn", b3)]
+    return splitting(*halves, ("att", a4), *reversed(halves))(s, x)
+
+
+def hybrid(s: Step, x: Array) -> Array:
+    """Two attentions side by side, each over twice the step, averaged; then the FFN. All Euler, so 2 · 1/2 = 1."""
+    y = (x + 2 * s.field("att")(x) + x + 2 * s.field("near")(x)) / 2
+    return y + s.ffn(y)
+
+
+def parallel_heun(s: Step, x: Array) -> Array:
+    h = 1 / 2
+    return (heun(s.att, x, 2 * h) + heun(s.ffn, x, 2 * h)) / 2
+
+
+def learned_steps(s: Step, x: Array) -> Array:
+    h = s.value("h")
+    y = x + h * s.att(x)
+    return y + h * s.ffn(y)
+
+
+def strang_heun(outer: str, inner: str) -> Callable[[Step, Array], Array]:
+    return splitting((outer, 1 / 2), (inner, 1.0), (outer, 1 / 2), by=heun)
+
+
+def step_size(h: Callable[[int], float]) -> Callable[[Step, Array], Array]:
+    """Lie–Trotter with Euler sub-steps of size h(k)."""
+
+    def step(s: Step, x: Array) -> Array:
+        y = x + h(s.k) * s.att(x)
+        return y + h(s.k) * s.ffn(y)
+
+    return step
+
+
+def per_step(s: Step, x: Array) -> Array:
+    """Heun in the first step; after it backward Euler by two iterations, also in the form of IIE."""
+    return heun(s.layer, x, 1.0) if s.k == 0 else fixed_point([[1.0]], [1.0], 2)(s.layer, x, 1.0)
+
+
+def layered(flow: str, method: Callable[[Field, Array, float], Array], **more) -> System:
+    """A scheme over a whole layer."""
+    return System(over_layer(method), flow=flow, **more)
+
+
+def lie(s: Step, x: Array) -> Array:
+    return x + s.layer(x)
+
+
+SYSTEMS: dict[str, System] = {
+    # The five of the first release, at all sizes.
+    "prenorm": System(lie, sizes=ALL_SIZES),
+    "macaron": System(
+        splitting(("ffn.1", 1 / 2), ("att", 1.0), ("ffn.2", 1 / 2)),
+        file="macaron.ode",
+        # The two half FFNs have weights of their own, numbered in the order in which the step uses them.
+        fields={"att": "att", "ffn.1": "ffn", "ffn.2": "ffn"},
+        sizes=ALL_SIZES,
+    ),
+    "rk2": System(over_layer(heun), file="rk2.ode", sizes=ALL_SIZES),
+    "rk4": System(over_layer(RK4), file="rk4_layer.ode", sizes=ALL_SIZES),
+    "iiet": System(iiet, file="iiet.ode", sizes=ALL_SIZES),
+    # Splittings.
+    "strang_ffn": System(strang_heun("ffn", "att"), file="strang_ffn.ode"),
+    "strang_att": System(strang_heun("att", "ffn"), file="strang_att.ode"),
+    "unsplit": System(
+        lambda s, x: x + s.both(x),
+        file="unsplit.ode",
+        fields={"both": "both"},
+        heads=("both.heads",),
+        hidden=("both.hidden",),
+    ),
+    "parallel": System(parallel_heun, file="parallel_layer.ode"),
+    "hybrid": System(
+        hybrid,
+        file="hybrid.ode",
+        fields={"att": "att", "near": "att", "ffn": "ffn"},
+        heads=("att.heads", "near.heads"),
+    ),
+    "ruth3": System(
+        splitting(
+            *(("att", 7 / 24), ("ffn", 2 / 3), ("att", 3 / 4)),
+            *(("ffn", -2 / 3), ("att", -1 / 24), ("ffn", 1.0)),
+            by=explicit(rows("", "1/2", "-1 2"), numbers("1/6 2/3 1/6")),
+            h=over_steps,
+        ),
+        file="ruth.ode",
+        owner=lambda name, k: "",
+    ),
+    "yoshida4": System(yoshida4, file="yoshida.ode", owner=lambda name, k: ""),
+    "blanes_moan4": System(blanes_moan4, flow="blanes_moan4(att, ffn)"),
+    # Tableaus over a whole layer.
+    "midpoint": layered("midpoint(layer)", explicit(rows("", "1/2"), numbers("0 1"))),
+    "ralston": layered("ralston(layer)", explicit(rows("", "2/3"), numbers("1/4 3/4"))),
+    "kutta3": layered("kutta3(layer)", explicit(rows("", "1/2", "-1 2"), numbers("1/6 2/3 1/6"))),
+    "ssp33": layered("ssp33(layer)", explicit(rows("", "1", "1/4 1/4"), numbers("1/6 1/6 2/3"))),
+    "rk38": layered("rk38(layer)", explicit(rows("", "1/3", "-1/3 1", "1 -1 1"), numbers("1/8 3/8 3/8 1/8"))),
+    "bogacki_shampine": layered(
+        "bogacki_shampine(layer)", explicit(rows("", "1/2", "0 3/4"), numbers("2/9 1/3 4/9"))
+    ),
+    "dormand_prince": layered("dormand_prince(layer)", DORMAND_PRINCE),
+    # Implicit tableaus.
+    "backward_euler": layered("backward_euler(layer, r: 2)", fixed_point([[1.0]], [1.0], 2)),
+    "implicit_midpoint": layered("implicit_midpoint(layer)", fixed_point([[1 / 2]], [1.0], 3)),
+    "gauss4": System(over_layer(fixed_point(GAUSS4, [1 / 2, 1 / 2], 3)), file="gauss.ode"),
+    "gauss6": System(
+        lambda s, x: fixed_point(GAUSS6, numbers("5/18 4/9 5/18"), 5)(s.ffn, x, 1.0),
+        flow="gauss6(ffn)",
+        fields={"ffn": "ffn"},
+    ),
+    "radau_iia3": layered(
+        "radau_iia3(layer)", fixed_point(rows("5/12 -1/12", "3/4 1/4"), numbers("3/4 1/4"), 3)
+    ),
+    "sdirk2": System(
+        over_layer(fixed_point([[GAMMA, 0.0], [1 - GAMMA, GAMMA]], [1 - GAMMA, GAMMA], 3)), file="sdirk.ode"
+    ),
+    # Step sizes, weights policies, steps that differ.
+    "h_over_steps": System(step_size(lambda k: 1 / 2), flow="lie(att, ffn)", options="h = 1/steps"),
+    "h_decaying": System(step_size(lambda k: 1 / (k + 1)), flow="lie(att, ffn)", options="h = 1/(k + 1)"),
+    "learned_h": System(learned_steps, file="residual_scaling.ode", learned={"h": True}),
+    "shared": System(lie, flow="lie(att, ffn)", options="weights shared", owner=lambda name, k: "", steps=3),
+    "every": System(
+        lie, flow="lie(att, ffn)", options="weights every 2", owner=lambda name, k: f"step.{k // 2 * 2}.", steps=3
+    ),
+    "cycle": System(
+        lie, flow="lie(att, ffn)", options="weights cycle 2", owner=lambda name, k: f"step.{k % 2}.", steps=3
+    ),
+    "one_shared": System(
+        lie,
+        flow="lie(att, ffn)",
+        options="weights per step, ffn shared",
+        owner=lambda name, k: "" if name == "ffn" else f"step.{k}.",
+        steps=3,
+    ),
+    "flows_per_step": System(
+        per_step, flow="[heun(layer), iie(layer, r: 2), backward_euler(layer, r: 2)]", steps=3
+    ),
+}
