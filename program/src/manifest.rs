@@ -171,6 +171,18 @@ pub struct Train {
     /// Largest global gradient norm; absent: no clipping.
     pub clip: Option<f64>,
     pub seed: u64,
+    pub memory: Memory,
+}
+
+/// What the gradient keeps of the forward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Memory {
+    /// What it needs of every step.
+    #[default]
+    Store,
+    /// The states of so many steps; the others are computed again.
+    Revolve { slots: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,8 @@ use crate::cli::{self, Emit};
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
+use odec_compiler::passes::revolve::replays;
+use odec_program::manifest::Memory;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -30,6 +32,20 @@ pub fn run(args: &cli::Build) -> Done {
             terminal::thousands(built.summary.parameters),
             terminal::bytes(program.param_bytes)
         );
+        if program.cache_bytes > 0 {
+            println!(
+                "  keys, values  {} for a context of {} tokens",
+                terminal::bytes(program.cache_bytes),
+                built.config.context
+            );
+        }
+        if let Some(Memory::Revolve { slots }) = built.train.as_ref().map(|t| t.memory) {
+            let steps = built.summary.steps;
+            println!(
+                "  memory        {slots} of {steps} states kept, {} steps computed again for the gradient",
+                replays(steps, slots)
+            );
+        }
         for m in &assembled.memory {
             let launches = program.entries[&m.entry].instrs.len();
             println!(

@@ -36,6 +36,8 @@ pub struct Site {
     /// Field and part: `att.q`.
     pub path: String,
     pub pass: Pass,
+    /// Number, from 1, of the stretch of steps that is computed again for the gradient; 0 the first time.
+    pub replay: u32,
 }
 
 impl fmt::Display for Site {
@@ -53,8 +55,10 @@ impl fmt::Display for Site {
         if !self.path.is_empty() {
             parts.push(self.path.clone());
         }
-        if self.pass == Pass::Backward {
-            parts.push("backward".into());
+        match (self.replay, self.pass) {
+            (0, Pass::Forward) => {}
+            (0, Pass::Backward) => parts.push("backward".into()),
+            (n, _) => parts.push(format!("replay.{n}")),
         }
         f.write_str(&parts.join("."))
     }

@@ -20,11 +20,13 @@ use num_bigint::BigInt;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{AdamW, Data, Schedule, Tokenizer, Train};
+use odec_program::manifest::{AdamW, Data, Memory, Schedule, Tokenizer, Train};
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
+/// Most states that a memory policy keeps.
+const MAX_SLOTS: u64 = 1 << 12;
 /// Tokens of the byte tokenizer.
 const BYTES: u64 = 256;
 
@@ -129,7 +131,6 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
     for (name, good, later) in [
         ("loss", "cross_entropy", "another loss"),
         ("precision", "f32", "another precision"),
-        ("memory", "store", "another memory policy"),
     ] {
         if let Some(e) = value(name)
             && name_of(e).is_none_or(|n| n.name != good)
@@ -137,6 +138,7 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
             sink.push(not_supported(e.span, later).label(format!("only `{name} {good}`")));
         }
     }
+    let memory = value("memory").map_or(Some(Memory::Store), |e| memory(e, sink));
     if sink.len() > before {
         return None;
     }
@@ -148,6 +150,7 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
         steps: steps?,
         clip,
         seed: seed?,
+        memory: memory?,
     })
 }
 
@@ -224,6 +227,20 @@ fn per_cent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u32> {
             None
         }
     }
+}
+
+/// `store`, or `revolve(slots: 6)`.
+fn memory(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Memory> {
+    if name_of(e).is_some_and(|n| n.name == "store") {
+        return Some(Memory::Store);
+    }
+    let later = ["online", "budget"];
+    let mut args = expect(e, "revolve", &later, "memory revolve(slots: 6)", sink)?;
+    let slots = args
+        .required("slots", sink)
+        .and_then(|e| report(whole(e, &Scope::new(), 1, MAX_SLOTS), sink));
+    args.finish(&[], sink);
+    Some(Memory::Revolve { slots: slots? })
 }
 
 /// `adamw(lr: 3e-4, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.1)`.

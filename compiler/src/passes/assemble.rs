@@ -15,7 +15,7 @@ use crate::model::Built;
 use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::{Blocking, KernelSpec};
-use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Train};
+use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Memory, Train};
 use odec_program::{
     Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program, Slot,
 };
@@ -163,6 +163,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         table: &table,
         constants: &constants,
         options,
+        policy: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
         prepared: 0,
         cache: 0,
         kernels: Kernels::default(),
@@ -244,6 +245,8 @@ struct Maker<'a> {
     table: &'a ParamTable,
     constants: &'a [Constant],
     options: Options,
+    /// What the gradient keeps.
+    policy: Memory,
     /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
     prepared: u64,
     cache: u64,
@@ -276,7 +279,11 @@ impl Maker<'_> {
                 }
                 list
             });
-        let graph = run_graph_passes(graph)?;
+        let memory = match name {
+            GRAD => self.policy,
+            _ => Memory::Store,
+        };
+        let graph = run_graph_passes(graph, memory)?;
         let mut outputs = Vec::new();
         let mut homes = Homes::default();
         for (result, v) in graph.outputs() {

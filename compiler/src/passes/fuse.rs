@@ -108,9 +108,15 @@ struct State<'a> {
     groups: Groups,
 }
 
-/// Evolve, step, evaluation and pass: only row ops that agree in it are joined merely for reading the same value.
-pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass) {
-    (&site.evolve, site.step, site.evaluation, site.pass)
+/// Evolve, step, evaluation, pass and replay: only row ops that agree in it are joined merely for reading the same value.
+pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass, u32) {
+    (
+        &site.evolve,
+        site.step,
+        site.evaluation,
+        site.pass,
+        site.replay,
+    )
 }
 
 impl<'a> State<'a> {

@@ -2,15 +2,16 @@
 //!
 //! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`Code`] over virtual buffers.
 //! Right-hand operands of contractions are packed once per (value, layout) and shared by all contractions that read
-//! them: a weight by every evaluation of a step, an activation by the weight gradients that start from it. Results go
-//! straight to their homes. Leaves arena offsets to `plan`.
+//! them: a weight by every evaluation of a step, an activation by the weight gradients that start from it. In the
+//! backward pass a weight is packed anew for each step, so that no panel waits for steps that are computed again. Results
+//! go straight to their homes. Leaves arena offsets to `plan`.
 
 use super::body::{self, Bound, dtype};
 use super::code::{BufferId, Code, Home, Launch};
 use super::facts::{kind, only};
 use super::fuse::{Shape, Unit, Units, neighbourhood};
 use odec_graph::op::Kind;
-use odec_graph::{Graph, Value};
+use odec_graph::{Graph, Pass, Site, Value};
 use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Pack};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::BTreeMap;
@@ -57,6 +58,7 @@ pub fn lower(
         code: Code::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
+        stretch: Stretch::default(),
         claimed: BTreeMap::new(),
     };
     let late = l.claim_outputs()?;
@@ -69,6 +71,25 @@ pub fn lower(
     Ok(l.code)
 }
 
+/// A run of contractions for the same step of the backward pass, or the forward pass.
+#[derive(Default)]
+struct Stretch {
+    number: u32,
+    of: Option<(String, Option<u32>)>,
+}
+
+impl Stretch {
+    /// The number of the stretch that a site continues or begins.
+    fn at(&mut self, site: &Site) -> u32 {
+        let of = (site.pass == Pass::Backward).then(|| (site.evolve.clone(), site.step));
+        if of != self.of {
+            self.of = of;
+            self.number += 1;
+        }
+        self.number
+    }
+}
+
 struct Lowering<'a> {
     graph: &'a Graph,
     units: &'a Units,
@@ -76,8 +97,9 @@ struct Lowering<'a> {
     blocking: Blocking,
     code: Code,
     buffers: BTreeMap<Value, BufferId>,
-    /// (right-hand operand, stored transposed) → packed panels.
-    packs: BTreeMap<(Value, bool), BufferId>,
+    /// (right-hand operand, stored transposed) → packed panels, and the stretch they were last used in.
+    packs: BTreeMap<(Value, bool), (BufferId, u32)>,
+    stretch: Stretch,
     /// Values computed straight into a result's place.
     claimed: BTreeMap<Value, Operand>,
 }
@@ -403,10 +425,13 @@ impl Lowering<'_> {
         };
         let width = if b_transposed { tb.rows() } else { cols(tb) };
 
+        let stretch = self.stretch.at(&self.graph.node(n).site);
+        let weight = matches!(kind(self.graph, b.node), Kind::Source);
         let packed = match self.packs.get(&(b, b_transposed)) {
-            Some(p) => *p,
-            None => self.pack(n, b, b_transposed, width, k)?,
+            Some((p, last)) if *last == stretch || !weight => *p,
+            _ => self.pack(n, b, b_transposed, width, k)?,
         };
+        self.packs.insert((b, b_transposed), (packed, stretch));
         let spec = Contract {
             dtype: REAL,
             m: extent(m),
@@ -469,7 +494,6 @@ impl Lowering<'_> {
             vec![],
             node,
         );
-        self.packs.insert((b, transposed), packed);
         Ok(packed)
     }
 }

@@ -24,6 +24,7 @@ pub mod order;
 pub mod plan;
 pub mod print;
 pub mod recompute;
+pub mod revolve;
 pub mod rewrite;
 pub mod simplify;
 pub mod sums;
@@ -31,26 +32,34 @@ pub mod update;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::{Graph, TypeError};
+use odec_program::manifest::Memory;
 
-/// A pass over a graph.
+/// A pass over a graph. Only [`mod@revolve`] asks for the memory policy.
 pub struct GraphPass {
     pub name: &'static str,
-    pub run: fn(&Graph) -> Result<Graph, TypeError>,
+    pub run: fn(&Graph, Memory) -> Result<Graph, TypeError>,
 }
 
 /// The graph passes, in order.
 pub const GRAPH_PASSES: &[GraphPass] = &[
     GraphPass {
         name: "simplify",
-        run: simplify::simplify,
+        run: |g, _| simplify::simplify(g),
+    },
+    GraphPass {
+        name: "revolve",
+        run: |g, memory| match memory {
+            Memory::Store => Ok(g.clone()),
+            Memory::Revolve { slots } => revolve::revolve(g, slots),
+        },
     },
     GraphPass {
         name: "recompute",
-        run: recompute::recompute,
+        run: |g, _| recompute::recompute(g),
     },
     GraphPass {
         name: "sums",
-        run: sums::group_sums,
+        run: |g, _| sums::group_sums(g),
     },
 ];
 
@@ -58,9 +67,9 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
 ///
 /// # Errors
 /// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
-pub fn run_graph_passes(graph: &Graph) -> Result<Graph, TypeError> {
+pub fn run_graph_passes(graph: &Graph, memory: Memory) -> Result<Graph, TypeError> {
     GRAPH_PASSES.iter().try_fold(graph.clone(), |g, pass| {
-        let g = (pass.run)(&g)?;
+        let g = (pass.run)(&g, memory)?;
         debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
         Ok(g)
     })

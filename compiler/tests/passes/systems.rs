@@ -157,6 +157,7 @@ fn train() -> Train {
         steps: 10,
         clip: Some(1.0),
         seed: 0,
+        memory: manifest::Memory::Store,
     }
 }
 

@@ -418,6 +418,7 @@ pub fn manifest() -> Manifest {
         steps: 40,
         clip: Some(1.0),
         seed: 7,
+        memory: Memory::Store,
     };
     let lines = fixed(2 * TABLE / LINE);
     let named = |n: &str| Coeff::Named(n.into());

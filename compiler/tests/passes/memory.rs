@@ -1,0 +1,92 @@
+//! Memory policies: what is computed again has the same bits, takes the planned memory, and as many replays as theory says.
+
+use crate::numbers::{executor, tokens};
+use crate::systems::options;
+use odec_compiler::model::{Built, compile};
+use odec_compiler::passes::revolve::replays;
+use odec_compiler::passes::{build_manifest, run_graph_passes};
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_graph::OpKind;
+use odec_program::Bindings;
+use odec_program::manifest::Memory;
+use odec_runtime::{State, Value};
+
+const AT: Bindings = Bindings::new(2, 6);
+
+fn model(flow: &str, steps: u64, policy: &str) -> (Built, String) {
+    let text = format!(
+        "field att = rmsnorm |> attention(heads: 2, causal, rope)\n\
+         field ffn = rmsnorm |> swiglu(hidden: 20)\n\
+         field layer = increment(lie(att, ffn))\n\
+         scheme own(F) {{ learn b = 1/2  step x {{ k1 = F(x)  k2 = F(x + h*b*k1)  return x + h*(1 - b)*k1 + h*b*k2 }} }}\n\
+         model small {{\n  input tokens(vocab: 256, context: 64)\n  embed learned(width: 12)\n  \
+         evolve {flow} for {steps} steps {{ h = 1/2 }}\n  output rmsnorm |> logits(tied)\n}}\n\
+         train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
+         batch 2;  steps 10;  memory {policy} }}\n"
+    );
+    let mut sources = Sources::default();
+    let main = sources.add("test.ode", &text);
+    let (file, errors) = parse(main, &text);
+    assert_eq!(errors, []);
+    let checked = compile(&file, main, &mut sources, &mut NoFiles).unwrap();
+    (checked.built.unwrap(), text)
+}
+
+/// Bits of loss and gradients, and bytes of the arena.
+fn gradient(flow: &str, steps: u64, policy: &str) -> (Vec<u32>, u64) {
+    let (built, text) = model(flow, steps, policy);
+    let assembled = build_manifest(&built, &text, options().blocking).unwrap();
+    let memory = assembled.memory.iter().find(|m| m.entry == "grad").unwrap();
+    let mut e = executor(&assembled.manifest);
+    e.set_poison(true);
+    let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let loss = e
+        .run("grad", AT, &inputs, &[])
+        .unwrap()
+        .scalar("loss")
+        .unwrap();
+    let mut bits = vec![loss.to_bits()];
+    bits.extend(e.state(State::Grads).iter().map(|x| x.to_bits()));
+    (bits, memory.arena)
+}
+
+#[test]
+fn revolving_changes_no_bit_and_saves_memory() {
+    for flow in [
+        "lie(att, ffn)",
+        "rk4(layer)",
+        "iie(layer, r: 2)",
+        "own(layer)",
+    ] {
+        let (stored, all) = gradient(flow, 9, "store");
+        let mut arenas = vec![all];
+        for slots in [9, 4, 2, 1] {
+            let (revolved, arena) = gradient(flow, 9, &format!("revolve(slots: {slots})"));
+            assert!(stored == revolved, "{flow}, {slots} slots: other bits");
+            arenas.push(arena);
+        }
+        assert!(
+            arenas.windows(2).all(|w| w[1] <= w[0]) && arenas[4] < all / 2,
+            "{flow}: {arenas:?}"
+        );
+    }
+}
+
+#[test]
+fn steps_are_replayed_as_often_as_theory_says() {
+    for (steps, slots) in [(1, 1), (2, 1), (5, 1), (10, 3), (12, 4), (7, 7), (6, 20)] {
+        let (built, _) = model("lie(att, ffn)", steps, "store");
+        let graph = run_graph_passes(&built.grad, Memory::Revolve { slots }).unwrap();
+        let evaluations = graph
+            .nodes()
+            .filter(|(_, n)| matches!(n.op, OpKind::Attention(_)))
+            .count() as u64;
+        assert_eq!(
+            evaluations,
+            steps + replays(steps, slots),
+            "{steps} steps, {slots} slots"
+        );
+    }
+}
