@@ -348,16 +348,18 @@ fn terms(node: &Node, named: &dyn Fn(&Value) -> String) -> Vec<String> {
         return vec![format!("{}({})", node.op.name(), operands.join(", "))];
     };
     let term = |(i, (c, v)): (usize, (&crate::Exact, &Value))| {
-        let sign = match (i, c.is_negative()) {
+        let minus = c.starts_with_minus();
+        let sign = match (i, minus) {
             (0, false) => "",
             (0, true) => "−",
             (_, false) => "+ ",
             (_, true) => "− ",
         };
-        let size = c.to_string().trim_start_matches('-').to_string();
-        match &*size {
-            "1" => format!("{sign}{}", named(v)),
-            _ => format!("{sign}{size} {}", named(v)),
+        let size = if minus { -c } else { c.clone() };
+        match (size.is_one(), size.is_sum()) {
+            (true, _) => format!("{sign}{}", named(v)),
+            (_, true) => format!("{sign}({size}) {}", named(v)),
+            (_, false) => format!("{sign}{size} {}", named(v)),
         }
     };
     c.coeffs

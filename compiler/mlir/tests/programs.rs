@@ -213,6 +213,22 @@ fn decoding_keeps_one_past_per_evaluation() {
     check_decoding("rk4_layer", &sizes, &host());
 }
 
+#[test]
+fn decoding_splittings_and_implicit_methods() {
+    for (name, steps) in [
+        ("strang_att", "for 6 steps"),
+        ("hybrid", "for 6 steps"),
+        ("residual_scaling", "for 6 steps"),
+        ("gauss", "for 4 steps"),
+        ("yoshida", "for 2 steps"),
+    ] {
+        let sizes = ragged("hidden: 352", "width: 128", steps);
+        check_decoding(name, &sizes, &host());
+    }
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check_decoding("unsplit", &sizes, &host());
+}
+
 /// Widths that are no whole vectors, heads of 10, a hidden layer of 37.
 fn ragged(
     hidden: &'static str,

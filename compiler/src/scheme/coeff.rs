@@ -256,6 +256,7 @@ impl Coeff {
     pub fn factor(&self) -> String {
         if self.terms.len() < 2 {
             return match self.as_constant() {
+                Some(c) if c.is_sum() && c.starts_with_minus() => format!("-({})", -&c),
                 Some(c) if c.is_sum() => format!("({c})"),
                 _ => self.to_string(),
             };

@@ -1,7 +1,7 @@
 //! Orders of the library's splittings, exactly: with exact sub-flows, the step on x' = (A + B) x is a product of
 //! exponentials, which is compared with exp(h (A + B)) word by word in the letters A and B.
 
-use crate::common::compile_text;
+use crate::common::{compile_text, model};
 use odec_compiler::scheme::{Combination, Instr};
 use odec_graph::Exact;
 use std::collections::BTreeMap;
@@ -93,4 +93,44 @@ fn decimals_hold_within_their_claim() {
     }
     assert!(defects("blanes_moan4", 3).iter().any(|d| !d.is_zero()));
     assert!(!defects("blanes_moan4", 5).iter().all(within));
+}
+
+/// Printed coefficients, written into a scheme again, are the same numbers.
+#[test]
+fn printed_numbers_can_be_read() {
+    let root = |n: i64, degree: u32| Exact::int(n).root(degree).expect("a root");
+    let radicals = [
+        Exact::one(),
+        root(2, 2),
+        root(3, 2),
+        root(2, 3),
+        root(12, 6),
+    ];
+    for i in 0..60 {
+        let term = |(j, r): (usize, &Exact)| {
+            let n = (i * 7 + j as i64 * 11) % 13 - 6;
+            r * &Exact::ratio(n, 1 + (i + j as i64) % 5)
+        };
+        let number: Exact = radicals.iter().enumerate().map(term).sum();
+        let text = format!("scheme s(F) {{ let a = {number}\n step x {{ return a*F(x) }} }}");
+        let outcome = compile_text(&text);
+        let read = &outcome.checked().programs[0].result;
+        let read = read.terms().next().and_then(|(_, c)| c.as_constant());
+        assert_eq!(read.unwrap_or_default(), number, "{text}");
+    }
+}
+
+/// In pictures, sums of radicals stand in parentheses, with their own sign before them.
+#[test]
+fn pictures_of_sums_of_radicals() {
+    let outcome = compile_text(&model("yoshida4(att, ffn)", 1, ""));
+    let built = outcome.checked().built.as_ref().expect("a model");
+    let picture = odec_graph::svg::svg(&built.forward, "yoshida4");
+    for term in [
+        "+ (1/3 + root(2, 3)/6 + root(4, 3)/12) k₁",
+        "+ (1/6 - root(2, 3)/6 - root(4, 3)/12) k₃",
+        "− (1/3 + 2*root(2, 3)/3 + root(4, 3)/3) k₄",
+    ] {
+        assert!(picture.contains(term), "{term} in {picture}");
+    }
 }

@@ -33,6 +33,14 @@ fn flows() {
             "euler(increment(strang(ffn by heun, att)))",
         ),
         ("flow_weighted_sum", "euler(1/2*att - 2*ffn)"),
+        (
+            "flow_irrational_sum",
+            "euler(sqrt(2)*att - ffn/(1 + sqrt(3)))",
+        ),
+        ("flow_parallel_heun", "parallel(att by heun, ffn by heun)"),
+        ("flow_hybrid", "lie(parallel(att, strang(ffn, att)), ffn)"),
+        ("flow_strang_gauss", "strang(ffn by gauss4(r: 1), att)"),
+        ("flow_radau_layer", "radau_iia3(layer, r: 2)"),
     ] {
         insta::assert_snapshot!(name, flow(written));
     }
