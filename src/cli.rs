@@ -9,7 +9,7 @@ use std::path::PathBuf;
     version,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -18,6 +18,9 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// Write a commented file to start from
+    #[command(after_help = "Example:\n  odec new mine && odec check mine.ode")]
+    New(New),
     /// Parse and resolve files; print what each model is
     #[command(after_help = "Example:\n  odec check schemes/iiet.ode schemes/rk4.ode")]
     Check(Check),
@@ -67,6 +70,12 @@ pub struct Source {
     /// Override a number by its path, e.g. model.width=256 or model.r=5 (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct New {
+    /// The file, and with it the model: `mine` or `mine.ode`
+    pub file: PathBuf,
 }
 
 #[derive(Args)]

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Graph(args) => commands::graph::run(&args),

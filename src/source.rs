@@ -7,10 +7,11 @@ use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, 
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
-use odec_grammar::{Diagnostic, Severity, Sources, parse, render, set};
+use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::{DType, Target};
 use odec_runtime::{Artifact, ObjectCode};
-use std::fmt::Display;
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -24,17 +25,25 @@ pub struct Parsed {
 /// Reads a file.
 pub fn read(path: &Path) -> Done<String> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|e| Failure::Input(format!("{name}: {e}")))?;
-    utf8(&name, bytes)
+    std::fs::File::open(path)
+        .map_err(|e| e.to_string())
+        .and_then(source_text)
+        .map_err(|why| Failure::Input(format!("{name}: {why}")))
 }
 
-/// The text that bytes are; `name` is theirs in the error.
-pub fn utf8(name: &impl Display, bytes: Vec<u8>) -> Done<String> {
+/// Everything that is to be read, unless it is longer than any source (or never ends), or no text.
+pub fn source_text(from: impl Read) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let most = MAX_BYTES as u64 + 1;
+    let read = from.take(most).read_to_end(&mut bytes);
+    read.map_err(|e| e.to_string())?;
+    if bytes.len() > MAX_BYTES {
+        let most = terminal::thousands(MAX_BYTES as u64);
+        return Err(format!("more than {most} bytes; .ode files are shorter"));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Failure::Input(format!(
-            "{name}: byte {at} is not UTF-8; .ode files are text"
-        ))
+        format!("byte {at} is not UTF-8; .ode files are text")
     })
 }
 
@@ -77,26 +86,40 @@ pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
     }
 }
 
-/// Imports are read from the folder of the file that names them.
-struct Folder;
+/// Imports are read from the folder of the file that names them. A file is known by the path it was first reached by.
+struct Folder {
+    known: BTreeMap<PathBuf, String>,
+}
+
+impl Folder {
+    /// `main` is the file that everything starts from.
+    fn new(main: &str) -> Folder {
+        let path = Path::new(main).canonicalize();
+        let known = path.into_iter().map(|p| (p, main.to_string())).collect();
+        Folder { known }
+    }
+}
 
 impl Loader for Folder {
     fn load(&mut self, path: &str, from: &str) -> Result<(String, String), String> {
         let base = Path::new(from).parent().unwrap_or(Path::new(""));
         let file = base.join(path);
-        let name = file
-            .canonicalize()
-            .map_err(|e| format!("{}: {e}", file.display()))?;
-        let text =
-            std::fs::read_to_string(&name).map_err(|e| format!("{}: {e}", file.display()))?;
-        Ok((name.display().to_string(), text))
+        let shown = file.display().to_string();
+        let real = file.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
+        let text = std::fs::File::open(&real)
+            .map_err(|e| e.to_string())
+            .and_then(source_text)
+            .map_err(|why| format!("{shown}: {why}"))?;
+        let name = self.known.entry(real).or_insert(shown);
+        Ok((name.clone(), text))
     }
 }
 
 impl Parsed {
     /// Resolves names and builds the model, if there is one. Prints warnings and errors.
     pub fn checked(&mut self) -> Done<Checked> {
-        match compile(&self.file, self.main, &mut self.sources, &mut Folder) {
+        let mut folder = Folder::new(self.sources.name(self.main));
+        match compile(&self.file, self.main, &mut self.sources, &mut folder) {
             Ok(checked) => {
                 report(&checked.warnings, &self.sources)?;
                 Ok(checked)

@@ -155,6 +155,35 @@ fn fmt_formats_in_place_and_checks() {
     assert_eq!(place.read("bad.ode"), "field a=");
 }
 
+#[test]
+fn new_writes_a_file_that_checks() {
+    let place = Place::new();
+    assert_eq!(place.good(&["new", "my-idea"]), "my-idea.ode\n");
+    place.good(&["fmt", "--check", "my-idea.ode"]);
+    let said = place.good(&["check", "my-idea.ode"]);
+    assert!(said.contains("model  my_idea"), "{said}");
+    place.write("my-idea.ode", "mine");
+    let (code, said) = place.bad(&["new", "my-idea.ode"]);
+    assert!(code == 1 && said.contains("stays as it is"), "{said}");
+    assert_eq!(place.read("my-idea.ode"), "mine");
+    let (code, said) = place.bad(&["new", "scheme"]);
+    assert!(code == 1 && said.contains("cannot be called"), "{said}");
+    let (code, said) = place.bad(&["new", "no/such/folder/x"]);
+    assert!(code == 1 && said.contains("no/such/folder/x.ode"), "{said}");
+}
+
+#[test]
+fn files_that_import_each_other_and_files_without_end_are_refused() {
+    let place = Place::new();
+    place.write("a.ode", "use \"b.ode\"\nfield a = rmsnorm\n");
+    place.write("b.ode", "use \"./a.ode\"\nfield b = rmsnorm\n");
+    let (code, said) = place.bad(&["check", "a.ode"]);
+    assert_eq!(code, 1);
+    insta::assert_snapshot!(said);
+    let (code, said) = place.bad(&["check", "/dev/zero"]);
+    assert!(code == 1 && said.contains("1,048,576 bytes"), "{said}");
+}
+
 /// What the README shows is what odec does.
 #[test]
 fn the_readme_is_true() {

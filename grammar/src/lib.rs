@@ -26,5 +26,6 @@ pub use format::format;
 pub use library::LIBRARY;
 pub use nearest::nearest;
 pub use parse::{parse, parse_value};
+pub use scan::MAX_BYTES;
 pub use set::set;
 pub use span::{Sources, Span};

@@ -6,7 +6,7 @@ use crate::source;
 use odec_grammar::{Sources, dump, format, parse};
 use odec_runtime::files;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 pub fn run(args: &cli::Fmt) -> Done {
@@ -39,12 +39,10 @@ pub fn run(args: &cli::Fmt) -> Done {
 fn one(path: &Path, check: bool) -> Done<bool> {
     let stdin = path == Path::new("-");
     let (name, text) = if stdin {
-        let mut bytes = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut bytes)
-            .map_err(|e| Failure::Input(format!("standard input: {e}")))?;
         let name = "standard input".to_string();
-        (name.clone(), source::utf8(&name, bytes)?)
+        let text = source::source_text(std::io::stdin());
+        let text = text.map_err(|why| Failure::Input(format!("{name}: {why}")))?;
+        (name, text)
     } else {
         (path.display().to_string(), source::read(path)?)
     };

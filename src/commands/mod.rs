@@ -9,4 +9,5 @@ pub mod exec;
 pub mod fmt;
 pub mod generate;
 pub mod graph;
+pub mod new;
 pub mod train;

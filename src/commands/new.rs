@@ -1,0 +1,42 @@
+//! `odec new`: a commented file to start from.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::source;
+use odec_grammar::{Sources, parse, render};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+
+/// What the file says, `NAME` standing for the model's name.
+const STARTER: &str = include_str!("starter.ode");
+
+pub fn run(args: &cli::New) -> Done {
+    let path = match source::is_source(&args.file) {
+        true => args.file.clone(),
+        false => args.file.with_added_extension("ode"),
+    };
+    let shown = path.display();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.replace('-', "_");
+    let text = STARTER.replace("NAME", &name);
+    let (_, messages) = parse(0, &text);
+    if let Some(first) = messages.first() {
+        let mut sources = Sources::default();
+        sources.add(shown.to_string(), &*text);
+        let why = render(first, &sources, false);
+        let why = why.lines().next().unwrap_or_default();
+        return Err(Failure::Input(format!(
+            "a model cannot be called `{name}` ({why}); take letters, digits and _, and no word of the language"
+        )));
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    let written = file.and_then(|mut f| f.write_all(text.as_bytes()));
+    written.map_err(|e| {
+        Failure::Input(match e.kind() {
+            ErrorKind::AlreadyExists => format!("{shown} is there already and stays as it is"),
+            _ => format!("{shown}: {e}"),
+        })
+    })?;
+    println!("{shown}");
+    Ok(())
+}
