@@ -30,6 +30,7 @@ pub enum KernelSpec {
     AttendCached(Attend),
     Gather(Gather),
     ScatterAdd(Gather),
+    PositionSum(Gather),
 }
 
 /// Writes one result of a row kernel.
@@ -179,6 +180,9 @@ impl Attend {
 /// tiles: blocks of [`Gather::TILE`] columns.
 ///
 /// dims: `[rows, table rows]`. The caller guarantees indices in range (the runtime checks inputs).
+///
+/// PositionSum: `table[p, :] = Σ_b rows[b · seq + p, :]` for b in order, from zero; rows of the table from `seq` on are
+/// zero. dims: `[batch, seq, table rows]`; operands rows, table; tiles: one per row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     pub dtype: DType,
@@ -196,6 +200,7 @@ impl KernelSpec {
             KernelSpec::Rows(_) | KernelSpec::Gather(_) => dims[0],
             KernelSpec::Columns(k) => k.cols.div_ceil(Columns::TILE),
             KernelSpec::ScatterAdd(g) => g.cols.div_ceil(Gather::TILE),
+            KernelSpec::PositionSum(_) => dims[2],
             KernelSpec::Pack(p) => dims[0].div_ceil(p.nr as u64),
             KernelSpec::Contract(c) => dims[0].div_ceil(c.blocking.mr as u64),
             KernelSpec::Attend(a) => dims[0] * a.heads * dims[1].div_ceil(Attend::BLOCK),
@@ -242,6 +247,7 @@ impl KernelSpec {
             KernelSpec::AttendCached(_) => "attend_cached",
             KernelSpec::Gather(_) => "gather",
             KernelSpec::ScatterAdd(_) => "scatter_add",
+            KernelSpec::PositionSum(_) => "position_sum",
         }
     }
 }

@@ -90,6 +90,12 @@ pub enum Table {
         head: u64,
         base: f64,
     },
+    /// `[positions, width]`: `sin(p · base^(−2i/width))` at column 2i, the cosine at 2i + 1 (Vaswani et al. 2017).
+    Sinusoid {
+        positions: u64,
+        width: u64,
+        base: f64,
+    },
 }
 
 impl Table {
@@ -101,37 +107,37 @@ impl Table {
             | Table::RotarySin {
                 positions, head, ..
             } => [positions, head],
+            Table::Sinusoid {
+                positions, width, ..
+            } => [positions, width],
+        }
+    }
+
+    /// The base of its angles.
+    pub fn base(&self) -> f64 {
+        match *self {
+            Table::RotaryCos { base, .. }
+            | Table::RotarySin { base, .. }
+            | Table::Sinusoid { base, .. } => base,
         }
     }
 
     /// The values in f64, row-major.
     pub fn values(&self) -> Vec<f64> {
-        let (positions, head, base, sine) = match *self {
-            Table::RotaryCos {
-                positions,
-                head,
-                base,
-            } => (positions, head, base, false),
-            Table::RotarySin {
-                positions,
-                head,
-                base,
-            } => (positions, head, base, true),
+        let ([positions, cols], base) = (self.shape(), self.base());
+        let half = cols / 2;
+        let angle = |p: u64, i: u64| p as f64 * base.powf(-2.0 * i as f64 / cols as f64);
+        let value = |p: u64, c: u64| match self {
+            Table::RotaryCos { .. } => angle(p, c % half).cos(),
+            Table::RotarySin { .. } if c < half => -angle(p, c).sin(),
+            Table::RotarySin { .. } => angle(p, c - half).sin(),
+            Table::Sinusoid { .. } if c.is_multiple_of(2) => angle(p, c / 2).sin(),
+            Table::Sinusoid { .. } => angle(p, c / 2).cos(),
         };
-        let half = head / 2;
-        let mut out = Vec::with_capacity((positions * head) as usize);
-        for p in 0..positions {
-            for c in 0..head {
-                let i = (c % half) as f64;
-                let angle = p as f64 * base.powf(-2.0 * i / head as f64);
-                out.push(match (sine, c < half) {
-                    (false, _) => angle.cos(),
-                    (true, true) => -angle.sin(),
-                    (true, false) => angle.sin(),
-                });
-            }
-        }
-        out
+        (0..positions)
+            .flat_map(|p| (0..cols).map(move |c| (p, c)))
+            .map(|(p, c)| value(p, c))
+            .collect()
     }
 }
 

@@ -34,6 +34,7 @@ pub fn work(spec: &KernelSpec, dims: &[u64]) -> u64 {
             .saturating_mul(k.cols)
             .saturating_mul(k.body.nodes.len() as u64),
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => rows.saturating_mul(g.cols),
+        KernelSpec::PositionSum(g) => rows.saturating_mul(second).saturating_mul(g.cols),
         KernelSpec::Pack(_) => rows.saturating_mul(second),
         KernelSpec::Contract(_) => rows
             .saturating_mul(second)

@@ -320,6 +320,14 @@ impl Footprint {
                     coeffs: 0,
                 })
             }
+            KernelSpec::PositionSum(g) => Ok(Footprint {
+                operands: vec![
+                    Touch::new(g.dtype, false, product(g.cols, 0b011)),
+                    Touch::new(g.dtype, true, product(g.cols, 0b100)),
+                ],
+                dims: vec![None; 3],
+                coeffs: 0,
+            }),
             KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
                 let index = Touch::new(DType::I32, false, product(1, 0b01));
                 let rows = |written| Touch::new(g.dtype, written, product(g.cols, 0b01));

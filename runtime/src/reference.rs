@@ -54,7 +54,8 @@ fn dtype(spec: &KernelSpec) -> DType {
         | KernelSpec::AttendBackward(Attend { dtype, .. })
         | KernelSpec::AttendCached(Attend { dtype, .. })
         | KernelSpec::Gather(Gather { dtype, .. })
-        | KernelSpec::ScatterAdd(Gather { dtype, .. }) => *dtype,
+        | KernelSpec::ScatterAdd(Gather { dtype, .. })
+        | KernelSpec::PositionSum(Gather { dtype, .. }) => *dtype,
     }
 }
 
@@ -126,6 +127,7 @@ fn launch<T: Real>(spec: &KernelSpec, words: &[Words], dims: &[u64], coeffs: &[f
         }
         KernelSpec::Gather(k) => gather::<T>(k, &mut m, dims),
         KernelSpec::ScatterAdd(k) => scatter_add::<T>(k, &mut m, dims),
+        KernelSpec::PositionSum(k) => position_sum::<T>(k, &mut m, dims),
     }
 }
 
@@ -199,6 +201,21 @@ fn scatter_add<T: Real>(g: &Gather, m: &mut Operands, dims: &[u64]) {
         for c in 0..g.cols {
             let (old, new): (T, T) = (m.load(2, to * g.cols + c), m.load(1, r * g.cols + c));
             m.store(2, to * g.cols + c, T::binary(BinaryOp::Add, old, new));
+        }
+    }
+}
+
+fn position_sum<T: Real>(g: &Gather, m: &mut Operands, dims: &[u64]) {
+    let (batch, seq) = (dims[0], dims[1]);
+    for p in 0..dims[2] {
+        let sequences = if p < seq { batch } else { 0 };
+        for c in 0..g.cols {
+            let add = |sum: T, b: u64| {
+                let x = m.load(0, (b * seq + p) * g.cols + c);
+                T::binary(BinaryOp::Add, sum, x)
+            };
+            let sum = (0..sequences).fold(T::ZERO, add);
+            m.store(1, p * g.cols + c, sum);
         }
     }
 }

@@ -1,8 +1,8 @@
 """Fields in float64: what they compute, and their parameters.
 
-Conventions: a weight W is [out, in] and acts as `x @ W.T`; no biases; RMSNorm adds eps 1e-5 inside the root; RoPE turns
-the pairs (i, i + d/2) of every head by `p · 10000^(−2i/d)` (Su et al. 2021, half-split layout); attention is causal with
-scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
+Conventions: a weight W is [out, in] and acts as `x @ W.T`; biases where a function says so; RMSNorm and LayerNorm add
+eps 1e-5 inside the root; RoPE turns the pairs (i, i + d/2) of every head by `p · 10000^(−2i/d)` (Su et al. 2021,
+half-split layout); attention is causal with scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
 """
 
 from collections.abc import Callable
@@ -41,6 +41,18 @@ def rmsnorm(x: Array, gain: Array) -> Array:
     return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + EPS) * gain
 
 
+def layernorm(x: Array, gain: Array, bias: Array) -> Array:
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    return rmsnorm(centred, gain) + bias
+
+
+def sinusoids(tokens: int, width: int) -> Array:
+    """Rows of positions: sin(p / 10000^(2i/width)) at column 2i, the cosine at 2i + 1 (Vaswani et al. 2017)."""
+    column = jnp.arange(width)
+    angle = jnp.arange(tokens)[:, None] / 10000.0 ** (column // 2 * 2 / width)
+    return jnp.where(column % 2 == 0, jnp.sin(angle), jnp.cos(angle))
+
+
 def rope(x: Array) -> Array:
     """Rotary embedding of [batch, heads, tokens, d]."""
     tokens, d = x.shape[-2:]
@@ -49,18 +61,45 @@ def rope(x: Array) -> Array:
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
 
 
-def attend(p: Parameters, at: str, heads: int, y: Array) -> Array:
+def linear(p: Parameters, at: str, y: Array) -> Array:
+    """A linear map, with a bias if it has one."""
+    y = y @ p[f"{at}.weight"].T
+    return y + p[f"{at}.bias"] if f"{at}.bias" in p else y
+
+
+def attend(p: Parameters, at: str, heads: int, y: Array, *, causal: bool = True, turn: Field = rope) -> Array:
     """`attention(heads, causal, rope)` of normalised tokens."""
     batch, tokens, width = y.shape
 
     def split(name: str) -> Array:
-        return (y @ p[f"{at}.{name}.weight"].T).reshape(batch, tokens, heads, width // heads).swapaxes(1, 2)
+        return linear(p, f"{at}.{name}", y).reshape(batch, tokens, heads, width // heads).swapaxes(1, 2)
 
-    q, k, v = rope(split("q")), rope(split("k")), split("v")
+    q, k, v = turn(split("q")), turn(split("k")), split("v")
     scores = q @ k.swapaxes(-1, -2) / jnp.sqrt(width // heads)
-    scores = jnp.where(jnp.tril(jnp.ones((tokens, tokens), bool)), scores, -jnp.inf)
-    mixed = jax.nn.softmax(scores, axis=-1) @ v
-    return mixed.swapaxes(1, 2).reshape(batch, tokens, width) @ p[f"{at}.o.weight"].T
+    seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
+    mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1) @ v
+    return linear(p, f"{at}.o", mixed.swapaxes(1, 2).reshape(batch, tokens, width))
+
+
+def norm(p: Parameters, at: str, x: Array) -> Array:
+    """The normalisation whose gain, and perhaps bias, stand below a path."""
+    gain = p[f"{at}.norm.gain"]
+    return layernorm(x, gain, p[f"{at}.norm.bias"]) if f"{at}.norm.bias" in p else rmsnorm(x, gain)
+
+
+def gpt_attention(p: Parameters, at: str, heads: int) -> Field:
+    """The field `layernorm |> attention(heads, causal, bias)`."""
+    return lambda x: attend(p, at, heads, norm(p, at, x), turn=lambda q: q)
+
+
+def gelu(p: Parameters, at: str) -> Field:
+    """The field `layernorm |> gelu(hidden, bias)`, with the exact GELU x Φ(x)."""
+
+    def field(x: Array) -> Array:
+        y = linear(p, f"{at}.up", norm(p, at, x))
+        return linear(p, f"{at}.down", y * (1 + jax.scipy.special.erf(y / jnp.sqrt(2.0))) / 2)
+
+    return field
 
 
 def gated(p: Parameters, at: str, y: Array) -> Array:
@@ -90,5 +129,16 @@ def swiglu_table(shape: Shape) -> Table:
     return {"gate.weight": tall, "up.weight": tall, "down.weight": wide}
 
 
+def gelu_table(shape: Shape) -> Table:
+    """Parts and shapes of `gelu` with biases."""
+    tall, wide = (shape.hidden, shape.width), (shape.width, shape.hidden)
+    return {"up.weight": tall, "up.bias": (shape.hidden,), "down.weight": wide, "down.bias": (shape.width,)}
+
+
 def norm_table(shape: Shape) -> Table:
     return {"norm.gain": (shape.width,)}
+
+
+def bias_table(shape: Shape, *parts: str) -> Table:
+    """Biases as wide as the state."""
+    return {f"{part}.bias": (shape.width,) for part in parts}

@@ -8,22 +8,29 @@ use the embedding's matrix. Leaves running odec and comparing to `check.py`.
 import jax
 import jax.numpy as jnp
 from jax import Array
-from parts import Parameters, Shape, Table, rmsnorm
+from parts import Parameters, Shape, Table, bias_table, norm, norm_table, sinusoids
 from systems import Step, System
 
 
 def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
-    table = {"embed.token.weight": (shape.vocab, shape.width), "output.norm.gain": (shape.width,)}
-    return table | system.table(shape)
+    table = {"embed.token.weight": (shape.vocab, shape.width)}
+    if system.positions == "learned":
+        table["embed.position.weight"] = (shape.context, shape.width)
+    ends = norm_table(shape) | (bias_table(shape, "norm") if system.layernorm else {})
+    return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array) -> Array:
     """Mean over all targets of −log softmax(logits)."""
     x = p["embed.token.weight"][tokens]
+    if system.positions == "learned":
+        x = x + p["embed.position.weight"][: x.shape[1]]
+    if system.positions == "sinusoidal":
+        x = x + sinusoids(x.shape[1], shape.width)
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k), x)
-    logits = rmsnorm(x, p["output.norm.gain"]) @ p["embed.token.weight"].T
+    logits = norm(p, "output", x) @ p["embed.token.weight"].T
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
     return -jnp.mean(chosen)
 

@@ -18,7 +18,11 @@ from parts import (
     attend,
     attention,
     attention_table,
+    bias_table,
     gated,
+    gelu,
+    gelu_table,
+    gpt_attention,
     norm_table,
     rmsnorm,
     swiglu,
@@ -37,6 +41,12 @@ class System:
     # Takes the place of the flow, and of what stands in braces after it.
     flow: str | None = None
     options: str = "h = 1;  weights per step"
+    # Takes the place of the embedding.
+    embed: str | None = None
+    # What is added to the embedding: "learned", "sinusoidal" or nothing.
+    positions: str = ""
+    # Whether the norm before the logits is a LayerNorm.
+    layernorm: bool = False
     # Schemes and fields of its own.
     definitions: str = ""
     # Kind of each field, by its path below the step.
@@ -57,6 +67,8 @@ class System:
             "att": norm_table(shape) | attention_table(shape),
             "ffn": norm_table(shape) | swiglu_table(shape),
             "both": norm_table(shape) | attention_table(shape) | swiglu_table(shape),
+            "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
+            "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
         }
         table = {}
         for k in range(shape.steps):
@@ -84,9 +96,14 @@ class Step:
 
     def field(self, name: str) -> Field:
         kind, at = self.system.fields[name], self.path(name)
-        if kind == "att":
-            return attention(self.p, at, self.shape.heads)
-        return swiglu(self.p, at)
+        heads = self.shape.heads
+        kinds = {
+            "att": lambda: attention(self.p, at, heads),
+            "ffn": lambda: swiglu(self.p, at),
+            "gpt_att": lambda: gpt_attention(self.p, at, heads),
+            "gpt_ffn": lambda: gelu(self.p, at),
+        }
+        return kinds[kind]()
 
     def both(self, x: Array) -> Array:
         """`rmsnorm |> (attention + swiglu)`: one norm for both."""
@@ -287,6 +304,21 @@ SYSTEMS: dict[str, System] = {
     "rk2": System(over_layer(heun), file="rk2.ode", sizes=ALL_SIZES),
     "rk4": System(over_layer(RK4), file="rk4_layer.ode", sizes=ALL_SIZES),
     "iiet": System(iiet, file="iiet.ode", sizes=ALL_SIZES),
+    # Other fields, norms and positions.
+    "gpt": System(
+        lie,
+        file="gpt.ode",
+        fields={"att": "gpt_att", "ffn": "gpt_ffn"},
+        positions="learned",
+        layernorm=True,
+        sizes=("even", "odd", "full"),
+    ),
+    "sinusoidal": System(
+        lie,
+        flow="lie(att, ffn)",
+        embed="learned(width: 256), positions(sinusoidal)",
+        positions="sinusoidal",
+    ),
     # Splittings.
     "strang_ffn": System(strang_heun("ffn", "att"), file="strang_ffn.ode"),
     "strang_att": System(strang_heun("att", "ffn"), file="strang_att.ode"),

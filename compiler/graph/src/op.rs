@@ -136,6 +136,8 @@ pub enum Kind {
     Gather,
     /// Scatter-add of operand 1's rows at operand 0's indices, onto zeros.
     ScatterAdd,
+    /// Sum of the only operand over the batch: `[B, S, C]` → `[P, C]`, zero from S on.
+    PositionSum,
 }
 
 /// One test case of an op.

@@ -1,7 +1,7 @@
-//! Rows picked by number, and their gradient.
+//! Rows picked by number, and their gradient; the gradient of rows added by position.
 //!
 //! Takes a [`Gather`] spec; emits a copy of `table[index[r]]` for each row, or the sum of rows into the
-//! table in row order, one tile of columns at a time so that threads never meet.
+//! table in row order, one tile of columns (by position: one row of the table) at a time so that threads never meet.
 
 use crate::access::{Columns, load_columns, store_columns};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
@@ -79,6 +79,46 @@ pub(crate) fn emit_scatter_add(e: &mut Emitter, kernel: &Gather) -> Result<(), S
             tile(e, first, rest);
         });
     }
+    Ok(())
+}
+
+/// `table[p] = Σ_b rows[b·seq + p]`; operands rows, table.
+pub(crate) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
+    let (rows, table) = (e.operand(0), e.operand(1));
+    let (batch, seq, n) = (e.dim(0), e.dim(1), kernel.cols);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, p| {
+        let zero = e.int(0);
+        let read = e.cmp(Cmp::Gt, seq, p);
+        let sequences = e.select(read, batch, zero);
+        let to = row_at(e, table, p, n);
+        let sum = |e: &mut Emitter, cols: Columns| {
+            let nothing = e.float(0.0, Type::vector(e.elem, WIDTH));
+            let sums = e.for_with(zero, sequences, 1, &[nothing], |e, b, sum| {
+                let r = e.mul(b, seq);
+                let r = e.add(r, p);
+                let from = row_at(e, rows, r, n);
+                let x = load_columns(e, from, e.elem, ColMap::Col, cols);
+                vec![e.add(sum[0], x)]
+            });
+            store_columns(e, sums[0], to, e.elem, cols);
+        };
+        let whole = n / WIDTH * WIDTH;
+        let last = e.int(whole as i64);
+        e.for_each(zero, last, WIDTH as i64, |e, c| {
+            sum(e, Columns::full(c, WIDTH))
+        });
+        if whole < n {
+            let count = n - whole;
+            let (first, lanes) = (last, WIDTH);
+            let ragged = Columns {
+                first,
+                lanes,
+                count,
+            };
+            sum(e, ragged);
+        }
+    });
     Ok(())
 }
 

@@ -50,6 +50,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::Columns(k) => columns::emit(&mut e, k),
         KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
+        KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Pack(k) => pack::emit(&mut e, k),
         KernelSpec::Contract(k) => contract::emit(&mut e, k),
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
@@ -75,6 +76,6 @@ fn dtype(spec: &KernelSpec) -> DType {
         KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) | KernelSpec::AttendCached(k) => {
             k.dtype
         }
-        KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) => k.dtype,
+        KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) | KernelSpec::PositionSum(k) => k.dtype,
     }
 }

@@ -259,6 +259,24 @@ fn prenorm_on_every_target() {
     );
 }
 
+/// Layer normalisation, biases, GELU, learned positions.
+#[test]
+fn gpt() {
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 4*width", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check("gpt", &sizes, &host());
+    check_decoding("gpt", &sizes, &host());
+    let sinusoidal = [("positions(learned)", "positions(sinusoidal)")];
+    check_decoding(
+        "gpt",
+        &[sinusoidal[0], sizes[0], sizes[1], sizes[2]],
+        &host(),
+    );
+}
+
 #[test]
 fn macaron() {
     check(

@@ -356,6 +356,36 @@ fn gather_and_scatter_add() {
     }
 }
 
+#[test]
+fn position_sums() {
+    let (batch, seq, positions) = (3usize, 5usize, 8usize);
+    for cols in [1u64, 15, 16, 33, 100] {
+        let n = cols as usize;
+        let values: Vec<f32> = (0..batch * seq * n)
+            .map(|i| (i as f32 * 0.3).cos())
+            .collect();
+        let mut sums = vec![0.0f32; positions * n];
+        for (i, x) in values.iter().enumerate() {
+            sums[i % (seq * n)] += x;
+        }
+        let spec = KernelSpec::PositionSum(Gather {
+            dtype: DType::F32,
+            cols,
+        });
+        let dims = [batch, seq, positions].map(|d| d as u64);
+        for target in targets() {
+            let compiled = Compiled::new(std::slice::from_ref(&spec), target);
+            let buffers = [Buffer::Real(values.clone()), Buffer::nan(positions * n)];
+            let got = compiled.run(0, &buffers, &[], &dims, &[], &[4..8, 0..4]);
+            assert_same(
+                &got[1],
+                &Buffer::Real(sums.clone()),
+                &format!("{target}, {cols} columns"),
+            );
+        }
+    }
+}
+
 /// Root-mean-square norm with a gain: `x / √(mean x² + ε) · g`.
 pub fn rms_norm(cols: u64) -> Rows {
     let mut b = Body::default();

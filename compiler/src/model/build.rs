@@ -7,21 +7,24 @@
 use super::coefficient::Coefficients;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, Weights};
-use super::params::{EMBEDDING, LOGITS, field_name, field_path, learned_path};
-use super::spec::Spec;
+use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
+use super::spec::{Positions, Spec};
 use crate::scheme::{Instr, ValueId};
 use odec_graph::ops::{
-    Append, Attention, Cache, CachedAttention, Embedding, FromPast, Input, Parameter,
+    AddPositions, Append, Attention, Cache, CachedAttention, Embedding, FromPast, Input, Parameter,
+    Table,
 };
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
-use odec_program::Dim;
+use odec_program::{Dim, manifest};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Base of the rotary angles (Su et al. 2021).
 const ROTARY_BASE: f64 = 10_000.0;
+/// Base of the sinusoids' wave lengths (Vaswani et al. 2017).
+const SINUSOID_BASE: f64 = 10_000.0;
 
 /// Our own mistakes: a checked model that does not build.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -263,6 +266,21 @@ impl<'s> Model<'s> {
         let tokens = b.push1(index("tokens"), &[])?;
         let table = self.param(b, EMBEDDING)?;
         let mut x = b.push1(Embedding, &[table, tokens])?;
+        if let Some(positions) = spec.positions {
+            let table = match positions {
+                Positions::Learned => self.param(b, POSITIONS)?,
+                Positions::Sinusoidal => {
+                    let table = manifest::Table::Sinusoid {
+                        positions: spec.sizes.context,
+                        width: spec.sizes.width,
+                        base: SINUSOID_BASE,
+                    };
+                    b.push1(Table { table }, &[])?
+                }
+            };
+            let table = self.positions(b, table)?;
+            x = b.push1(AddPositions, &[x, table])?;
+        }
         self.common(b)?;
         for e in &spec.evolves {
             for k in 0..e.steps {

@@ -1,13 +1,13 @@
 //! The parameter table: every tensor's path, shape and start, counted and checked for clashes before anything is built.
 //!
-//! Paths: `embed.token.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written
+//! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written
 //! several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; learned
 //! coefficients of a scheme stand at `[evolve.]step.3.scheme.b`, shared ones at `[evolve.]scheme.b`, a learned step size at
 //! `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
 use super::evolve::{EvolveSpec, Sharing};
-use super::spec::Spec;
+use super::spec::{Positions, Spec};
 use crate::codes;
 use crate::scheme::Learned;
 use odec_grammar::Span;
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 pub const MAX_PARAMETERS: u64 = 1_000_000_000_000;
 
 pub const EMBEDDING: &str = "embed.token.weight";
+pub const POSITIONS: &str = "embed.position.weight";
 pub const LOGITS: &str = "output.logits.weight";
 
 /// What a field's parameter paths begin with: `step.3.ffn.2`.
@@ -81,6 +82,16 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         spec.embed_span,
         sink,
     )?;
+    if spec.positions == Some(Positions::Learned) {
+        t.add(
+            POSITIONS.into(),
+            vec![spec.sizes.context, spec.sizes.width],
+            normal.clone(),
+            "the positions",
+            spec.embed_span,
+            sink,
+        )?;
+    }
     for e in &spec.evolves {
         for (k, program) in e.program_of.iter().enumerate() {
             for l in &e.learned(k as u64) {

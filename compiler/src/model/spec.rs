@@ -33,14 +33,31 @@ pub struct Spec {
     pub tied: bool,
     pub output_span: Span,
     pub embed_span: Span,
+    /// What is added to the embedding.
+    pub positions: Option<Positions>,
     /// Standard deviation of freshly drawn matrices.
     pub std: f64,
+}
+
+/// A row for each position, added to the embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// A table that is trained.
+    Learned,
+    /// Sines and cosines of rising wave lengths (Vaswani et al. 2017).
+    Sinusoidal,
 }
 
 /// Reads a model.
 pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let before = errors(r.sink);
     let sizes = sizes(model, r.sink);
+    let embed = model.items.iter().find_map(|i| match i {
+        ModelItem::Embed { values, span } => Some((&values[..], *span)),
+        _ => None,
+    });
+    let (values, embed_span) = embed.unwrap_or((&[], model.span));
+    let positions = values.get(1).and_then(|e| positions(e, r.sink));
     let output = single(
         model,
         "output",
@@ -106,10 +123,9 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     if errors(r.sink) > before {
         return None;
     }
-    let embed = |i: &&ModelItem| matches!(i, ModelItem::Embed { .. });
-    let embed_span = model.items.iter().find(embed).map_or(model.span, item_span);
     Some(Spec {
         name: model.name.clone(),
+        positions,
         sizes,
         evolves: read,
         output,
@@ -275,10 +291,32 @@ fn tokens(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(u64, u64)> {
     vocab.zip(context)
 }
 
-/// `learned(width: 256)`.
+/// `positions(learned)`, `positions(sinusoidal)`.
+fn positions(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Positions> {
+    let example = "embed learned(width: 256), positions(learned)";
+    let mut args = expect(e, "positions", &["class_token"], example, sink)?;
+    let (learned, sinusoidal) = (args.flag("learned"), args.flag("sinusoidal"));
+    let before = sink.len();
+    args.finish(&[], sink);
+    match (learned, sinusoidal) {
+        _ if sink.len() > before => None,
+        (true, false) => Some(Positions::Learned),
+        (false, true) => Some(Positions::Sinusoidal),
+        _ => {
+            let message = "`positions` takes one word";
+            sink.push(
+                Diagnostic::error(codes::ARGUMENT_COUNT, e.span, message)
+                    .help("write `positions(learned)` or `positions(sinusoidal)`"),
+            );
+            None
+        }
+    }
+}
+
+/// `learned(width: 256)`, the first part of an embedding.
 fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
-    for more in values.iter().skip(1) {
-        sink.push(not_supported(more.span, "a second part of an embedding"));
+    for more in values.iter().skip(2) {
+        sink.push(not_supported(more.span, "a third part of an embedding"));
     }
     let Some(first) = values.first() else {
         sink.push(Diagnostic::error(

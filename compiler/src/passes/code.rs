@@ -70,7 +70,9 @@ pub fn mode(spec: &KernelSpec, i: usize, count: usize) -> Mode {
         KernelSpec::Columns(k) => update_if(k.accumulate),
         KernelSpec::Contract(k) => update_if(k.accumulate),
         KernelSpec::ScatterAdd(_) => update_if(true),
-        KernelSpec::Pack(_) | KernelSpec::Gather(_) => update_if(false),
+        KernelSpec::Pack(_) | KernelSpec::Gather(_) | KernelSpec::PositionSum(_) => {
+            update_if(false)
+        }
         KernelSpec::Attend(_) => write_if(i >= 3),
         KernelSpec::AttendBackward(_) => write_if(i >= 6),
         KernelSpec::AttendCached(_) => update_if(false),

@@ -131,7 +131,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
-        Kind::Append | Kind::Gather => Role::Fresh,
+        Kind::Append | Kind::Gather | Kind::PositionSum => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());
             let mut args = Vec::new();

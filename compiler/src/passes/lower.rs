@@ -376,6 +376,19 @@ impl Lowering<'_> {
                 );
                 Ok(())
             }
+            (Kind::PositionSum, _) => {
+                let rows = self.graph.ty(results[0]).rows();
+                let cols = self.graph.ty(results[0]).cols();
+                let args = self.buffers(&[operands[0], results[0]])?;
+                self.launch(
+                    KernelSpec::PositionSum(Gather { dtype: REAL, cols }),
+                    args,
+                    vec![Size::BATCH, Size::SEQ, rows],
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
             (Kind::ScatterAdd, _) => {
                 let (index, rows) = (operands[0], operands[1]);
                 let out = self.buffer(results[0])?;

@@ -202,6 +202,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
         {
             Some(Table::RotaryCos { .. }) => "cos".into(),
             Some(Table::RotarySin { .. }) => "sin".into(),
+            Some(Table::Sinusoid { .. }) => "positions".into(),
             None => format!("consts@{}", o.offset),
         },
         Slot::Prepared => format!("prepared@{}", o.offset),
@@ -267,7 +268,9 @@ fn headline(spec: &KernelSpec) -> String {
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             attend(a)
         }
-        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => format!("rows of {} columns", g.cols),
+        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) | KernelSpec::PositionSum(g) => {
+            format!("rows of {} columns", g.cols)
+        }
     }
 }
 

@@ -19,7 +19,7 @@ fn paths(b: &Built) -> String {
 #[test]
 fn library_models() {
     let mut numbers = Vec::new();
-    for name in ["prenorm", "macaron", "rk2", "rk4_layer", "iiet"] {
+    for name in ["prenorm", "macaron", "rk2", "rk4_layer", "iiet", "gpt"] {
         let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).expect("the library has this model");
         let outcome = compile_files(&path, &text, &mut Files::default());

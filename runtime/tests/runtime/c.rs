@@ -220,8 +220,11 @@ fn function(k: &Kernel) -> String {
   table[at[r] * {n} + c] += from[r * {n} + c];"
             );
         }
-        KernelSpec::Attend(_) | KernelSpec::AttendBackward(_) | KernelSpec::AttendCached(_) => {
-            unreachable!("the tiny model has no attention")
+        KernelSpec::Attend(_)
+        | KernelSpec::AttendBackward(_)
+        | KernelSpec::AttendCached(_)
+        | KernelSpec::PositionSum(_) => {
+            unreachable!("the tiny model has no attention and no positions")
         }
     }
     s + "}\n"

@@ -75,6 +75,8 @@ ops! {
     attention_backward::AttentionBackward,
     embedding::Embedding,
     embedding_grad::EmbeddingGrad,
+    add_positions::AddPositions,
+    position_sum::PositionSum,
     // decoding: what outlives a run
     cache::Cache,
     append::Append,

@@ -1,4 +1,4 @@
-//! A constant table known at build time: rotary cosines and sines.
+//! A constant table known at build time: rotary cosines and sines, sinusoidal positions.
 
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
@@ -7,7 +7,7 @@ use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::manifest;
 
-/// `[positions, head]`, with the values of [`manifest::Table::values`].
+/// `[positions, columns]`, with the values of [`manifest::Table::values`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     pub table: manifest::Table,
@@ -17,19 +17,20 @@ impl Op for Table {
     const NAME: &'static str = "table";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let (kind, base) = match self.table {
-            manifest::Table::RotaryCos { base, .. } => ("rotary_cos", base),
-            manifest::Table::RotarySin { base, .. } => ("rotary_sin", base),
+        let kind = match self.table {
+            manifest::Table::RotaryCos { .. } => "rotary_cos",
+            manifest::Table::RotarySin { .. } => "rotary_sin",
+            manifest::Table::Sinusoid { .. } => "sinusoid",
         };
-        vec![("kind", kind.into()), ("base", base.to_string())]
+        let base = self.table.base().to_string();
+        vec![("kind", kind.into()), ("base", base)]
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         operands::<0>(Self::NAME, ins)?;
-        let (manifest::Table::RotaryCos { base, .. } | manifest::Table::RotarySin { base, .. }) =
-            self.table;
-        let shape = self.table.shape();
-        if !shape[1].is_multiple_of(2) {
+        let (shape, base) = (self.table.shape(), self.table.base());
+        let halves = !matches!(self.table, manifest::Table::Sinusoid { .. });
+        if halves && !shape[1].is_multiple_of(2) {
             return fail(
                 Self::NAME,
                 format!("{} columns have no two halves", shape[1]),
@@ -55,11 +56,19 @@ impl Op for Table {
     }
 
     fn samples() -> Vec<Sample> {
-        let table = manifest::Table::RotarySin {
+        let sine = manifest::Table::RotarySin {
             positions: 5,
             head: 4,
             base: 100.0,
         };
-        vec![Sample::new(Table { table }, "sine", vec![])]
+        let sinusoid = manifest::Table::Sinusoid {
+            positions: 5,
+            width: 7,
+            base: 100.0,
+        };
+        vec![
+            Sample::new(Table { table: sine }, "sine", vec![]),
+            Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
+        ]
     }
 }
