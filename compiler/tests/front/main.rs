@@ -1,6 +1,7 @@
 //! Tests of the front half: text in, stage programs, graphs and messages out.
 
 mod common;
+mod docs;
 mod errors;
 mod examples;
 mod hostile;
