@@ -336,6 +336,26 @@ SYSTEMS: dict[str, System] = {
         fields={"att": "att", "near": "att", "ffn": "ffn"},
         heads=("att.heads", "near.heads"),
     ),
+    "three_fields": System(
+        splitting(("att", 1 / 3), ("near", 1 / 2), ("ffn", 1.0), ("near", 1 / 2), ("att", 2 / 3)),
+        file="hybrid.ode",
+        flow="three(att, near, ffn)",
+        definitions="scheme three(A, B, C) { A(1/3) B(1/2) C(1) B(1/2) A(2/3) }\n",
+        fields={"att": "att", "near": "att", "ffn": "ffn"},
+        heads=("att.heads", "near.heads"),
+    ),
+    "nested": System(
+        # Strang inside Lie, every written use of the FFN with weights of its own.
+        splitting(("ffn.1", 1 / 2), ("att", 1.0), ("ffn.2", 1 / 2), ("ffn.3", 1.0)),
+        flow="lie(strang(ffn, att), ffn)",
+        options="weights per use",
+        fields={"att": "att", "ffn.1": "ffn", "ffn.2": "ffn", "ffn.3": "ffn"},
+    ),
+    "irrational": System(
+        lambda s, x: x + (sqrt(2) * s.att(x) - s.ffn(x) / (1 + sqrt(3))) / 2 ** (1 / 3),
+        flow="euler(sqrt(2)*att - ffn/(1 + sqrt(3)))",
+        options="h = 1/root(2, 3)",
+    ),
     "ruth3": System(
         splitting(
             *(("att", 7 / 24), ("ffn", 2 / 3), ("att", 3 / 4)),

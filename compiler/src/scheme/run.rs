@@ -270,6 +270,7 @@ impl<'s> Machine<'s> {
         let lists = self.learns(flow, declared)?;
         for (name, value) in &flow.scheme.lets {
             let v = self.ok(scalar(value, &scope))?;
+            self.charge(v.as_constant().map_or(v.weight(), |c| c.cost()), value.span)?;
             scope.insert(name.name.clone(), v);
         }
         Some(Frame {

@@ -199,6 +199,8 @@ impl Machine<'_> {
             .map(|e| self.ok(exact(e, scope)))
             .collect();
         let mut values = values.into_iter().collect::<Option<Vec<Exact>>>()?;
+        let work = values.iter().map(Exact::cost).sum();
+        self.charge(work, row.span)?;
         values.resize(stages, Exact::zero());
         Some(values)
     }

@@ -74,30 +74,24 @@ fn large_numbers() {
         "scheme e(F) { let a = 10^10^10;  step x { return x + a*F(x) } }",
         codes::ARITHMETIC,
     );
-    let roots = |n: usize| {
-        let primes = (2..).filter(|n| (2..*n).all(|d| n % d != 0));
-        primes
-            .take(n)
-            .map(|p| format!("(1 + sqrt({p}))"))
-            .collect::<Vec<_>>()
+    let primes = (2..).filter(|n| (2..*n).all(|d| n % d != 0)).take(60);
+    let factors: Vec<String> = primes.map(|p| format!("(1 + sqrt({p}))")).collect();
+    let scheme = |lets: String, a: &str| {
+        format!("scheme r(F) {{ {lets} let a = {a}\n step x {{ return x + a*F(x) }} }}")
     };
-    let field = |n: usize| {
-        let a = roots(n).join("*");
-        format!("scheme r(F) {{ let a = {a};  step x {{ return x + a*F(x) }} }}")
+    let product = scheme(String::new(), &factors.join("*"));
+    refused("a field of degree 2^60", &product, codes::ARITHMETIC);
+    let lets = |n: usize| -> String {
+        let inverse = "1/(7/10 + sqrt(2) + sqrt(3) + root(2, 3)/9)";
+        (0..n).map(|i| format!("let a{i} = {inverse}\n")).collect()
     };
-    refused("a field of degree 2^60", &field(60), codes::ARITHMETIC);
-    let inverse = "1/(7/10 + sqrt(2) + sqrt(3) + root(2, 3)/9)";
-    let many = (0..5000)
-        .map(|i| format!("let a{i} = {inverse}\n"))
-        .collect::<String>();
-    let all = (0..500)
-        .map(|i| format!("a{i}"))
-        .collect::<Vec<_>>()
-        .join(" * ");
+    let all: Vec<String> = (0..200).map(|i| format!("a{i}")).collect();
+    let product = scheme(lets(200), &all.join("*"));
+    refused("200 reciprocals multiplied", &product, codes::ARITHMETIC);
     refused(
         "5000 reciprocals",
-        &format!("scheme i(F) {{ {many} let a = {all}\nstep x {{ return x + a*F(x) }} }}"),
-        codes::ARITHMETIC,
+        &scheme(lets(5000), "a0"),
+        codes::TOO_LARGE,
     );
     let wide = "field f = rmsnorm |> swiglu(hidden: 1048576)\nmodel m { input tokens(vocab: 9, context: 9)\n embed learned(width: 1048576)\n evolve euler(f) for 5 steps\n output logits(tied) }";
     refused("10^13 parameters", wide, codes::TOO_LARGE);

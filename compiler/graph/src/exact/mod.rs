@@ -110,6 +110,10 @@ impl Exact {
     pub fn weight(&self) -> usize {
         self.roots.len() + 1
     }
+    /// What making it costs: a quotient is the solution of linear equations, one for each term.
+    pub fn cost(&self) -> usize {
+        self.weight().pow(3)
+    }
     /// The number itself, unless it is too large.
     pub fn checked(self) -> Result<Exact, ExactError> {
         let small = |c: &BigRational| c.numer().bits().max(c.denom().bits()) <= MAX_BITS;
