@@ -49,6 +49,11 @@ pub enum Command {
         after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
     )]
     Generate(Generate),
+    /// Write the tokens of texts to a file that `data tokens(…)` and --data take
+    #[command(
+        after_help = "Example:\n  odec tokenize a.txt b.jsonl --tokenizer tokenizer.json -o train.bin\n\nTokens are unsigned and little-endian: 4 bytes each when the file is named ….u32.bin, else 2."
+    )]
+    Tokenize(Tokenize),
     /// Run one entry of a model on tensors from a safetensors file
     #[command(
         after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` and every parameter by its path; outputs: `logits`, `loss`, `grad.<path>`."
@@ -192,9 +197,9 @@ pub struct Train {
     /// Go on with an earlier run
     #[arg(long, value_name = "RUN", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Text to train on instead of the file's
+    /// Train on this instead of the file's data: text, .jsonl, or tokens in a .bin (repeatable)
     #[arg(long)]
-    pub data: Option<PathBuf>,
+    pub data: Vec<PathBuf>,
     /// Steps in all, instead of the file's or the run's
     #[arg(long)]
     pub steps: Option<u64>,
@@ -212,9 +217,9 @@ pub struct Train {
 pub struct Eval {
     /// Folder of the run
     pub run: PathBuf,
-    /// Text to evaluate on instead of the held-out part
+    /// Evaluate on all of this instead of the held-out part: text, .jsonl, or tokens in a .bin (repeatable)
     #[arg(long)]
-    pub data: Option<PathBuf>,
+    pub data: Vec<PathBuf>,
     /// At most this many windows
     #[arg(long)]
     pub windows: Option<u64>,
@@ -230,6 +235,9 @@ pub struct Generate {
     pub run: PathBuf,
     #[arg(long)]
     pub prompt: String,
+    /// The tokenizer.json of a model that was trained on token files
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
     #[arg(long, default_value_t = 300)]
     pub tokens: u64,
     /// 0 takes the likeliest token each time
@@ -242,6 +250,25 @@ pub struct Generate {
     pub seed: u64,
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
+}
+
+#[derive(Args)]
+pub struct Tokenize {
+    /// The texts; .jsonl files hold one per line
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// A Hugging Face tokenizer.json, or `bytes`
+    #[arg(long)]
+    pub tokenizer: PathBuf,
+    /// Where a line of JSON has its text
+    #[arg(long, default_value = "text")]
+    pub key: String,
+    /// What follows the text of each line of JSON
+    #[arg(long, default_value = "\n")]
+    pub separator: String,
+    /// The file to write
+    #[arg(short, long)]
+    pub output: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]

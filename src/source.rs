@@ -2,6 +2,8 @@
 
 use crate::fail::{Done, Failure};
 use crate::terminal;
+use odec_compiler::codes;
+use odec_compiler::model::data::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
 use odec_compiler::passes::fuse::Fusion;
@@ -9,7 +11,8 @@ use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::{DType, Target};
-use odec_runtime::{Artifact, ObjectCode};
+use odec_runtime::tokenizer::TokenizerError;
+use odec_runtime::{Artifact, ObjectCode, Tokenizer};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -122,6 +125,9 @@ impl Parsed {
         match compile(&self.file, self.main, &mut self.sources, &mut folder) {
             Ok(checked) => {
                 report(&checked.warnings, &self.sources)?;
+                if let Some(built) = &checked.built {
+                    report(&tokenizer_fits(built), &self.sources)?;
+                }
                 Ok(checked)
             }
             Err(CompileError::Source(messages)) => {
@@ -141,6 +147,25 @@ impl Parsed {
                 "{name}: this file has no model; add `model name {{ … }}`"
             ))
         })
+    }
+}
+
+/// What is wrong with the tokenizer file of a train block. That it is missing is for the run to say: it may be elsewhere.
+fn tokenizer_fits(built: &Built) -> Vec<Diagnostic> {
+    let Some(Tokenized { path, span }) = &built.tokenized else {
+        return vec![];
+    };
+    let vocab = built.config.vocab;
+    match Tokenizer::open(Path::new(path)) {
+        Ok(t) if t.vocabulary() > vocab => {
+            vec![too_many(*span, "this tokenizer has", t.vocabulary(), vocab)]
+        }
+        Ok(_) | Err(TokenizerError::Read { .. }) => vec![],
+        Err(e) => vec![Diagnostic::error(
+            codes::INVALID_VALUE,
+            *span,
+            e.to_string(),
+        )],
     }
 }
 

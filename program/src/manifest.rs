@@ -4,7 +4,7 @@ use crate::{Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -194,10 +194,24 @@ pub enum Memory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
     /// As written in the source, relative to the working directory.
-    pub path: String,
-    pub tokenizer: Tokenizer,
-    /// Per cent of the file, at its end, held out for evaluation.
+    pub files: Vec<String>,
+    pub form: Form,
+    /// Per cent of the tokens, at their end, held out for evaluation.
     pub held_out_percent: u32,
+}
+
+/// What the files of a corpus hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Text; in files named `….jsonl`, a JSON object per line that has its text under `key`, each followed by `separator`.
+    Text {
+        tokenizer: Tokenizer,
+        key: String,
+        separator: String,
+    },
+    /// Token numbers, little-endian: 4 bytes each in files named `….u32.bin`, 2 in all others.
+    Tokens,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,6 +219,8 @@ pub struct Data {
 pub enum Tokenizer {
     /// One token per byte; vocabulary 256.
     Bytes,
+    /// A Hugging Face `tokenizer.json`, relative to the working directory.
+    File(String),
 }
 
 /// Decoupled weight decay (Loshchilov & Hutter 2019).

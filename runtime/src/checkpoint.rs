@@ -12,7 +12,7 @@ use crate::files;
 use crate::init;
 use crate::memory::bytes_of;
 use memmap2::Mmap;
-use odec_program::manifest::Param;
+use odec_program::manifest::{Data, Param};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -38,8 +38,12 @@ pub struct Progress {
     pub looked: f64,
     /// Evaluations that were due so far.
     pub looks: u64,
-    /// The text it trains on.
-    pub data: String,
+    /// What it trains on,
+    pub data: Data,
+    /// how many tokens that is,
+    pub tokens: u64,
+    /// and [`Tokenizer::identity`](crate::tokenizer::Tokenizer::identity) of what made tokens of it.
+    pub tokenizer: Option<String>,
 }
 
 /// The metadata keys that hold [`Progress`] as JSON, and [`content_hash`].

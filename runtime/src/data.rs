@@ -1,16 +1,20 @@
-//! Text as token windows.
+//! A corpus as token windows.
 //!
-//! Takes a text file and the manifest's data block; gives random windows of the training part (keyed by
-//! seed and step, so that any step can be drawn again) and consecutive windows of the held-out part. The
-//! file is mapped, not read. Leaves what is done with a batch to [`mod@crate::train`] and [`mod@crate::evaluate`].
+//! Takes [`Source`] files (texts, or token files); gives random windows of the training part (keyed by
+//! seed and step, so that any step can be drawn again) and consecutive windows of the held-out part. Files follow
+//! one another without a gap, so a window may span two. Everything is mapped, not read: texts of bytes as they are, other
+//! texts as the token files that [`mod@crate::tokenise`] makes of them. Leaves what is done with a batch to
+//! [`mod@crate::train`] and [`mod@crate::evaluate`].
 
-use crate::ffi;
+use crate::progress::Show;
 use crate::rng::Stream;
-use memmap2::Mmap;
-use odec_program::manifest::Tokenizer;
+use crate::tokenise::{self, Reading};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::tokens::{Tokens, Width};
+use odec_program::manifest::{Data, Form};
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a text cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,10 +25,39 @@ pub enum DataError {
     Missing { path: String },
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: io::Error },
     #[error("{path} is empty")]
     Empty { path: String },
     #[error(
-        "the {part} part of {path} has {has} bytes, and one window takes {needs} (context + 1); \
+        "{path}: byte {byte} is not UTF-8; a tokenizer takes text (`tokenizer: bytes` takes anything)"
+    )]
+    NotText { path: String, byte: usize },
+    #[error("{path}, line {line}: {reason}; expected is a JSON object such as {{\"text\": \"…\"}}")]
+    Line {
+        path: String,
+        line: usize,
+        reason: String,
+    },
+    #[error(
+        "{path} has {bytes} bytes, which are not whole tokens of {width}; \
+         files of 4-byte tokens are named ….u32.bin, all others hold 2-byte tokens"
+    )]
+    Cut {
+        path: String,
+        bytes: usize,
+        width: usize,
+    },
+    #[error(
+        "{vocabulary} kinds of tokens do not fit 2 bytes; name the file ….u32.bin instead of {path}"
+    )]
+    Narrow { path: String, vocabulary: u64 },
+    #[error(
+        "this model was trained on token files, and {path} is not named ….bin; make one with `odec tokenize`"
+    )]
+    NotTokens { path: String },
+    #[error(
+        "the {part} part of {path} has {has} tokens, and one window takes {needs} (context + 1); \
          give a longer text or a shorter context"
     )]
     Short {
@@ -33,16 +66,33 @@ pub enum DataError {
         has: u64,
         needs: u64,
     },
-    #[error("a byte tokenizer needs a vocabulary of at least 256; this model has {vocab}")]
-    Vocabulary { vocab: u64 },
+    #[error("the tokenizer has {needs} kinds of tokens; this model has a vocabulary of {vocab}")]
+    Vocabulary { needs: u64, vocab: u64 },
     #[error("{percent} per cent cannot be held out; give 0 to 99")]
     HeldOut { percent: u32 },
+    #[error(
+        "the text of this run has changed: {path} had {was} tokens when it began and has {is} now; \
+         restore it, or name another with --data"
+    )]
+    Changed { path: String, was: u64, is: u64 },
+    #[error(transparent)]
+    Tokenizer(TokenizerError),
 }
 
-/// A text in two parts: training at its beginning, held out at its end.
+/// What a corpus is made from.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    pub data: &'a Data,
+    pub tokenizer: &'a Tokenizer,
+    /// Folder for token files made from texts.
+    pub cache: &'a Path,
+    pub show: Show,
+}
+
+/// Tokens in two parts: training at their beginning, held out at their end.
 pub struct Corpus {
-    path: String,
-    text: Mmap,
+    name: String,
+    tokens: Tokens,
     train: Range<usize>,
     held_out: Range<usize>,
 }
@@ -57,75 +107,80 @@ pub struct Batch {
 }
 
 impl Corpus {
-    /// Opens a text and divides it: the last `held_out_percent` per cent (rounded down to bytes) are held out.
+    /// Opens the files and divides them: the last `held_out_percent` per cent (rounded down to tokens) are held out.
     ///
     /// # Errors
-    /// When the file is missing, empty or unreadable, or the tokens do not fit the vocabulary.
-    pub fn open(
-        path: &Path,
-        tokenizer: &Tokenizer,
-        held_out_percent: u32,
-        vocab: u64,
-    ) -> Result<Corpus, DataError> {
-        let shown = path.display().to_string();
-        match tokenizer {
-            Tokenizer::Bytes if vocab < 256 => return Err(DataError::Vocabulary { vocab }),
-            Tokenizer::Bytes => {}
+    /// When a file is missing, empty or unreadable, or the tokenizer does not fit the vocabulary.
+    pub fn open(s: Source, vocab: u64) -> Result<Corpus, DataError> {
+        let percent = s.data.held_out_percent;
+        if percent >= 100 {
+            return Err(DataError::HeldOut { percent });
         }
-        if held_out_percent >= 100 {
-            return Err(DataError::HeldOut {
-                percent: held_out_percent,
-            });
-        }
-        let length = match std::fs::metadata(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(DataError::Missing { path: shown });
+        let files: Vec<PathBuf> = s.data.files.iter().map(PathBuf::from).collect();
+        let mut tokens = Tokens::default();
+        match &s.data.form {
+            Form::Tokens => {
+                for f in &files {
+                    tokens.add(f, Width::of(f))?;
+                }
             }
-            Err(source) => {
-                return Err(DataError::Read {
-                    path: shown,
-                    source,
-                });
+            Form::Text { key, separator, .. } => {
+                let needs = s.tokenizer.vocabulary();
+                if needs > vocab {
+                    return Err(DataError::Vocabulary { needs, vocab });
+                }
+                let as_they_are = s.tokenizer.identity().is_none()
+                    && !files.iter().any(|f| tokenise::is_lines(f));
+                if as_they_are {
+                    for f in &files {
+                        tokens.add(f, Width::Byte)?;
+                    }
+                } else {
+                    let reading = Reading { key, separator };
+                    let file = tokenise::cached(&files, reading, s.tokenizer, s.cache, s.show)?;
+                    tokens.add(&file, Width::of(&file))?;
+                }
             }
-            Ok(m) => m.len(),
-        };
-        if length == 0 {
-            return Err(DataError::Empty { path: shown });
         }
-        let text = ffi::map_file(path).map_err(|source| DataError::Read {
-            path: shown.clone(),
-            source,
-        })?;
-        let n = text.len();
-        let cut = n - (n as u128 * u128::from(held_out_percent) / 100) as usize;
+        let n = tokens.len();
+        let cut = n - (n as u128 * u128::from(percent) / 100) as usize;
         Ok(Corpus {
-            path: shown,
-            text,
+            name: s.data.files.join(", "),
+            tokens,
             train: 0..cut,
             held_out: cut..n,
         })
     }
 
-    /// The file, as it was named.
-    pub fn path(&self) -> &str {
-        &self.path
+    /// The files, as they were named.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Bytes of the training part.
-    pub fn train_bytes(&self) -> u64 {
+    /// Tokens of both parts.
+    pub fn len(&self) -> u64 {
+        self.tokens.len() as u64
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Tokens of the training part.
+    pub fn train_tokens(&self) -> u64 {
         self.train.len() as u64
     }
 
-    /// Bytes of the held-out part.
-    pub fn held_out_bytes(&self) -> u64 {
+    /// Tokens of the held-out part.
+    pub fn held_out_tokens(&self) -> u64 {
         self.held_out.len() as u64
     }
 
-    /// Makes the whole text the held-out part, to evaluate on a text of one's own.
+    /// Makes all of it the held-out part, to evaluate on a text of one's own.
     pub fn all_held_out(self) -> Corpus {
         Corpus {
             train: 0..0,
-            held_out: 0..self.text.len(),
+            held_out: 0..self.tokens.len(),
             ..self
         }
     }
@@ -141,7 +196,7 @@ impl Corpus {
             Ok(())
         } else {
             Err(DataError::Short {
-                path: self.path.clone(),
+                path: self.name.clone(),
                 part,
                 has,
                 needs,
@@ -171,17 +226,17 @@ impl Corpus {
         };
         for r in 0..rows {
             let start = stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
-            batch.push(&self.text[start..=start + context as usize]);
+            batch.push(self.tokens.window(start..start + context as usize + 1));
         }
         Ok(batch)
     }
 
-    /// Consecutive windows of the held-out part, `rows` at a time: together they predict each byte but the
+    /// Consecutive windows of the held-out part, `rows` at a time: together they predict each token but the
     /// first once. The last batches may be smaller: fewer rows, then a single shorter row. With `most`, at
     /// most so many windows, spread evenly over the part.
     ///
     /// # Errors
-    /// When the held-out part has no two bytes.
+    /// When the held-out part has no two tokens.
     pub fn held_out_batches(
         &self,
         rows: u64,
@@ -189,22 +244,23 @@ impl Corpus {
         most: Option<u64>,
     ) -> Result<impl Iterator<Item = Batch> + '_, DataError> {
         self.enough("held-out", &self.held_out, 2)?;
-        let text = &self.text[self.held_out.clone()];
+        let Range { start: first, end } = self.held_out;
         let (rows, context) = (rows as usize, context as usize);
-        let whole = (text.len() - 1) / context;
-        let rest = (text.len() - 1) % context;
+        let whole = (end - first - 1) / context;
+        let rest = (end - first - 1) % context;
         let most = most.map_or(usize::MAX, |n| n as usize);
         let taken = whole.min(most);
-        let full = (0..taken).step_by(rows).map(move |first| {
-            let windows = first..(first + rows).min(taken);
+        let full = (0..taken).step_by(rows).map(move |n| {
+            let windows = n..(n + rows).min(taken);
             let mut batch = Batch {
                 rows: windows.len() as u64,
                 columns: context as u64,
                 ..Batch::default()
             };
             for w in windows {
-                let start = (w as u128 * whole as u128 / taken as u128) as usize * context;
-                batch.push(&text[start..=start + context]);
+                let skipped = (w as u128 * whole as u128 / taken as u128) as usize;
+                let start = first + skipped * context;
+                batch.push(self.tokens.window(start..start + context + 1));
             }
             batch
         });
@@ -214,7 +270,7 @@ impl Corpus {
                 columns: rest as u64,
                 ..Batch::default()
             };
-            batch.push(&text[whole * context..]);
+            batch.push(self.tokens.window(first + whole * context..end));
             batch
         });
         Ok(full.chain(last))
@@ -222,12 +278,10 @@ impl Corpus {
 }
 
 impl Batch {
-    /// Adds a window: all but the last byte as inputs, all but the first as targets.
-    fn push(&mut self, window: &[u8]) {
-        self.tokens
-            .extend(window[..window.len() - 1].iter().map(|b| i32::from(*b)));
-        self.targets
-            .extend(window[1..].iter().map(|b| i32::from(*b)));
+    /// Adds a window: all but the last token as inputs, all but the first as targets.
+    fn push(&mut self, window: Vec<i32>) {
+        self.tokens.extend(&window[..window.len() - 1]);
+        self.targets.extend(&window[1..]);
     }
 }
 
@@ -236,17 +290,42 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn corpus(text: &[u8], percent: u32) -> Result<Corpus, DataError> {
+    /// Files of a corpus, and whether they hold tokens.
+    fn open(files: &[&Path], form: Form, percent: u32, vocab: u64) -> Result<Corpus, DataError> {
+        let cache = tempfile::tempdir().unwrap();
+        let data = Data {
+            files: files.iter().map(|f| f.display().to_string()).collect(),
+            form,
+            held_out_percent: percent,
+        };
+        let source = Source {
+            data: &data,
+            tokenizer: &Tokenizer::bytes(),
+            cache: cache.path(),
+            show: Show::Nothing,
+        };
+        Corpus::open(source, vocab)
+    }
+
+    fn form() -> Form {
+        Form::Text {
+            tokenizer: odec_program::manifest::Tokenizer::Bytes,
+            key: "text".into(),
+            separator: "\n".into(),
+        }
+    }
+
+    fn corpus(bytes: &[u8], percent: u32) -> Result<Corpus, DataError> {
         let mut f = tempfile::NamedTempFile::new().unwrap();
-        f.write_all(text).unwrap();
-        Corpus::open(f.path(), &Tokenizer::Bytes, percent, 256)
+        f.write_all(bytes).unwrap();
+        open(&[f.path()], form(), percent, 256)
     }
 
     #[test]
     fn windows_are_shifted_by_one_and_stay_in_their_part() {
         let text: Vec<u8> = (0..100).collect();
         let c = corpus(&text, 10).unwrap();
-        assert_eq!((c.train_bytes(), c.held_out_bytes()), (90, 10));
+        assert_eq!((c.train_tokens(), c.held_out_tokens()), (90, 10));
         let mut starts = std::collections::BTreeSet::new();
         for step in 0..200 {
             let b = c.training_batch(3, step, 4, 9).unwrap();
@@ -325,19 +404,15 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_refused_in_words() {
         let text = b"sixteen letters.";
+        let root = Path::new("/");
         let errors = [
-            Corpus::open(Path::new("/no/such/text"), &Tokenizer::Bytes, 10, 256)
-                .map(drop)
-                .unwrap_err(),
-            corpus(b"", 10).map(drop).unwrap_err(),
-            corpus(text, 100).map(drop).unwrap_err(),
-            Corpus::open(Path::new("/"), &Tokenizer::Bytes, 10, 256)
-                .map(drop)
-                .unwrap_err(),
-            Corpus::open(Path::new("/"), &Tokenizer::Bytes, 10, 100)
-                .map(drop)
-                .unwrap_err(),
-        ];
+            open(&[Path::new("/no/such/text")], form(), 10, 256),
+            corpus(b"", 10),
+            corpus(text, 100),
+            open(&[root], form(), 10, 256),
+            open(&[root], form(), 10, 100),
+        ]
+        .map(|e| e.map(drop).unwrap_err());
         let c = corpus(text, 0).unwrap();
         let short = c.training_batch(0, 0, 1, 16).unwrap_err().to_string();
         assert!(c.training_batch(0, 0, 1, 15).is_ok());
@@ -362,5 +437,29 @@ mod tests {
             .chain([short, none])
             .map(hide);
         insta::assert_snapshot!(list.collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn files_follow_one_another_without_a_gap() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let two = |tokens: Range<u16>| tokens.flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        std::fs::write(at("a.bin"), two(0..7)).unwrap();
+        let wide: Vec<u8> = (70_000u32..70_009).flat_map(u32::to_le_bytes).collect();
+        std::fs::write(at("b.u32.bin"), wide).unwrap();
+        std::fs::write(at("c.bin"), two(100..103)).unwrap();
+        let names = ["a.bin", "b.u32.bin", "c.bin"].map(at);
+        let files: Vec<&Path> = names.iter().map(PathBuf::as_path).collect();
+        let c = open(&files, Form::Tokens, 0, 80_000).unwrap();
+        assert_eq!(c.len(), 19);
+        let all: Vec<i32> = (0..7).chain(70_000..70_009).chain(100..103).collect();
+        for start in 0..19 {
+            for end in start..=19 {
+                assert_eq!(c.tokens.window(start..end), all[start..end]);
+            }
+        }
+        std::fs::write(at("a.bin"), [1, 2, 3]).unwrap();
+        let cut = open(&files, Form::Tokens, 0, 80_000).map(drop).unwrap_err();
+        assert!(cut.to_string().contains("3 bytes"), "{cut}");
     }
 }

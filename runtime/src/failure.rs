@@ -5,6 +5,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::evaluate::EvaluateError;
 use crate::executor::RunError;
+use crate::tokenizer::TokenizerError;
 use std::io;
 use std::path::Path;
 
@@ -69,6 +70,8 @@ pub enum TrainError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     #[error(transparent)]
     Run(#[from] RunError),
 }

@@ -8,6 +8,7 @@
 use crate::evaluate::window;
 use crate::executor::{Executor, RunError, Value};
 use crate::rng::Stream;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use odec_program::{Bindings, DECODE, PREPARE};
 use std::io;
 
@@ -37,18 +38,16 @@ impl Default for Sampling {
 /// Why text cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    #[error(
-        "the prompt is empty; a model continues a text, so give at least one byte with --prompt"
-    )]
+    #[error("the prompt is empty; a model continues a text, so give some text with --prompt")]
     EmptyPrompt,
     #[error("temperature {0} is not a number from 0 up")]
     Temperature(f64),
     #[error("--top-k 0 leaves no token to choose; give 1 or more")]
     TopK,
-    #[error(
-        "this model has a vocabulary of {vocab}, which are not bytes; text needs a byte tokenizer"
-    )]
-    Vocabulary { vocab: u64 },
+    #[error("the tokenizer has {needs} kinds of tokens; this model has a vocabulary of {vocab}")]
+    Vocabulary { needs: u64, vocab: u64 },
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     #[error(
         "the model gives numbers that are not finite after {after} tokens; its training has diverged"
     )]
@@ -66,10 +65,11 @@ pub enum GenerateError {
 /// Continues `prompt`, which is not repeated; `emit` gets text piece by piece.
 ///
 /// # Errors
-/// When the settings make no sense, the model is not one of bytes, or `emit` fails.
+/// When the settings make no sense, the tokenizer is not the model's, or `emit` fails.
 pub fn generate(
     x: &mut Executor,
-    prompt: &[u8],
+    tokenizer: &Tokenizer,
+    prompt: &str,
     s: &Sampling,
     emit: &mut dyn FnMut(&str) -> io::Result<()>,
 ) -> Result<(), GenerateError> {
@@ -83,9 +83,11 @@ pub fn generate(
     if s.top_k == Some(0) {
         return Err(GenerateError::TopK);
     }
-    if vocab < 256 {
+    let (known, model) = (tokenizer.vocabulary(), vocab as u64);
+    if known > model {
         return Err(GenerateError::Vocabulary {
-            vocab: vocab as u64,
+            needs: known,
+            vocab: model,
         });
     }
     if !x.has_entry(DECODE) {
@@ -93,16 +95,24 @@ pub fn generate(
     }
     let stream = Stream::new(s.seed, "sample");
     let mut reader = Reader::new(x)?;
-    let mut new: Vec<i32> = prompt.iter().map(|b| i32::from(*b)).collect();
-    let mut text = Utf8::default();
+    let mut new: Vec<i32> = Vec::new();
+    let mut text = tokenizer.decoder();
+    for token in tokenizer.encode(prompt)? {
+        new.push(token as i32);
+        // How a token reads may depend on those before it.
+        text.push(token)?;
+    }
+    if new.is_empty() {
+        return Err(GenerateError::EmptyPrompt);
+    }
     for n in 0..s.tokens {
         let logits = reader.read(&new)?;
-        // Only bytes can be written, so only they are drawn.
-        let last = &logits[logits.len() - vocab..][..256];
-        let byte =
+        // A model may have room for more tokens than its tokenizer knows; only those can be written.
+        let last = &logits[logits.len() - vocab..][..known as usize];
+        let token =
             choose(last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
-        new = vec![i32::from(byte)];
-        if let Some(piece) = text.push(byte) {
+        new = vec![token as i32];
+        if let Some(piece) = text.push(token)? {
             emit(&piece)?;
         }
     }
@@ -160,7 +170,7 @@ impl<'x> Reader<'x> {
 }
 
 /// The token that `u` in [0, 1) falls on; `None` when a logit is not finite.
-fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u8> {
+fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u32> {
     if !logits.iter().all(|x| x.is_finite()) {
         return None;
     }
@@ -169,7 +179,7 @@ fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u8> {
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
     order.truncate(s.top_k.unwrap_or(usize::MAX));
     if s.temperature == 0.0 {
-        return Some(order[0] as u8);
+        return Some(order[0] as u32);
     }
     let best = f64::from(logits[order[0]]);
     let weights: Vec<f64> = order
@@ -181,49 +191,12 @@ fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u8> {
         left -= w;
         left < 0.0
     });
-    Some(order[found.unwrap_or(order.len() - 1)] as u8)
-}
-
-/// Bytes to text, holding back a character until all its bytes are there. What is no UTF-8 becomes U+FFFD.
-#[derive(Default)]
-pub struct Utf8 {
-    pending: Vec<u8>,
-}
-
-impl Utf8 {
-    /// The text that a byte completes.
-    pub fn push(&mut self, byte: u8) -> Option<String> {
-        self.pending.push(byte);
-        let mut text = String::new();
-        while !self.pending.is_empty() {
-            match std::str::from_utf8(&self.pending) {
-                Ok(good) => {
-                    text.push_str(good);
-                    self.pending.clear();
-                }
-                Err(e) => {
-                    let good = e.valid_up_to();
-                    text.push_str(&String::from_utf8_lossy(&self.pending[..good]));
-                    self.pending.drain(..good);
-                    let Some(bad) = e.error_len() else { break };
-                    self.pending.drain(..bad);
-                    text.push(char::REPLACEMENT_CHARACTER);
-                }
-            }
-        }
-        (!text.is_empty()).then_some(text)
-    }
-
-    /// What is left of an unfinished character.
-    pub fn finish(self) -> Option<String> {
-        (!self.pending.is_empty()).then(|| char::REPLACEMENT_CHARACTER.to_string())
-    }
+    Some(order[found.unwrap_or(order.len() - 1)] as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn choosing_respects_temperature_and_top_k() {
@@ -248,17 +221,5 @@ mod tests {
             Some(2)
         );
         assert_eq!(choose(&[0.0, f32::NAN], &s(1.0, None), 0.5), None);
-    }
-
-    proptest! {
-        /// Fed byte by byte, any bytes give what the standard library gives for all at once.
-        #[test]
-        fn text_comes_out_as_from_the_whole(bytes in prop::collection::vec(
-            prop_oneof![any::<u8>(), Just(0xE2), Just(0x82), Just(0xAC), Just(0xF0), Just(0x9F)], 0..24)) {
-            let mut decoder = Utf8::default();
-            let mut text: String = bytes.iter().filter_map(|b| decoder.push(*b)).collect();
-            text.extend(decoder.finish());
-            prop_assert_eq!(text, String::from_utf8_lossy(&bytes));
-        }
     }
 }

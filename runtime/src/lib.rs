@@ -39,6 +39,9 @@ pub mod reference;
 pub mod rng;
 pub mod run;
 pub mod schedule;
+pub mod tokenise;
+pub mod tokenizer;
+pub mod tokens;
 pub mod train;
 
 pub use artifact::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
@@ -49,5 +52,6 @@ pub use executor::{Executor, RunError, State, Value};
 pub use failure::TrainError;
 pub use generate::{Reader, Sampling, generate};
 pub use progress::Show;
-pub use run::{Run, corpus_of, open_run};
+pub use run::{Run, corpus_of, open_run, tokenizer_of};
+pub use tokenizer::Tokenizer;
 pub use train::{End, Settings, Summary, resume, train};

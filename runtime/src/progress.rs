@@ -61,6 +61,43 @@ impl std::fmt::Display for State {
     }
 }
 
+/// Shows how far a single piece of work is.
+pub struct Work {
+    kind: Kind,
+    what: &'static str,
+    total: u64,
+}
+
+impl Work {
+    pub fn new(show: Show, what: &'static str, total: u64) -> Work {
+        let Display { kind } = Display::new(show);
+        Work { kind, what, total }
+    }
+
+    /// So much of the total is done.
+    pub fn at(&mut self, done: u64) {
+        let fraction = done as f64 / self.total.max(1) as f64;
+        match &mut self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => {
+                bar.set_position((fraction * WHOLE as f64) as u64);
+                bar.set_message(self.what);
+            }
+            Kind::Lines { last } => {
+                if last.is_none_or(|t| t.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
+                    eprintln!("{:3.0} %  {}", 100.0 * fraction, self.what);
+                }
+            }
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        Display { kind: self.kind }.finish();
+    }
+}
+
 /// Minutes and seconds, or hours and minutes.
 fn clock(seconds: f64) -> String {
     let s = seconds.clamp(0.0, 1e9).round() as u64;

@@ -1,7 +1,8 @@
 //! A run: a model in training, its folder, and the operations on both.
 //!
 //! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
-//! artifact), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`. Each step draws a batch by (seed, step), runs entry
+//! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
+//! files made from texts are kept beside it, for all runs in that place. Each step draws a batch by (seed, step), runs entry
 //! `grad`, then `update`. A run that is resumed gives the bits and metrics of one that never stopped, unless it
 //! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
@@ -9,16 +10,18 @@
 use crate::artifact::{Artifact, DeviceChoice};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
-use crate::data::Corpus;
+use crate::data::{Corpus, DataError, Source};
 use crate::evaluate::{Evaluation, evaluate, window};
 use crate::executor::{Executor, RunError, State, Value};
 use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::metrics::{HeldOut, Metrics, Record, Step};
+use crate::progress::Show;
 use crate::schedule::{self, Position};
+use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
 use odec_program::Bindings;
-use odec_program::manifest::{Train, named};
+use odec_program::manifest::{self, Data, Form, Train, named};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +32,9 @@ pub const MODEL: &str = "model.odex";
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
 pub const METRICS: &str = "metrics.jsonl";
 pub const CHART: &str = "loss.svg";
+pub const TOKENIZER: &str = "tokenizer.json";
+/// Beside the run: token files made from texts.
+pub const CACHE: &str = ".tokens";
 /// Locked by the process that trains.
 pub const LOCK: &str = ".lock";
 
@@ -54,7 +60,11 @@ impl Run {
     /// When the artifact cannot be trained, the text not used, or the folder not written to.
     pub fn start(artifact: &Artifact, out: &Path, s: &Settings) -> Result<Run, TrainError> {
         let train = train_block(artifact)?;
-        let progress = Progress {
+        let tokenizer = match &train.data.form {
+            Form::Text { tokenizer, .. } => Tokenizer::named(tokenizer)?,
+            Form::Tokens => Tokenizer::bytes(),
+        };
+        let mut progress = Progress {
             model: artifact.identity().into(),
             step: 0,
             steps: s.steps.unwrap_or(train.steps),
@@ -63,13 +73,13 @@ impl Run {
             time_limit: s.time_limit,
             looked: 0.0,
             looks: 0,
-            data: s
-                .data
-                .as_ref()
-                .map_or(train.data.path.clone(), |p| p.display().to_string()),
+            tokenizer: tokenizer.identity().map(String::from),
+            tokens: 0,
+            data: with_files(&train.data, &s.data)?,
         };
         check_limit(&progress)?;
-        let corpus = open_corpus(artifact, &train, &progress)?;
+        let corpus = open_corpus(artifact, &progress.data, &tokenizer, out, s.show)?;
+        progress.tokens = corpus.len();
         let mut x = Executor::new(artifact, artifact.device(s.device, s.threads)?)?;
         x.initialise(progress.seed);
         let lock = lock(out)?;
@@ -79,6 +89,16 @@ impl Run {
             });
         }
         artifact.copy_to(&out.join(MODEL))?;
+        if let Form::Text {
+            tokenizer: manifest::Tokenizer::File(from),
+            ..
+        } = &train.data.form
+        {
+            let to = out.join(TOKENIZER);
+            let copied = std::fs::read(from)
+                .and_then(|bytes| files::write_file(&to, |w| w.write_all(&bytes)));
+            copied.map_err(|e| TrainError::write(&to, e))?;
+        }
         let mut run = Run::assemble(x, corpus, train, progress, out, lock)?;
         run.save()?;
         Ok(run)
@@ -105,11 +125,18 @@ impl Run {
         let train = train_block(&artifact)?;
         progress.steps = s.steps.unwrap_or(progress.steps);
         progress.time_limit = s.time_limit.or(progress.time_limit);
-        if let Some(data) = &s.data {
-            progress.data = data.display().to_string();
-        }
+        progress.data = with_files(&progress.data, &s.data)?;
         check_limit(&progress)?;
-        let corpus = open_corpus(&artifact, &train, &progress)?;
+        let tokenizer = saved_tokenizer(out, &progress)?;
+        let corpus = open_corpus(&artifact, &progress.data, &tokenizer, out, s.show)?;
+        if s.data.is_empty() && corpus.len() != progress.tokens {
+            return Err(TrainError::Data(DataError::Changed {
+                path: corpus.name().into(),
+                was: progress.tokens,
+                is: corpus.len(),
+            }));
+        }
+        progress.tokens = corpus.len();
         let mut x = Executor::new(&artifact, artifact.device(s.device, s.threads)?)?;
         checkpoint.all_into(&mut x)?;
         Run::assemble(x, corpus, train, progress, out, lock)
@@ -281,7 +308,7 @@ impl Run {
     /// When the program cannot.
     pub fn look(&mut self, windows: u64, due: u64) -> Result<(), TrainError> {
         self.progress.looks = due;
-        if self.corpus.held_out_bytes() < 2 || windows == 0 {
+        if self.corpus.held_out_tokens() < 2 || windows == 0 {
             return Ok(());
         }
         let start = Instant::now();
@@ -348,14 +375,62 @@ impl Run {
     }
 }
 
-/// The text that a run trains on, in its two parts.
+/// What a run trains on, in its two parts; or other files, read alike, of which all is held out.
 ///
 /// # Errors
 /// When there is no run, or its text cannot be read.
-pub fn corpus_of(run: &Path) -> Result<Corpus, TrainError> {
+pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, TrainError> {
     let artifact = Artifact::load(&run.join(MODEL))?;
     let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
-    open_corpus(&artifact, &train_block(&artifact)?, checkpoint.progress()?)
+    let progress = checkpoint.progress()?;
+    let tokenizer = saved_tokenizer(run, progress)?;
+    let data = with_files(&progress.data, files)?;
+    let corpus = open_corpus(&artifact, &data, &tokenizer, run, show)?;
+    Ok(match files {
+        [] => corpus,
+        _ => corpus.all_held_out(),
+    })
+}
+
+/// The tokenizer that a run was trained with; nothing when it was trained on token files.
+///
+/// # Errors
+/// When there is no run, or its tokenizer is damaged.
+pub fn tokenizer_of(run: &Path) -> Result<Option<Tokenizer>, TrainError> {
+    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
+    let progress = checkpoint.progress()?;
+    Ok(match progress.data.form {
+        Form::Tokens => None,
+        Form::Text { .. } => Some(saved_tokenizer(run, progress)?),
+    })
+}
+
+fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, TrainError> {
+    Ok(match &p.tokenizer {
+        Some(identity) => Tokenizer::open_same(&run.join(TOKENIZER), identity)?,
+        None => Tokenizer::bytes(),
+    })
+}
+
+/// The same data from other files, when there are any. Files named `….bin` hold tokens.
+fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainError> {
+    if files.is_empty() {
+        return Ok(data.clone());
+    }
+    let is_bin = |f: &PathBuf| f.extension().is_some_and(|e| e == "bin");
+    let form = match (&data.form, files.iter().find(|f| !is_bin(f))) {
+        (_, None) => Form::Tokens,
+        (text @ Form::Text { .. }, Some(_)) => text.clone(),
+        (Form::Tokens, Some(text)) => {
+            let path = text.display().to_string();
+            return Err(TrainError::Data(DataError::NotTokens { path }));
+        }
+    };
+    Ok(Data {
+        files: files.iter().map(|f| f.display().to_string()).collect(),
+        form,
+        held_out_percent: data.held_out_percent,
+    })
 }
 
 /// Makes the folder of a run ours, and clears away what killed processes left in it. The lock ends with the process,
@@ -399,14 +474,20 @@ fn check_limit(p: &Progress) -> Result<(), TrainError> {
     }
 }
 
-fn open_corpus(a: &Artifact, train: &Train, p: &Progress) -> Result<Corpus, TrainError> {
-    let vocab = a.manifest().model.vocab;
-    Ok(Corpus::open(
-        Path::new(&p.data),
-        &train.data.tokenizer,
-        train.data.held_out_percent,
-        vocab,
-    )?)
+fn open_corpus(
+    a: &Artifact,
+    data: &Data,
+    tokenizer: &Tokenizer,
+    run: &Path,
+    show: Show,
+) -> Result<Corpus, TrainError> {
+    let source = Source {
+        data,
+        tokenizer,
+        cache: &files::parent(run).join(CACHE),
+        show,
+    };
+    Ok(Corpus::open(source, a.manifest().model.vocab)?)
 }
 
 /// A trained model: the artifact and parameters of a run, or an artifact and the checkpoint of another place.

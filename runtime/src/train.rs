@@ -20,7 +20,8 @@ pub struct Settings {
     pub steps: Option<u64>,
     /// Seconds of training, over all sittings, evaluations included.
     pub time_limit: Option<f64>,
-    pub data: Option<PathBuf>,
+    /// Other files than the manifest's or the run's, when there are any.
+    pub data: Vec<PathBuf>,
     /// Ignored when a run is resumed.
     pub seed: Option<u64>,
     pub device: DeviceChoice,
@@ -41,7 +42,7 @@ impl Default for Settings {
         Settings {
             steps: None,
             time_limit: None,
-            data: None,
+            data: Vec::new(),
             seed: None,
             device: DeviceChoice::Cpu,
             threads: None,
@@ -116,7 +117,7 @@ impl Run {
             "training {} ({} parameters) on {}: {} to {} steps, seed {}, {}",
             manifest.name,
             manifest.param_count(),
-            p.data,
+            p.data.files.join(", "),
             p.step,
             p.steps,
             p.seed,

@@ -10,4 +10,5 @@ pub mod fmt;
 pub mod generate;
 pub mod graph;
 pub mod new;
+pub mod tokenize;
 pub mod train;

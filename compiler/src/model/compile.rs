@@ -1,6 +1,7 @@
 //! From a parsed file to everything the later stages need; the front half of the compiler in one call.
 
 use super::build::{self, BuildError};
+use super::data::Tokenized;
 use super::{flops, params, primitives, spec, train};
 use crate::codes;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
@@ -59,6 +60,8 @@ pub struct Built {
     pub config: manifest::Model,
     pub claims: Vec<manifest::Claim>,
     pub train: Option<manifest::Train>,
+    /// The tokenizer file of the train block, for who may open it.
+    pub tokenized: Option<Tokenized>,
     /// Planned maximum of the batch: the train block's, or 1.
     pub batch: u64,
     pub summary: Summary,
@@ -214,13 +217,14 @@ pub fn compile(
 fn assemble(
     spec: &spec::Spec,
     params: Vec<Parameter>,
-    train: Option<manifest::Train>,
+    train: Option<(manifest::Train, Option<Tokenized>)>,
     claims: Vec<manifest::Claim>,
 ) -> Result<Built, BuildError> {
     let forward = build::forward(spec, &params)?;
     let decode = build::decode(spec, &params)?;
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
+    let (train, tokenized) = train.unzip();
     let first = spec.evolves.first();
     let summary = Summary {
         steps: spec.evolves.iter().map(|e| e.steps).sum(),
@@ -244,6 +248,7 @@ fn assemble(
         claims,
         batch: train.as_ref().map_or(1, |t| t.batch),
         train,
+        tokenized: tokenized.flatten(),
         summary,
         params,
     })

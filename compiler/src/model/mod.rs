@@ -7,6 +7,7 @@
 mod build;
 mod coefficient;
 mod compile;
+pub mod data;
 mod evolve;
 mod flops;
 pub mod layer;

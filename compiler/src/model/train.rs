@@ -2,7 +2,7 @@
 //!
 //! | entry | default | |
 //! |---|---|---|
-//! | `data text("…", tokenizer: bytes, held_out: 10%)` | required; `held_out` 10% | the end of the file is held out |
+//! | `data text("…", tokenizer: bytes)` or `tokens("…")` | required | see [`super::data`] |
 //! | `batch n` | required | sequences per step |
 //! | `steps n` | required | optimiser steps |
 //! | `loss cross_entropy` | `cross_entropy` | mean over target tokens, nats |
@@ -13,22 +13,20 @@
 //! | `precision f32`, `memory store` | the only ones yet | |
 
 use super::args::{Args, Bounds, real, report};
+use super::data::{self, Tokenized};
 use super::spec::expect;
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use num_bigint::BigInt;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
-use odec_program::manifest::{AdamW, Data, Memory, Schedule, Tokenizer, Train};
+use odec_program::manifest::{AdamW, Memory, Schedule, Train};
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
 /// Most states that a memory policy keeps.
 const MAX_SLOTS: u64 = 1 << 12;
-/// Tokens of the byte tokenizer.
-const BYTES: u64 = 256;
 
 const ENTRIES: &[&str] = &[
     "data",
@@ -45,7 +43,11 @@ const ENTRIES: &[&str] = &[
 const LATER: &[&str] = &["constrain", "from", "tune", "accumulate"];
 
 /// Reads a train block; `vocab` is the model's.
-pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Train> {
+pub fn read(
+    block: &Block,
+    vocab: u64,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Train, Option<Tokenized>)> {
     let before = sink.len();
     let mut found: Vec<(&str, &Entry)> = Vec::new();
     let mut misspelt = Vec::new();
@@ -116,7 +118,7 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
     let optimizer = required("optimizer", "optimizer adamw(lr: 3e-4)");
     let batch = required("batch", "batch 8");
     let steps = required("steps", "steps 1000");
-    let data = data.and_then(|e| text(e, vocab, sink));
+    let data = data.and_then(|e| data::read(e, vocab, sink));
     let optimizer = optimizer.and_then(|e| adamw(e, sink));
     let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
@@ -142,8 +144,9 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
     if sink.len() > before {
         return None;
     }
-    Some(Train {
-        data: data?,
+    let (data, tokenized) = data?;
+    let train = Train {
+        data,
         optimizer: optimizer?,
         schedule: schedule?,
         batch: batch?,
@@ -151,82 +154,8 @@ pub fn read(block: &Block, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Tra
         clip,
         seed: seed?,
         memory: memory?,
-    })
-}
-
-/// `text("corpus.txt", tokenizer: bytes)`.
-fn text(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Data> {
-    let mut args = expect(
-        e,
-        "text",
-        &["tokens", "images"],
-        "data text(\"corpus.txt\", tokenizer: bytes)",
-        sink,
-    )?;
-    let path = match args.positional().map(|p| (&p.kind, p.span)) {
-        Some((ExprKind::Str(path), _)) => Some(path.clone()),
-        Some((_, span)) => {
-            sink.push(
-                Diagnostic::error(codes::TYPE_MISMATCH, span, "this is not a path")
-                    .label("a path in quotes is expected"),
-            );
-            None
-        }
-        None => {
-            sink.push(
-                Diagnostic::error(codes::MISSING_ARGUMENT, e.span, "`text` needs a file")
-                    .help("write `text(\"corpus.txt\", …)`"),
-            );
-            None
-        }
     };
-    let tokenizer = args.required("tokenizer", sink);
-    let held_out_percent = match args.labelled("held_out", sink) {
-        Some(e) => per_cent(e, sink),
-        None => Some(10),
-    };
-    args.finish(&[], sink);
-    let tokenizer = tokenizer?;
-    if name_of(tokenizer).is_none_or(|n| n.name != "bytes") {
-        sink.push(not_supported(tokenizer.span, "this tokenizer").label("only `bytes`"));
-        return None;
-    }
-    if vocab < BYTES {
-        sink.push(
-            Diagnostic::error(
-                codes::SHAPE_MISMATCH,
-                tokenizer.span,
-                format!("bytes are {BYTES} kinds of tokens, the model knows {vocab}"),
-            )
-            .help(format!("write `input tokens(vocab: {BYTES}, …)`")),
-        );
-        return None;
-    }
-    Some(Data {
-        path: path?,
-        tokenizer: Tokenizer::Bytes,
-        held_out_percent: held_out_percent?,
-    })
-}
-
-fn per_cent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u32> {
-    let value = report(exact(e, &Scope::new()), sink)?;
-    let hundred = (&value * &Exact::int(100)).as_integer();
-    let n = hundred.and_then(|n| u32::try_from(n).ok());
-    match n.filter(|n| (1..=50).contains(n)) {
-        Some(n) => Some(n),
-        None => {
-            sink.push(
-                Diagnostic::error(
-                    codes::INVALID_VALUE,
-                    e.span,
-                    format!("{value} of the text cannot be held out"),
-                )
-                .label("a whole percentage from 1% to 50% is expected"),
-            );
-            None
-        }
-    }
+    Some((train, tokenized))
 }
 
 /// `store`, or `revolve(slots: 6)`.

@@ -7,7 +7,7 @@ use odec_graph::nn::{self, AttentionWeights, Rotary};
 use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff};
 use odec_program::kernel::Blocking;
-use odec_program::manifest::{self, AdamW, Data, Init, Schedule, Tokenizer, Train};
+use odec_program::manifest::{self, AdamW, Data, Form, Init, Schedule, Train};
 use odec_program::{Bindings, Dim};
 
 /// How a step advances the state.
@@ -142,8 +142,8 @@ pub fn options() -> Options {
 fn train() -> Train {
     Train {
         data: Data {
-            path: "none".into(),
-            tokenizer: Tokenizer::Bytes,
+            files: vec!["none".into()],
+            form: Form::Tokens,
             held_out_percent: 10,
         },
         optimizer: AdamW {

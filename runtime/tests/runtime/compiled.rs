@@ -78,7 +78,7 @@ fn a_compiled_run_can_be_resumed_and_equals_the_reference() {
     std::fs::write(&text, support::corpus(3000)).unwrap();
     let settings = |device, steps| Settings {
         steps: Some(steps),
-        data: Some(text.clone()),
+        data: vec![text.clone()],
         device,
         threads: Some(3),
         show: Show::Nothing,

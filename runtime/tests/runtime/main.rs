@@ -5,6 +5,8 @@ mod support;
 mod artifact;
 mod c;
 mod compiled;
+#[cfg(feature = "tokenizers")]
+mod data;
 mod device;
 mod exec;
 mod train;

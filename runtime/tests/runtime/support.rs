@@ -400,8 +400,12 @@ pub fn manifest() -> Manifest {
     ]);
     let train = Train {
         data: Data {
-            path: "corpus.txt".into(),
-            tokenizer: Tokenizer::Bytes,
+            files: vec!["corpus.txt".into()],
+            form: Form::Text {
+                tokenizer: Tokenizer::Bytes,
+                key: "text".into(),
+                separator: "\n".into(),
+            },
             held_out_percent: 10,
         },
         optimizer: AdamW {

@@ -7,7 +7,7 @@ use odec_runtime::metrics::{self, Record};
 use odec_runtime::rng::Stream;
 use odec_runtime::run::{CHART, CHECKPOINT, METRICS, MODEL};
 use odec_runtime::{
-    Artifact, Corpus, DeviceChoice, End, Executor, Run, Sampling, Settings, Show, State,
+    Artifact, DeviceChoice, End, Executor, Run, Sampling, Settings, Show, State, Tokenizer,
     TrainError, evaluate, generate, open_run, resume, train,
 };
 use std::fs;
@@ -38,7 +38,7 @@ impl Place {
     }
     fn settings(&self) -> Settings {
         Settings {
-            data: Some(self.at("corpus.txt")),
+            data: vec![self.at("corpus.txt")],
             device: DeviceChoice::Reference,
             show: Show::Nothing,
             evaluations: 4,
@@ -97,19 +97,17 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
 
     // A trained model evaluates and talks, from its folder alone.
     let mut x = open_run(&run, DeviceChoice::Reference, None).unwrap();
-    let m = p.artifact.manifest();
-    let data = &m.train.as_ref().unwrap().data;
-    let corpus = || Corpus::open(&p.at("corpus.txt"), &data.tokenizer, 10, m.model.vocab).unwrap();
+    let corpus = |files: &[PathBuf]| odec_runtime::corpus_of(&run, files, Show::Nothing).unwrap();
     let mut heard = 0;
-    let all = evaluate(&mut x, &corpus(), None, &mut |n| heard = n).unwrap();
+    let all = evaluate(&mut x, &corpus(&[]), None, &mut |n| heard = n).unwrap();
     assert_eq!((all.tokens, heard), (299, 299));
-    assert_eq!(odec_runtime::corpus_of(&run).unwrap().held_out_bytes(), 300);
+    assert_eq!(corpus(&[]).held_out_tokens(), 300);
     assert!(
         (all.loss - held_out.loss).abs() < 0.2 && all.perplexity() < 5.0,
         "{all:?}"
     );
     assert_eq!(
-        evaluate(&mut x, &corpus().all_held_out(), None, &mut |_| {})
+        evaluate(&mut x, &corpus(&[p.at("corpus.txt")]), None, &mut |_| {})
             .unwrap()
             .tokens,
         2999
@@ -117,10 +115,16 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
 
     let mut say = |s: Sampling| {
         let mut text = String::new();
-        generate(&mut x, b"over the laz", &s, &mut |piece| {
-            text.push_str(piece);
-            Ok(())
-        })
+        generate(
+            &mut x,
+            &Tokenizer::bytes(),
+            "over the laz",
+            &s,
+            &mut |piece| {
+                text.push_str(piece);
+                Ok(())
+            },
+        )
         .unwrap();
         text
     };
@@ -163,7 +167,7 @@ fn a_resumed_run_gives_the_bits_of_an_uninterrupted_one() {
     // Steps and text are remembered by the run.
     let again = Settings {
         steps: None,
-        data: None,
+        data: vec![],
         ..s
     };
     assert_eq!(resume(&parts, &again).unwrap().steps, 20);
@@ -390,7 +394,7 @@ fn what_cannot_be_trained_is_refused_in_words() {
         &p.artifact,
         &p.at("a"),
         &Settings {
-            data: Some(p.at("none.txt")),
+            data: vec![p.at("none.txt")],
             ..s.clone()
         },
     ));
@@ -407,7 +411,7 @@ fn what_cannot_be_trained_is_refused_in_words() {
         &p.artifact,
         &p.at("b"),
         &Settings {
-            data: Some(p.at("short.txt")),
+            data: vec![p.at("short.txt")],
             ..s.clone()
         },
     ));
@@ -454,30 +458,30 @@ fn generation_refuses_what_makes_no_sense() {
         p.artifact.device(DeviceChoice::Reference, None).unwrap(),
     )
     .unwrap();
-    let mut fail = |prompt: &[u8], s: Sampling| {
-        generate(&mut x, prompt, &s, &mut |_| Ok(()))
+    let mut fail = |prompt: &str, s: Sampling| {
+        generate(&mut x, &Tokenizer::bytes(), prompt, &s, &mut |_| Ok(()))
             .unwrap_err()
             .to_string()
     };
     let s = Sampling::default();
     let list = [
-        fail(b"", s),
+        fail("", s),
         fail(
-            b"a",
+            "a",
             Sampling {
                 temperature: -1.0,
                 ..s
             },
         ),
         fail(
-            b"a",
+            "a",
             Sampling {
                 temperature: f64::NAN,
                 ..s
             },
         ),
         fail(
-            b"a",
+            "a",
             Sampling {
                 top_k: Some(0),
                 ..s
@@ -486,7 +490,7 @@ fn generation_refuses_what_makes_no_sense() {
     ];
     insta::assert_snapshot!(list.join("\n"));
     x.state_mut(State::Params).fill(f32::NAN);
-    let e = generate(&mut x, b"a", &s, &mut |_| Ok(())).unwrap_err();
+    let e = generate(&mut x, &Tokenizer::bytes(), "a", &s, &mut |_| Ok(())).unwrap_err();
     assert!(e.to_string().contains("diverged"), "{e}");
 }
 
@@ -498,8 +502,12 @@ fn a_failing_writer_ends_generation() {
         p.artifact.device(DeviceChoice::Reference, None).unwrap(),
     )
     .unwrap();
-    let broken = generate(&mut x, b"a", &Sampling::default(), &mut |_| {
-        Err(std::io::Error::other("closed"))
-    });
+    let broken = generate(
+        &mut x,
+        &Tokenizer::bytes(),
+        "a",
+        &Sampling::default(),
+        &mut |_| Err(std::io::Error::other("closed")),
+    );
     assert!(broken.unwrap_err().to_string().contains("closed"));
 }

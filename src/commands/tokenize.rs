@@ -1,0 +1,28 @@
+//! `odec tokenize`: texts to a token file.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::terminal;
+use odec_runtime::tokenise::{self, Reading};
+use odec_runtime::{Show, Tokenizer};
+use std::path::Path;
+
+pub fn run(args: &cli::Tokenize) -> Done {
+    let tokenizer = match args.tokenizer == Path::new("bytes") {
+        true => Tokenizer::bytes(),
+        false => Tokenizer::open(&args.tokenizer).map_err(Failure::input)?,
+    };
+    let reading = Reading {
+        key: &args.key,
+        separator: &args.separator,
+    };
+    let tokens = tokenise::write(&args.files, reading, &tokenizer, &args.output, Show::Auto)
+        .map_err(Failure::input)?;
+    println!(
+        "{} tokens of {} kinds in {}",
+        terminal::thousands(tokens),
+        terminal::thousands(tokenizer.vocabulary()),
+        args.output.display()
+    );
+    Ok(())
+}
