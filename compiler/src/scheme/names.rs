@@ -5,7 +5,7 @@
 
 use super::define::{SchemeDef, define};
 use crate::codes;
-use odec_grammar::ast::{Field, File, Ident, Item};
+use odec_grammar::ast::{Field, File, Ident, Item, Scheme, SchemeItem};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::library::LIBRARY;
 use odec_grammar::{Sources, Span};
@@ -168,24 +168,24 @@ impl<'s> Namespace<'s> {
                 Item::Scheme(s) => {
                     let def = define(s, self.sources.text(source), sink)
                         .map(|d| Definition::Scheme(Rc::new(d)));
-                    self.add(&s.name, def, source, sink);
+                    let repeats = library(&s.name.name).is_some_and(|text| repeats(s, text));
+                    self.add(&s.name, def, repeats, sink);
                 }
-                Item::Field(f) => self.add(
-                    &f.name,
-                    Some(Definition::Field(Rc::new(f.clone()))),
-                    source,
-                    sink,
-                ),
+                Item::Field(f) => {
+                    let def = Definition::Field(Rc::new(f.clone()));
+                    self.add(&f.name, Some(def), false, sink);
+                }
                 _ => {}
             }
         }
     }
 
+    /// `repeats`: this is what the library says under the same name.
     fn add(
         &mut self,
         name: &Ident,
         def: Option<Definition>,
-        source: u32,
+        repeats: bool,
         sink: &mut Vec<Diagnostic>,
     ) {
         let clash = |what: String| Diagnostic::error(codes::REDEFINITION, name.span, what);
@@ -202,7 +202,7 @@ impl<'s> Namespace<'s> {
             sink.push(
                 clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
             );
-        } else if library(word).is_some_and(|text| text != self.sources.text(source)) {
+        } else if !repeats && library(word).is_some() {
             sink.push(
                 clash(format!("`{word}` is the name of a library scheme"))
                     .help("choose another name, or remove this definition and use the library's"),
@@ -256,6 +256,26 @@ impl<'s> Namespace<'s> {
             .get(span.start as usize..span.end as usize)
             .unwrap_or("")
     }
+}
+
+/// Whether a scheme is that of a library file, comments and citations aside: a file that wrote it out before the library
+/// had it stays valid.
+fn repeats(scheme: &Scheme, text: &str) -> bool {
+    let bare = |s: &Scheme| {
+        let mut s = s.clone();
+        s.doc.clear();
+        s.items.retain(|i| !matches!(i, SchemeItem::Cite { .. }));
+        let items = vec![Item::Scheme(s)];
+        odec_grammar::dump(&File {
+            items,
+            ..File::default()
+        })
+    };
+    let (file, _) = odec_grammar::parse(0, text);
+    file.items.iter().any(|item| match item {
+        Item::Scheme(s) => bare(s) == bare(scheme),
+        _ => false,
+    })
 }
 
 fn library(name: &str) -> Option<&'static str> {

@@ -188,7 +188,18 @@ fn several_evolves() {
     insta::assert_snapshot!(paths(&b));
 }
 
-/// A file that is a library file may have its name; imports bring fields.
+/// A file may repeat a scheme of the library, word for word but for comments and citations.
+#[test]
+fn repeated_library_schemes() {
+    let own = "scheme kutta3 { order 3;  tableau { 0 |; 1/2 | 1/2; 1 | -1 2; | 1/6 2/3 1/6 } }\n";
+    let text = format!("{own}{}", model("kutta3(ffn)", 1, ""));
+    assert_eq!(compile_text(&text).checked().programs.len(), 2);
+    let outcome = compile_text(&text.replace("2/3", "4/6"));
+    let codes: Vec<&str> = outcome.messages.iter().map(|d| d.code).collect();
+    assert_eq!(codes, ["redefinition"]);
+}
+
+/// Imports bring fields.
 #[test]
 fn imports() {
     let mut files = Files::default();
