@@ -1,0 +1,154 @@
+//! Every model of the library, made small: it reads on where it stopped, and it learns. On the reference device, whose bits
+//! compiled code has too.
+
+use crate::numbers::executor;
+use crate::systems::options;
+use odec_compiler::model::compile;
+use odec_compiler::passes::build_manifest;
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_program::manifest::{Manifest, named};
+use odec_program::{Bindings, DECODE};
+use odec_runtime::{Executor, Reader, Value};
+
+/// Tokens of the context.
+const CONTEXT: usize = 20;
+
+/// The models' names and programs: part `part` of `PARTS`, which run side by side.
+fn models(part: usize) -> Vec<(String, Manifest)> {
+    const PARTS: usize = 4;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes");
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !text.contains("\nmodel ") {
+            continue;
+        }
+        let mut small = text;
+        for (from, to) in [
+            ("width: 256", "width: 16"),
+            ("width: 128", "width: 16"),
+            ("hidden: 704", "hidden: 20"),
+            ("hidden: 352", "hidden: 20"),
+            ("context: 256", "context: 20"),
+        ] {
+            small = small.replace(from, to);
+        }
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        found.push((name, small));
+    }
+    assert!(found.len() >= 15, "{} models", found.len());
+    let mine = found.into_iter().skip(part).step_by(PARTS);
+    mine.map(|(name, text)| {
+        let mut sources = Sources::default();
+        let main = sources.add(&name, &text);
+        let (file, errors) = parse(main, &text);
+        assert_eq!(errors, []);
+        let checked = compile(&file, main, &mut sources, &mut NoFiles);
+        let built = checked
+            .unwrap_or_else(|e| panic!("{name}: {e:?}"))
+            .built
+            .unwrap();
+        assert_eq!(built.config.context, CONTEXT as u64, "{name}");
+        let assembled = build_manifest(&built, &text, options().blocking).unwrap();
+        (name, assembled.manifest)
+    })
+    .collect()
+}
+
+fn tokens(vocab: u64) -> Vec<i32> {
+    (0..=CONTEXT as u64)
+        .map(|i| ((i % 5 * 7 + 3) % vocab) as i32)
+        .collect()
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Logits of a text read in pieces are those of the text read whole, in every bit.
+fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
+    if !m.program.entries.contains_key(DECODE) {
+        // An encoder: a token's result depends on later tokens.
+        assert!(m.source.contains("attention(heads: 4"), "{name}");
+        assert!(!m.source.contains("causal"), "{name} has no way to read on");
+        return;
+    }
+    let x = tokens(m.model.vocab);
+    let at = Bindings::new(1, CONTEXT as u64);
+    let whole = e.run("forward", at, &[("tokens", Value::I32(&x[..CONTEXT]))], &[]);
+    let whole = bits(whole.unwrap().f32("logits").unwrap());
+    let mut reader = Reader::new(e).unwrap();
+    let (mut pieces, mut past) = (Vec::new(), 0);
+    for n in [7, 1, 1, 5, 1, 5] {
+        pieces.extend(bits(reader.read(&x[past..past + n]).unwrap()));
+        past += n;
+    }
+    assert!(
+        whole == pieces,
+        "{name}: read in pieces, the text has other logits"
+    );
+}
+
+/// Thirty optimiser steps on a sequence of five tokens, over and over, bring its loss down to less than half.
+fn learns(name: &str, m: &Manifest, e: &mut Executor) {
+    if m.program.entries["grad"].inputs.len() != 2 {
+        return; // more than tokens and targets: tested where it is made
+    }
+    let x = tokens(m.model.vocab);
+    let inputs = [
+        ("tokens", Value::I32(&x[..CONTEXT])),
+        ("targets", Value::I32(&x[1..])),
+    ];
+    let at = Bindings::new(1, CONTEXT as u64);
+    let mut losses = Vec::new();
+    for t in 1..=30 {
+        let loss = e
+            .run("grad", at, &inputs, &[])
+            .unwrap()
+            .scalar("loss")
+            .unwrap();
+        losses.push(loss);
+        let scalars = [
+            (named::LR, 1e-2),
+            (named::BIAS1, 1.0 / (1.0 - 0.9f64.powi(t))),
+            (named::BIAS2, 1.0 / (1.0 - 0.95f64.powi(t))),
+        ];
+        e.run("update", at, &[], &scalars).unwrap();
+    }
+    let (first, last) = (losses[0], losses[losses.len() - 1]);
+    assert!(last < 0.5 * first, "{name}: {losses:?}");
+}
+
+fn check(part: usize) {
+    for (name, manifest) in models(part) {
+        let mut e = executor(&manifest);
+        reads_on(&name, &manifest, &mut e);
+        learns(&name, &manifest, &mut e);
+    }
+}
+
+#[test]
+fn models_read_on_and_learn_0() {
+    check(0);
+}
+
+#[test]
+fn models_read_on_and_learn_1() {
+    check(1);
+}
+
+#[test]
+fn models_read_on_and_learn_2() {
+    check(2);
+}
+
+#[test]
+fn models_read_on_and_learn_3() {
+    check(3);
+}
