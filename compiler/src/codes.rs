@@ -34,6 +34,8 @@ pub const TABLEAU_ROW_SUM: &str = "tableau-row-sum";
 pub const IMPLICIT_TABLEAU: &str = "implicit-tableau";
 /// A step program without `return`, or with statements after it.
 pub const MISSING_RETURN: &str = "missing-return";
+/// A past value where there is no history, or that no step makes.
+pub const HISTORY: &str = "history";
 /// The state, `h`, `t` or a field assigned to.
 pub const NOT_ASSIGNABLE: &str = "not-assignable";
 /// Exact arithmetic without a result: division by zero, numbers too large.
@@ -74,6 +76,7 @@ pub const ALL: &[&str] = &[
     TABLEAU_ROW_SUM,
     IMPLICIT_TABLEAU,
     MISSING_RETURN,
+    HISTORY,
     NOT_ASSIGNABLE,
     ARITHMETIC,
     TOO_LARGE,

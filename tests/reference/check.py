@@ -51,7 +51,7 @@ def overrides(system: System, shape: Shape) -> list[str]:
         "train.batch": shape.batch,
     }
     # A list of flows has as many steps as it has entries.
-    values |= {"model.steps": shape.steps} if system.steps is None else {}
+    values |= {} if (system.flow or "").startswith("[") else {"model.steps": shape.steps}
     values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
     values |= {path: shape.hidden for path in system.hidden}
     return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
@@ -106,8 +106,14 @@ def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
         else:
             # Large enough for scores and gates to leave their linear range, small enough that f32 itself errs by 3e-6 only.
             value = rng.standard_normal(dims) / np.sqrt(dims[1])
-        drawn[path] = value.astype(np.float32)
+        drawn[path] = np.asarray(value, np.float32)
     return drawn, rng.integers(0, shape.vocab, (shape.batch, shape.context + 1), dtype=np.int32)
+
+
+def group_of(path: str) -> str:
+    """The entries of a learned list are one tensor: `step.3.scheme.w` for `step.3.scheme.w.2`."""
+    name, _, last = path.rpartition(".")
+    return name if last.isdigit() else path
 
 
 def compare(outputs: dict[str, np.ndarray], loss: float, gradient: Parameters) -> tuple[float, float, str]:
@@ -119,11 +125,15 @@ def compare(outputs: dict[str, np.ndarray], loss: float, gradient: Parameters) -
     loss_error = float(abs(got - loss) / abs(loss))
     largest = max(float(np.max(np.abs(g))) for g in gradient.values())
     worst, where = -1.0, ""
+    scale: dict[str, float] = {}
+    for path, reference in gradient.items():
+        group = group_of(path)
+        scale[group] = max(scale.get(group, 0.0), float(np.max(np.abs(reference))))
     for path, reference in gradient.items():
         ours, reference = np.asarray(outputs[f"grad.{path}"], np.float64), np.asarray(reference)
         if ours.shape != reference.shape:
             raise Failure(f"grad.{path} has shape {ours.shape}, expected {reference.shape}")
-        size = float(np.max(np.abs(reference)))
+        size = scale[group_of(path)]
         # A derivative that is zero but for rounding (softmax does not see the bias of k) has no size of its own.
         size = size if size > 1e-12 * largest else largest
         error = float(np.max(np.abs(ours - reference)) / size)

@@ -28,8 +28,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
+    past: dict[str, list[Array]] = {}
     for k in range(shape.steps):
-        x = system.step(Step(system, shape, p, k), x)
+        x = system.step(Step(system, shape, p, k, past), x)
     logits = norm(p, "output", x) @ p["embed.token.weight"].T
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
     return -jnp.mean(chosen)

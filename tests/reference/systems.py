@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import sqrt
 
+import history
 from jax import Array
 from parts import (
     Field,
@@ -53,6 +54,8 @@ class System:
     fields: dict[str, str] = field(default_factory=lambda: {"att": "att", "ffn": "ffn"})
     # Learned coefficients, by their path below the step: `True` where each channel has one.
     learned: dict[str, bool] = field(default_factory=dict)
+    # Parameters that are not the same at each step.
+    more: Callable[[Shape], Table] = lambda shape: {}
     # The beginning of the paths of a field's parameters at a step.
     owner: Callable[[str, int], str] = lambda name, k: f"step.{k}."
     # Paths of the sizes that `--set` changes.
@@ -76,7 +79,7 @@ class System:
                 table |= {f"{self.owner(name, k)}{name}.{part}": dims for part, dims in parts[kind].items()}
             for name, per_channel in self.learned.items():
                 table[f"{self.owner(name, k)}{name}"] = (shape.width,) if per_channel else ()
-        return table
+        return table | self.more(shape)
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Step:
     shape: Shape
     p: Parameters
     k: int
+    # What earlier steps made, by name, oldest first.
+    past: dict[str, list[Array]]
 
     def path(self, name: str) -> str:
         return self.system.owner(name, self.k) + name
@@ -393,6 +398,14 @@ SYSTEMS: dict[str, System] = {
     "sdirk2": System(
         over_layer(fixed_point([[GAMMA, 0.0], [1 - GAMMA, GAMMA]], [1 - GAMMA, GAMMA], 3)), file="sdirk.ode"
     ),
+    # Histories.
+    "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),
+    "pcformer4": System(history.pcformer(4), file="pcformer4_layer.ode", more=history.pcformer_table, steps=5),
+    "pcformer_released": System(
+        history.pcformer_released, file="pcformer_released_layer.ode", more=history.released_table, steps=4
+    ),
+    "dlcl": System(history.dlcl, file="dlcl_layer.ode", more=history.norms_table("w"), steps=5),
+    "iiet_refresh": System(history.iiet_refresh, file="iiet_refresh_layer.ode", more=history.row_table, steps=4),
     # Step sizes, weights policies, steps that differ.
     "h_over_steps": System(step_size(lambda k: 1 / 2), flow="lie(att, ffn)", options="h = 1/steps"),
     "h_decaying": System(step_size(lambda k: 1 / (k + 1)), flow="lie(att, ffn)", options="h = 1/(k + 1)"),

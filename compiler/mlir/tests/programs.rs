@@ -229,6 +229,14 @@ fn decoding_splittings_and_implicit_methods() {
     check_decoding("unsplit", &sizes, &host());
 }
 
+/// What a token's later steps read is made within the same token: a history needs no cache.
+#[test]
+fn decoding_with_a_history() {
+    let sizes = ragged("hidden: 352", "width: 128", "for 6 steps");
+    check_decoding("pcformer_layer", &sizes, &host());
+    check_decoding("dlcl_layer", &sizes, &host());
+}
+
 /// Widths that are no whole vectors, heads of 10, a hidden layer of 37.
 fn ragged(
     hidden: &'static str,

@@ -9,6 +9,7 @@ use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
 use super::spec::{Positions, Spec};
+use crate::scheme::stage::{Moment, Phase};
 use crate::scheme::{Instr, ValueId};
 use odec_graph::ops::{
     AddPositions, Append, Attention, Cache, CachedAttention, Embedding, FromPast, Input, Parameter,
@@ -129,6 +130,9 @@ fn loss_in(
     let loss = nn::mean_cross_entropy(b, logits, targets)?;
     Ok((loss, model.values))
 }
+
+/// Values that later steps of an evolution may read: of each name, oldest first.
+type Kept = BTreeMap<String, Vec<Value>>;
 
 /// What has been made so far.
 struct Model<'s> {
@@ -283,8 +287,9 @@ impl<'s> Model<'s> {
         }
         self.common(b)?;
         for e in &spec.evolves {
-            for k in 0..e.steps {
-                x = self.step(b, e, k, x)?;
+            let mut kept = Kept::new();
+            for (at, program) in e.unrolled.phases() {
+                x = self.phase(b, e, at, program, x, &mut kept)?;
             }
         }
         b.site = Site {
@@ -310,7 +315,7 @@ impl<'s> Model<'s> {
     /// parameters of fields and the learned coefficients that all steps share.
     fn common(&mut self, b: &mut Builder) -> Result<(), BuildError> {
         for e in &self.spec.evolves {
-            for l in (0..e.steps).flat_map(|k| e.learned(k)) {
+            for l in e.unrolled.phases().flat_map(|(at, _)| e.learned(at)) {
                 if l.shared {
                     b.span = Some(l.span);
                     b.site = Site {
@@ -318,23 +323,23 @@ impl<'s> Model<'s> {
                         path: "scheme".into(),
                         ..Site::default()
                     };
-                    self.param(b, &learned_path(e, &l, 0))?;
+                    self.param(b, &learned_path(e, &l, Phase::Start))?;
                 }
             }
             for (program, layers) in e.layers.iter().enumerate() {
                 for (field, layer) in layers.iter().enumerate() {
-                    b.span = Some(e.programs[program].fields[field].span);
+                    b.span = Some(e.unrolled.programs[program].fields[field].span);
                     for head in layer.rotated() {
                         self.rotary(b, head)?;
                     }
-                    let used = e.programs[program].usages[field] > 0;
+                    let used = e.unrolled.programs[program].usages[field] > 0;
                     if used && e.policies[program][field] == Sharing::Shared {
                         b.site = Site {
                             evolve: e.label.clone(),
                             path: field_name(e, program, field, 0),
                             ..Site::default()
                         };
-                        let prefix = field_path(e, program, field, 0, 0);
+                        let prefix = field_path(e, program, field, 0, Phase::Start);
                         for p in layer.params() {
                             self.param(b, &format!("{prefix}.{}", p.path))?;
                         }
@@ -345,49 +350,59 @@ impl<'s> Model<'s> {
         Ok(())
     }
 
-    fn step(
+    fn phase(
         &mut self,
         b: &mut Builder,
         e: &EvolveSpec,
-        k: u64,
+        at: Phase,
+        number: usize,
         x: Value,
+        kept: &mut Kept,
     ) -> Result<Value, BuildError> {
-        let program = e.program_of[k as usize];
+        let program = &e.unrolled.programs[number];
+        let (step, h) = match at {
+            Phase::Start => (None, None),
+            Phase::Step(k) => (Some(k as u32), Some(e.h[k].clone())),
+        };
         let site = Site {
             evolve: e.label.clone(),
-            step: Some(k as u32),
+            step,
             ..Site::default()
         };
         let mut values = vec![x];
         b.site = site.clone();
         b.site.path = "scheme".into();
         let mut symbols = BTreeMap::new();
-        for l in &e.learned(k) {
+        for l in &e.learned(at) {
             b.span = Some(l.span);
-            let value = self.param(b, &learned_path(e, l, k))?;
+            let value = self.param(b, &learned_path(e, l, at))?;
             symbols.insert(l.name.clone(), value);
         }
-        let h = Some(e.h[k as usize].clone()).filter(|_| e.learn_h.is_none());
+        let h = h.filter(|_| e.learn_h.is_none());
         let mut coefficients = Coefficients::new(h, symbols);
         let mut evaluation = 0;
-        for instr in &e.programs[program].instrs {
+        for instr in &program.instrs {
             b.site = site.clone();
             b.span = Some(e.span);
             values.push(match instr {
                 Instr::Combine(c) => coefficients.combine(b, c, &values)?,
+                Instr::Past { name, when } => past(kept, name, *when)?,
                 Instr::Eval {
-                    field, usage, at, ..
+                    field,
+                    usage,
+                    at: point,
+                    ..
                 } => {
-                    let leaf = &e.programs[program].fields[*field];
+                    let leaf = &program.fields[*field];
                     b.site.evaluation = Some(evaluation);
-                    b.site.path = field_name(e, program, *field, *usage);
+                    b.site.path = field_name(e, number, *field, *usage);
                     b.span = Some(leaf.span);
                     evaluation += 1;
-                    let prefix = field_path(e, program, *field, *usage, k);
-                    let at = value(&values, *at)?;
-                    e.layers[program][*field].build(
+                    let prefix = field_path(e, number, *field, *usage, at);
+                    let point = value(&values, *point)?;
+                    e.layers[number][*field].build(
                         b,
-                        at,
+                        point,
                         &mut Below {
                             model: self,
                             prefix,
@@ -398,8 +413,27 @@ impl<'s> Model<'s> {
         }
         b.site = site;
         b.span = Some(e.span);
-        coefficients.combine(b, &e.programs[program].result, &values)
+        for (name, v) in &program.keeps {
+            let entries = kept.entry(name.clone()).or_default();
+            entries.push(value(&values, *v)?);
+        }
+        coefficients.combine(b, &program.result, &values)
     }
+}
+
+/// What a name was at an earlier moment.
+fn past(kept: &Kept, name: &str, when: Moment) -> Result<Value, BuildError> {
+    let entries = kept.get(name).map_or(&[][..], Vec::as_slice);
+    let entry = match when {
+        Moment::Start => entries.first(),
+        Moment::Ago(steps) => entries
+            .len()
+            .checked_sub(steps)
+            .and_then(|i| entries.get(i)),
+    };
+    entry
+        .copied()
+        .ok_or_else(|| BuildError::Missing(format!("`{name}`{when}")))
 }
 
 fn value(values: &[Value], v: ValueId) -> Result<Value, BuildError> {

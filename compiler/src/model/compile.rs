@@ -7,8 +7,8 @@ use crate::codes;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
 use crate::scheme::names::{Definition, Loader, Namespace};
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::run;
 use crate::scheme::scalar::{Scope, exact};
+use crate::scheme::unroll::unroll;
 use crate::scheme::{Program, define::SchemeDef};
 use odec_grammar::ast::{Block, File, Item, Model};
 use odec_grammar::diag::Diagnostic;
@@ -113,7 +113,7 @@ pub fn compile(
         match def {
             Definition::Scheme(def) => {
                 claims.add(&def);
-                programs.extend(alone(&def, r.sink));
+                programs.extend(alone(&def, r.sink).into_iter().flatten());
             }
             Definition::Field(_) => fields.extend(r.named_field(name)),
         }
@@ -195,7 +195,8 @@ pub fn compile(
         return Err(CompileError::Source(sink));
     }
     if let Some(spec) = &spec {
-        programs.extend(spec.evolves.iter().flat_map(|e| e.programs.iter().cloned()));
+        let all = spec.evolves.iter().map(|e| &e.unrolled.programs);
+        programs.extend(all.flatten().cloned());
     }
     let built = match (&spec, table) {
         (Some(spec), Some(params)) => Some(assemble(
@@ -225,11 +226,14 @@ fn assemble(
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let (train, tokenized) = train.unzip();
-    let first = spec.evolves.first();
+    let (first, evolves) = (spec.evolves.first(), spec.evolves.iter());
     let summary = Summary {
         steps: spec.evolves.iter().map(|e| e.steps).sum(),
-        evaluations_per_step: first.map_or(0, |e| e.programs[e.program_of[0]].evaluations() as u64),
-        evaluations: spec.evolves.iter().map(|e| e.evaluations() as u64).sum(),
+        evaluations_per_step: first.map_or(0, |e| {
+            let u = &e.unrolled;
+            u.programs[u.steps[0]].evaluations() as u64
+        }),
+        evaluations: evolves.map(|e| e.unrolled.evaluations() as u64).sum(),
         parameters: params.iter().map(|p| p.shape.iter().product::<u64>()).sum(),
         forward_flops: flops::per_token(&forward, spec.sizes.context),
         training_flops: flops::per_token(&grad, spec.sizes.context),
@@ -254,8 +258,11 @@ fn assemble(
     })
 }
 
-/// A scheme's stage program on fields called like its parameters.
-fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Program> {
+/// Steps of a scheme that is looked at without a model: enough for a history of a few entries to fill.
+const STEPS_ALONE: usize = 5;
+
+/// A scheme's stage programs on fields called like its parameters.
+fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Vec<Program>> {
     let mut settings = Vec::new();
     let mut scope = Scope::new();
     let mut shown: Vec<String> = def.fields.iter().map(|f| f.name.clone()).collect();
@@ -286,13 +293,10 @@ fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Program> {
         settings,
         span: def.name.span,
     };
-    run(
-        &flow,
-        format!("scheme {}({})", def.name.name, shown.join(", ")),
-        None,
-        sink,
-    )
-    .map(|(p, _)| p)
+    let title = format!("scheme {}({})", def.name.name, shown.join(", "));
+    let flows = [(Rc::new(flow), title)];
+    let unrolled = unroll(&flows, STEPS_ALONE, def.name.span, sink);
+    unrolled.map(|u| u.programs)
 }
 
 /// Says what is wrong inside a field, whether or not a model uses it.

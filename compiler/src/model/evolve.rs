@@ -4,9 +4,11 @@ use super::args::report;
 use super::layer::Layer;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::{MAX_EVALUATIONS, StepOf, run, too_many_evaluations};
+use crate::scheme::run::MAX_EVALUATIONS;
 use crate::scheme::scalar::{Scope, exact, not_supported, whole};
-use crate::scheme::{Coeff, Flow, Learned, Program};
+use crate::scheme::stage::Phase;
+use crate::scheme::unroll::{Unrolled, unroll};
+use crate::scheme::{Coeff, Flow, Learned};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
@@ -18,9 +20,7 @@ pub struct EvolveSpec {
     /// Empty when there is one evolve without a label.
     pub label: String,
     pub steps: u64,
-    /// Distinct stage programs, and which one each step runs.
-    pub programs: Vec<Program>,
-    pub program_of: Vec<usize>,
+    pub unrolled: Unrolled,
     /// Layers of each program's fields.
     pub layers: Vec<Vec<Layer>>,
     /// Policy of each program's fields.
@@ -40,19 +40,21 @@ pub enum Sharing {
     PerUse,
     Shared,
     /// `n` consecutive steps share.
-    Every(u64),
+    Every(usize),
     /// Steps `k` and `k + n` share.
-    Cycle(u64),
+    Cycle(usize),
 }
 
 impl Sharing {
-    /// The step whose parameters step `k` uses; `None`: all steps use the same.
-    pub fn owner(self, k: u64) -> Option<u64> {
-        match self {
-            Sharing::PerStep | Sharing::PerUse => Some(k),
-            Sharing::Shared => None,
-            Sharing::Every(n) => Some(k / n * n),
-            Sharing::Cycle(n) => Some(k % n),
+    /// The phase whose parameters a phase uses; `None`: all use the same. What comes before the steps shares with none
+    /// of them, unless all share.
+    pub fn owner(self, at: Phase) -> Option<Phase> {
+        match (self, at) {
+            (Sharing::Shared, _) => None,
+            (_, Phase::Start) => Some(Phase::Start),
+            (Sharing::PerStep | Sharing::PerUse, Phase::Step(k)) => Some(Phase::Step(k)),
+            (Sharing::Every(n), Phase::Step(k)) => Some(Phase::Step(k / n * n)),
+            (Sharing::Cycle(n), Phase::Step(k)) => Some(Phase::Step(k % n)),
         }
     }
 }
@@ -89,42 +91,14 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         );
         return None;
     }
-    let (mut programs, mut program_of): (Vec<Program>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut varies = flows.len() > 1;
-    let mut evaluations = 0;
-    for k in 0..steps as usize {
-        if k > 0 && !varies {
-            program_of.push(0);
-            continue;
-        }
-        let step = StepOf {
-            step: k,
-            steps: steps as usize,
-        };
-        let of_step = k.min(flows.len() - 1);
-        let title = r.names.quote(written[of_step].span);
-        let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (p, lists) = run(&flows[of_step], title, Some(step), r.sink)?;
-        varies |= lists;
-        evaluations += p.evaluations();
-        if evaluations > MAX_EVALUATIONS {
-            r.sink.push(too_many_evaluations(e.span));
-            return None;
-        }
-        let same = |q: &Program| {
-            let fields = q
-                .fields
-                .iter()
-                .map(Rc::as_ptr)
-                .eq(p.fields.iter().map(Rc::as_ptr));
-            fields && (&q.instrs, &q.result, &q.learned) == (&p.instrs, &p.result, &p.learned)
-        };
-        let known = programs.iter().position(same).unwrap_or_else(|| {
-            programs.push(p);
-            programs.len() - 1
-        });
-        program_of.push(known);
-    }
+    let title = |e: &&Expr| {
+        let words = r.names.quote(e.span).split_whitespace();
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let titles = written.iter().map(title);
+    let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
+    let unrolled = unroll(&flows, steps as usize, e.span, r.sink)?;
+    let programs = &unrolled.programs;
     if let Some(l) = &learn_h
         && !programs.iter().any(|p| p.symbols().contains("h"))
     {
@@ -139,7 +113,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         return None;
     }
     let mut sharing = Vec::new();
-    for p in &programs {
+    for p in programs {
         sharing.push(p.fields.iter().map(|f| policies.of(&f.name)).collect());
     }
     for (name, _) in &policies.fields {
@@ -161,8 +135,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         steps,
         layers: Vec::new(),
         policies: sharing,
-        programs,
-        program_of,
+        unrolled,
         h,
         learn_h,
         span: e.span,
@@ -170,22 +143,18 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
 }
 
 impl EvolveSpec {
-    /// The coefficients that are trained in a step: the step size, then the scheme's.
-    pub fn learned(&self, step: u64) -> Vec<Learned> {
-        let h = self.learn_h.iter().cloned().map(|l| Learned {
-            init: self.h[step as usize].clone(),
-            ..l
+    /// The coefficients that are trained in a phase: the step size, then the scheme's.
+    pub fn learned(&self, at: Phase) -> Vec<Learned> {
+        let h = self.learn_h.iter().filter_map(|l| match at {
+            Phase::Start => None,
+            Phase::Step(k) => Some(Learned {
+                init: self.h[k].clone(),
+                ..l.clone()
+            }),
         });
-        let program = &self.programs[self.program_of[step as usize]];
-        h.chain(program.learned.iter().cloned()).collect()
-    }
-
-    /// Field evaluations in all steps.
-    pub fn evaluations(&self) -> usize {
-        let each: Vec<usize> = self.programs.iter().map(Program::evaluations).collect();
-        self.program_of
-            .iter()
-            .fold(0usize, |sum, p| sum.saturating_add(each[*p]))
+        let program = self.unrolled.program(at).into_iter();
+        h.chain(program.flat_map(|p| p.learned.iter().cloned()))
+            .collect()
     }
 }
 
@@ -336,7 +305,10 @@ fn policies(e: &Evolve, sink: &mut Vec<Diagnostic>) -> Option<Policies> {
 }
 
 fn sharing(policy: &Policy) -> Result<Sharing, Diagnostic> {
-    let n = |e: &Expr| whole(e, &Scope::new(), 1, MAX_EVALUATIONS as u64);
+    let n = |e: &Expr| {
+        let n = whole(e, &Scope::new(), 1, MAX_EVALUATIONS as u64);
+        n.map(|n| n as usize)
+    };
     Ok(match &policy.kind {
         PolicyKind::PerStep => Sharing::PerStep,
         PolicyKind::PerUse => Sharing::PerUse,

@@ -1,15 +1,16 @@
 //! The parameter table: every tensor's path, shape and start, counted and checked for clashes before anything is built.
 //!
-//! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written
-//! several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; learned
-//! coefficients of a scheme stand at `[evolve.]step.3.scheme.b`, shared ones at `[evolve.]scheme.b`, a learned step size at
-//! `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
+//! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field
+//! that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
+//! runs before the first step has `start` instead; learned coefficients of a scheme stand at `[evolve.]step.3.scheme.b`,
+//! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
 use super::evolve::{EvolveSpec, Sharing};
 use super::spec::{Positions, Spec};
 use crate::codes;
 use crate::scheme::Learned;
+use crate::scheme::stage::Phase;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::Parameter;
@@ -29,36 +30,36 @@ pub fn field_path(
     program: usize,
     field: usize,
     usage: usize,
-    step: u64,
+    at: Phase,
 ) -> String {
-    let mut parts = Vec::new();
-    if !evolve.label.is_empty() {
-        parts.push(evolve.label.clone());
-    }
-    let sharing = evolve.policies[program][field];
-    if let Some(k) = sharing.owner(step) {
-        parts.push(format!("step.{k}"));
-    }
-    parts.push(field_name(evolve, program, field, usage));
-    parts.join(".")
+    let owner = evolve.policies[program][field].owner(at);
+    path(evolve, owner, field_name(evolve, program, field, usage))
 }
 
 /// Where a learned coefficient is stored: `step.3.scheme.b`, or `scheme.b` when all steps share it.
-pub fn learned_path(evolve: &EvolveSpec, learned: &Learned, step: u64) -> String {
-    let step = (!learned.shared).then(|| format!("step.{step}"));
-    let label = Some(evolve.label.clone()).filter(|l| !l.is_empty());
-    let path = match learned.path.as_str() {
-        // A scheme has no coefficient of this name.
+pub fn learned_path(evolve: &EvolveSpec, learned: &Learned, at: Phase) -> String {
+    let owner = Some(at).filter(|_| !learned.shared);
+    // A scheme has no coefficient called `h`: this is the step size.
+    let name = match learned.path.as_str() {
         "h" => "h".to_string(),
         path => format!("scheme.{path}"),
     };
-    let parts = [label, step, Some(path)];
+    path(evolve, owner, name)
+}
+
+fn path(evolve: &EvolveSpec, owner: Option<Phase>, name: String) -> String {
+    let label = Some(evolve.label.clone()).filter(|l| !l.is_empty());
+    let owner = owner.map(|at| match at {
+        Phase::Start => "start".to_string(),
+        Phase::Step(k) => format!("step.{k}"),
+    });
+    let parts = [label, owner, Some(name)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(".")
 }
 
 /// `ffn`, or `ffn.2` where each use has its own parameters.
 pub fn field_name(evolve: &EvolveSpec, program: usize, field: usize, usage: usize) -> String {
-    let p = &evolve.programs[program];
+    let p = &evolve.unrolled.programs[program];
     let name = &p.fields[field].name;
     match evolve.policies[program][field] {
         Sharing::PerUse if p.usages[field] > 1 => format!("{name}.{}", usage + 1),
@@ -93,24 +94,25 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         )?;
     }
     for e in &spec.evolves {
-        for (k, program) in e.program_of.iter().enumerate() {
-            for l in &e.learned(k as u64) {
-                let path = learned_path(e, l, k as u64);
+        for (at, n) in e.unrolled.phases() {
+            let program = &e.unrolled.programs[n];
+            for l in &e.learned(at) {
+                let path = learned_path(e, l, at);
                 let owner = format!("the coefficient `{}` ({path})", l.name);
                 let width = Some(spec.sizes.width).filter(|_| l.per_channel);
                 let shape = width.into_iter().collect();
                 let init = Init::Constant(l.init.to_f64());
                 t.add(path, shape, init, &owner, l.span, sink)?;
             }
-            for (field, layer) in e.layers[*program].iter().enumerate() {
-                let leaf = &e.programs[*program].fields[field];
-                let uses = match e.policies[*program][field] {
-                    Sharing::PerUse => e.programs[*program].usages[field],
+            for (field, layer) in e.layers[n].iter().enumerate() {
+                let leaf = &program.fields[field];
+                let uses = match e.policies[n][field] {
+                    Sharing::PerUse => program.usages[field],
                     // A field that only an embedded partner evaluates has no parameters in steps of a fixed size.
-                    _ => e.programs[*program].usages[field].min(1),
+                    _ => program.usages[field].min(1),
                 };
                 for usage in 0..uses {
-                    let prefix = field_path(e, *program, field, usage, k as u64);
+                    let prefix = field_path(e, n, field, usage, at);
                     let owner = format!("field `{}` ({prefix})", leaf.name);
                     for p in layer.params() {
                         let init = p.init(spec.std);

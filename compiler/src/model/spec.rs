@@ -95,7 +95,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let mut read: Vec<Option<EvolveSpec>> = Vec::new();
     for e in &evolves {
         let spec = evolve(e, r);
-        evaluations += spec.as_ref().map_or(0, EvolveSpec::evaluations);
+        evaluations += spec.as_ref().map_or(0, |s| s.unrolled.evaluations());
         read.push(spec);
         if evaluations > MAX_EVALUATIONS {
             r.sink
@@ -107,6 +107,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let sizes = sizes?;
     for e in &mut read {
         e.layers = e
+            .unrolled
             .programs
             .iter()
             .map(|p| {
@@ -139,7 +140,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
 /// Says so once when a model is to predict tokens that it has already seen.
 fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     let fields = |e: &EvolveSpec| {
-        let programs = e.programs.iter().zip(&e.layers);
+        let programs = e.unrolled.programs.iter().zip(&e.layers);
         let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
         each.collect::<Vec<_>>()
     };

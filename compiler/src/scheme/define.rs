@@ -1,10 +1,11 @@
 //! One scheme's definition, its parts sorted and checked on their own: parameters, constants, claims, right-hand side.
 
+use super::history::History;
 use super::scalar::not_supported;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{
-    Expr, Ident, Learn, Method, ParamKind, Scheme, SchemeItem, Step, SubFlow, Tableau,
+    Expr, Ident, Learn, Method, ParamKind, Scheme, SchemeItem, Step, Stmt, SubFlow, Tableau,
 };
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
@@ -23,10 +24,21 @@ pub struct SchemeDef {
     pub body: Body,
     /// The partner of a splitting.
     pub embedded: Option<Vec<SubFlow>>,
+    /// What `start { … }` says, and where.
+    pub start: Option<(Vec<Stmt>, Span)>,
+    /// What a step program keeps for later steps.
+    pub history: History,
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
     /// `order 4` as written, and where.
     pub claims: Vec<(String, Span)>,
+}
+
+impl SchemeDef {
+    /// Whether a step reads what earlier ones made.
+    pub fn looks_back(&self) -> bool {
+        self.start.is_some() || !self.history.past.is_empty()
+    }
 }
 
 /// The three ways to write a step.
@@ -48,6 +60,8 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         learns: Vec::new(),
         body: Body::Splitting(Vec::new()),
         embedded: None,
+        start: None,
+        history: History::default(),
         solve: None,
         claims: Vec::new(),
     };
@@ -127,7 +141,13 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 ),
                 None => def.solve = Some((method.clone(), *span)),
             },
-            SchemeItem::Start { span, .. } => sink.push(not_supported(*span, "`start { … }`")),
+            SchemeItem::Start { body, span } => match &def.start {
+                Some((_, first)) => sink.push(
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "a second `start`")
+                        .also(*first, "the first one"),
+                ),
+                None => def.start = Some((body.clone(), *span)),
+            },
             SchemeItem::Embedded { flows, span } => match partner.replace(*span) {
                 Some(first) => sink.push(
                     Diagnostic::error(codes::REPEATED_ITEM, *span, "a second embedded partner")
@@ -160,6 +180,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 .help("a tableau has a second row of weights instead, a step program `return y embedded z`"),
         );
     }
+    def.history = super::history::check(&def, sink);
     if !unsupported {
         super::learn::check(&def, sink);
     }

@@ -11,6 +11,16 @@ pub(super) struct Reached {
     pub end: Combination,
     /// Where its partner ends; only the outermost flow has one.
     pub embedded: Option<Combination>,
+    /// What later steps may read, by name.
+    pub keeps: Vec<(String, ValueId)>,
+}
+
+/// A step with what only its partner needs apart.
+pub(super) struct Divided {
+    pub instrs: Vec<Instr>,
+    pub result: Combination,
+    pub keeps: Vec<(String, ValueId)>,
+    pub embedded: Option<Embedded>,
 }
 
 /// The second result of a step.
@@ -22,14 +32,18 @@ pub struct Embedded {
 }
 
 /// The step's own instructions and its result, then the partner's.
-pub(super) fn divide(
-    instrs: Vec<Instr>,
-    reached: Reached,
-) -> (Vec<Instr>, Combination, Option<Embedded>) {
+pub(super) fn divide(instrs: Vec<Instr>, reached: Reached) -> Divided {
     let Some(partner) = reached.embedded else {
-        return (instrs, reached.end, None);
+        return Divided {
+            instrs,
+            result: reached.end,
+            keeps: reached.keeps,
+            embedded: None,
+        };
     };
-    let (own, other) = (needed(&instrs, &reached.end), needed(&instrs, &partner));
+    let kept = reached.keeps.iter().map(|(_, v)| *v);
+    let own = needed(&instrs, reached.end.terms().map(|(v, _)| v).chain(kept));
+    let other = needed(&instrs, partner.terms().map(|(v, _)| v));
     let apart = |i: usize| other[i] && !own[i];
     let order = |last: bool| (0..instrs.len()).filter(move |i| apart(*i) == last);
     let order: Vec<usize> = order(false).chain(order(true)).collect();
@@ -54,26 +68,32 @@ pub(super) fn divide(
                 at: to[at.0 as usize],
                 span: *span,
             },
+            past @ Instr::Past { .. } => past.clone(),
         });
     }
     let embedded = Embedded {
         instrs: moved.split_off(at),
         result: renamed(&partner),
     };
-    (moved, renamed(&reached.end), Some(embedded))
+    let keeps = reached.keeps.into_iter();
+    Divided {
+        instrs: moved,
+        result: renamed(&reached.end),
+        keeps: keeps.map(|(n, v)| (n, to[v.0 as usize])).collect(),
+        embedded: Some(embedded),
+    }
 }
 
-/// Which instructions a result needs.
-fn needed(instrs: &[Instr], result: &Combination) -> Vec<bool> {
+/// Which instructions some values need.
+fn needed(instrs: &[Instr], values: impl Iterator<Item = ValueId>) -> Vec<bool> {
     let mut needed = vec![false; instrs.len() + 1];
-    result
-        .terms()
-        .for_each(|(v, _)| needed[v.0 as usize] = true);
+    values.for_each(|v| needed[v.0 as usize] = true);
     for (i, instr) in instrs.iter().enumerate().rev() {
         if needed[i + 1] {
             match instr {
                 Instr::Combine(c) => c.terms().for_each(|(v, _)| needed[v.0 as usize] = true),
                 Instr::Eval { at, .. } => needed[at.0 as usize] = true,
+                Instr::Past { .. } => {}
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Learned coefficients: `learn [shared] [per channel] name[n] = init`.
+//! Learned coefficients: `learn [shared] [per channel] name[n] = init`, and lists as long as the history, `name[..]`.
 //!
 //! Takes declarations; gives one [`Learned`] for each number, with its exact start, and the symbols that stand for
 //! them in coefficients. Each entry of a list is a number of its own (`beta[2]`, stored at `beta.2`), so that what is
@@ -6,8 +6,9 @@
 
 use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
+use super::history::Lengths;
 use super::mentions::Mentions;
-use super::scalar::{Scope, exact, not_supported, whole};
+use super::scalar::{Scope, exact, name_of, not_supported, whole};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Learn, LearnLen};
@@ -44,6 +45,7 @@ pub(super) struct Declared {
 /// Reads the declarations of a scheme; single coefficients join the scope.
 pub(super) fn declared(
     learns: &[Learn],
+    lengths: Lengths,
     scope: &mut Scope,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Declared> {
@@ -59,7 +61,7 @@ pub(super) fn declared(
             init,
             span: l.name.span,
         };
-        match starts(l, scope) {
+        match starts(l, lengths, scope) {
             Ok(None) => {
                 let init = exact(&l.init, scope).map_err(|d| sink.push(d));
                 let Ok(init) = init else {
@@ -86,15 +88,25 @@ pub(super) fn declared(
 }
 
 /// The starts of a list; `None`: this is no list.
-fn starts(l: &Learn, scope: &Scope) -> Result<Option<Vec<Exact>>, Diagnostic> {
+fn starts(l: &Learn, lengths: Lengths, scope: &Scope) -> Result<Option<Vec<Exact>>, Diagnostic> {
     let n = match &l.len {
         LearnLen::Scalar => return Ok(None),
         LearnLen::Count(n) => whole(n, scope, 1, MAX_ENTRIES)? as usize,
         LearnLen::History => {
-            return Err(not_supported(
-                l.span,
-                "a learned list as long as the history",
-            ));
+            // What all steps share is as long as the longest.
+            let n = if l.shared {
+                lengths.longest
+            } else {
+                lengths.now
+            };
+            match name_of(&l.init).as_ref().map(|n| n.name.as_str()) {
+                Some("delta") => {
+                    let each = (0..n).map(|j| Exact::int(i64::from(j == 0)));
+                    return Ok(Some(each.collect()));
+                }
+                Some("uniform") => return Ok(Some(vec![Exact::ratio(1, n as i64); n])),
+                _ => n,
+            }
         }
     };
     let ExprKind::List(items) = &l.init.kind else {
@@ -133,6 +145,8 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
     }
     let mut used = Mentions::default();
     used.statements(&step.body);
+    let start = def.start.iter();
+    start.for_each(|(body, _)| used.statements(body));
     def.lets.iter().for_each(|(_, value)| used.expr(value));
     for l in &def.learns {
         let name = l.name.name.as_str();
@@ -143,6 +157,14 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
             if name == "h" {
                 d = d.help("a learned step size belongs to the evolve: `{ learn h = 1 }`");
             }
+            sink.push(d);
+        } else if matches!(l.len, LearnLen::History) && def.history.past.is_empty() {
+            let message = format!("`{name}` is as long as the history, and this scheme has none");
+            let d = Diagnostic::error(codes::HISTORY, l.span, message)
+                .label("no step reads what an earlier one made")
+                .help(format!(
+                    "a sum over earlier values is `sum j in 0.. {{ {name}[j]*f[-j] }}`"
+                ));
             sink.push(d);
         } else if let Some((span, what)) = taken.insert(name, (l.name.span, "a coefficient")) {
             let message = format!("`{name}` is {what} already");

@@ -3,16 +3,17 @@
 //! Takes syntax; gives sets of names. Used to know what a step must keep for later ones, and which learned
 //! coefficients nobody uses. Leaves meaning to `step.rs`.
 
+use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Range, RepeatCount, Stmt};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names in statements and expressions.
 #[derive(Debug, Default)]
 pub struct Mentions<'a> {
     /// Read, with or without an index.
     pub read: BTreeSet<&'a str>,
-    /// Read with an index.
-    pub indexed: BTreeSet<&'a str>,
+    /// Read with an index, and where first.
+    pub indexed: BTreeMap<&'a str, Span>,
     /// Assigned to.
     pub set: BTreeSet<&'a str>,
 }
@@ -63,7 +64,7 @@ impl<'a> Mentions<'a> {
             ExprKind::Name(n) => _ = self.read.insert(n),
             ExprKind::Index(name, at) => {
                 self.read.insert(&name.name);
-                self.indexed.insert(&name.name);
+                self.indexed.entry(&name.name).or_insert(e.span);
                 self.expr(at);
             }
             ExprKind::Call(call) => {

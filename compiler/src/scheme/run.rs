@@ -8,12 +8,12 @@
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
-use super::embedded::{Reached, divide};
+use super::embedded::{Divided, Reached, divide};
 use super::flow::{Field, Flow, FlowArg, Leaf, Setting};
 use super::learn::{self, Declared, Learned};
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, scalar};
-use super::stage::{Instr, Program};
+use super::stage::{Instr, Moment, Phase, Program};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::{Diagnostic, Label};
@@ -25,26 +25,31 @@ use std::rc::Rc;
 pub const MAX_EVALUATIONS: usize = 20_000;
 /// Most monomials read or written while one stage program is made.
 const MAX_WORK: u64 = 500_000;
+/// The same for all programs of an evolution.
+pub(super) const MAX_TOTAL: u64 = 4_000_000;
 /// Deepest nesting of expressions in flows in fields in flows; the parser's limit for one expression lies below it.
 const MAX_NESTING: usize = 1000;
 
-/// Which of how many steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepOf {
-    /// From 0.
-    pub step: usize,
+/// What of an evolution is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub phase: Phase,
     pub steps: usize,
+    /// How much work it may take.
+    pub budget: u64,
 }
 
-/// The program of one step of a flow, and whether it may differ from step to step because some setting is a list.
-/// Without `step`, lists are errors.
-pub fn run(
-    flow: &Flow,
-    title: String,
-    step: Option<StepOf>,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<(Program, bool)> {
-    let mut m = Machine::new(step, sink);
+/// What a run gives.
+pub(super) struct Run {
+    pub program: Program,
+    /// Whether it may differ from step to step, because some setting is a list or some past value is read.
+    pub varies: bool,
+    pub work: u64,
+}
+
+/// The program of one phase of a flow.
+pub(super) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
+    let mut m = Machine::new(at, sink);
     let reached = m.nested(flow.span, |m| {
         m.flow_inside(flow, ValueId::STATE, &Coeff::symbol("h"), true)
     })?;
@@ -67,7 +72,12 @@ pub fn run(
             .help("give each a name of its own: `field att = …`"),
         );
     }
-    let (instrs, result, embedded) = divide(m.instrs, reached);
+    let Divided {
+        instrs,
+        result,
+        keeps,
+        embedded,
+    } = divide(m.instrs, reached);
     let mut usages = vec![0; m.leaves.len()];
     for i in &instrs {
         if let Instr::Eval { field, usage, .. } = i {
@@ -75,18 +85,23 @@ pub fn run(
         }
     }
     let mut program = Program {
-        title,
+        title: String::new(),
         learned: m.learned,
         usages,
         fields: m.leaves.into_iter().map(|l| l.leaf).collect(),
         instrs,
+        keeps,
         result,
         embedded,
     };
     let symbols = program.symbols();
     let used = |l: &Learned| symbols.contains(l.name.as_str());
     program.learned.retain(used);
-    Some((program, m.varies))
+    Some(Run {
+        program,
+        varies: m.varies,
+        work: m.work,
+    })
 }
 
 /// A leaf that was evaluated, and the places it was written at.
@@ -100,6 +115,8 @@ pub(super) struct Machine<'s> {
     instrs: Vec<Instr>,
     /// Combinations that are values already; only looked up, never listed.
     known: HashMap<Combination, ValueId>,
+    /// Past values that are loaded already.
+    pub(super) pasts: BTreeMap<(String, Moment), ValueId>,
     leaves: Vec<Used>,
     /// Leaves by name and place.
     leaf_of: BTreeMap<(String, Span), usize>,
@@ -113,9 +130,9 @@ pub(super) struct Machine<'s> {
     learned: Vec<Learned>,
     /// The flow that each learned name belongs to.
     learned_by: BTreeMap<String, Span>,
-    step: Option<StepOf>,
-    /// Whether a setting with one value per step was read.
-    varies: bool,
+    pub(super) at: At,
+    /// Whether a setting with one value per step, or a past value, was read.
+    pub(super) varies: bool,
 }
 
 /// Numbers a flow's coefficients may use, and its start.
@@ -132,11 +149,12 @@ pub(super) struct Frame<'f> {
 }
 
 impl<'s> Machine<'s> {
-    fn new(step: Option<StepOf>, sink: &'s mut Vec<Diagnostic>) -> Self {
+    fn new(at: At, sink: &'s mut Vec<Diagnostic>) -> Self {
         Machine {
             sink,
             instrs: Vec::new(),
             known: HashMap::new(),
+            pasts: BTreeMap::new(),
             leaves: Vec::new(),
             leaf_of: BTreeMap::new(),
             nesting: 0,
@@ -145,7 +163,7 @@ impl<'s> Machine<'s> {
             work: 0,
             learned: Vec::new(),
             learned_by: BTreeMap::new(),
-            step,
+            at,
             varies: false,
         }
     }
@@ -173,9 +191,10 @@ impl<'s> Machine<'s> {
 
     /// Counts work; `span` is blamed when it becomes too much.
     pub(super) fn charge(&mut self, work: usize, span: Span) -> Option<()> {
-        let exhausted = self.work > MAX_WORK;
+        let most = self.at.budget.min(MAX_WORK);
+        let exhausted = self.work > most;
         self.work = self.work.saturating_add(work as u64);
-        if self.work <= MAX_WORK {
+        if self.work <= most {
             return Some(());
         }
         if exhausted {
@@ -185,7 +204,7 @@ impl<'s> Machine<'s> {
             Diagnostic::error(codes::TOO_LARGE, span, "the stage program grows too large")
                 .label("gave up here")
                 .help(format!(
-                    "one step may take {MAX_EVALUATIONS} evaluations and about {MAX_WORK} terms"
+                    "one step may take about {MAX_WORK} terms, all steps together {MAX_TOTAL} and {MAX_EVALUATIONS} evaluations"
                 )),
         )
     }
@@ -237,7 +256,10 @@ impl<'s> Machine<'s> {
         let result = frame.and_then(|frame| match &flow.scheme.body {
             Body::Tableau(t) => self.tableau(t, &frame),
             Body::Splitting(flows) => self.splitting(flows, &frame),
-            Body::Step(step) => self.step_program(step, &frame),
+            Body::Step(step) => match self.at.phase {
+                Phase::Start if outermost => self.start_program(step, &frame),
+                _ => self.step_program(step, &frame),
+            },
         });
         // A mistake seen inside another file's scheme is often made here.
         for d in &mut self.sink[before..] {
@@ -262,11 +284,15 @@ impl<'s> Machine<'s> {
         for (name, setting) in &flow.settings {
             let value = match setting {
                 Setting::One(v) => v.clone(),
+                // Before the first step such a name has no value.
+                Setting::PerStep(..) if outermost && self.at.phase == Phase::Start => continue,
                 Setting::PerStep(values, span) => self.of_this_step(values, *span)?,
             };
             scope.insert(name.clone(), Coeff::constant(value));
         }
-        let declared = learn::declared(&flow.scheme.learns, &mut scope, self.sink)?;
+        let lengths = self.lengths(flow, outermost)?;
+        let declared = learn::declared(&flow.scheme.learns, lengths, &mut scope, self.sink)?;
+        self.charge(declared.learned.len(), flow.span)?;
         let lists = self.learns(flow, declared)?;
         for (name, value) in &flow.scheme.lets {
             let v = self.ok(scalar(value, &scope))?;
@@ -306,18 +332,18 @@ impl<'s> Machine<'s> {
 
     fn of_this_step(&mut self, values: &[Exact], span: Span) -> Option<Exact> {
         self.varies = true;
-        let Some(StepOf { step, steps }) = self.step else {
+        let Phase::Step(step) = self.at.phase else {
             return self.fail(
                 Diagnostic::error(
                     codes::TYPE_MISMATCH,
                     span,
                     "a list of values, one for each step",
                 )
-                .label("there are no steps here: give one value"),
+                .label("there is no step yet: `start` comes before the first one"),
             );
         };
-        if values.len() != steps {
-            let message = format!("a list of {} for {steps} steps", values.len());
+        if values.len() != self.at.steps {
+            let message = format!("a list of {} for {} steps", values.len(), self.at.steps);
             return self.fail(
                 Diagnostic::error(codes::INVALID_VALUE, span, message)
                     .label("one value for each step is expected"),
@@ -437,7 +463,7 @@ impl<'s> Machine<'s> {
                 .filter(|v| *v > start)
                 .find_map(|v| match &self.instrs[v.0 as usize - 1] {
                     Instr::Combine(of) => Some((v, of.clone())),
-                    Instr::Eval { .. } => None,
+                    Instr::Eval { .. } | Instr::Past { .. } => None,
                 });
             let Some((v, of)) = inner else { return Some(c) };
             self.charge(c.weight() + of.weight(), span)?;
@@ -446,7 +472,7 @@ impl<'s> Machine<'s> {
         }
     }
 
-    fn push(&mut self, instr: Instr) -> ValueId {
+    pub(super) fn push(&mut self, instr: Instr) -> ValueId {
         self.instrs.push(instr);
         ValueId(self.instrs.len() as u32)
     }

@@ -22,7 +22,11 @@ impl Machine<'_> {
             Some(flows) => Some(self.sub_flows(flows, start, frame)?),
             None => None,
         };
-        Some(Reached { end, embedded })
+        Some(Reached {
+            end,
+            embedded,
+            keeps: Vec::new(),
+        })
     }
 
     /// `A(1/2) B(1) A(1/2)` from a state.

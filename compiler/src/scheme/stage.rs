@@ -25,14 +25,34 @@ pub enum Instr {
         at: ValueId,
         span: Span,
     },
-    /// A linear combination that an evaluation needs as its argument.
+    /// A linear combination that an evaluation needs as its argument, or that a later step reads.
     Combine(Combination),
+    /// What a name of the scheme stood for at an earlier moment of the same evolution.
+    Past { name: String, when: Moment },
 }
 
-/// One step of a flow.
+/// A part of an evolution that has a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// What `start { … }` says, before the first step.
+    Start,
+    /// From 0.
+    Step(usize),
+}
+
+/// A moment before the step at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// The end of the step so many steps ago, at least 1; what `start` made counts as the end of a step.
+    Ago(usize),
+    /// The start of the evolution.
+    Start,
+}
+
+/// One step of a flow, or what it does before its first step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The flow as it would be written: `iie(layer, r: 3)`.
+    /// The flow as it would be written, and the steps where they differ: `iie(layer, r: 3)`, `ab2(layer), step 0`.
     pub title: String,
     /// The fields, in order of first evaluation.
     pub fields: Vec<Rc<Leaf>>,
@@ -41,6 +61,8 @@ pub struct Program {
     pub instrs: Vec<Instr>,
     /// The learned coefficients that occur, in the order of their declarations.
     pub learned: Vec<Learned>,
+    /// Names of the scheme whose values at the end of this step later ones may read.
+    pub keeps: Vec<(String, ValueId)>,
     /// The state after the step.
     pub result: Combination,
     /// A second result, which steps of a fixed size do not use.
@@ -57,15 +79,15 @@ impl Program {
     pub fn symbols(&self) -> BTreeSet<Arc<str>> {
         let combinations = self.instrs.iter().filter_map(|i| match i {
             Instr::Combine(c) => Some(c),
-            Instr::Eval { .. } => None,
+            Instr::Eval { .. } | Instr::Past { .. } => None,
         });
         let all = combinations.chain([&self.result]);
         all.flat_map(Combination::symbols).collect()
     }
 
-    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`.
+    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1, p2 …`.
     fn names(&self) -> Vec<String> {
-        let (mut evals, mut combos) = (0, 0);
+        let (mut evals, mut combos, mut pasts) = (0, 0, 0);
         let mut names = vec!["x".to_string()];
         let partner = self.embedded.iter().flat_map(|e| &e.instrs);
         names.extend(self.instrs.iter().chain(partner).map(|i| match i {
@@ -76,6 +98,10 @@ impl Program {
             Instr::Combine(_) => {
                 combos += 1;
                 format!("y{combos}")
+            }
+            Instr::Past { .. } => {
+                pasts += 1;
+                format!("p{pasts}")
             }
         }));
         names
@@ -97,7 +123,11 @@ impl fmt::Display for Program {
             writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
         }
         let names = self.names();
-        self.part(f, &names, 0, &self.instrs, &self.result)?;
+        self.part(f, &names, 0, &self.instrs)?;
+        for (kept, v) in &self.keeps {
+            writeln!(f, "  keep {kept} = {}", names[v.0 as usize])?;
+        }
+        self.end(f, &names, &self.result)?;
         let Some(e) = &self.embedded else {
             return Ok(());
         };
@@ -105,19 +135,19 @@ impl fmt::Display for Program {
             0 => writeln!(f, "  embedded")?,
             n => writeln!(f, "  embedded — {} more", count(n, "evaluation"))?,
         }
-        self.part(f, &names, self.instrs.len(), &e.instrs, &e.result)
+        self.part(f, &names, self.instrs.len(), &e.instrs)?;
+        self.end(f, &names, &e.result)
     }
 }
 
 impl Program {
-    /// Instructions, the first of which makes value `from + 1`, and a result.
+    /// Instructions, the first of which makes value `from + 1`.
     fn part(
         &self,
         f: &mut fmt::Formatter,
         names: &[String],
         from: usize,
         instrs: &[Instr],
-        result: &Combination,
     ) -> fmt::Result {
         let name = |v: ValueId| names[v.0 as usize].clone();
         for (i, instr) in instrs.iter().enumerate() {
@@ -127,8 +157,14 @@ impl Program {
                     writeln!(f, "  {made} = {}({})", self.fields[*field].name, name(*at))?
                 }
                 Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
+                Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
             }
         }
+        Ok(())
+    }
+
+    fn end(&self, f: &mut fmt::Formatter, names: &[String], result: &Combination) -> fmt::Result {
+        let name = |v: ValueId| names[v.0 as usize].clone();
         writeln!(f, "  return {}", result.display(&name))
     }
 }
@@ -136,4 +172,13 @@ impl Program {
 fn evaluations(instrs: &[Instr]) -> usize {
     let eval = |i: &&Instr| matches!(i, Instr::Eval { .. });
     instrs.iter().filter(eval).count()
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Moment::Ago(steps) => write!(f, "[-{steps}]"),
+            Moment::Start => f.write_str(" of the start"),
+        }
+    }
 }

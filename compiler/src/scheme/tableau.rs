@@ -77,6 +77,7 @@ impl Machine<'_> {
                 Some(row) => Some(self.weighted(row, &ks, frame)?),
                 None => None,
             },
+            keeps: Vec::new(),
         })
     }
 

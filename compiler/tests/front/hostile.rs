@@ -61,6 +61,16 @@ fn long_programs_from_short_texts() {
         &model(&format!("iie(layer, r: [{list}])"), 2000, ""),
         codes::TOO_LARGE,
     );
+    for (what, step) in [
+        ("2·10^8 coefficients", "x + a[0]*f[-1]"),
+        ("2·10^8 past values", "sum j in 0.. { a[j]*f[-j] }"),
+    ] {
+        let scheme = format!(
+            "scheme s(F) {{ learn a[..] = delta;  step x {{ f = F(x);  return {step} }} }}\n"
+        );
+        let text = format!("{scheme}{}", model("s(ffn)", 20_000, ""));
+        refused(what, &text, codes::TOO_LARGE);
+    }
 }
 
 #[test]

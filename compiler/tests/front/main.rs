@@ -4,6 +4,7 @@ mod common;
 mod docs;
 mod errors;
 mod examples;
+mod history;
 mod hostile;
 mod learned;
 mod parts;

@@ -172,7 +172,10 @@ fn flows_per_step() {
         .iter()
         .map(|p| (p.title.as_str(), p.evaluations()))
         .collect();
-    assert_eq!(each, [("heun(layer)", 4), ("lie(att, ffn)", 2)]);
+    assert_eq!(
+        each,
+        [("heun(layer), steps 0, 2", 4), ("lie(att, ffn), step 1", 2)]
+    );
     let summary = checked.built.as_ref().map(|b| b.summary.evaluations);
     assert_eq!(summary, Some(10));
 }

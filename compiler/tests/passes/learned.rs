@@ -103,3 +103,22 @@ fn coefficients_of_every_kind() {
     check(LEARNED, "learned(ffn)", 2);
     check(LEARNED, "learned(layer)", 2);
 }
+
+/// An entry of `start`, a norm of its own, rows as long as the history, a past state.
+const GROWING: &str = "scheme growing(F, N) {
+  learn w[..] = uniform
+  start { z = N(x);  x = z }
+  step x {
+    z = N(x + h*F(x))
+    z = N(sum j in 0.. { w[j]*z[-j] })
+    return sum j in 0.. { w[j]*z[-j] } - 1/4*x[-1]
+  }
+}
+";
+
+#[test]
+fn histories() {
+    check(GROWING, "growing(layer, layernorm)", 4);
+    check("", "pcformer(layer, m: 2)", 4);
+    check("", "iiet_refresh(layer, r: 2)", 3);
+}

@@ -1,0 +1,420 @@
+//! Expressions of step programs: exact numbers and exact combinations of states.
+//!
+//! Takes syntax and the names set so far; gives an [`Item`]. A sum is added up term by term; `0..` runs over the history.
+
+use super::coeff::Coeff;
+use super::combination::Combination;
+use super::flow::FlowArgKind;
+use super::resolve::flow_for_field;
+use super::run::{Frame, MAX_EVALUATIONS, Machine};
+use super::scalar::{
+    Scope, binary, exact, is_root, literal, name_of, not_supported, scalar, unknown_name, whole,
+};
+use super::stage::Moment;
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Range};
+use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeMap;
+
+/// What an expression of a step program is.
+#[derive(Clone)]
+pub(super) enum Item {
+    Number(Coeff),
+    /// A vector in state space.
+    Vector(Combination),
+}
+
+impl Item {
+    pub fn what(&self) -> &'static str {
+        match self {
+            Item::Number(_) => "a number",
+            Item::Vector(_) => "a state",
+        }
+    }
+}
+
+/// Names of a step program; `None`: set, but wrongly.
+pub(super) struct Names<'f> {
+    pub frame: &'f Frame<'f>,
+    pub state: &'f Ident,
+    /// The state among them.
+    pub set: BTreeMap<String, Option<Item>>,
+    /// In `start`, before there is a step.
+    pub before: bool,
+}
+
+impl Machine<'_> {
+    /// The numbers of a range; without an end, all entries of the history from its beginning.
+    pub(super) fn bounds(
+        &mut self,
+        range: &Range,
+        names: &mut Names,
+    ) -> Option<std::ops::Range<i64>> {
+        let scope = names.numbers();
+        let Some(start) = &range.start else {
+            let d = Diagnostic::error(
+                codes::TYPE_MISMATCH,
+                range.span,
+                "this range has no beginning",
+            );
+            return self.fail(d.help("write `0..`, or `1..` to leave the newest entry out"));
+        };
+        let Some(end) = &range.end else {
+            let history = self.history(range.span, names.frame)?;
+            if history.past.is_empty() {
+                let message = "this range runs over the history, and this scheme has none";
+                let d = Diagnostic::error(codes::HISTORY, range.span, message)
+                    .label("no step reads what an earlier one made")
+                    .help("give the range an end: `0..n`");
+                return self.fail(d);
+            }
+            let start = self.ok(whole(start, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
+            return Some(start..history.entries(self.at.phase) as i64);
+        };
+        let start = self.ok(whole(start, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
+        let end = self.ok(whole(end, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
+        Some(start..end + i64::from(range.inclusive))
+    }
+
+    pub(super) fn vector(&mut self, e: &Expr, names: &mut Names) -> Option<Combination> {
+        match self.item(e, names)? {
+            Item::Vector(v) => Some(v),
+            Item::Number(_) => self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
+                    .label("a state is expected here"),
+            ),
+        }
+    }
+
+    pub(super) fn item(&mut self, e: &Expr, names: &mut Names) -> Option<Item> {
+        self.nested(e.span, |m| m.item_inside(e, names))
+    }
+
+    fn item_inside(&mut self, e: &Expr, names: &mut Names) -> Option<Item> {
+        self.charge(1, e.span)?;
+        match &e.kind {
+            ExprKind::Number(text) => self.ok(literal(text, e.span)).map(Item::Number),
+            ExprKind::Name(name) => self.name(name, e.span, names),
+            ExprKind::Neg(a) => Some(match self.item(a, names)? {
+                Item::Number(c) => Item::Number(c.neg()),
+                Item::Vector(v) => Item::Vector(self.add_scaled(
+                    Combination::zero(),
+                    &Coeff::one().neg(),
+                    &v,
+                    e.span,
+                )?),
+            }),
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.item(a, names), self.item(b, names));
+                self.arithmetic(*op, a?, b?, e.span)
+            }
+            ExprKind::Call(call) if is_root(call) => {
+                self.ok(scalar(e, &names.numbers())).map(Item::Number)
+            }
+            ExprKind::Call(call) => self.call(call, e.span, names),
+            ExprKind::Index(name, at) => self.indexed(name, at, e.span, names),
+            ExprKind::Sum { var, range, body } => self.sum(var, range, body, e.span, names),
+            ExprKind::Flow { flows, from } => {
+                self.step_size(e.span, names)?;
+                let from = self.vector(from, names)?;
+                self.sub_flows(flows, from, names.frame).map(Item::Vector)
+            }
+            ExprKind::Tuple(items) if items.len() == 1 => self.item(&items[0], names),
+            ExprKind::Quantity(..) => self.ok(scalar(e, &Scope::new())).map(Item::Number),
+            _ => self.fail(
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    e.span,
+                    "this has no meaning in a step",
+                )
+                .label("a state or a number is expected here"),
+            ),
+        }
+    }
+
+    /// `beta[j]`, an entry of a learned list.
+    fn indexed(&mut self, name: &Ident, at: &Expr, span: Span, names: &mut Names) -> Option<Item> {
+        let Some(len) = names.frame.lists.get(&name.name) else {
+            return self.indexed_state(name, at, span, names);
+        };
+        let i = self.ok(whole(at, &names.numbers(), 0, *len as u64 - 1))?;
+        let symbol = format!("{}[{i}]", name.name);
+        Some(Item::Number(Coeff::symbol(&symbol)))
+    }
+
+    /// `v[-j]`, what a name was `j` steps ago; `v[0]`, what it is now.
+    fn indexed_state(
+        &mut self,
+        name: &Ident,
+        at: &Expr,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Item> {
+        let index = self.ok(exact(at, &names.numbers()))?;
+        let age = index.as_integer().and_then(|i| usize::try_from(-i).ok());
+        match age {
+            Some(0) => self.name(&name.name, name.span, names),
+            Some(age) => self.entry(name, age, span, names.frame).map(Item::Vector),
+            None => self.fail(
+                Diagnostic::error(
+                    codes::INVALID_VALUE,
+                    at.span,
+                    format!("`{}` has no entry {index}", name.name),
+                )
+                .label("0, or a negative whole number, is expected")
+                .help(format!(
+                    "`{0}[0]` is its value now, `{0}[-1]` that of the step before",
+                    name.name
+                )),
+            ),
+        }
+    }
+
+    fn step_size(&mut self, span: Span, names: &Names) -> Option<Coeff> {
+        if !names.before {
+            return Some(names.frame.h.clone());
+        }
+        self.fail(
+            Diagnostic::error(
+                codes::TYPE_MISMATCH,
+                span,
+                "there is no step size in `start`",
+            )
+            .label("it comes before the first step"),
+        )
+    }
+
+    fn name(&mut self, name: &str, span: Span, names: &mut Names) -> Option<Item> {
+        let frame = names.frame;
+        if name == "h" {
+            return self.step_size(span, names).map(Item::Number);
+        }
+        if let Some(item) = names.set.get(name) {
+            return item.clone();
+        }
+        let history = &frame.flow.scheme.history;
+        if history.constants.contains(name) && !names.before {
+            return Some(Item::Vector(self.past(name, Moment::Start)));
+        }
+        if name == "t" {
+            return self.fail(not_supported(span, "the time `t`"));
+        }
+        if let Some(len) = frame.lists.get(name) {
+            return self.fail(
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    span,
+                    format!("`{name}` is a list of {len}"),
+                )
+                .label("a state or a number is expected here")
+                .help(format!("name an entry: `{name}[0]`")),
+            );
+        }
+        let fields = frame.flow.scheme.fields.iter().map(|f| f.name.as_str());
+        if fields.clone().any(|f| f == name) {
+            return self.fail(
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    span,
+                    format!("`{name}` is a field, not a state"),
+                )
+                .help(format!("evaluate it: `{name}({})`", names.state.name)),
+            );
+        }
+        if history.past.contains_key(name) {
+            let message = format!("`{name}` is not set yet");
+            return self.fail(
+                Diagnostic::error(codes::UNKNOWN_NAME, span, message)
+                    .label("not set before this point")
+                    .help(format!("`{name}[-1]` is its value in the step before")),
+            );
+        }
+        let known = names.set.keys().map(String::as_str).chain(fields);
+        let d = unknown_name(name, span, known.chain(["h"])).label("not set before this point");
+        self.fail(d)
+    }
+
+    fn arithmetic(&mut self, op: BinOp, a: Item, b: Item, span: Span) -> Option<Item> {
+        let d = match (op, a, b) {
+            (op, Item::Number(a), Item::Number(b)) => {
+                self.charge(a.weight() * b.weight(), span)?;
+                return self.ok(binary(op, &a, &b, span)).map(Item::Number);
+            }
+            // An empty sum is no number and no state: adding it changes nothing.
+            (BinOp::Add | BinOp::Sub, Item::Vector(v), Item::Number(zero))
+            | (BinOp::Add, Item::Number(zero), Item::Vector(v))
+                if zero.is_zero() =>
+            {
+                return Some(Item::Vector(v));
+            }
+            (BinOp::Add, Item::Vector(a), Item::Vector(b)) => {
+                return self
+                    .add_scaled(a, &Coeff::one(), &b, span)
+                    .map(Item::Vector);
+            }
+            (BinOp::Sub, Item::Vector(a), Item::Vector(b)) => {
+                return self
+                    .add_scaled(a, &Coeff::one().neg(), &b, span)
+                    .map(Item::Vector);
+            }
+            (BinOp::Mul, Item::Number(c), Item::Vector(v))
+            | (BinOp::Mul, Item::Vector(v), Item::Number(c)) => {
+                return self
+                    .add_scaled(Combination::zero(), &c, &v, span)
+                    .map(Item::Vector);
+            }
+            (BinOp::Div, Item::Vector(v), Item::Number(c)) => {
+                let inverse = self.ok(binary(BinOp::Div, &Coeff::one(), &c, span))?;
+                return self
+                    .add_scaled(Combination::zero(), &inverse, &v, span)
+                    .map(Item::Vector);
+            }
+            (BinOp::Mul, Item::Vector(_), Item::Vector(_)) => {
+                not_supported(span, "a product of states")
+            }
+            (op, a, b) => {
+                let verb = match op {
+                    BinOp::Add => "added to",
+                    BinOp::Sub => "subtracted from",
+                    BinOp::Mul => "multiplied by",
+                    BinOp::Div => "divided by",
+                    BinOp::Pow => "raised to",
+                };
+                let (left, right) = if op == BinOp::Sub {
+                    (b.what(), a.what())
+                } else {
+                    (a.what(), b.what())
+                };
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    span,
+                    format!("{left} cannot be {verb} {right}"),
+                )
+                .label("states are added to states and multiplied by numbers")
+            }
+        };
+        self.fail(d)
+    }
+
+    fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
+        let Some(callee) = name_of(&call.callee) else {
+            return self.fail(not_supported(call.callee.span, "a field from a list"));
+        };
+        let Some(arg) = self.argument(&callee.name, names.frame) else {
+            let d = match callee.name.as_str() {
+                "normalize" | "nonnegative" => {
+                    not_supported(span, &format!("the projection `{}`", callee.name))
+                }
+                _ => {
+                    let fields = names
+                        .frame
+                        .flow
+                        .scheme
+                        .fields
+                        .iter()
+                        .map(|f| f.name.as_str());
+                    unknown_name(&callee.name, callee.span, fields)
+                        .label("a field parameter of this scheme is expected")
+                }
+            };
+            return self.fail(d);
+        };
+        if let Some(label) = call.args.iter().find_map(|a| a.label.as_ref()) {
+            return self.fail(match label.name.as_str() {
+                "at" => not_supported(label.span, "`at:`"),
+                _ => super::resolve::unknown_argument(&callee.name, label, &["at"]),
+            });
+        }
+        let value = match &call.args[..] {
+            [value] => value,
+            [] => {
+                let message = format!("field `{}` is evaluated at nothing", callee.name);
+                let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+                    .help(format!("write `{}({})`", callee.name, names.state.name));
+                return self.fail(d);
+            }
+            [_, second, ..] => {
+                return self.fail(not_supported(
+                    second.value.span,
+                    "a field of several arguments",
+                ));
+            }
+        };
+        let at = self.vector(&value.value, names)?;
+        match &arg.kind {
+            FlowArgKind::Field { field, by: None } => {
+                let at = Combination::value(self.value(at, span)?);
+                // A name that a field was evaluated at is a value of its own from here on, not a sum copied everywhere.
+                if let ExprKind::Name(name) = &value.value.kind
+                    && let Some(item) = names.set.get_mut(name)
+                {
+                    *item = Some(Item::Vector(at.clone()));
+                }
+                self.field_at(field, at, span).map(Item::Vector)
+            }
+            FlowArgKind::Field { by: Some(by), .. } => self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
+                    .label("only a flow has an inner scheme")
+                    .also(span, "the field is evaluated here"),
+            ),
+            FlowArgKind::Flow(_) => {
+                let d = flow_for_field(arg.span, &names.frame.flow.scheme)
+                    .also(span, "it is evaluated here");
+                self.fail(d)
+            }
+        }
+    }
+
+    fn sum(
+        &mut self,
+        var: &Ident,
+        range: &Range,
+        body: &Expr,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Item> {
+        self.assignable(var, names)?;
+        let bounds = self.bounds(range, names)?;
+        let mut inner = Names {
+            frame: names.frame,
+            state: names.state,
+            set: names.set.clone(),
+            before: names.before,
+        };
+        let mut sum: Option<Item> = None;
+        for j in bounds {
+            self.charge(1, span)?;
+            inner.set.insert(
+                var.name.clone(),
+                Some(Item::Number(Coeff::constant(odec_graph::Exact::int(j)))),
+            );
+            let item = self.item(body, &mut inner)?;
+            sum = Some(match sum {
+                None => item,
+                Some(so_far) => self.arithmetic(BinOp::Add, so_far, item, span)?,
+            });
+        }
+        Some(sum.unwrap_or(Item::Number(Coeff::zero())))
+    }
+}
+
+impl Names<'_> {
+    pub fn learned(&self, name: &str) -> bool {
+        let learns = &self.frame.flow.scheme.learns;
+        learns.iter().any(|l| l.name.name == name)
+    }
+
+    /// The names that are numbers.
+    pub fn numbers(&self) -> Scope {
+        let number = |(n, item): (&String, &Option<Item>)| match item {
+            Some(Item::Number(c)) => Some((n.clone(), c.clone())),
+            _ => None,
+        };
+        let mut scope: Scope = self.set.iter().filter_map(number).collect();
+        if !self.before {
+            scope.insert("h".into(), self.frame.h.clone());
+        }
+        scope
+    }
+}

@@ -1,0 +1,111 @@
+"""Steps that read what earlier steps made, in float64.
+
+Each function is one step from the state x; `s.past` keeps values by name, oldest first, over the steps of one model. Beside
+each stand the paths and shapes of its coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jax import Array
+from parts import Field, Shape, Table, norm
+
+if TYPE_CHECKING:
+    from systems import Step
+
+WINDOW = 3
+
+
+def pcformer(stages: int) -> Callable[[Step, Array], Array]:
+    """Predictor p = x + Σ b (1−b)^(n−i) Fᵢ, corrector x + α F(p) + Σ βⱼ F₁ of the step j steps ago."""
+
+    def step(s: Step, x: Array) -> Array:
+        b = s.value("scheme.b")
+        ks = [s.layer(x)]
+        for fraction in (1.0,) if stages == 2 else (0.5, 0.5, 1.0):
+            ks.append(s.layer(x + fraction * ks[-1]))
+        p = x + sum(b * (1 - b) ** (stages - i) * k for i, k in enumerate(ks, start=1))
+        first = s.past.setdefault("first", [])
+        first.append(ks[0])
+        recent = first[::-1][: WINDOW + 1]
+        return x + s.value("scheme.alpha") * s.layer(p) + sum(s.value(f"scheme.beta.{j}") * k for j, k in enumerate(recent))
+
+    return step
+
+
+def pcformer_table(shape: Shape) -> Table:
+    table: Table = {}
+    for k in range(shape.steps):
+        names = ["b", "alpha", *(f"beta.{j}" for j in range(min(k, WINDOW) + 1))]
+        table |= {f"step.{k}.scheme.{name}": () for name in names}
+    return table
+
+
+def mixture(s: Step, name: str, entries: list[Array]) -> Array:
+    """Σ of all entries, newest first, each with its coefficient of this step."""
+    return sum(s.value(f"scheme.{name}.{j}") * e for j, e in enumerate(reversed(entries)))
+
+
+def norm_of(s: Step, where: str) -> Field:
+    """`layernorm`, with the parameters of a step or of the start."""
+    return lambda x: norm(s.p, f"{where}.N", x)
+
+
+def dlcl(s: Step, x: Array) -> Array:
+    """x' = Σⱼ W[l, j] LN(yⱼ) over the embedding y₀ and the outputs of the layers."""
+    entries = s.past.setdefault("z", [])
+    if s.k == 0:
+        x = norm_of(s, "start")(x)
+        entries.append(x)
+    entries.append(norm_of(s, f"step.{s.k}")(x + s.layer(x)))
+    return mixture(s, "w", entries)
+
+
+def pcformer_released(s: Step, x: Array) -> Array:
+    """Predict, normalise, run the layer on a mixture of the history, overwrite the newest entry, mix again."""
+    entries, normed = s.past.setdefault("z", []), norm_of(s, f"step.{s.k}")
+    if s.k == 0:
+        entries.append(norm_of(s, "start")(x))
+
+    def phi(y: Array) -> Array:
+        return y + s.layer(y)
+
+    b = s.p["scheme.b"]
+    k1 = phi(x)
+    k2 = phi(x + k1)
+    entries.append(normed(x + b * (1 - b) * k1 + b * k2))
+    entries[-1] = normed(phi(mixture(s, "w", entries)))
+    return mixture(s, "c", entries)
+
+
+def norms_table(*rows: str) -> Callable[[Shape], Table]:
+    """A norm for the start and for each step, and rows of coefficients as long as the history."""
+
+    def table(shape: Shape) -> Table:
+        both = {"gain": (shape.width,), "bias": (shape.width,)}
+        table: Table = {f"start.N.norm.{part}": dims for part, dims in both.items()}
+        for k in range(shape.steps):
+            table |= {f"step.{k}.N.norm.{part}": dims for part, dims in both.items()}
+            table |= {f"step.{k}.scheme.{row}.{j}": () for row in rows for j in range(k + 2)}
+        return table
+
+    return table
+
+
+def released_table(shape: Shape) -> Table:
+    return {"scheme.b": ()} | norms_table("w", "c")(shape)
+
+
+def iiet_refresh(s: Step, x: Array) -> Array:
+    """yⁱ = x + αₙ F(yⁱ⁻¹) + Σ αⱼ F̃ⱼ, with F̃ₙ refreshed after each of three iterations."""
+    changes = s.past.setdefault("f", [])
+    changes.append(s.layer(x))
+    for _ in range(3):
+        changes[-1] = s.layer(x + mixture(s, "a", changes))
+    return x + mixture(s, "a", changes)
+
+
+def row_table(shape: Shape) -> Table:
+    return {f"step.{k}.scheme.a.{j}": () for k in range(shape.steps) for j in range(k + 1)}
