@@ -5,7 +5,7 @@
 
 mod place;
 
-use place::{Place, text};
+use place::{Place, TINY, text};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -236,7 +236,7 @@ fn a_read_only_folder_stops_the_run_and_spares_the_last_checkpoint() {
 #[test]
 fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
     let place = Place::new();
-    place.write("hot.ode", &place::TINY.replace("lr: 1e-2", "lr: 1e12"));
+    place.write("hot.ode", &TINY.replace("lr: 1e-2", "lr: 1e12"));
     let (code, said) = place.bad(&[
         "train",
         "hot.ode",
@@ -252,4 +252,70 @@ fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
     let checkpoint = "the last good checkpoint is run/checkpoint.safetensors (step ";
     assert!(error.contains(checkpoint), "{said}");
     place.good(&["eval", "run", "--windows", "2"]);
+}
+
+/// Micro-batches give the gradient of the whole batch up to rounding, and compiled code the bits of the reference device.
+#[test]
+fn accumulated_gradients_are_those_of_the_batch() {
+    let place = Place::new();
+    let batch = |n: u32| format!("batch 8;  accumulate {n}");
+    for n in [1, 4] {
+        place.write(&format!("by{n}.ode"), &TINY.replace("batch 4", &batch(n)));
+    }
+    let train = |name: &str, steps: &str, device: &str| {
+        let out = format!("{name}-{steps}-{device}");
+        let file = format!("{name}.ode");
+        let args = [
+            "train", &file, "--out", &out, "--steps", steps, "--device", device,
+        ];
+        place.good(&args);
+        out
+    };
+    let first = |run: &str| {
+        let m = place.metrics(run);
+        let number = |key: &str| m[0][key].as_f64().expect("a number");
+        [number("loss"), number("grad_norm")]
+    };
+    let whole = first(&train("by1", "1", "cpu"));
+    let parts = first(&train("by4", "1", "cpu"));
+    for (a, b) in whole.iter().zip(parts) {
+        assert!((a - b).abs() < 1e-6 * a, "{a} and {b}");
+    }
+    let (cpu, reference) = (train("by4", "5", "cpu"), train("by4", "5", "reference"));
+    assert!(place.tensors(&cpu) == place.tensors(&reference));
+    assert_eq!(place.metrics(&cpu), place.metrics(&reference));
+    // Adam's step is a sign, nearly: parameters agree where gradients are not about zero.
+    let values = |run: &str| -> Vec<f32> {
+        let tensors = place.tensors(run);
+        let bytes = tensors.iter().flat_map(|(_, b)| b.as_chunks::<4>().0);
+        bytes.map(|b| f32::from_le_bytes(*b)).collect()
+    };
+    let (a, b) = (
+        values(&train("by1", "1", "reference")),
+        values(&train("by4", "1", "reference")),
+    );
+    let far = a
+        .iter()
+        .zip(&b)
+        .filter(|(a, b)| (*a - *b).abs() > 1e-5)
+        .count();
+    assert!(
+        far * 1000 < a.len(),
+        "{far} of {} parameters and moments differ",
+        a.len()
+    );
+    assert!(a != b, "another order of summation");
+    // In small pieces, it needs less memory.
+    let planned = |file: &str| -> u64 {
+        let args = ["bench", file, "--steps", "1", "--json"];
+        let v: serde_json::Value = serde_json::from_str(&place.good(&args)).expect("JSON");
+        v["arena_bytes"].as_u64().expect("bytes")
+    };
+    assert!(planned("by4.ode") < planned("by1.ode"));
+    place.write("by3.ode", &TINY.replace("batch 4", &batch(3)));
+    let (_, said) = place.bad(&["check", "by3.ode"]);
+    assert!(
+        said.contains("a batch of 8 cannot be cut into 3 equal parts"),
+        "{said}"
+    );
 }

@@ -55,6 +55,8 @@ pub enum Slot {
     Params,
     /// Gradients, same layout as `Params`.
     Grads,
+    /// Gradients added up over the micro-batches of a step, same layout as `Params`.
+    Sums,
     /// AdamW's first moment, same layout as `Params`.
     Moment1,
     /// AdamW's second moment, same layout as `Params`.
@@ -95,6 +97,9 @@ impl Operand {
 /// The entry that predicts the next tokens of one sequence, a few tokens at a time: it reads the keys and values of the
 /// tokens so far from [`Slot::Cache`] and adds those of its own.
 pub const DECODE: &str = "decode";
+
+/// The entry that adds a micro-batch's gradients to [`Slot::Sums`], in programs that take several in a step.
+pub const ACCUMULATE: &str = "accumulate";
 
 /// The entry that packs the parameters that [`DECODE`] reads into [`Slot::Prepared`].
 pub const PREPARE: &str = "prepare";

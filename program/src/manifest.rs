@@ -4,7 +4,7 @@ use crate::{Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -172,7 +172,10 @@ pub struct Train {
     pub data: Data,
     pub optimizer: AdamW,
     pub schedule: Schedule,
+    /// Sequences per step,
     pub batch: u64,
+    /// taken in so many micro-batches of equal size.
+    pub accumulate: u64,
     pub steps: u64,
     /// Largest global gradient norm; absent: no clipping.
     pub clip: Option<f64>,
@@ -244,7 +247,7 @@ pub enum Schedule {
     },
 }
 
-/// The scalars that the `update` entry reads by name ([`crate::Coeff::Named`]); the runtime passes them each step.
+/// The scalars that the entries `update` and `accumulate` read by name ([`crate::Coeff::Named`]); the runtime passes them each step.
 pub mod named {
     /// Learning rate of this step.
     pub const LR: &str = "lr";
@@ -252,6 +255,10 @@ pub mod named {
     pub const BIAS1: &str = "bias1";
     /// `1 / (1 − β₂^t)`.
     pub const BIAS2: &str = "bias2";
+    /// For `accumulate`: 0 at the first micro-batch of a step, then 1.
+    pub const KEEP: &str = "keep";
+    /// The micro-batch's share of the step's target tokens.
+    pub const SHARE: &str = "share";
 }
 
 impl Manifest {

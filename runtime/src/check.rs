@@ -292,7 +292,9 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
     };
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
-        Slot::Params | Slot::Grads | Slot::Moment1 | Slot::Moment2 => Some((p.param_bytes, None)),
+        Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+            Some((p.param_bytes, None))
+        }
         Slot::Consts => Some((p.const_bytes, None)),
         Slot::Prepared => Some((p.prepared_bytes, None)),
         Slot::Cache => Some((p.cache_bytes, None)),

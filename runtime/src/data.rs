@@ -204,7 +204,7 @@ impl Corpus {
         }
     }
 
-    /// The windows of one training step, drawn with replacement: row r of step s starts where draw
+    /// Some windows of one training step, drawn with replacement: row r of step s starts where draw
     /// `s · 2¹⁶ + r` of the seed's stream `batch` says.
     ///
     /// # Errors
@@ -213,18 +213,18 @@ impl Corpus {
         &self,
         seed: u64,
         step: u64,
-        rows: u64,
+        rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError> {
         self.enough("training", &self.train, context + 1)?;
         let starts = self.train.len() as u64 - context;
         let stream = Stream::new(seed, "batch");
         let mut batch = Batch {
-            rows,
+            rows: rows.end - rows.start,
             columns: context,
             ..Batch::default()
         };
-        for r in 0..rows {
+        for r in rows {
             let start = stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
             batch.push(self.tokens.window(start..start + context as usize + 1));
         }
@@ -278,6 +278,11 @@ impl Corpus {
 }
 
 impl Batch {
+    /// Targets that count in the loss.
+    pub fn predicted(&self) -> u64 {
+        self.targets.len() as u64
+    }
+
     /// Adds a window: all but the last token as inputs, all but the first as targets.
     fn push(&mut self, window: Vec<i32>) {
         self.tokens.extend(&window[..window.len() - 1]);
@@ -328,7 +333,7 @@ mod tests {
         assert_eq!((c.train_tokens(), c.held_out_tokens()), (90, 10));
         let mut starts = std::collections::BTreeSet::new();
         for step in 0..200 {
-            let b = c.training_batch(3, step, 4, 9).unwrap();
+            let b = c.training_batch(3, step, 0..4, 9).unwrap();
             assert_eq!((b.tokens.len(), b.targets.len()), (36, 36));
             for (row, target) in b.tokens.chunks(9).zip(b.targets.chunks(9)) {
                 assert_eq!(row[1..], target[..8]);
@@ -347,20 +352,20 @@ mod tests {
         let text: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
         let d = corpus(&text, 0).unwrap();
         assert_eq!(
-            c.training_batch(0, 1, 2, 8).unwrap(),
-            c.training_batch(9, 5, 2, 8).unwrap()
+            c.training_batch(0, 1, 0..2, 8).unwrap(),
+            c.training_batch(9, 5, 0..2, 8).unwrap()
         );
         assert_eq!(
-            d.training_batch(0, 1, 2, 8).unwrap(),
-            d.training_batch(0, 1, 2, 8).unwrap()
+            d.training_batch(0, 1, 0..2, 8).unwrap(),
+            d.training_batch(0, 1, 0..2, 8).unwrap()
         );
         assert_ne!(
-            d.training_batch(0, 1, 2, 8).unwrap(),
-            d.training_batch(0, 2, 2, 8).unwrap()
+            d.training_batch(0, 1, 0..2, 8).unwrap(),
+            d.training_batch(0, 2, 0..2, 8).unwrap()
         );
         assert_ne!(
-            d.training_batch(0, 1, 2, 8).unwrap(),
-            d.training_batch(1, 1, 2, 8).unwrap()
+            d.training_batch(0, 1, 0..2, 8).unwrap(),
+            d.training_batch(1, 1, 0..2, 8).unwrap()
         );
     }
 
@@ -414,8 +419,8 @@ mod tests {
         ]
         .map(|e| e.map(drop).unwrap_err());
         let c = corpus(text, 0).unwrap();
-        let short = c.training_batch(0, 0, 1, 16).unwrap_err().to_string();
-        assert!(c.training_batch(0, 0, 1, 15).is_ok());
+        let short = c.training_batch(0, 0, 0..1, 16).unwrap_err().to_string();
+        assert!(c.training_batch(0, 0, 0..1, 15).is_ok());
         let none = c
             .held_out_batches(1, 4, None)
             .map(drop)

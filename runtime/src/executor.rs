@@ -23,6 +23,7 @@ use std::time::Instant;
 pub enum State {
     Params,
     Grads,
+    Sums,
     Moment1,
     Moment2,
 }
@@ -116,6 +117,7 @@ pub struct Executor {
     device: Box<dyn Device>,
     params: Buffer,
     grads: Buffer,
+    sums: Buffer,
     moment1: Buffer,
     moment2: Buffer,
     consts: Buffer,
@@ -159,6 +161,7 @@ impl Executor {
             device,
             params: state()?,
             grads: state()?,
+            sums: state()?,
             moment1: state()?,
             moment2: state()?,
             consts,
@@ -227,6 +230,7 @@ impl Executor {
         match state {
             State::Params => self.params.f32_mut(),
             State::Grads => self.grads.f32_mut(),
+            State::Sums => self.sums.f32_mut(),
             State::Moment1 => self.moment1.f32_mut(),
             State::Moment2 => self.moment2.f32_mut(),
         }
@@ -236,6 +240,7 @@ impl Executor {
         match state {
             State::Params => &self.params,
             State::Grads => &self.grads,
+            State::Sums => &self.sums,
             State::Moment1 => &self.moment1,
             State::Moment2 => &self.moment2,
         }
@@ -333,10 +338,11 @@ impl Executor {
         let fixed = [
             &mut self.params,
             &mut self.grads,
+            &mut self.sums,
             &mut self.moment1,
             &mut self.moment2,
         ];
-        let [params, grads, moment1, moment2] = fixed.map(Buffer::words);
+        let [params, grads, sums, moment1, moment2] = fixed.map(Buffer::words);
         let (consts, arena) = (self.consts.words(), self.arena.words());
         let (prepared, cache) = (self.prepared.words(), self.cache.words());
         let input_words: Vec<Words> = ports.inputs.iter_mut().map(Buffer::words).collect();
@@ -349,6 +355,7 @@ impl Executor {
                     Slot::Arena => arena,
                     Slot::Params => params,
                     Slot::Grads => grads,
+                    Slot::Sums => sums,
                     Slot::Moment1 => moment1,
                     Slot::Moment2 => moment2,
                     Slot::Consts => consts,
@@ -493,6 +500,7 @@ fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> String {
     match operand.slot {
         Slot::Params => of_param("parameter"),
         Slot::Grads => of_param("gradient"),
+        Slot::Sums => of_param("summed gradient"),
         Slot::Moment1 | Slot::Moment2 => of_param("moment"),
         Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
         Slot::Cache => "keys or values".into(),

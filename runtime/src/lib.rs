@@ -28,6 +28,7 @@ pub mod failure;
 pub mod ffi;
 pub mod files;
 pub mod generate;
+pub mod gradient;
 pub mod init;
 pub mod memory;
 pub mod metrics;

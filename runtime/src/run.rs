@@ -10,11 +10,12 @@
 use crate::artifact::{Artifact, DeviceChoice};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
-use crate::data::{Corpus, DataError, Source};
+use crate::data::{Batch, Corpus, DataError, Source};
 use crate::evaluate::{Evaluation, evaluate, window};
-use crate::executor::{Executor, RunError, State, Value};
+use crate::executor::{Executor, RunError, State};
 use crate::failure::{TrainError, remedy};
 use crate::files;
+use crate::gradient::{alone, gradient};
 use crate::metrics::{HeldOut, Metrics, Record, Step};
 use crate::progress::Show;
 use crate::schedule::{self, Position};
@@ -224,20 +225,17 @@ impl Run {
         let start = Instant::now();
         let step = self.progress.step;
         let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
-        let batch = self.corpus.training_batch(
-            self.progress.seed,
-            step,
-            self.train.batch,
-            window(&self.x),
-        )?;
-        let at = Bindings::new(batch.rows, batch.columns);
-        let io = [
-            ("tokens", Value::I32(&batch.tokens)),
-            ("targets", Value::I32(&batch.targets)),
-        ];
-        let loss = self.x.run("grad", at, &io, &[])?.scalar("loss")?;
+        let rows = self.train.batch / self.train.accumulate;
+        let batches = (0..self.train.accumulate).map(|n| {
+            let rows = n * rows..(n + 1) * rows;
+            let seed = self.progress.seed;
+            self.corpus
+                .training_batch(seed, step, rows, window(&self.x))
+        });
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        let loss = gradient(&mut self.x, &batches)?;
         if !loss.is_finite() {
-            return Err(self.broken("loss", at, &io));
+            return Err(self.broken("loss", &batches));
         }
         let t = (step + 1) as f64;
         let (beta1, beta2) = self.train.optimizer.betas;
@@ -248,15 +246,16 @@ impl Run {
         ];
         let grad_norm = self
             .x
-            .run("update", at, &[], &scalars)?
+            .run("update", Bindings::new(1, 1), &[], &scalars)?
             .scalar("grad_norm")?;
         if !grad_norm.is_finite() {
-            return Err(self.broken("gradient norm", at, &io));
+            return Err(self.broken("gradient norm", &batches));
         }
         let seconds = start.elapsed().as_secs_f64();
         self.progress.step += 1;
         self.progress.seconds += seconds;
-        let tokens_per_s = (batch.rows * batch.columns) as f64 / seconds.max(1e-9);
+        let tokens: u64 = batches.iter().map(|b| b.rows * b.columns).sum();
+        let tokens_per_s = tokens as f64 / seconds.max(1e-9);
         let done = Step {
             step: step + 1,
             loss,
@@ -270,16 +269,18 @@ impl Run {
     }
 
     /// Runs the step again, watching every launch, to say where numbers stop being finite.
-    fn broken(&mut self, what: &str, at: Bindings, io: &[(&str, Value)]) -> TrainError {
+    fn broken(&mut self, what: &str, batches: &[Batch]) -> TrainError {
         let place = if let Some(tensor) = self.x.not_finite() {
             format!(": {tensor} has not been since the step before")
         } else {
             self.x.set_watch(true);
-            let watched = self.x.run("grad", at, io, &[]).map(drop);
+            let watched = batches
+                .iter()
+                .try_for_each(|b| alone(&mut self.x, b).map(drop));
             self.x.set_watch(false);
             match watched {
                 Err(e @ RunError::NonFinite { .. }) => format!(": {e}"),
-                _ => match self.x.largest(State::Grads) {
+                _ => match self.x.largest(self.gradients()) {
                     Some((path, size)) => {
                         format!(
                             ": its squares overflow, the largest ({size:.1e}) in that of {path}"
@@ -290,6 +291,14 @@ impl Run {
             }
         };
         self.not_finite(what, self.progress.step + 1, place)
+    }
+
+    /// Where `update` reads gradients.
+    fn gradients(&self) -> State {
+        match self.train.accumulate {
+            1 => State::Grads,
+            _ => State::Sums,
+        }
     }
 
     fn not_finite(&self, what: &str, step: u64, place: String) -> TrainError {
@@ -458,11 +467,9 @@ fn train_block(a: &Artifact) -> Result<Train, TrainError> {
         path: a.path().display().to_string(),
     })?;
     let planned = a.manifest().program.maxima.batch;
-    if train.batch == 0 || train.batch > planned {
-        return Err(TrainError::Batch {
-            batch: train.batch,
-            planned,
-        });
+    let batch = train.batch / train.accumulate.max(1);
+    if batch == 0 || batch > planned {
+        return Err(TrainError::Batch { batch, planned });
     }
     Ok(train)
 }

@@ -7,7 +7,9 @@ use crate::terminal;
 use odec_program::Bindings;
 use odec_program::manifest::named;
 use odec_runtime::artifact::DeviceChoice;
-use odec_runtime::executor::{Executor, Value};
+use odec_runtime::data::Batch;
+use odec_runtime::executor::Executor;
+use odec_runtime::gradient::gradient;
 use serde_json::json;
 use std::time::Instant;
 
@@ -26,6 +28,15 @@ pub fn run(args: &cli::Bench) -> Done {
     let token = |i: usize| ((i as u64).wrapping_mul(2_654_435_761) >> 7) % manifest.model.vocab;
     let tokens: Vec<i32> = (0..n).map(|i| token(i) as i32).collect();
     let targets: Vec<i32> = (0..n).map(|i| token(i + 1) as i32).collect();
+    let micro = Batch {
+        tokens,
+        targets,
+        rows: batch,
+        columns: seq,
+    };
+    let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
+    let batches = vec![micro; accumulate as usize];
+    let n = n * accumulate as usize;
 
     let mut times = Vec::new();
     let mut loss = 0.0;
@@ -34,14 +45,7 @@ pub fn run(args: &cli::Bench) -> Done {
             executor.start_profile();
         }
         let start = Instant::now();
-        let inputs = [
-            ("tokens", Value::I32(&tokens)),
-            ("targets", Value::I32(&targets)),
-        ];
-        loss = executor
-            .run("grad", at, &inputs, &[])
-            .and_then(|o| o.scalar("loss"))
-            .map_err(Failure::input)?;
+        loss = gradient(&mut executor, &batches).map_err(Failure::input)?;
         let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
         executor
             .run("update", at, &[], &scalars)
@@ -59,7 +63,9 @@ pub fn run(args: &cli::Bench) -> Done {
         .map(|e| e.arena_bytes)
         .max()
         .unwrap_or(0);
-    let planned = arena + 4 * program.param_bytes + program.const_bytes;
+    // parameters, gradients, two moments; and sums of gradients
+    let areas = 4 + u64::from(accumulate > 1);
+    let planned = arena + areas * program.param_bytes + program.const_bytes;
     let peak = peak_resident_bytes();
     if args.json {
         let out = json!({

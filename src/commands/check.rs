@@ -70,8 +70,14 @@ fn print(path: &Path, checked: &Checked) {
     );
     if let Some(t) = &built.train {
         println!(
-            "    train            {} steps of {} × {} tokens",
-            t.steps, t.batch, built.config.context
+            "    train            {} steps of {} × {} tokens{}",
+            t.steps,
+            t.batch,
+            built.config.context,
+            match t.accumulate {
+                1 => String::new(),
+                n => format!(" in {n} micro-batches"),
+            }
         );
     }
 }

@@ -250,7 +250,7 @@ fn assemble(
             width: spec.sizes.width,
         },
         claims,
-        batch: train.as_ref().map_or(1, |t| t.batch),
+        batch: train.as_ref().map_or(1, |t| t.batch / t.accumulate),
         train,
         tokenized: tokenized.flatten(),
         summary,

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `data text("…", tokenizer: bytes)` or `tokens("…")` | required | see [`super::data`] |
 //! | `batch n` | required | sequences per step |
+//! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
 //! | `loss cross_entropy` | `cross_entropy` | mean over target tokens, nats |
 //! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
@@ -34,13 +35,14 @@ const ENTRIES: &[&str] = &[
     "optimizer",
     "schedule",
     "batch",
+    "accumulate",
     "steps",
     "clip",
     "seed",
     "precision",
     "memory",
 ];
-const LATER: &[&str] = &["constrain", "from", "tune", "accumulate"];
+const LATER: &[&str] = &["constrain", "from", "tune"];
 
 /// Reads a train block; `vocab` is the model's.
 pub fn read(
@@ -122,6 +124,10 @@ pub fn read(
     let optimizer = optimizer.and_then(|e| adamw(e, sink));
     let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
+    let accumulate = match value("accumulate") {
+        Some(e) => accumulate(e, batch, sink),
+        None => Some(1),
+    };
     let schedule = match value("schedule") {
         Some(e) => schedule(e, steps, sink),
         None => Some(Schedule::Constant),
@@ -150,12 +156,28 @@ pub fn read(
         optimizer: optimizer?,
         schedule: schedule?,
         batch: batch?,
+        accumulate: accumulate?,
         steps: steps?,
         clip,
         seed: seed?,
         memory: memory?,
     };
     Some((train, tokenized))
+}
+
+/// A number of micro-batches of equal size.
+fn accumulate(e: &Expr, batch: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+    let n = report(whole(e, &Scope::new(), 1, MAX_BATCH), sink)?;
+    let batch = batch?;
+    if batch.is_multiple_of(n) {
+        return Some(n);
+    }
+    let message = format!("a batch of {batch} cannot be cut into {n} equal parts");
+    sink.push(
+        Diagnostic::error(codes::INVALID_VALUE, e.span, message)
+            .label("a divisor of the batch is expected"),
+    );
+    None
 }
 
 /// `store`, or `revolve(slots: 6)`.

@@ -9,7 +9,7 @@ use super::fuse::{Fusion, fuse};
 use super::layout::{ParamTable, TooManyParams, constants};
 use super::lower::{Homes, LowerError, REAL, lower};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
-use super::update::update;
+use super::update::{accumulate, update};
 use super::{body, run_graph_passes};
 use crate::model::Built;
 use odec_graph::ops::{OpKind, Parameter};
@@ -17,7 +17,8 @@ use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::{Blocking, KernelSpec};
 use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Memory, Train};
 use odec_program::{
-    Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program, Slot,
+    ACCUMULATE, Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program,
+    Slot,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -175,7 +176,16 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         entries.extend(made.into_iter().map(|(name, e)| (name.to_string(), e)));
     }
     if let (Some(train), Some(_)) = (&model.train, model.grad) {
-        let code = update(&table, &train.optimizer, train.clip);
+        let from = match train.accumulate {
+            1 => Slot::Grads,
+            _ => {
+                let e =
+                    maker.entry(ACCUMULATE, accumulate(&table), model.maxima, vec![], vec![])?;
+                entries.insert(ACCUMULATE.into(), e);
+                Slot::Sums
+            }
+        };
+        let code = update(&table, &train.optimizer, train.clip, from);
         let outputs = vec![Io {
             name: "grad_norm".into(),
             dtype: REAL,

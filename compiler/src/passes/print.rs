@@ -192,6 +192,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
         Slot::Arena => format!("@{}", o.offset),
         Slot::Params => param(""),
         Slot::Grads => param("grad."),
+        Slot::Sums => param("sum."),
         Slot::Moment1 => param("moment1."),
         Slot::Moment2 => param("moment2."),
         Slot::Consts => match m

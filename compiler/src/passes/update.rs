@@ -1,4 +1,4 @@
-//! The optimiser step as a program: gradient norm, clipping, AdamW.
+//! The optimiser step as a program: gradients added up, gradient norm, clipping, AdamW.
 //!
 //! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`Code`] of the `update` entry over
 //! `Params`, `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
@@ -20,8 +20,8 @@ use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 const F32: DType = DType::F32;
 
-/// The launches of `update`.
-pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
+/// The launches of `update`, which reads the gradients of `from`.
+pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) -> Code {
     let mut code = Code::default();
     let rows = table.bytes / F32.bytes() / ROW;
     let place = |slot, offset| Home::Fixed(Operand::at(slot, offset));
@@ -53,7 +53,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
         "norm",
     ));
     if rows > 0 {
-        let grads = code.buffer("grads", F32, Size::fixed(rows * ROW), place(Slot::Grads, 0));
+        let grads = code.buffer("grads", F32, Size::fixed(rows * ROW), place(from, 0));
         code.launches.push(launch(
             KernelSpec::Rows(row_sums(true)),
             vec![grads, sums],
@@ -93,7 +93,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
         let rows = (end - start) / F32.bytes() / ROW;
         let mut area =
             |name: &str, slot| code.buffer(name, F32, Size::fixed(rows * ROW), place(slot, start));
-        let [p, g] = [area("params", Slot::Params), area("grads", Slot::Grads)];
+        let [p, g] = [area("params", Slot::Params), area("grads", from)];
         let [m, v] = [
             area("moment1", Slot::Moment1),
             area("moment2", Slot::Moment2),
@@ -112,6 +112,44 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>) -> Code {
         ));
     }
     code
+}
+
+/// The launches of `accumulate`: `sums ← keep·sums + share·grads`, multiplied, then multiplied and added in one rounding.
+pub fn accumulate(table: &ParamTable) -> Code {
+    let mut code = Code::default();
+    let rows = table.bytes / F32.bytes() / ROW;
+    let mut area = |name: &str, slot| {
+        let home = Home::Fixed(Operand::at(slot, 0));
+        code.buffer(name, F32, Size::fixed(rows * ROW), home)
+    };
+    let [sums, grads] = [area("sums", Slot::Sums), area("grads", Slot::Grads)];
+    if rows > 0 {
+        code.launches.push(Launch {
+            spec: KernelSpec::Rows(add_share()),
+            args: vec![sums, grads, sums],
+            dims: vec![Size::fixed(rows), Size::ONE],
+            coeffs: [named::KEEP, named::SHARE]
+                .map(|n| Coeff::Named(n.into()))
+                .into(),
+            site: "accumulate".into(),
+        });
+    }
+    code
+}
+
+/// Operands sum and gradient, then sum written in place.
+fn add_share() -> Rows {
+    let mut b = Body::default();
+    let [sum, grad] = [0, 1].map(|i| b.load(i, Access::full(ROW)));
+    let [keep, share] = [0, 1].map(|i| b.uniform(i));
+    let kept = b.mul(keep, sum);
+    let value = b.fma(share, grad, kept);
+    let store = Store {
+        operand: 2,
+        access: Access::full(ROW),
+        value,
+    };
+    rows_kernel(ROW, 3, 2, b, vec![store])
 }
 
 fn rows_kernel(cols: u64, operands: usize, uniforms: u32, body: Body, stores: Vec<Store>) -> Rows {

@@ -154,6 +154,7 @@ fn train() -> Train {
         },
         schedule: Schedule::Constant,
         batch: 3,
+        accumulate: 1,
         steps: 10,
         clip: Some(1.0),
         seed: 0,

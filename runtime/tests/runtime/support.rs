@@ -419,6 +419,7 @@ pub fn manifest() -> Manifest {
             floor: 0.1,
         },
         batch: BATCH,
+        accumulate: 1,
         steps: 40,
         clip: Some(1.0),
         seed: 7,
