@@ -13,10 +13,9 @@ pub fn run(args: &cli::Check) -> Done {
     let mut results = Vec::new();
     let mut errors = 0;
     for path in &args.files {
-        let checked = source::parsed(path, &args.set).and_then(|mut p| p.checked());
-        match checked {
-            Ok(checked) if args.json => results.push(summary(path, &checked)),
-            Ok(checked) => print(path, &checked),
+        match look(path, &args.set) {
+            Ok((checked, memory)) if args.json => results.push(summary(path, &checked, memory)),
+            Ok((checked, memory)) => print(path, &checked, memory),
             Err(Failure::Reported { errors: n }) => errors += n,
             Err(e) => return Err(e),
         }
@@ -31,6 +30,34 @@ pub fn run(args: &cli::Check) -> Done {
     }
 }
 
+/// Bytes that a model takes as planned for this machine.
+#[derive(Clone, Copy)]
+struct Memory {
+    /// Values of the forward and backward pass.
+    gradient: u64,
+    /// Parameters, gradients and the optimiser's two moments.
+    state: u64,
+    /// Keys and values of a whole context.
+    cache: u64,
+}
+
+fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Memory>)> {
+    let mut parsed = source::parsed(path, set)?;
+    let checked = parsed.checked()?;
+    let Some(built) = &checked.built else {
+        return Ok((checked, None));
+    };
+    let text = parsed.sources.text(parsed.main);
+    let planned = source::assembled(built, text, source::target("cpu")?)?;
+    let program = &planned.manifest.program;
+    let memory = Memory {
+        gradient: program.entries.get("grad").map_or(0, |e| e.arena_bytes),
+        state: 4 * program.param_bytes,
+        cache: program.cache_bytes,
+    };
+    Ok((checked, Some(memory)))
+}
+
 fn status(s: ClaimStatus) -> &'static str {
     match s {
         ClaimStatus::Proved => "proved",
@@ -38,7 +65,7 @@ fn status(s: ClaimStatus) -> &'static str {
     }
 }
 
-fn print(path: &Path, checked: &Checked) {
+fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
     println!("{}", path.display());
     for c in &checked.claims {
         println!(
@@ -68,6 +95,20 @@ fn print(path: &Path, checked: &Checked) {
         "    training         {}FLOP per token",
         terminal::count(s.training_flops)
     );
+    if let Some(m) = memory {
+        println!(
+            "    memory           {} activations, {} parameters, gradients and moments",
+            terminal::bytes(m.gradient),
+            terminal::bytes(m.state)
+        );
+        if m.cache > 0 {
+            println!(
+                "    keys, values     {} for a context of {} tokens",
+                terminal::bytes(m.cache),
+                terminal::thousands(built.config.context)
+            );
+        }
+    }
     if let Some(t) = &built.train {
         println!(
             "    train            {} steps of {} × {} tokens{}",
@@ -82,18 +123,19 @@ fn print(path: &Path, checked: &Checked) {
     }
 }
 
-fn summary(path: &Path, checked: &Checked) -> Value {
+fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
     let claims: Vec<Value> = checked
         .claims
         .iter()
         .map(|c| json!({ "scheme": c.scheme, "claim": c.claim, "status": status(c.status) }))
         .collect();
-    let model = checked.built.as_ref().map(|b| {
+    let model = checked.built.as_ref().zip(memory).map(|(b, m)| {
         let s = &b.summary;
         json!({
             "name": b.name, "steps": s.steps, "evaluations_per_step": s.evaluations_per_step,
             "evaluations": s.evaluations, "parameters": s.parameters,
             "forward_flops_per_token": s.forward_flops, "training_flops_per_token": s.training_flops,
+            "activation_bytes": m.gradient, "state_bytes": m.state, "cache_bytes": m.cache,
         })
     });
     json!({ "file": path.display().to_string(), "claims": claims, "model": model })
