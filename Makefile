@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench setup data build fmt lint clean
+.PHONY: help demo test bench curves setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -33,6 +33,10 @@ test: setup ## Install what is missing, then the whole suite
 bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt
 	@.venv-bench/bin/python benches/bench.py $(ODEC) $(BENCH_ARGS)
+
+curves: build ## Every system's training losses beside the float64 reference (10 minutes)
+	@scripts/venv.sh .venv tests/reference/requirements.txt
+	@.venv/bin/python tests/reference/train.py $(ODEC)
 
 setup: ## Install what is missing: packages, Rust
 	@scripts/setup.sh

@@ -1,0 +1,149 @@
+"""Trains every system beside the float64 reference: same initial weights, same batches, loss by loss.
+
+    train.py ODEC [--only SYSTEM] [--steps N]
+
+For every system of `systems.py` it has odec train a small model (compiled, f32) on a text of this repository, and does the
+same in float64: gradients by JAX, batches drawn as odec documents them (Philox4x32-10, stream "batch"), AdamW with clipping.
+The initial weights come from a run with learning rate 0. Prints file, first and last losses, and the largest relative
+distance of the two curves. Ends with 1 if a curve leaves the reference's by more than LIMIT.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from check import ROOT, SHAPES, Failure, odec, overrides, source_of
+from parts import Parameters
+from reference import loss as loss_of
+from safetensors.numpy import load_file
+from systems import SYSTEMS
+
+# Rounding errors of f32 grow with training: AdamW's first steps divide by gradients that are nearly zero.
+LIMIT = 1e-3
+TEXT = ROOT / "docs" / "language.md"
+LR, BETAS, EPS, DECAY, CLIP, SEED = 2e-3, (0.9, 0.95), 1e-8, 0.1, 1.0, 0
+MASK = 0xFFFFFFFF
+
+
+def philox(counter: list[int], key: list[int]) -> list[int]:
+    """Ten rounds of Philox4x32 (Salmon et al. 2011)."""
+    c, k = list(counter), list(key)
+    for n in range(10):
+        if n:
+            k = [(k[0] + 0x9E3779B9) & MASK, (k[1] + 0xBB67AE85) & MASK]
+        p, q = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [(q >> 32) ^ c[1] ^ k[0], q & MASK, (p >> 32) ^ c[3] ^ k[1], p & MASK]
+    return c
+
+
+def below(name: str, n: int, bound: int) -> int:
+    """The n-th draw of a stream, in 0..bound."""
+    digest = hashlib.sha256(name.encode()).digest()
+    words = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
+    b = philox([n & MASK, n >> 32, *words], [SEED & MASK, SEED >> 32])
+    return ((b[0] | b[1] << 32) * bound) >> 64
+
+
+def batch(text: np.ndarray, step: int, rows: int, context: int) -> np.ndarray:
+    starts = [below("batch", (step << 16) + r, len(text) - context) for r in range(rows)]
+    return np.stack([text[s : s + context + 1] for s in starts])
+
+
+def adamw(p: Parameters, g: Parameters, moments: dict, t: int) -> Parameters:
+    """Loshchilov & Hutter 2019, algorithm 2; only matrices decay."""
+    norm = jnp.sqrt(sum(jnp.sum(x**2) for x in g.values()))
+    scale = jnp.minimum(1.0, CLIP / norm)
+    out = {}
+    for path, value in p.items():
+        m, v = moments.get(path, (0.0, 0.0))
+        x = g[path] * scale
+        m, v = BETAS[0] * m + (1 - BETAS[0]) * x, BETAS[1] * v + (1 - BETAS[1]) * x**2
+        moments[path] = m, v
+        update = (m / (1 - BETAS[0] ** t)) / (jnp.sqrt(v / (1 - BETAS[1] ** t)) + EPS)
+        decay = DECAY if value.ndim >= 2 else 0.0
+        out[path] = value * (1 - LR * decay) - LR * update
+    return out
+
+
+def losses(run: Path) -> list[float]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def curves(binary: str, name: str, steps: int, folder: Path) -> tuple[list[float], list[float]]:
+    """The losses of odec and of the reference, before each of `steps` steps."""
+    system = SYSTEMS[name]
+    shape = SHAPES["even"]
+    shape = shape if system.steps is None else type(shape)(**(vars(shape) | {"steps": system.steps}))
+    source = Path(source_of(system, folder))
+    text = source.read_text(encoding="utf-8")
+    head, _, _ = text.partition("\ntrain {")
+    trained = f"""{head}
+train {{
+  data      text("{TEXT}", tokenizer: bytes)
+  optimizer adamw(lr: {LR}, betas: {BETAS}, eps: {EPS}, weight_decay: {DECAY})
+  batch 2;  steps 1;  clip {CLIP};  seed {SEED}
+}}
+"""
+    copy = folder / "trained.ode"
+    copy.write_text(trained, encoding="utf-8")
+    sets = overrides(system, shape)
+    fixed, run = folder / "fixed", folder / "run"
+    odec(binary, "train", str(copy), *sets, "--set", "train.lr=0", "--out", str(fixed))
+    odec(binary, "train", str(copy), *sets, "--set", f"train.steps={steps}", "--out", str(run))
+    start = {k: v for k, v in load_file(fixed / "checkpoint.safetensors").items() if not k.startswith("moment")}
+    p = {path: jnp.asarray(value, jnp.float64) for path, value in start.items()}
+    step = jax.jit(jax.value_and_grad(lambda q, x, y: loss_of(system, shape, q, x, y)))
+    corpus = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32)
+    corpus = corpus[: len(corpus) - len(corpus) * 10 // 100]
+    moments: dict = {}
+    theirs = []
+    for t in range(steps):
+        window = batch(corpus, t, shape.batch, shape.context)
+        value, gradient = step(p, jnp.asarray(window[:, :-1]), jnp.asarray(window[:, 1:]))
+        theirs.append(float(value))
+        p = adamw(p, gradient, moments, t + 1)
+    return losses(run), theirs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("odec", help="the odec binary")
+    parser.add_argument("--only", choices=SYSTEMS, help="one system only")
+    parser.add_argument("--steps", type=int, default=100)
+    arguments = parser.parse_args()
+    binary = str(Path(arguments.odec).resolve())
+    began, failures = time.monotonic(), 0
+    print(f"{'system':<22} {'file':<26} {'first':>8} {'odec':>8} {'float64':>8} {'distance':>9}")
+    with tempfile.TemporaryDirectory(prefix="odec-train-") as scratch:
+        for name in SYSTEMS if arguments.only is None else (arguments.only,):
+            folder = Path(scratch) / name
+            folder.mkdir()
+            try:
+                ours, theirs = curves(binary, name, arguments.steps, folder)
+                if len(ours) != len(theirs):
+                    raise Failure(f"{len(ours)} losses, expected {len(theirs)}")
+                distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+                good = distance <= LIMIT
+                print(
+                    f"{name:<22} {SYSTEMS[name].file:<26} {theirs[0]:8.4f} {ours[-1]:8.4f} {theirs[-1]:8.4f} "
+                    f"{distance:9.1e}{'' if good else '!'}",
+                    flush=True,
+                )
+                failures += not good
+            except Failure as failure:
+                failures += 1
+                print(f"{name:<22} FAILED: {failure}", flush=True)
+    print(f"{'all within the limit' if failures == 0 else f'{failures} failed'}, {time.monotonic() - began:.0f} s")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
