@@ -49,6 +49,9 @@ pub enum Command {
         after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
     )]
     Generate(Generate),
+    /// Write a run's parameters, and nothing else, as safetensors
+    #[command(after_help = "Example:\n  odec export runs/iiet -o iiet.safetensors")]
+    Export(Export),
     /// Write the tokens of texts to a file that `data tokens(…)` and --data take
     #[command(
         after_help = "Example:\n  odec tokenize a.txt b.jsonl --tokenizer tokenizer.json -o train.bin\n\nTokens are unsigned and little-endian: 4 bytes each when the file is named ….u32.bin, else 2."
@@ -62,6 +65,11 @@ pub enum Command {
     /// Time the training step on random tokens
     #[command(after_help = "Example:\n  odec bench schemes/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
+    )]
+    Completions(Completions),
     /// Code generation, run as a child process so that a crash in LLVM is contained
     #[command(name = "__codegen", hide = true)]
     Codegen,
@@ -161,8 +169,11 @@ pub struct Build {
     #[arg(long, default_value = "cpu")]
     pub target: String,
     /// Print a stage of the compilation instead of building
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "json")]
     pub emit: Option<Emit>,
+    /// Print what was built as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A source file or a built artifact.
@@ -194,6 +205,13 @@ pub struct Train {
     /// Folder of the run [default: runs/NAME]
     #[arg(long)]
     pub out: Option<PathBuf>,
+    /// Start from the parameters in a safetensors file
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub init: Option<PathBuf>,
+    /// How the tensors of --init are called: a JSON object from parameter paths to tensor names; a `*` in both
+    /// stands for the same word
+    #[arg(long, value_name = "JSON", requires = "init")]
+    pub map: Option<PathBuf>,
     /// Go on with an earlier run
     #[arg(long, value_name = "RUN", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
@@ -211,6 +229,9 @@ pub struct Train {
     pub checkpoint_every: f64,
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
+    /// Print the result as JSON, and no chart
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -250,6 +271,21 @@ pub struct Generate {
     pub seed: u64,
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
+}
+
+#[derive(Args)]
+pub struct Completions {
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// Folder of the run
+    pub run: PathBuf,
+    /// The file to write
+    #[arg(short, long)]
+    pub output: PathBuf,
 }
 
 #[derive(Args)]

@@ -22,9 +22,11 @@ fn main() -> ExitCode {
         Command::Train(args) => commands::train::run(&args),
         Command::Eval(args) => commands::eval::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Exec(args) => commands::exec::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
         Command::Codegen => commands::codegen::run(),
     };
     match done {

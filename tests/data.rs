@@ -145,3 +145,70 @@ fn a_tokenizer_that_does_not_fit_is_a_located_error() {
         "{said}"
     );
 }
+
+/// Parameters out of a run and into another, under their own names and under those of somebody else.
+#[test]
+fn parameters_are_exported_and_taken_over_by_a_map_of_names() {
+    let place = Place::new();
+    place.good(&["build", "tiny.ode"]);
+    place.good(&["train", "tiny.odex", "--out", "run", "--steps", "3"]);
+    let said = place.good(&["export", "run", "-o", "params.safetensors"]);
+    assert!(said.contains("8,528 parameters"), "{said}");
+    let read = |name: &str| std::fs::read(place.path().join(name)).expect(name);
+    let bytes = read("params.safetensors");
+    let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
+    let theirs = |name: &str| {
+        let name = name.replace("step.", "layers.").replace(".att.", ".attn.");
+        name.replace("embed.token.weight", "wte")
+    };
+    let renamed = file.iter().map(|(name, t)| (theirs(name), t));
+    safetensors::serialize_to_file(renamed, None, &place.path().join("theirs.safetensors"))
+        .expect("written");
+    place.write(
+        "names.json",
+        r#"{"embed.token.weight": "wte", "step.*.att.*.weight": "layers.*.attn.*.weight",
+            "step.*.ffn.*.weight": "layers.*.ffn.*.weight", "step.*.att.norm.gain": "layers.*.attn.norm.gain",
+            "step.*.ffn.norm.gain": "layers.*.ffn.norm.gain"}"#,
+    );
+    // No step is taken: a run that was asked for none has its initial parameters.
+    let start = |out: &str, more: &[&str]| {
+        place.good(
+            &[
+                &["train", "tiny.odex", "--out", out, "--steps", "0"][..],
+                more,
+            ]
+            .concat(),
+        );
+        let mut all = place.tensors(out);
+        all.retain(|(name, _)| !name.starts_with("moment"));
+        all
+    };
+    let mut trained = place.tensors("run");
+    trained.retain(|(name, _)| !name.starts_with("moment"));
+    assert!(start("fresh", &[]) != trained);
+    assert!(start("own", &["--init", "params.safetensors"]) == trained);
+    let (code, said) = place.bad(&[
+        "train",
+        "tiny.odex",
+        "--out",
+        "x",
+        "--init",
+        "theirs.safetensors",
+    ]);
+    assert!(
+        code == 1 && said.contains("missing: embed.token.weight [256, 16]"),
+        "{said}"
+    );
+    let map = ["--init", "theirs.safetensors", "--map", "names.json"];
+    assert!(start("mapped", &map) == trained);
+    place.write(
+        "names.json",
+        r#"{"embed.token.weight": "layers.0.attn.q.weight"}"#,
+    );
+    let (_, said) = place.bad(&[&["train", "tiny.odex", "--out", "x"][..], &map].concat());
+    let shape = "wrong shape: layers.0.attn.q.weight is [16, 16] and must be [256, 16] (for embed.token.weight)";
+    assert!(said.contains(shape), "{said}");
+    place.write("names.json", r#"{"a": 1}"#);
+    let (_, said) = place.bad(&[&["train", "tiny.odex", "--out", "x"][..], &map].concat());
+    assert!(said.contains("names.json is not a map of names"), "{said}");
+}

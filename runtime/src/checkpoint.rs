@@ -360,10 +360,7 @@ pub fn read_states(
         .collect();
     wrong.extend(unknown.into_iter().map(|n| format!("  unknown: {n}")));
     if !wrong.is_empty() {
-        return Err(CheckpointError::Mismatch {
-            path: shown(path),
-            list: shorten(wrong),
-        });
+        return Err(mismatch(path, wrong));
     }
     for (state, prefix) in parts {
         for p in params {
@@ -374,6 +371,14 @@ pub fn read_states(
         }
     }
     Ok(())
+}
+
+/// What does not fit, a line each.
+pub fn mismatch(path: &Path, lines: Vec<String>) -> CheckpointError {
+    CheckpointError::Mismatch {
+        path: shown(path),
+        list: shorten(lines),
+    }
 }
 
 /// The first lines of a long list, and how many more there are.

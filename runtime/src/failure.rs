@@ -5,6 +5,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::evaluate::EvaluateError;
 use crate::executor::RunError;
+use crate::import::ImportError;
 use crate::tokenizer::TokenizerError;
 use std::io;
 use std::path::Path;
@@ -70,6 +71,8 @@ pub enum TrainError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
     #[error(transparent)]

@@ -29,6 +29,7 @@ pub mod ffi;
 pub mod files;
 pub mod generate;
 pub mod gradient;
+pub mod import;
 pub mod init;
 pub mod memory;
 pub mod metrics;

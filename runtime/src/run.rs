@@ -16,6 +16,7 @@ use crate::executor::{Executor, RunError, State};
 use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::gradient::{alone, gradient};
+use crate::import::import;
 use crate::metrics::{HeldOut, Metrics, Record, Step};
 use crate::progress::Show;
 use crate::schedule::{self, Position};
@@ -83,6 +84,9 @@ impl Run {
         progress.tokens = corpus.len();
         let mut x = Executor::new(artifact, artifact.device(s.device, s.threads)?)?;
         x.initialise(progress.seed);
+        if let Some(from) = &s.init {
+            import(&from.file, &from.map, &mut x)?;
+        }
         let lock = lock(out)?;
         if out.join(CHECKPOINT).exists() {
             return Err(TrainError::Occupied {

@@ -4,6 +4,7 @@ use crate::cli::{self, Emit};
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
+use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
 use odec_program::manifest::Memory;
 use serde_json::{Value, json};
@@ -20,6 +21,22 @@ pub fn run(args: &cli::Build) -> Done {
         let (artifact, built, assembled) =
             source::build(&args.source.file, &args.source.set, target, &out)?;
         let program = &artifact.manifest().program;
+        if args.json {
+            let entry = |m: &EntryMemory| {
+                let launches = program.entries[&m.entry].instrs.len();
+                json!({ "name": m.entry, "launches": launches, "arena_bytes": m.arena, "unshared_bytes": m.unshared })
+            };
+            println!(
+                "{}",
+                json!({
+                    "artifact": out.display().to_string(), "sha256": artifact.identity(), "target": target.name(),
+                    "seconds": start.elapsed().as_secs_f64(), "kernels": program.kernels.len(),
+                    "parameters": built.summary.parameters, "parameter_bytes": program.param_bytes,
+                    "entries": assembled.memory.iter().map(entry).collect::<Vec<_>>(),
+                })
+            );
+            return Ok(());
+        }
         println!(
             "{} in {:.1} s",
             out.display(),

@@ -4,13 +4,17 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::signals::Signals;
 use crate::source;
+use odec_runtime::import::NameMap;
 use odec_runtime::run::CHART;
+use odec_runtime::train::Init;
 use odec_runtime::{DeviceChoice, End, Run, Settings, Summary, chart};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Train) -> Done {
     let signals = Signals::default();
     let settings = Settings {
+        init: init(args)?,
         steps: args.steps,
         time_limit: args.time_limit,
         data: args.data.clone(),
@@ -21,6 +25,7 @@ pub fn run(args: &cli::Train) -> Done {
     };
     if let Some(out) = &args.resume {
         return finish(
+            args,
             Run::resume(out, &settings).map_err(Failure::input)?,
             out,
             &settings,
@@ -38,6 +43,7 @@ pub fn run(args: &cli::Train) -> Done {
         .clone()
         .unwrap_or_else(|| PathBuf::from("runs").join(&artifact.manifest().name));
     finish(
+        args,
         Run::start(&artifact, &out, &settings).map_err(Failure::input)?,
         &out,
         &settings,
@@ -45,7 +51,25 @@ pub fn run(args: &cli::Train) -> Done {
     )
 }
 
-fn finish(mut run: Run, out: &Path, settings: &Settings, signals: &Signals) -> Done {
+/// Where `--init` and `--map` say that parameters come from.
+fn init(args: &cli::Train) -> Done<Option<Init>> {
+    let Some(file) = args.init.clone() else {
+        return Ok(None);
+    };
+    let map = match &args.map {
+        Some(path) => NameMap::open(path).map_err(Failure::input)?,
+        None => NameMap::default(),
+    };
+    Ok(Some(Init { file, map }))
+}
+
+fn finish(
+    args: &cli::Train,
+    mut run: Run,
+    out: &Path,
+    settings: &Settings,
+    signals: &Signals,
+) -> Done {
     signals.listen().map_err(Failure::internal)?;
     let summary: Summary = run.finish(settings).map_err(Failure::input)?;
     if summary.end == End::Asked {
@@ -58,6 +82,23 @@ fn finish(mut run: Run, out: &Path, settings: &Settings, signals: &Signals) -> D
                 out.display()
             ),
         });
+    }
+    if args.json {
+        let held_out = summary.held_out.map(|e| {
+            json!({ "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
+        });
+        let end = match summary.end {
+            End::TimeLimit => "time_limit",
+            End::Complete | End::Asked => "complete",
+        };
+        println!(
+            "{}",
+            json!({
+                "run": out.display().to_string(), "steps": summary.steps, "seconds": summary.seconds, "end": end,
+                "loss": summary.loss, "held_out": held_out,
+            })
+        );
+        return Ok(());
     }
     print!("{}", chart::terminal(&run.curve(), 72, 14));
     let why = match summary.end {

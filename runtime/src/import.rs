@@ -1,0 +1,248 @@
+//! Parameters from any safetensors file, by a map of names; and to one.
+//!
+//! Takes a file and, where its tensors are not called like the parameters, a [`NameMap`]: a JSON object from parameter paths to
+//! tensor names. Names are exact but for `*`, which stands for one or more characters without a dot; what the stars of a
+//! path stood for is put in place of those of its tensor name, in order. A path that the map does not have is its own tensor name. Shapes must
+//! be equal; f32, f64, bf16 and f16 are read. Leaves checkpoints with their hashes to [`mod@crate::checkpoint`].
+
+use crate::checkpoint::{self, CheckpointError};
+use crate::executor::{Executor, State};
+use crate::init;
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// From parameter paths to tensor names, both with stars.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NameMap(BTreeMap<String, String>);
+
+/// Why parameters cannot be taken from a file.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error(
+        "{path} is not a map of names: {reason}; expected is a JSON object such as {{\"step.*.att.q.weight\": \"layers.*.q\"}}"
+    )]
+    Map { path: String, reason: String },
+    #[error(transparent)]
+    File(#[from] CheckpointError),
+}
+
+impl NameMap {
+    /// Reads a map.
+    ///
+    /// # Errors
+    /// When it is not an object of strings, or a tensor name has other stars than its path.
+    pub fn open(path: &Path) -> Result<NameMap, ImportError> {
+        let wrong = |reason: String| ImportError::Map {
+            path: path.display().to_string(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+        let map: BTreeMap<String, String> =
+            serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let stars = |s: &str| s.matches('*').count();
+        if let Some((from, to)) = map.iter().find(|(from, to)| stars(to) > stars(from)) {
+            return Err(wrong(format!("`{to}` has more stars than `{from}`")));
+        }
+        Ok(NameMap(map))
+    }
+
+    /// The tensor for a parameter: the exact entry, or those of all patterns that match.
+    fn tensors(&self, path: &str) -> Vec<String> {
+        if let Some(exact) = self.0.get(path) {
+            return vec![exact.clone()];
+        }
+        let matching = self.0.iter().filter_map(|(pattern, tensor)| {
+            let mut words = Vec::new();
+            matches(pattern, path, &mut words).then(|| {
+                let mut words = words.into_iter();
+                let parts: Vec<&str> = tensor.split('*').collect();
+                let mut name = parts[0].to_string();
+                for part in &parts[1..] {
+                    name += words.next().unwrap_or("");
+                    name += part;
+                }
+                name
+            })
+        });
+        matching.collect()
+    }
+}
+
+/// Whether a path is what a pattern says; `words` gets what its stars stand for.
+fn matches<'p>(pattern: &str, path: &'p str, words: &mut Vec<&'p str>) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return pattern == path;
+    };
+    let Some(rest) = path.strip_prefix(before) else {
+        return false;
+    };
+    let longest = rest.find('.').unwrap_or(rest.len());
+    let ends = (1..=longest).rev().filter(|n| rest.is_char_boundary(*n));
+    for end in ends {
+        words.push(&rest[..end]);
+        if matches(after, &rest[end..], words) {
+            return true;
+        }
+        words.pop();
+    }
+    false
+}
+
+/// Fills all parameters from a file; gives the names of its tensors that nothing asked for.
+///
+/// # Errors
+/// The list of everything that is missing, ambiguous, or of the wrong shape or type; nothing is copied then.
+pub fn import(path: &Path, map: &NameMap, x: &mut Executor) -> Result<Vec<String>, ImportError> {
+    let artifact = x.artifact().clone();
+    let unused =
+        checkpoint::with_tensors(path, |file| {
+            let mut wrong = Vec::new();
+            let mut used = BTreeSet::new();
+            let mut found = Vec::new();
+            for p in &artifact.manifest().params {
+                let name = match &map.tensors(&p.path)[..] {
+                    [] => p.path.clone(),
+                    [one] => one.clone(),
+                    several => {
+                        wrong.push(format!(
+                            "  ambiguous: {} is {}",
+                            p.path,
+                            several.join(" and ")
+                        ));
+                        continue;
+                    }
+                };
+                let called = match name == p.path {
+                    true => String::new(),
+                    false => format!(" (for {})", p.path),
+                };
+                match file.tensor(&name) {
+                Err(_) => wrong.push(format!("  missing: {name} {:?}{called}", p.shape)),
+                Ok(t) if !t.shape().iter().map(|d| *d as u64).eq(p.shape.iter().copied()) => {
+                    let (is, must) = (t.shape(), &p.shape);
+                    wrong.push(format!(
+                        "  wrong shape: {name} is {is:?} and must be {must:?}{called}"
+                    ));
+                }
+                Ok(t) => match numbers(&t) {
+                    Some(values) => found.push((init::range(p), values)),
+                    None => wrong.push(format!(
+                        "  wrong type: {name} is {:?} and must be F32, F64, BF16 or F16{called}",
+                        t.dtype()
+                    )),
+                },
+            }
+                used.insert(name);
+            }
+            if !wrong.is_empty() {
+                return Err(checkpoint::mismatch(path, wrong));
+            }
+            let params = x.state_mut(State::Params);
+            for (range, values) in found {
+                params[range].copy_from_slice(&values);
+            }
+            let unused = file.names().into_iter().filter(|n| !used.contains(*n));
+            Ok(unused.map(String::from).collect())
+        })?;
+    Ok(unused)
+}
+
+/// Writes all parameters under their paths, and nothing else.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn export(path: &Path, x: &Executor) -> Result<(), CheckpointError> {
+    let params = &x.manifest().params;
+    let list: Vec<(&str, &[u64], &[f32])> = params
+        .iter()
+        .map(|p| {
+            let values = &x.state(State::Params)[init::range(p)];
+            (p.path.as_str(), p.shape.as_slice(), values)
+        })
+        .collect();
+    checkpoint::write_tensors(path, &list, &[])
+}
+
+/// The elements of a tensor, rounded to f32.
+fn numbers(t: &TensorView) -> Option<Vec<f32>> {
+    let bytes = t.data();
+    let two = || bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b));
+    Some(match t.dtype() {
+        Dtype::F32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|b| f32::from_le_bytes(*b))
+            .collect(),
+        Dtype::F64 => {
+            let wide = bytes.as_chunks().0.iter();
+            wide.map(|b| f64::from_le_bytes(*b) as f32).collect()
+        }
+        Dtype::BF16 => two().map(|b| f32::from_bits(u32::from(b) << 16)).collect(),
+        Dtype::F16 => two().map(half).collect(),
+        _ => return None,
+    })
+}
+
+/// A binary16 number (IEEE 754-2008).
+fn half(bits: u16) -> f32 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let fraction = f32::from(bits & 0x3FF);
+    sign * match (bits >> 10) & 0x1F {
+        0 => fraction * 2f32.powi(-24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        e => (1.0 + fraction / 1024.0) * 2f32.powi(i32::from(e) - 15),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> NameMap {
+        let pair = |(a, b): &(&str, &str)| (a.to_string(), b.to_string());
+        NameMap(pairs.iter().map(pair).collect())
+    }
+
+    #[test]
+    fn stars_stand_for_words() {
+        let m = map(&[
+            ("step.*.att.*.weight", "layers.*.attn.*_proj.weight"),
+            ("step.0.att.q.weight", "first"),
+            ("embed.weight", "wte"),
+        ]);
+        assert_eq!(
+            m.tensors("step.12.att.k.weight"),
+            ["layers.12.attn.k_proj.weight"]
+        );
+        assert_eq!(m.tensors("step.0.att.q.weight"), ["first"]);
+        assert_eq!(m.tensors("embed.weight"), ["wte"]);
+        assert!(
+            m.tensors("step.1.2.att.k.weight").is_empty(),
+            "a dot is no word"
+        );
+        assert!(m.tensors("step..att.k.weight").is_empty());
+        let both = map(&[("*.weight", "a.*"), ("embed.*", "b.*")]);
+        assert_eq!(both.tensors("embed.weight"), ["a.embed", "b.weight"]);
+        assert_eq!(map(&[("a*b*", "*/*")]).tensors("axbyb"), ["x/yb"]);
+    }
+
+    #[test]
+    fn halves_are_exact() {
+        let known = [
+            (0x0000, 0.0),
+            (0x8001, -5.960_464_5e-8),
+            (0x3C00, 1.0),
+            (0x3555, 0.333_251_95),
+            (0xFBFF, -65504.0),
+            (0x7C00, f32::INFINITY),
+        ];
+        for (bits, value) in known {
+            assert_eq!(half(bits), value, "{bits:#x}");
+        }
+        assert!(half(0x7E00).is_nan());
+    }
+}

@@ -1,0 +1,19 @@
+//! `odec export`: a run's parameters as safetensors.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::terminal;
+use odec_runtime::{DeviceChoice, import, open_run};
+
+pub fn run(args: &cli::Export) -> Done {
+    // nothing is computed, so no compiled code is needed
+    let x = open_run(&args.run, DeviceChoice::Reference, None).map_err(Failure::input)?;
+    import::export(&args.output, &x).map_err(Failure::input)?;
+    println!(
+        "{} parameters in {} tensors: {}",
+        terminal::thousands(x.manifest().param_count()),
+        x.manifest().params.len(),
+        args.output.display()
+    );
+    Ok(())
+}
