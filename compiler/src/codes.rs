@@ -34,6 +34,8 @@ pub const TABLEAU_ROW_SUM: &str = "tableau-row-sum";
 pub const IMPLICIT_TABLEAU: &str = "implicit-tableau";
 /// A step program without `return`, or with statements after it.
 pub const MISSING_RETURN: &str = "missing-return";
+/// Rows of a multistep method that do not make one.
+pub const MULTISTEP: &str = "multistep";
 /// A past value where there is no history, or that no step makes.
 pub const HISTORY: &str = "history";
 /// The state, `h`, `t` or a field assigned to.
@@ -76,6 +78,7 @@ pub const ALL: &[&str] = &[
     TABLEAU_ROW_SUM,
     IMPLICIT_TABLEAU,
     MISSING_RETURN,
+    MULTISTEP,
     HISTORY,
     NOT_ASSIGNABLE,
     ARITHMETIC,

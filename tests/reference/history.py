@@ -109,3 +109,48 @@ def iiet_refresh(s: Step, x: Array) -> Array:
 
 def row_table(shape: Shape) -> Table:
     return {f"step.{k}.scheme.a.{j}": () for k in range(shape.steps) for j in range(k + 1)}
+
+
+def adams(beta: list[float], first: Callable[[Field, Array, float], Array]) -> Callable[[Step, Array], Array]:
+    """x' = x + h Σ βⱼ f of the step j steps ago, after as many steps by another method as that needs."""
+
+    def step(s: Step, x: Array) -> Array:
+        rates = s.past.setdefault("f", [])
+        rates.append(s.layer(x))
+        if len(rates) < len(beta):
+            return first(s.layer, x, 1.0)
+        return x + sum(b * f for b, f in zip(beta, reversed(rates), strict=False))
+
+    return step
+
+
+def moulton3(first: Callable[[Field, Array, float], Array]) -> Callable[[Step, Array], Array]:
+    """x' = x + 5/12 f(x') + 2/3 f(x) − 1/12 f of the step before, by two iterations from x' = x."""
+
+    def step(s: Step, x: Array) -> Array:
+        rates = s.past.setdefault("f", [])
+        rates.append(s.layer(x))
+        if len(rates) < 2:
+            return first(s.layer, x, 1.0)
+        y = x
+        for _ in range(3):
+            y = x + 5 / 12 * s.layer(y) + 2 / 3 * rates[-1] - 1 / 12 * rates[-2]
+        return y
+
+    return step
+
+
+def bdf2(first: Callable[[Field, Array, float], Array]) -> Callable[[Step, Array], Array]:
+    """x' = 4/3 x − 1/3 of the state before + 2/3 f(x'), by two iterations from x' = x."""
+
+    def step(s: Step, x: Array) -> Array:
+        states = s.past.setdefault("x", [])
+        states.append(x)
+        if len(states) < 2:
+            return first(s.layer, x, 1.0)
+        y = x
+        for _ in range(3):
+            y = 4 / 3 * x - 1 / 3 * states[-2] + 2 / 3 * s.layer(y)
+        return y
+
+    return step

@@ -207,6 +207,7 @@ def rows(*texts: str) -> Rows:
 
 
 RK4 = explicit(rows("", "1/2", "0 1/2", "0 0 1"), numbers("1/6 1/3 1/3 1/6"))
+KUTTA3 = explicit(rows("", "1/2", "-1 2"), numbers("1/6 2/3 1/6"))
 GAUSS4 = [[1 / 4, 1 / 4 - sqrt(3) / 6], [1 / 4 + sqrt(3) / 6, 1 / 4]]
 GAUSS6 = [
     [5 / 36, 2 / 9 - sqrt(15) / 15, 5 / 36 - sqrt(15) / 30],
@@ -406,6 +407,11 @@ SYSTEMS: dict[str, System] = {
     ),
     "dlcl": System(history.dlcl, file="dlcl_layer.ode", more=history.norms_table("w"), steps=5),
     "iiet_refresh": System(history.iiet_refresh, file="iiet_refresh_layer.ode", more=history.row_table, steps=4),
+    "ab2": System(history.adams(numbers("3/2 -1/2"), heun), file="ab2_layer.ode", steps=4),
+    "ab3": System(history.adams(numbers("23/12 -4/3 5/12"), KUTTA3), flow="ab3(layer)", steps=4),
+    "ab4": System(history.adams(numbers("55/24 -59/24 37/24 -3/8"), RK4), flow="ab4(layer)", steps=5),
+    "am3": System(history.moulton3(KUTTA3), flow="am3(layer)", steps=4),
+    "bdf2": System(history.bdf2(heun), flow="bdf2(layer)", steps=4),
     # Step sizes, weights policies, steps that differ.
     "h_over_steps": System(step_size(lambda k: 1 / 2), flow="lie(att, ffn)", options="h = 1/steps"),
     "h_decaying": System(step_size(lambda k: 1 / (k + 1)), flow="lie(att, ffn)", options="h = 1/(k + 1)"),

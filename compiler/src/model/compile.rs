@@ -113,7 +113,7 @@ pub fn compile(
         match def {
             Definition::Scheme(def) => {
                 claims.add(&def);
-                programs.extend(alone(&def, r.sink).into_iter().flatten());
+                programs.extend(alone(&def, &mut r).into_iter().flatten());
             }
             Definition::Field(_) => fields.extend(r.named_field(name)),
         }
@@ -262,7 +262,12 @@ fn assemble(
 const STEPS_ALONE: usize = 5;
 
 /// A scheme's stage programs on fields called like its parameters.
-fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Vec<Program>> {
+fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
+    let start_by = match &def.start_by {
+        Some(by) => Some(r.start_by(by)?),
+        None => None,
+    };
+    let sink = &mut *r.sink;
     let mut settings = Vec::new();
     let mut scope = Scope::new();
     let mut shown: Vec<String> = def.fields.iter().map(|f| f.name.clone()).collect();
@@ -289,6 +294,7 @@ fn alone(def: &Rc<SchemeDef>, sink: &mut Vec<Diagnostic>) -> Option<Vec<Program>
     });
     let flow = Flow {
         scheme: def.clone(),
+        start_by,
         args: args.collect(),
         settings,
         span: def.name.span,

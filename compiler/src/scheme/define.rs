@@ -1,6 +1,7 @@
 //! One scheme's definition, its parts sorted and checked on their own: parameters, constants, claims, right-hand side.
 
 use super::history::History;
+use super::multistep::{self, Multistep};
 use super::scalar::not_supported;
 use crate::codes;
 use odec_grammar::Span;
@@ -26,7 +27,9 @@ pub struct SchemeDef {
     pub embedded: Option<Vec<SubFlow>>,
     /// What `start { … }` says, and where.
     pub start: Option<(Vec<Stmt>, Span)>,
-    /// What a step program keeps for later steps.
+    /// The scheme that takes the first steps of a multistep method.
+    pub start_by: Option<Ident>,
+    /// What a step keeps for later ones.
     pub history: History,
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
@@ -41,12 +44,13 @@ impl SchemeDef {
     }
 }
 
-/// The three ways to write a step.
+/// The ways to write a step.
 #[derive(Clone, Debug)]
 pub enum Body {
     Tableau(Tableau),
     Splitting(Vec<SubFlow>),
     Step(Step),
+    Multistep(Multistep),
 }
 
 /// Sorts the parts of a scheme. `text` is the source, for quoting claims as they were written.
@@ -61,6 +65,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         body: Body::Splitting(Vec::new()),
         embedded: None,
         start: None,
+        start_by: None,
         history: History::default(),
         solve: None,
         claims: Vec::new(),
@@ -130,10 +135,17 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 *span,
                 "a learned tableau or multistep method",
             )),
-            SchemeItem::Multistep { span, .. } => {
-                sink.push(not_supported(*span, "a multistep method"))
+            SchemeItem::Multistep { rows, span } => {
+                let read = Multistep::read(rows, *span, sink);
+                bodies.extend(read.map(|m| (Body::Multistep(m), *span)));
             }
-            SchemeItem::StartBy { span, .. } => sink.push(not_supported(*span, "`start by`")),
+            SchemeItem::StartBy { scheme, span } => match &def.start_by {
+                Some(first) => sink.push(
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`start by` is said twice")
+                        .also(first.span, "the first time"),
+                ),
+                None => def.start_by = Some(scheme.clone()),
+            },
             SchemeItem::SolveBy { method, span } => match &def.solve {
                 Some((_, first)) => sink.push(
                     Diagnostic::error(codes::REPEATED_ITEM, *span, "`solve by` is said twice")
@@ -184,7 +196,24 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     if !unsupported {
         super::learn::check(&def, sink);
     }
-    if let Body::Tableau(t) = &def.body {
+    match (&def.body, &def.start_by) {
+        (Body::Multistep(m), _) => multistep::check(&def, m, sink),
+        (_, Some(by)) if !unsupported => sink.push(
+            Diagnostic::error(
+                codes::SCHEME_BODY,
+                by.span,
+                "there is no multistep method to start",
+            )
+            .help("in a step program, write `start { … }`"),
+        ),
+        _ => {}
+    }
+    let of_one_field = match &def.body {
+        Body::Tableau(t) => Some(("a tableau", t.span)),
+        Body::Multistep(m) => Some(("a multistep method", m.span)),
+        Body::Splitting(_) | Body::Step(_) => None,
+    };
+    if let Some((what, span)) = of_one_field {
         if def.fields.is_empty() {
             def.fields.push(Ident {
                 name: "F".into(),
@@ -196,18 +225,18 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                     codes::ARGUMENT_COUNT,
                     def.fields[1].span,
                     format!(
-                        "a tableau has one field, `{}` has {}",
+                        "{what} has one field, `{}` has {}",
                         def.name.name,
                         def.fields.len()
                     ),
                 )
-                .also(t.span, "this tableau"),
+                .also(span, "this one"),
             );
         }
     } else if let Some((_, span)) = def.solve.as_ref().filter(|_| sink.len() == before) {
         sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, *span, "there is no tableau to solve")
-                .label("`solve by` finds the stages of an implicit tableau")
+            Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+                .label("`solve by` belongs to an implicit tableau or multistep method")
                 .help("in a step program, write the iteration: `repeat r { y = x + h*F(y) }`"),
         );
     } else if def.fields.is_empty() && sink.len() == before {

@@ -33,6 +33,8 @@ pub struct Flow {
     pub scheme: Rc<SchemeDef>,
     pub args: Vec<FlowArg>,
     pub settings: Vec<(String, Setting)>,
+    /// The scheme that takes the first steps of a multistep method.
+    pub start_by: Option<Rc<Method>>,
     pub span: Span,
 }
 

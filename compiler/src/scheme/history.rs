@@ -8,6 +8,7 @@ use super::combination::Combination;
 use super::define::{Body, SchemeDef};
 use super::flow::Flow;
 use super::mentions::Mentions;
+use super::multistep;
 use super::run::{Frame, Machine};
 use super::stage::{Instr, Moment, Phase};
 use crate::codes;
@@ -71,6 +72,13 @@ pub(super) struct Lengths {
 pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> History {
     let (body, start) = match (&def.body, &def.start) {
         (Body::Step(step), start) => (step, start),
+        (Body::Multistep(m), None) if m.steps() > 1 => {
+            let names = [multistep::STATE, multistep::RATE];
+            return History {
+                past: names.map(|n| (n.to_string(), m.span)).into(),
+                ..History::default()
+            };
+        }
         (_, None) => return History::default(),
         (_, Some((_, span))) => {
             let message = "`start { … }` without a step program";

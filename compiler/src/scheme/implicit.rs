@@ -114,7 +114,7 @@ impl Machine<'_> {
     }
 
     /// `fixed_point(iterations: 3)`.
-    fn iterations(&mut self, method: &Method, frame: &Frame) -> Option<usize> {
+    pub(super) fn iterations(&mut self, method: &Method, frame: &Frame) -> Option<usize> {
         if let Some(g) = &method.gradient
             && name_of(g).is_none_or(|n| n.name != "unroll")
         {

@@ -15,6 +15,7 @@ pub mod history;
 mod implicit;
 pub mod learn;
 mod mentions;
+pub mod multistep;
 pub mod names;
 pub mod resolve;
 pub mod run;

@@ -201,7 +201,12 @@ impl<'n, 's> Resolver<'n, 's> {
             .zip(&scheme.fields)
             .map(|(a, p)| self.flow_arg(a, &p.name, &scheme))
             .collect();
+        let start_by = match &scheme.start_by {
+            Some(by) => Some(self.start_by(by)?),
+            None => None,
+        };
         Some(Rc::new(Flow {
+            start_by,
             args: args.into_iter().collect::<Option<_>>()?,
             settings: settings?,
             scheme,
@@ -234,7 +239,7 @@ impl<'n, 's> Resolver<'n, 's> {
                 );
             }
             let flow = self.flow(e)?;
-            if let Body::Tableau(_) = scheme.body {
+            if let Body::Tableau(_) | Body::Multistep(_) = scheme.body {
                 return self.fail(flow_for_field(e.span, scheme));
             }
             FlowArgKind::Flow(flow)
@@ -250,7 +255,7 @@ impl<'n, 's> Resolver<'n, 's> {
                         .label("only a flow of a splitting has an inner scheme")
                         .also(
                             scheme.name.span,
-                            format!("`{}` is a tableau", scheme.name.name),
+                            format!("`{}` integrates its field itself", scheme.name.name),
                         ),
                     );
                 }
@@ -263,6 +268,14 @@ impl<'n, 's> Resolver<'n, 's> {
             }
         };
         Some(FlowArg { kind, span: e.span })
+    }
+
+    /// The scheme after `start by`.
+    pub fn start_by(&mut self, name: &Ident) -> Option<Rc<Method>> {
+        self.method(&Expr {
+            kind: ExprKind::Name(name.name.clone()),
+            span: name.span,
+        })
     }
 
     /// `heun`, `iie(r: 2)`: a scheme of one field without its field.

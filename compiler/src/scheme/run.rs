@@ -124,7 +124,8 @@ pub(super) struct Machine<'s> {
     nesting: usize,
     /// Where the evaluation at hand is written, from the outside in.
     place: Vec<Span>,
-    evaluations: usize,
+    /// Evaluations by field, usage and value.
+    evaluated: HashMap<(usize, usize, ValueId), ValueId>,
     work: u64,
     /// Coefficients of all flows so far.
     learned: Vec<Learned>,
@@ -159,7 +160,7 @@ impl<'s> Machine<'s> {
             leaf_of: BTreeMap::new(),
             nesting: 0,
             place: Vec::new(),
-            evaluations: 0,
+            evaluated: HashMap::new(),
             work: 0,
             learned: Vec::new(),
             learned_by: BTreeMap::new(),
@@ -260,6 +261,7 @@ impl<'s> Machine<'s> {
                 Phase::Start if outermost => self.start_program(step, &frame),
                 _ => self.step_program(step, &frame),
             },
+            Body::Multistep(m) => self.multistep(m, &frame),
         });
         // A mistake seen inside another file's scheme is often made here.
         for d in &mut self.sink[before..] {
@@ -419,10 +421,6 @@ impl<'s> Machine<'s> {
 
     fn evaluate(&mut self, leaf: &Rc<Leaf>, at: ValueId, span: Span) -> Option<Combination> {
         self.charge(1, span)?;
-        self.evaluations += 1;
-        if self.evaluations > MAX_EVALUATIONS {
-            return self.fail(too_many_evaluations(span));
-        }
         let key = (leaf.name.clone(), leaf.span);
         let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
         if field == self.leaves.len() {
@@ -434,12 +432,21 @@ impl<'s> Machine<'s> {
         let usages = &mut self.leaves[field].usages;
         let next = usages.len();
         let usage = *usages.entry(self.place.clone()).or_insert(next);
-        Some(Combination::value(self.push(Instr::Eval {
+        // The same parameters at the same value give the same.
+        if let Some(v) = self.evaluated.get(&(field, usage, at)) {
+            return Some(Combination::value(*v));
+        }
+        if self.evaluated.len() == MAX_EVALUATIONS {
+            return self.fail(too_many_evaluations(span));
+        }
+        let v = self.push(Instr::Eval {
             field,
             usage,
             at,
             span,
-        })))
+        });
+        self.evaluated.insert((field, usage, at), v);
+        Some(Combination::value(v))
     }
 
     /// The combination as one value: itself, one made before, or a new instruction.

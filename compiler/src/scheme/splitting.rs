@@ -87,6 +87,7 @@ impl Machine<'_> {
                         span: arg.span,
                     }],
                     settings: method.settings.clone(),
+                    start_by: None,
                     span: method.span,
                 };
                 self.flow(&inner, start, h)

@@ -5,7 +5,7 @@ use crate::reference::{
     BINDINGS, Feeds, Random, State, check_gradients, check_values, feeds, ffn, layer, rmsnorm, sum,
 };
 use odec_compiler::model::Built;
-use odec_graph::{print, run};
+use odec_graph::{Exact, print, run};
 use odec_program::manifest::Init;
 use proptest::prelude::*;
 
@@ -287,5 +287,62 @@ fn mistakes() {
             format!("history_mistake_{name}"),
             compile_text(text).rendered()
         );
+    }
+}
+
+/// Methods of one step are what they are called elsewhere, bit for bit.
+#[test]
+fn methods_of_one_step() {
+    let flow =
+        |definition: &str, flow: &str| print::text(&built(definition, flow, 2, "h = 1/2").forward);
+    let ab1 = "scheme ab1 { multistep { alpha 1 -1; beta 0 1 } }\n";
+    assert_eq!(flow(ab1, "ab1(layer)"), flow("", "euler(layer)"));
+    let solve = "solve by fixed_point(iterations: 2) }\n";
+    let bdf1 = format!("scheme bdf1 {{ multistep {{ alpha 2 -2; beta 2 }};  {solve}");
+    assert_eq!(
+        flow(&bdf1, "bdf1(layer)"),
+        flow("", "backward_euler(layer, r: 2)")
+    );
+}
+
+/// An Adams method as a step program is the same method, and exact on polynomials as far as it claims.
+#[test]
+fn adams_bashforth() {
+    for (name, beta) in [
+        ("ab2", &[(3, 2), (-1, 2)][..]),
+        ("ab3", &[(23, 12), (-4, 3), (5, 12)]),
+        ("ab4", &[(55, 24), (-59, 24), (37, 24), (-3, 8)]),
+    ] {
+        for power in 1..=beta.len() as u32 {
+            // x = t^q from t = 0 to 1 is the sum over its rates at 0, -1, -2 …
+            let rate = |i: usize| i64::from(power) * (-(i as i64)).pow(power - 1);
+            let each = beta.iter().enumerate();
+            let sum: Exact = each
+                .map(|(i, (n, d))| &Exact::ratio(*n, *d) * &Exact::int(rate(i)))
+                .sum();
+            assert_eq!(sum, Exact::one(), "{name}, t^{power}");
+        }
+        let terms = beta
+            .iter()
+            .enumerate()
+            .map(|(j, (n, d))| format!(" + h*(({n})/{d}*k[-{j}])"));
+        let written = format!(
+            "scheme w(F) {{ step x {{ k = F(x);  return x{} }} }}\n",
+            terms.collect::<String>()
+        );
+        let programs = |text: &str| compile_text(text).checked().programs.clone();
+        let library = odec_grammar::LIBRARY.iter().find(|(n, _)| *n == name);
+        let (method, own) = (programs(library.expect("a scheme").1), programs(&written));
+        let (method, own) = (method.last(), own.last());
+        let shown = |p: Option<&odec_compiler::scheme::Program>| {
+            let text = p.expect("the last step").to_string();
+            text.lines()
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join("\n")
+                .replace("past k", "past f")
+                .replace("keep k", "keep f")
+        };
+        assert_eq!(shown(method), shown(own));
     }
 }

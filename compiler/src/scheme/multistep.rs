@@ -1,0 +1,274 @@
+//! Linear multistep methods: `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`, newest first from x[k+1] and f[k+1].
+//!
+//! Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i], with f = F(x). What is older than the step at hand is read from the history, so f was
+//! evaluated with the weights of its own step. Until there is enough history another scheme takes the steps (`start by`).
+//! Where β₀ is not 0 the step is solved by fixed-point iteration from the old state, as implicit tableaus are.
+
+use super::coeff::Coeff;
+use super::combination::{Combination, ValueId};
+use super::define::SchemeDef;
+use super::embedded::Reached;
+use super::flow::{Flow, FlowArgKind};
+use super::resolve::{count, flow_for_field};
+use super::run::{Frame, Machine};
+use super::scalar::{Scope, arithmetic, exact};
+use super::stage::{Moment, Phase};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{Expr, Ident};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+
+/// Names of the state and of the evaluation in the history.
+pub const STATE: &str = "x";
+pub const RATE: &str = "f";
+
+/// The two rows, as written.
+#[derive(Clone, Debug)]
+pub struct Multistep {
+    pub alpha: Vec<Expr>,
+    pub beta: Vec<Expr>,
+    pub span: Span,
+}
+
+impl Multistep {
+    /// Steps a step looks back, itself included.
+    pub fn steps(&self) -> usize {
+        self.alpha.len().max(self.beta.len()).saturating_sub(1)
+    }
+
+    /// Sorts the rows.
+    pub fn read(
+        rows: &[(Ident, Vec<Expr>)],
+        span: Span,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<Multistep> {
+        let before = sink.len();
+        let mut row = |name: &str| {
+            let mut named = rows.iter().filter(|(n, _)| n.name == name);
+            let first = named.next();
+            if let (Some((first, _)), Some((second, _))) = (first, named.next()) {
+                let message = format!("two rows are called `{name}`");
+                let d = Diagnostic::error(codes::REPEATED_ITEM, second.span, message);
+                sink.push(d.also(first.span, "the first one"));
+            }
+            if first.is_none() {
+                let message = format!("this multistep method has no row `{name}`");
+                let d = Diagnostic::error(codes::MULTISTEP, span, message);
+                sink.push(d.help("write `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`"));
+            }
+            first.map(|(_, entries)| entries.clone())
+        };
+        let (alpha, beta) = (row("alpha"), row("beta"));
+        for (name, _) in rows {
+            if !["alpha", "beta"].contains(&name.name.as_str()) {
+                let message = format!("`{}` is no row of a multistep method", name.name);
+                let d = Diagnostic::error(codes::MULTISTEP, name.span, message);
+                sink.push(d.label("`alpha` or `beta` is expected"));
+            }
+        }
+        let (alpha, beta) = (alpha?, beta?);
+        (sink.len() == before).then_some(Multistep { alpha, beta, span })
+    }
+}
+
+/// What belongs to a multistep method, and to nothing else.
+pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
+    let steps = m.steps();
+    if steps == 0 {
+        let d = Diagnostic::error(codes::MULTISTEP, m.span, "this method has no earlier value");
+        sink.push(d.help("each row has an entry for the new step and one for each earlier one"));
+    }
+    match (&def.start_by, steps) {
+        (None, 2..) => {
+            let message = format!("a method of {} needs a start", count(steps, "step"));
+            let d = Diagnostic::error(codes::MULTISTEP, m.span, message)
+                .label("the first steps have nothing to look back at")
+                .help("say how they are taken: `start by heun`");
+            sink.push(d);
+        }
+        (Some(by), 0 | 1) => {
+            let message = "a method of one step needs no start";
+            sink.push(
+                Diagnostic::error(codes::MULTISTEP, by.span, message)
+                    .also(m.span, "it reads nothing older than the state"),
+            );
+        }
+        _ => {}
+    }
+}
+
+/// The coefficients, over α₀.
+struct Coefficients {
+    alpha: Vec<Exact>,
+    beta: Vec<Exact>,
+}
+
+impl Machine<'_> {
+    pub(super) fn multistep(&mut self, m: &Multistep, frame: &Frame) -> Option<Reached> {
+        let arg = frame.flow.args.first()?;
+        let FlowArgKind::Field { field, by: None } = &arg.kind else {
+            return self.fail(flow_for_field(arg.span, &frame.flow.scheme));
+        };
+        self.history(m.span, frame)?;
+        let Coefficients { alpha, beta } = self.coefficients(m, &frame.scope)?;
+        let iterations = self.iterations_of(m, &beta, frame)?;
+        let Phase::Step(step) = self.at.phase else {
+            return None;
+        };
+        let state = Combination::value(frame.start);
+        // Later steps read it even where this one does not.
+        let rate = match beta[1..].iter().all(Exact::is_zero) {
+            true => Combination::zero(),
+            false => self.field(field, state.clone(), m.span)?,
+        };
+        let mut keeps = Vec::new();
+        if alpha[2..].iter().any(|a| !a.is_zero()) {
+            keeps.push((STATE.to_string(), ValueId::STATE));
+        }
+        if beta[2..].iter().any(|b| !b.is_zero()) {
+            keeps.push((RATE.to_string(), self.value(rate.clone(), m.span)?));
+        }
+        if step + 1 < m.steps() {
+            return Some(Reached {
+                end: self.started(frame)?,
+                embedded: None,
+                keeps,
+            });
+        }
+        let mut known = Combination::zero();
+        for i in 1..alpha.len() {
+            let past = i - 1;
+            if !alpha[i].is_zero() {
+                let x = match past {
+                    0 => state.clone(),
+                    _ => self.past(STATE, Moment::Ago(past)),
+                };
+                let minus = Coeff::constant(-&alpha[i]);
+                known = self.add_scaled(known, &minus, &x, m.span)?;
+            }
+            if !beta[i].is_zero() {
+                let f = match past {
+                    0 => rate.clone(),
+                    _ => self.past(RATE, Moment::Ago(past)),
+                };
+                known = self.plus_rate(known, &beta[i], &f, m.span, frame)?;
+            }
+        }
+        let mut end = known.clone();
+        if let Some(iterations) = iterations {
+            end = state;
+            for _ in 0..=iterations {
+                let f = self.field(field, end, m.span)?;
+                end = self.plus_rate(known.clone(), &beta[0], &f, m.span, frame)?;
+            }
+        }
+        Some(Reached {
+            end,
+            embedded: None,
+            keeps,
+        })
+    }
+
+    /// `to + β h f`.
+    fn plus_rate(
+        &mut self,
+        to: Combination,
+        beta: &Exact,
+        f: &Combination,
+        span: Span,
+        frame: &Frame,
+    ) -> Option<Combination> {
+        let c = frame.h.mul(&Coeff::constant(beta.clone()));
+        let c = self.ok(c.map_err(|why| arithmetic(why, span)))?;
+        self.add_scaled(to, &c, f, span)
+    }
+
+    /// One step of the scheme that makes the history.
+    fn started(&mut self, frame: &Frame) -> Option<Combination> {
+        let method = frame.flow.start_by.as_ref()?;
+        let first = Flow {
+            scheme: method.scheme.clone(),
+            args: frame.flow.args.clone(),
+            settings: method.settings.clone(),
+            start_by: None,
+            span: method.span,
+        };
+        self.flow(&first, frame.start, &frame.h)
+    }
+
+    /// Fixed-point iterations of an implicit method; `None`: it is explicit.
+    fn iterations_of(
+        &mut self,
+        m: &Multistep,
+        beta: &[Exact],
+        frame: &Frame,
+    ) -> Option<Option<usize>> {
+        match (beta[0].is_zero(), &frame.flow.scheme.solve) {
+            (true, None) => Some(None),
+            (false, Some((method, _))) => self.iterations(method, frame).map(Some),
+            (true, Some((_, span))) => self.fail(
+                Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+                    .label("the new state does not depend on its own evaluation")
+                    .also(m.span, "the method is explicit"),
+            ),
+            (false, None) => self.fail(
+                Diagnostic::error(codes::MULTISTEP, m.beta[0].span, "this method is implicit")
+                    .label("the new state depends on its own evaluation")
+                    .help("say how it is found: `solve by fixed_point(iterations: 3)`"),
+            ),
+        }
+    }
+
+    /// Both rows as long as the longer one, divided by α₀, and consistent: Σ αᵢ = 0, −Σ i αᵢ = Σ βᵢ.
+    fn coefficients(&mut self, m: &Multistep, scope: &Scope) -> Option<Coefficients> {
+        let mut row = |entries: &[Expr]| -> Option<Vec<Exact>> {
+            let values: Option<Vec<Exact>> =
+                entries.iter().map(|e| self.ok(exact(e, scope))).collect();
+            let mut values = values?;
+            // With room for one entry of the past, so that slices begin somewhere.
+            values.resize((m.steps() + 1).max(2), Exact::zero());
+            Some(values)
+        };
+        let (alpha, beta) = (row(&m.alpha)?, row(&m.beta)?);
+        let Ok(over) = alpha[0].recip() else {
+            let d = Diagnostic::error(
+                codes::MULTISTEP,
+                m.alpha[0].span,
+                "the new state has no weight",
+            );
+            return self.fail(d.label("a number other than 0 is expected"));
+        };
+        let sum: Exact = alpha.iter().cloned().sum();
+        if !sum.is_zero() {
+            let message = format!("the entries of `alpha` sum to {sum}, not to 0");
+            let d = Diagnostic::error(codes::MULTISTEP, spans(&m.alpha), message)
+                .label("a state that does not change would change")
+                .help("look for a slip in the row; it stands newest first");
+            return self.fail(d);
+        }
+        let weighted = |i: usize| &Exact::int(-(i as i64)) * &alpha[i];
+        let slope: Exact = (1..alpha.len()).map(weighted).sum();
+        let sum: Exact = beta.iter().cloned().sum();
+        if slope != sum {
+            let message = format!("the entries of `beta` sum to {sum}, not to {slope}");
+            let d = Diagnostic::error(codes::MULTISTEP, spans(&m.beta), message)
+                .label(format!(
+                    "`alpha` asks for {slope}: a constant rate would be integrated wrongly"
+                ))
+                .help("look for a slip in the row; it stands newest first");
+            return self.fail(d);
+        }
+        let scaled = |row: Vec<Exact>| -> Result<Vec<Exact>, _> {
+            row.iter().map(|a| (a * &over).checked()).collect()
+        };
+        let scaled = scaled(alpha).and_then(|a| Ok((a, scaled(beta)?)));
+        let (alpha, beta) = self.ok(scaled.map_err(|why| arithmetic(why.into(), m.span)))?;
+        Some(Coefficients { alpha, beta })
+    }
+}
+
+fn spans(entries: &[Expr]) -> Span {
+    let all = entries.iter().map(|e| e.span);
+    all.reduce(Span::to).expect("a row has an entry")
+}
