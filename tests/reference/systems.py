@@ -350,6 +350,17 @@ SYSTEMS: dict[str, System] = {
         fields={"att": "att", "near": "att", "ffn": "ffn"},
         heads=("att.heads", "near.heads"),
     ),
+    "parallel_of_three": System(
+        # Each over three times the step, so that the average moves by h Σ f, up to what Heun adds.
+        lambda s, x: sum(heun(s.field(name), x, 3 / 2) for name in ("att", "near", "ffn")) / 3,
+        file="hybrid.ode",
+        flow="average(att by heun, near by heun, ffn by heun)",
+        options="h = 1/2",
+        definitions="scheme average(A, B, C) {\n"
+        "  step x { return 1/3*((flow A(3) from x) + (flow B(3) from x) + (flow C(3) from x)) }\n}\n",
+        fields={"att": "att", "near": "att", "ffn": "ffn"},
+        heads=("att.heads", "near.heads"),
+    ),
     "nested": System(
         # Strang inside Lie, every written use of the FFN with weights of its own.
         splitting(("ffn.1", 1 / 2), ("att", 1.0), ("ffn.2", 1 / 2), ("ffn.3", 1.0)),

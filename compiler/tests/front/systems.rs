@@ -162,6 +162,22 @@ fn step_sizes() {
     }
 }
 
+/// A field that only an embedded partner evaluates has no parameters in steps of a fixed size.
+#[test]
+fn fields_of_embedded_partners() {
+    let scheme = "scheme pair(A, B, C) { A(1) B(1);  embedded C(1) B(1) }\n\
+                  field spare = rmsnorm |> swiglu(hidden: 3)\n";
+    for policy in ["per step", "per use", "shared"] {
+        let options = format!("weights {policy}");
+        let text = format!("{scheme}{}", model("pair(att, ffn, spare)", 2, &options));
+        let outcome = compile_text(&text);
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let paths: Vec<&str> = built.params.iter().map(|p| p.path.as_str()).collect();
+        assert!(paths.iter().any(|p| p.contains("ffn.up")), "{paths:?}");
+        assert!(paths.iter().all(|p| !p.contains("spare")), "{paths:?}");
+    }
+}
+
 /// One flow for each step.
 #[test]
 fn flows_per_step() {
