@@ -162,7 +162,7 @@ impl ColMap {
         match self {
             ColMap::Col => c,
             ColMap::Zero => 0,
-            ColMap::Mod(n) => c % n,
+            ColMap::Turn { cols, by } => (c + by) % cols,
             ColMap::HalfSwap(n) => {
                 let half = n / 2;
                 if c % n < half { c + half } else { c - half }

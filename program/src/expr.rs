@@ -84,10 +84,20 @@ pub enum ColMap {
     Col,
     /// The operand has one column (per-row vector or scalar).
     Zero,
-    /// Column `c mod n`: tables repeated over heads.
-    Mod(u64),
+    /// Column `(c + by) mod cols`: tables repeated over heads, parts of wider rows and rows put side by side.
+    Turn {
+        cols: u64,
+        by: u64,
+    },
     /// Within each group of n columns, the two halves swapped: `c + n/2` or `c − n/2`.
     HalfSwap(u64),
+}
+
+impl ColMap {
+    /// Column `c mod cols`.
+    pub const fn repeat(cols: u64) -> ColMap {
+        ColMap::Turn { cols, by: 0 }
+    }
 }
 
 /// How an operand is indexed over the kernel's (row, column) domain. The element address is

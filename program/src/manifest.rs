@@ -181,6 +181,20 @@ pub struct Train {
     pub clip: Option<f64>,
     pub seed: u64,
     pub memory: Memory,
+    #[serde(default)]
+    pub loss: Loss,
+}
+
+/// What a model is to predict. Cross-entropy in nats, a mean over tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Every token from those before it.
+    #[default]
+    Next,
+    /// Tokens that are hidden, each with this probability, behind `token`, from all others (Devlin et al. 2019). The mean
+    /// is over hidden tokens: the inputs that are `token`.
+    Masked { rate: f64, token: u64 },
 }
 
 /// What the gradient keeps of the forward pass.

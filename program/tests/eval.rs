@@ -215,7 +215,7 @@ fn rows_kernel() {
         1,
         Access {
             row: RowMap::Position,
-            col: ColMap::Mod(8),
+            col: ColMap::repeat(8),
             stride: 8,
         },
     );

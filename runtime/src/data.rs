@@ -104,6 +104,8 @@ pub struct Batch {
     pub targets: Vec<i32>,
     pub rows: u64,
     pub columns: u64,
+    /// Tokens to be filled in, where only they count.
+    pub hidden: Option<u64>,
 }
 
 impl Corpus {
@@ -280,7 +282,7 @@ impl Corpus {
 impl Batch {
     /// Targets that count in the loss.
     pub fn predicted(&self) -> u64 {
-        self.targets.len() as u64
+        self.hidden.unwrap_or(self.targets.len() as u64)
     }
 
     /// Adds a window: all but the last token as inputs, all but the first as targets.

@@ -2,14 +2,16 @@
 
 use crate::data::{Corpus, DataError};
 use crate::executor::{Executor, RunError, Value};
+use crate::mask;
 use odec_program::Bindings;
+use odec_program::manifest::Loss;
 
 /// How well a model predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
     /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer).
     pub loss: f64,
-    /// Predicted tokens.
+    /// Predicted tokens: all but the first, or those that were hidden.
     pub tokens: u64,
 }
 
@@ -43,6 +45,7 @@ pub fn window(x: &Executor) -> u64 {
 }
 
 /// Evaluates the held-out part through entry `loss`, in windows that each start without memory of what came before.
+/// A masked model sees every window with some tokens hidden, always the same ones.
 /// `most` limits the number of windows (spread evenly); `report` hears of tokens done.
 ///
 /// # Errors
@@ -54,15 +57,19 @@ pub fn evaluate(
     report: &mut dyn FnMut(u64),
 ) -> Result<Evaluation, EvaluateError> {
     let (rows, columns) = (x.manifest().program.maxima.batch, window(x));
+    let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
+    let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut tokens) = (0.0, 0);
-    for batch in corpus.held_out_batches(rows, columns, most)? {
+    for mut batch in corpus.held_out_batches(rows, columns, most)? {
+        mask::prepare(&mut batch, loss, &stream, window);
+        window += batch.rows;
         let io = [
             ("tokens", Value::I32(&batch.tokens)),
             ("targets", Value::I32(&batch.targets)),
         ];
         let at = Bindings::new(batch.rows, batch.columns);
         let mean = x.run("loss", at, &io, &[])?.scalar("loss")?;
-        let n = batch.rows * batch.columns;
+        let n = batch.predicted();
         sum += f64::from(mean) * n as f64;
         tokens += n;
         report(tokens);

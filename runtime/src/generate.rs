@@ -9,6 +9,7 @@ use crate::evaluate::window;
 use crate::executor::{Executor, RunError, Value};
 use crate::rng::Stream;
 use crate::tokenizer::{Tokenizer, TokenizerError};
+use odec_program::manifest::Loss;
 use odec_program::{Bindings, DECODE, PREPARE};
 use std::io;
 
@@ -56,6 +57,10 @@ pub enum GenerateError {
         "this model's attention sees the tokens that come after a token, so there is no next token it could predict"
     )]
     LooksAhead,
+    #[error(
+        "this model fills in hidden tokens, it was not trained to continue a text; `odec eval` measures how well it does"
+    )]
+    Masked,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -89,6 +94,9 @@ pub fn generate(
             needs: known,
             vocab: model,
         });
+    }
+    if let Some(Loss::Masked { .. }) = x.manifest().train.as_ref().map(|t| t.loss) {
+        return Err(GenerateError::Masked);
     }
     if !x.has_entry(DECODE) {
         return Err(GenerateError::LooksAhead);

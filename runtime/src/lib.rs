@@ -31,6 +31,7 @@ pub mod generate;
 pub mod gradient;
 pub mod import;
 pub mod init;
+pub mod mask;
 pub mod memory;
 pub mod metrics;
 pub mod pool;

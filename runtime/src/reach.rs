@@ -121,7 +121,8 @@ impl Reach {
                 let col = match access.col {
                     ColMap::Col | ColMap::HalfSwap(_) => cols - 1,
                     ColMap::Zero => 0,
-                    ColMap::Mod(n) => n.min(cols) - 1,
+                    ColMap::Turn { cols: n, by: 0 } => n.min(cols) - 1,
+                    ColMap::Turn { cols: n, .. } => n - 1,
                 };
                 row.checked_mul(access.stride)?
                     .checked_add(col)?
@@ -385,7 +386,7 @@ fn body(b: &Body, scope: &Scope, operands: &mut [Touch]) -> Result<(), String> {
                     return Err(format!("expression {i} loads what this kernel cannot"));
                 }
                 match (access.col, scope.cols) {
-                    (ColMap::Mod(0), _) => {
+                    (ColMap::Turn { cols: 0, .. }, _) => {
                         return Err(format!("expression {i} takes columns modulo zero"));
                     }
                     (ColMap::HalfSwap(n), Cols::Fixed(cols))
@@ -420,7 +421,7 @@ mod tests {
         let col = prop_oneof![
             Just(ColMap::Col),
             Just(ColMap::Zero),
-            (1..9u64).prop_map(ColMap::Mod),
+            (1..9u64, 0..20u64).prop_map(|(cols, by)| ColMap::Turn { cols, by }),
             Just(ColMap::HalfSwap(4)),
         ];
         (row, col, 0..20u64).prop_map(|(row, col, stride)| Access { row, col, stride })

@@ -17,6 +17,7 @@ use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::gradient::{alone, gradient};
 use crate::import::import;
+use crate::mask;
 use crate::metrics::{HeldOut, Metrics, Record, Step};
 use crate::progress::Show;
 use crate::schedule::{self, Position};
@@ -230,13 +231,18 @@ impl Run {
         let step = self.progress.step;
         let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
         let rows = self.train.batch / self.train.accumulate;
+        let stream = mask::training(self.progress.seed);
         let batches = (0..self.train.accumulate).map(|n| {
             let rows = n * rows..(n + 1) * rows;
+            let window_number = step.wrapping_shl(16).wrapping_add(rows.start);
             let seed = self.progress.seed;
-            self.corpus
-                .training_batch(seed, step, rows, window(&self.x))
+            let mut batch = self
+                .corpus
+                .training_batch(seed, step, rows, window(&self.x))?;
+            mask::prepare(&mut batch, self.train.loss, &stream, window_number);
+            Ok(batch)
         });
-        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        let batches = batches.collect::<Result<Vec<_>, DataError>>()?;
         let loss = gradient(&mut self.x, &batches)?;
         if !loss.is_finite() {
             return Err(self.broken("loss", &batches));

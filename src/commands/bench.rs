@@ -33,6 +33,7 @@ pub fn run(args: &cli::Bench) -> Done {
         targets,
         rows: batch,
         columns: seq,
+        hidden: None,
     };
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
     let batches = vec![micro; accumulate as usize];

@@ -135,6 +135,24 @@ def gelu_table(shape: Shape) -> Table:
     return {"up.weight": tall, "up.bias": (shape.hidden,), "down.weight": wide, "down.bias": (shape.width,)}
 
 
+def post_norm_encoder(p: Parameters, at: str, heads: int, x: Array) -> Array:
+    """A layer of the encoder of Vaswani et al. (2017), with bidirectional attention and ReLU."""
+    mixed = attend(p, f"{at}.att", heads, x, causal=False, turn=lambda q: q)
+    x = layernorm(x + mixed, p[f"{at}.scheme.s1"], p[f"{at}.scheme.m1"])
+    hidden = jnp.maximum(linear(p, f"{at}.up.linear", x), 0.0)
+    mapped = linear(p, f"{at}.down.linear", hidden)
+    return layernorm(x + mapped, p[f"{at}.scheme.s2"], p[f"{at}.scheme.m2"])
+
+
+def affine_table(rows: int, columns: int) -> Table:
+    return {"linear.weight": (rows, columns), "linear.bias": (rows,)}
+
+
+def gate(p: Parameters, at: str, u: Array, v: Array) -> Array:
+    """The field `concat(u, v) |> linear(1, bias) |> sigmoid`."""
+    return jax.nn.sigmoid(linear(p, f"{at}.linear", jnp.concatenate([u, v], axis=-1)))
+
+
 def norm_table(shape: Shape) -> Table:
     return {"norm.gain": (shape.width,)}
 

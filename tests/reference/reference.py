@@ -17,12 +17,13 @@ def expected(system: System, shape: Shape) -> Table:
     table = {"embed.token.weight": (shape.vocab, shape.width)}
     if system.positions == "learned":
         table["embed.position.weight"] = (shape.context, shape.width)
-    ends = norm_table(shape) | (bias_table(shape, "norm") if system.layernorm else {})
+    bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
+    ends = norm_table(shape) | bias if system.norm else {}
     return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array) -> Array:
-    """Mean over all targets of −log softmax(logits)."""
+    """Mean over all targets, or over those of hidden tokens, of −log softmax(logits)."""
     x = p["embed.token.weight"][tokens]
     if system.positions == "learned":
         x = x + p["embed.position.weight"][: x.shape[1]]
@@ -31,9 +32,12 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     past: dict[str, list[Array]] = {}
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past), x)
-    logits = norm(p, "output", x) @ p["embed.token.weight"].T
+    if system.norm:
+        x = norm(p, "output", x)
+    logits = x @ p["embed.token.weight"].T
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
-    return -jnp.mean(chosen)
+    hidden = tokens == shape.vocab - 1 if system.masked else jnp.ones(tokens.shape, bool)
+    return -jnp.sum(jnp.where(hidden[..., None], chosen, 0.0)) / jnp.sum(hidden)
 
 
 def loss_and_gradient(

@@ -16,15 +16,18 @@ from parts import (
     Parameters,
     Shape,
     Table,
+    affine_table,
     attend,
     attention,
     attention_table,
     bias_table,
+    gate,
     gated,
     gelu,
     gelu_table,
     gpt_attention,
     norm_table,
+    post_norm_encoder,
     rmsnorm,
     swiglu,
     swiglu_table,
@@ -46,8 +49,12 @@ class System:
     embed: str | None = None
     # What is added to the embedding: "learned", "sinusoidal" or nothing.
     positions: str = ""
-    # Whether the norm before the logits is a LayerNorm.
-    layernorm: bool = False
+    # The norm before the logits, if any.
+    norm: str | None = "rmsnorm"
+    # Whether the loss is over hidden tokens, behind the last kind.
+    masked: bool = False
+    # Largest error of the interpreter.
+    limit: float = 1e-9
     # Schemes and fields of its own.
     definitions: str = ""
     # Kind of each field, by its path below the step.
@@ -70,6 +77,10 @@ class System:
             "att": norm_table(shape) | attention_table(shape),
             "ffn": norm_table(shape) | swiglu_table(shape),
             "both": norm_table(shape) | attention_table(shape) | swiglu_table(shape),
+            "bare_att": attention_table(shape),
+            "up": affine_table(4 * shape.width, shape.width),
+            "down": affine_table(shape.width, 4 * shape.width),
+            "gate": {"linear.weight": (1, 2 * shape.width), "linear.bias": (1,)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
         }
@@ -269,6 +280,13 @@ def learned_steps(s: Step, x: Array) -> Array:
     return y + h * s.ffn(y)
 
 
+def rk2_gated(s: Step, x: Array) -> Array:
+    k1 = s.layer(x)
+    k2 = s.layer(x + k1)
+    g = gate(s.p, s.path("gate"), k1, k2)
+    return x + g * k1 + (1 - g) * k2
+
+
 def strang_heun(outer: str, inner: str) -> Callable[[Step, Array], Array]:
     return splitting((outer, 1 / 2), (inner, 1.0), (outer, 1 / 2), by=heun)
 
@@ -316,8 +334,27 @@ SYSTEMS: dict[str, System] = {
         file="gpt.ode",
         fields={"att": "gpt_att", "ffn": "gpt_ffn"},
         positions="learned",
-        layernorm=True,
+        norm="layernorm",
         sizes=("even", "odd", "full"),
+    ),
+    # The scheme is the integro-differential encoder with two maps; the equations are the post-norm encoder's.
+    "encoder": System(
+        lambda s, x: post_norm_encoder(s.p, f"step.{s.k}", s.shape.heads, x),
+        file="encoder_masked.ode",
+        fields={"att": "bare_att", "up": "up", "down": "down"},
+        learned={f"scheme.{name}": True for name in ("m1", "s1", "m2", "s2")},
+        hidden=(),
+        positions="sinusoidal",
+        norm=None,
+        masked=True,
+        limit=1e-12,
+    ),
+    "rk2_gated": System(
+        rk2_gated,
+        file="rk2_gated_layer.ode",
+        fields={"att": "att", "ffn": "ffn", "gate": "gate"},
+        owner=lambda name, k: "" if name == "gate" else f"step.{k}.",
+        sizes=("even", "odd", "wide"),
     ),
     "sinusoidal": System(
         lie,

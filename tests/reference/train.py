@@ -9,6 +9,7 @@ distance of the two curves. Ends with 1 if a curve leaves the reference's by mor
 """
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import sys
@@ -30,6 +31,7 @@ LIMIT = 1e-3
 TEXT = ROOT / "docs" / "language.md"
 LR, BETAS, EPS, DECAY, CLIP, SEED = 2e-3, (0.9, 0.95), 1e-8, 0.1, 1.0, 0
 MASK = 0xFFFFFFFF
+RATE = 0.15
 
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
@@ -49,6 +51,21 @@ def below(name: str, n: int, bound: int) -> int:
     words = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
     b = philox([n & MASK, n >> 32, *words], [SEED & MASK, SEED >> 32])
     return ((b[0] | b[1] << 32) * bound) >> 64
+
+
+def uniform(name: str, n: int) -> float:
+    """The n-th draw of a stream, in [0, 1)."""
+    return (below(name, n, 1 << 64) >> 11) / (1 << 53)
+
+
+def hidden(tokens: np.ndarray, step: int, mask: int) -> np.ndarray:
+    """The tokens with some of them hidden behind `mask`, as `loss masked(rate: RATE)` draws them."""
+    out = tokens.copy()
+    for r, row in enumerate(out):
+        first = ((step << 16) + r) << 24
+        places = [p for p in range(len(row)) if uniform("mask", first + p) < RATE]
+        row[places or [below("mask", first + len(row), len(row))]] = mask
+    return out
 
 
 def batch(text: np.ndarray, step: int, rows: int, context: int) -> np.ndarray:
@@ -81,6 +98,9 @@ def curves(binary: str, name: str, steps: int, folder: Path) -> tuple[list[float
     """The losses of odec and of the reference, before each of `steps` steps."""
     system = SYSTEMS[name]
     shape = SHAPES["even"]
+    if system.masked:
+        # One kind of token more than there are bytes.
+        shape = dataclasses.replace(shape, vocab=257)
     shape = shape if system.steps is None else type(shape)(**(vars(shape) | {"steps": system.steps}))
     source = Path(source_of(system, folder))
     text = source.read_text(encoding="utf-8")
@@ -88,6 +108,7 @@ def curves(binary: str, name: str, steps: int, folder: Path) -> tuple[list[float
     trained = f"""{head}
 train {{
   data      text("{TEXT}", tokenizer: bytes)
+  loss      {f"masked(rate: {RATE:.0%})" if system.masked else "cross_entropy"}
   optimizer adamw(lr: {LR}, betas: {BETAS}, eps: {EPS}, weight_decay: {DECAY})
   batch 2;  steps 1;  clip {CLIP};  seed {SEED}
 }}
@@ -107,7 +128,10 @@ train {{
     theirs = []
     for t in range(steps):
         window = batch(corpus, t, shape.batch, shape.context)
-        value, gradient = step(p, jnp.asarray(window[:, :-1]), jnp.asarray(window[:, 1:]))
+        tokens, targets = window[:, :-1], window[:, 1:]
+        if system.masked:
+            tokens, targets = hidden(tokens, t, shape.vocab - 1), tokens
+        value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets))
         theirs.append(float(value))
         p = adamw(p, gradient, moments, t + 1)
     return losses(run), theirs

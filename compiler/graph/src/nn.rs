@@ -9,7 +9,7 @@ use crate::op::TypeError;
 use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf,
-    Pick, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
+    Pick, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
 };
 use odec_program::manifest;
 
@@ -66,23 +66,39 @@ pub fn affine(b: &mut Builder, x: Value, map: Affine) -> Made {
 
 /// `x / √(mean(x²) + eps) · gain` over the columns (Zhang & Sennrich 2019); `gain[C]`.
 pub fn rmsnorm(b: &mut Builder, x: Value, gain: Value, eps: &Exact) -> Made {
+    let normal = of_unit_size(b, x, eps)?;
+    b.push1(Mul, &[normal, gain])
+}
+
+/// `x / √(mean(x²) + eps)` over the columns.
+fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> Made {
     let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
     let square = b.push1(Mul, &[x, x])?;
     let sum = b.push1(SumCols, &[square])?;
     let mean = combine(b, &[(Exact::ratio(1, cols), sum)])?;
     let shifted = b.push1(Shift { by: eps.clone() }, &[mean])?;
     let scale = b.push1(Rsqrt, &[shifted])?;
-    let normal = b.push1(Mul, &[x, scale])?;
-    b.push1(Mul, &[normal, gain])
+    b.push1(Mul, &[x, scale])
+}
+
+/// `x − mean(x)` over the columns.
+fn centred(b: &mut Builder, x: Value) -> Made {
+    let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
+    let sum = b.push1(SumCols, &[x])?;
+    let minus_mean = combine(b, &[(Exact::ratio(-1, cols), sum)])?;
+    b.push1(Add, &[x, minus_mean])
+}
+
+/// `(x − mean(x)) / √(var(x) + eps)` over the columns.
+pub fn standardise(b: &mut Builder, x: Value, eps: &Exact) -> Made {
+    let centred = centred(b, x)?;
+    of_unit_size(b, centred, eps)
 }
 
 /// `(x − mean(x)) / √(var(x) + eps) · gain + bias` over the columns, the variance being the mean square of what is left
 /// when the mean is taken away (Ba, Kiros & Hinton 2016); `gain[C]`, `bias[C]`.
 pub fn layernorm(b: &mut Builder, x: Value, gain: Value, bias: Value, eps: &Exact) -> Made {
-    let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
-    let sum = b.push1(SumCols, &[x])?;
-    let minus_mean = combine(b, &[(Exact::ratio(-1, cols), sum)])?;
-    let centred = b.push1(Add, &[x, minus_mean])?;
+    let centred = centred(b, x)?;
     let scaled = rmsnorm(b, centred, gain, eps)?;
     b.push1(Add, &[scaled, bias])
 }
@@ -224,6 +240,17 @@ pub fn mean_rows(b: &mut Builder, x: Value) -> Made {
     let size = b.ty(x).rows();
     let sum = b.push1(SumRows, &[x])?;
     let inverse = b.push1(InverseCount { size }, &[])?;
+    b.push1(Mul, &[sum, inverse])
+}
+
+/// The mean of a number per row, each row with its weight: `[.., 1], [.., 1] → []`. Some weight must not be 0.
+pub fn weighted_mean(b: &mut Builder, x: Value, weights: Value) -> Made {
+    let weighted = b.push1(Mul, &[x, weights])?;
+    let (sum, total) = (
+        b.push1(SumRows, &[weighted])?,
+        b.push1(SumRows, &[weights])?,
+    );
+    let inverse = b.push1(Recip, &[total])?;
     b.push1(Mul, &[sum, inverse])
 }
 

@@ -1,7 +1,7 @@
 //! Loading and storing operands along a row.
 //!
 //! Takes row base pointers and column maps; gives vectors of the kernel's element type. Contiguous
-//! columns are one load; repeated and half-swapped columns are loaded in the largest contiguous pieces
+//! columns are one load; turned and half-swapped columns are loaded in the largest contiguous pieces
 //! that the map has and joined. Nothing outside the operand is ever touched.
 
 use crate::emit::{Elem, Emitter, Type, Val};
@@ -66,8 +66,10 @@ pub(crate) fn load_columns(
             let x = e.load(base, Type::scalar(elem));
             e.broadcast(x, cols.lanes)
         }
-        ColMap::Mod(n) => load_pieces(e, base, elem, cols, n, |e, c| {
+        // the highest power of two that divides both keeps its columns together
+        ColMap::Turn { cols: n, by } => load_pieces(e, base, elem, cols, n | by, |e, c| {
             let n = e.int(n as i64);
+            let c = e.add_int(c, by as i64);
             e.rem(c, n)
         }),
         ColMap::HalfSwap(n) => load_pieces(e, base, elem, cols, n / 2, |e, c| {
@@ -125,7 +127,8 @@ fn load_piece(e: &mut Emitter, base: Val, elem: Elem, cols: Columns) -> Val {
     }
 }
 
-/// Columns under a map that keeps runs of `period` columns together, from any multiple of `period` on.
+/// Columns under a map that keeps runs of as many columns together, from any multiple of their number on, as the
+/// highest power of two that divides `period`.
 fn load_pieces(
     e: &mut Emitter,
     base: Val,

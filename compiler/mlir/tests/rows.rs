@@ -43,6 +43,12 @@ fn period(cols: u64, pick: u16) -> u64 {
     all[pick as usize % all.len()]
 }
 
+/// Columns from the first, from a whole vector or from anywhere on.
+fn turn(cols: u64, pick: u16) -> ColMap {
+    let by = [0, 16, u64::from(pick)][pick as usize % 3];
+    ColMap::Turn { cols, by }
+}
+
 /// Widths of groups whose halves can be swapped; none for odd numbers of columns.
 fn swap(cols: u64, pick: u16) -> Option<u64> {
     let all: Vec<u64> = (1..=cols / 2)
@@ -64,11 +70,11 @@ fn build(cols: u64, table: u64, picks: &[Pick], reductions: bool) -> Body {
             2 => b.load(In::Scalar as u32, Access::SCALAR),
             3 => b.load(
                 In::Repeated as u32,
-                access(RowMap::Zero, ColMap::Mod(table), 0),
+                access(RowMap::Zero, turn(table, p[1]), 0),
             ),
             4 => b.load(
                 In::Position as u32,
-                access(RowMap::Position, ColMap::Mod(table), table),
+                access(RowMap::Position, turn(table, p[1]), table),
             ),
             5 => b.load(In::Index as u32, Access::full(cols)),
             6 => match swap(cols, p[0]) {

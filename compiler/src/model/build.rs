@@ -9,15 +9,16 @@ use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
 use super::spec::{Positions, Spec};
-use crate::scheme::stage::{Moment, Phase};
+use crate::scheme::stage::{Moment, Phase, Projection};
 use crate::scheme::{Instr, ValueId};
 use odec_graph::ops::{
-    AddPositions, Append, Attention, Cache, CachedAttention, Embedding, FromPast, Input, Parameter,
-    Table,
+    AddPositions, Append, Attention, Cache, CachedAttention, Embedding, Equals, FromPast, Input,
+    Mul, Parameter, Table,
 };
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
+use odec_program::manifest::Loss;
 use odec_program::{Dim, manifest};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -55,10 +56,11 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
 }
 
 /// `tokens → logits` for tokens that come after others, whose keys and values are kept. `None` when some token's
-/// result depends on later ones.
+/// result depends on later ones, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
-    if layers.chain(&spec.output).any(Layer::looks_ahead) {
+    let next = matches!(spec.loss, Loss::Next);
+    if !next || layers.chain(&spec.output).any(Layer::looks_ahead) {
         return Ok(None);
     }
     let mut b = Builder::new();
@@ -69,7 +71,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     Ok(Some(b.finish()))
 }
 
-/// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens.
+/// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens, or over those that are hidden.
 pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let (loss, _) = loss_in(spec, params, &mut b)?;
@@ -127,7 +129,17 @@ fn loss_in(
     };
     b.span = None;
     let targets = b.push1(index("targets"), &[])?;
-    let loss = nn::mean_cross_entropy(b, logits, targets)?;
+    let loss = match spec.loss {
+        Loss::Next => nn::mean_cross_entropy(b, logits, targets)?,
+        Loss::Masked { token, .. } => {
+            let tokens = model
+                .tokens
+                .ok_or_else(|| BuildError::Missing("tokens".into()))?;
+            let hidden = b.push1(Equals { to: token }, &[tokens])?;
+            let each = nn::cross_entropy(b, logits, targets)?;
+            nn::weighted_mean(b, each, hidden)?
+        }
+    };
     Ok((loss, model.values))
 }
 
@@ -143,6 +155,8 @@ struct Model<'s> {
     /// Rotary tables, by the columns of a head.
     rotary: BTreeMap<u64, nn::Rotary>,
     reach: Reach,
+    /// The input.
+    tokens: Option<Value>,
 }
 
 /// The parameters below a prefix.
@@ -188,6 +202,7 @@ impl<'s> Model<'s> {
             values: BTreeMap::new(),
             rotary: BTreeMap::new(),
             reach: Reach::Run,
+            tokens: None,
         }
     }
 
@@ -268,6 +283,7 @@ impl<'s> Model<'s> {
         };
         b.span = Some(spec.embed_span);
         let tokens = b.push1(index("tokens"), &[])?;
+        self.tokens = Some(tokens);
         let table = self.param(b, EMBEDDING)?;
         let mut x = b.push1(Embedding, &[table, tokens])?;
         if let Some(positions) = spec.positions {
@@ -300,7 +316,7 @@ impl<'s> Model<'s> {
         if let Some(layer) = &spec.output {
             x = layer.build(
                 b,
-                x,
+                &[x],
                 &mut Below {
                     model: self,
                     prefix: "output".into(),
@@ -387,6 +403,20 @@ impl<'s> Model<'s> {
             values.push(match instr {
                 Instr::Combine(c) => coefficients.combine(b, c, &values)?,
                 Instr::Past { name, when } => past(kept, name, *when)?,
+                Instr::Product([u, v]) => {
+                    let (u, v) = (value(&values, *u)?, value(&values, *v)?);
+                    b.push1(Mul, &[u, v])?
+                }
+                Instr::Project { at, onto } => {
+                    let at = value(&values, *at)?;
+                    match onto {
+                        Projection::Nonnegative => nn::relu(b, at)?,
+                        Projection::Moments { mean, std, eps } => {
+                            let x = nn::standardise(b, at, eps)?;
+                            coefficients.affine(b, x, std, mean)?
+                        }
+                    }
+                }
                 Instr::Eval {
                     field,
                     usage,
@@ -399,10 +429,11 @@ impl<'s> Model<'s> {
                     b.span = Some(leaf.span);
                     evaluation += 1;
                     let prefix = field_path(e, number, *field, *usage, at);
-                    let point = value(&values, *point)?;
+                    let points: Result<Vec<Value>, BuildError> =
+                        point.iter().map(|v| value(&values, *v)).collect();
                     e.layers[number][*field].build(
                         b,
-                        point,
+                        &points?,
                         &mut Below {
                             model: self,
                             prefix,

@@ -55,6 +55,28 @@ impl Coefficients {
         Ok(nn::combine(b, &terms)?)
     }
 
+    /// `scale · x + shift`, column by column.
+    pub fn affine(
+        &mut self,
+        b: &mut Builder,
+        x: Value,
+        scale: &Coeff,
+        shift: &Coeff,
+    ) -> Result<Value, BuildError> {
+        let term = self.term(b, scale, x)?;
+        let scaled = nn::combine(b, &[term])?;
+        let known = |c: &Coeff| BuildError::Missing(format!("coefficient {c}"));
+        let shift = match &self.h {
+            Some(h) => shift.with("h", h).map_err(|_| known(shift))?,
+            None => shift.clone(),
+        };
+        Ok(match self.number(b, &shift)? {
+            Number::Known(by) if by.is_zero() => scaled,
+            Number::Known(by) => b.push1(Shift { by }, &[scaled])?,
+            Number::Made(by) => b.push1(Add, &[scaled, by])?,
+        })
+    }
+
     /// `coeff · v` as an exact number and a tensor.
     fn term(
         &mut self,

@@ -185,6 +185,12 @@ pub fn compile(
         spec = spec::read(model, &mut r);
         let vocab = spec.as_ref().map_or(u64::MAX, |s| s.sizes.vocab);
         settings = trains.first().map(|t| train::read(t, vocab, r.sink));
+        if let (Some(spec), Some(Some((train, _)))) = (&mut spec, &settings) {
+            spec.loss = train.loss;
+        }
+        if let Some(spec) = spec.as_ref().filter(|s| s.loss == manifest::Loss::Next) {
+            spec::warn_of_lookahead(&spec.evolves, r.sink);
+        }
         for def in r.used() {
             claims.add(&def);
         }
@@ -271,6 +277,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
     let mut settings = Vec::new();
     let mut scope = Scope::new();
     let mut shown: Vec<String> = def.fields.iter().map(|f| f.name.clone()).collect();
+    shown.extend(def.list.iter().map(|l| format!("[{0}.1, {0}.2]", l.name)));
     for (name, default) in &def.values {
         let value = exact(default, &scope).map_err(|d| sink.push(d)).ok()?;
         shown.push(format!("{}: {value}", name.name));
@@ -280,22 +287,31 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
         );
         settings.push((name.name.clone(), Setting::One(value)));
     }
-    let args = def.fields.iter().map(|f| {
-        let leaf = Leaf {
-            name: f.name.clone(),
+    let field = |name: String, span| {
+        Rc::new(Field::Leaf(Rc::new(Leaf {
+            name,
+            params: Vec::new(),
             body: None,
-            span: f.span,
-        };
-        let field = Rc::new(Field::Leaf(Rc::new(leaf)));
-        FlowArg {
-            kind: FlowArgKind::Field { field, by: None },
-            span: f.span,
-        }
+            span,
+        })))
+    };
+    let args = def.fields.iter().map(|f| FlowArg {
+        kind: FlowArgKind::Field {
+            field: field(f.name.clone(), f.span),
+            by: None,
+        },
+        span: f.span,
+    });
+    // Two fields show what happens to the first ones and what to the last.
+    let list = def.list.iter().flat_map(|l| {
+        let names = [1, 2].map(|i| format!("{}.{i}", l.name));
+        names.map(|name| field(name, l.span))
     });
     let flow = Flow {
         scheme: def.clone(),
         start_by,
         args: args.collect(),
+        list: list.collect(),
         settings,
         span: def.name.span,
     };
@@ -308,7 +324,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
 /// Says what is wrong inside a field, whether or not a model uses it.
 fn look_inside(field: &Field, sizes: Option<primitives::Sizes>, sink: &mut Vec<Diagnostic>) {
     match field {
-        Field::Leaf(leaf) => _ = leaf.body.as_ref().map(|e| primitives::read(e, sizes, sink)),
+        Field::Leaf(leaf) => primitives::check(leaf, sizes, sink),
         Field::Sum(terms) => terms
             .iter()
             .for_each(|(_, f, _)| look_inside(f, sizes, sink)),

@@ -22,7 +22,7 @@ use odec_graph::Exact;
 use odec_program::manifest::{Data, Form, Tokenizer};
 
 /// Tokens of the byte tokenizer.
-const BYTES: u64 = 256;
+pub const BYTES: u64 = 256;
 
 /// A tokenizer file, and where the source names it.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 //! A [`Layer`] is made by `primitives.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
-use odec_graph::ops::Attention;
+use odec_graph::ops::{Attention, Concat, Sigmoid};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::Init;
 
@@ -53,6 +53,13 @@ pub enum Layer {
         input: u64,
         output: u64,
     },
+    /// `1 / (1 + e^(−x))`.
+    Sigmoid,
+    Identity,
+    /// One of the values that a field is evaluated at.
+    Argument(usize),
+    /// Results side by side.
+    Concat(Vec<Layer>),
     Pipe(Vec<Layer>),
     /// `Σ cᵢ fᵢ(x)`.
     Sum(Vec<(Exact, Layer)>),
@@ -162,7 +169,10 @@ impl Layer {
                 ..
             } => [affine(up, *hidden, *width), affine(down, *width, *hidden)].concat(),
             Layer::Linear { map, input, output } => affine(map, *output, *input),
-            Layer::Pipe(parts) => parts.iter().flat_map(Layer::params).collect(),
+            Layer::Sigmoid | Layer::Identity | Layer::Argument(_) => Vec::new(),
+            Layer::Pipe(parts) | Layer::Concat(parts) => {
+                parts.iter().flat_map(Layer::params).collect()
+            }
             Layer::Sum(terms) => terms.iter().flat_map(|(_, l)| l.params()).collect(),
         }
     }
@@ -171,7 +181,7 @@ impl Layer {
     pub fn looks_ahead(&self) -> bool {
         match self {
             Layer::Attention { causal, .. } => !causal,
-            Layer::Pipe(parts) => parts.iter().any(Layer::looks_ahead),
+            Layer::Pipe(parts) | Layer::Concat(parts) => parts.iter().any(Layer::looks_ahead),
             Layer::Sum(terms) => terms.iter().any(|(_, l)| l.looks_ahead()),
             _ => false,
         }
@@ -186,20 +196,39 @@ impl Layer {
                 rope: true,
                 ..
             } => vec![width / heads],
-            Layer::Pipe(parts) => parts.iter().flat_map(Layer::rotated).collect(),
+            Layer::Pipe(parts) | Layer::Concat(parts) => {
+                parts.iter().flat_map(Layer::rotated).collect()
+            }
             Layer::Sum(terms) => terms.iter().flat_map(|(_, l)| l.rotated()).collect(),
             _ => Vec::new(),
         }
     }
 
-    /// Appends its nodes at the builder's site.
+    /// Appends its nodes at the builder's site; `at` is what it is applied to.
     pub fn build(
         &self,
         b: &mut Builder,
-        x: Value,
+        at: &[Value],
         w: &mut dyn Weights,
     ) -> Result<Value, TypeError> {
+        let &[x, ..] = at else {
+            return Err(TypeError {
+                op: "field",
+                what: "is evaluated at nothing".into(),
+            });
+        };
         match self {
+            Layer::Sigmoid => b.push1(Sigmoid, &[x]),
+            Layer::Identity => Ok(x),
+            Layer::Argument(i) => at.get(*i).copied().ok_or_else(|| TypeError {
+                op: "field",
+                what: format!("has no argument {i}"),
+            }),
+            Layer::Concat(parts) => {
+                let parts: Result<Vec<Value>, _> =
+                    parts.iter().map(|l| l.build(b, at, w)).collect();
+                b.push1(Concat, &parts?)
+            }
             Layer::RmsNorm { gain, .. } => {
                 let g = w.param(b, gain)?;
                 b.part(part_of(gain), |b| nn::rmsnorm(b, x, g, &eps()))
@@ -252,11 +281,17 @@ impl Layer {
                 let affine = map.build(b, w)?;
                 b.part(part_of(&map.weight), |b| nn::affine(b, x, affine))
             }
-            Layer::Pipe(parts) => parts.iter().try_fold(x, |x, l| l.build(b, x, w)),
+            Layer::Pipe(parts) => {
+                let mut value = at.to_vec();
+                for l in parts {
+                    value = vec![l.build(b, &value, w)?];
+                }
+                Ok(value[0])
+            }
             Layer::Sum(terms) => {
                 let values: Vec<(Exact, Value)> = terms
                     .iter()
-                    .map(|(c, l)| Ok((c.clone(), l.build(b, x, w)?)))
+                    .map(|(c, l)| Ok((c.clone(), l.build(b, at, w)?)))
                     .collect::<Result<_, TypeError>>()?;
                 nn::combine(b, &values)
             }

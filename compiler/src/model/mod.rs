@@ -15,6 +15,7 @@ mod params;
 mod primitives;
 mod spec;
 mod train;
+mod widths;
 
 use crate::scheme::args;
 

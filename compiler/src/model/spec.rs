@@ -7,16 +7,16 @@ use super::args::{Args, Bounds};
 use super::evolve::{EvolveSpec, evolve};
 use super::layer::Layer;
 use super::primitives::{self, MAX_WIDTH, Sizes};
+use super::widths;
 use crate::codes;
-use crate::scheme::Leaf;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, too_many_evaluations};
 use crate::scheme::scalar::{Scope, not_supported};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
+use odec_program::manifest::Loss;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 /// Largest vocabulary and longest context.
 const MAX_VOCAB: u64 = 1 << 24;
@@ -35,6 +35,8 @@ pub struct Spec {
     pub embed_span: Span,
     /// What is added to the embedding.
     pub positions: Option<Positions>,
+    /// What it is trained for.
+    pub loss: Loss,
     /// Standard deviation of freshly drawn matrices.
     pub std: f64,
 }
@@ -105,21 +107,16 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     }
     let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
     let sizes = sizes?;
+    let mut fit = true;
     for e in &mut read {
-        e.layers = e
-            .unrolled
-            .programs
-            .iter()
-            .map(|p| {
-                let layer =
-                    |leaf: &Rc<Leaf>| primitives::read(leaf.body.as_ref()?, Some(sizes), r.sink);
-                let layers: Vec<Option<Layer>> = p.fields.iter().map(layer).collect();
-                layers.into_iter().collect::<Option<Vec<_>>>()
-            })
-            .collect::<Option<_>>()?;
+        let layers = |p| widths::layers(p, sizes, r.sink);
+        let layers: Vec<Option<Vec<Layer>>> = e.unrolled.programs.iter().map(layers).collect();
+        match layers.into_iter().collect::<Option<_>>() {
+            Some(layers) => e.layers = layers,
+            None => fit = false,
+        }
     }
-    warn_of_lookahead(&read, r.sink);
-    let (output, tied, output_span) = output?;
+    let (output, tied, output_span) = output.filter(|_| fit)?;
     let std = std?;
     if errors(r.sink) > before {
         return None;
@@ -127,6 +124,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     Some(Spec {
         name: model.name.clone(),
         positions,
+        loss: Loss::Next,
         sizes,
         evolves: read,
         output,
@@ -138,7 +136,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
 }
 
 /// Says so once when a model is to predict tokens that it has already seen.
-fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     let fields = |e: &EvolveSpec| {
         let programs = e.unrolled.programs.iter().zip(&e.layers);
         let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
@@ -395,7 +393,7 @@ fn logits(
     let tied = args.flag("tied");
     args.finish(&[], sink);
     let layer = match before {
-        Some(before) => Some(primitives::read(before, sizes, sink)?),
+        Some(before) => Some(primitives::output(before, sizes?, sink)?),
         None => None,
     };
     Some((layer, tied))

@@ -6,7 +6,7 @@
 //! | `batch n` | required | sequences per step |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
-//! | `loss cross_entropy` | `cross_entropy` | mean over target tokens, nats |
+//! | `loss cross_entropy` / `masked(rate: 15%)` | `cross_entropy` | mean over target tokens, or over hidden ones, nats |
 //! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
 //! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
 //! | `clip x` | no clipping | largest global gradient norm |
@@ -21,7 +21,7 @@ use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use num_bigint::BigInt;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{AdamW, Memory, Schedule, Train};
+use odec_program::manifest::{AdamW, Form, Loss, Memory, Schedule, Tokenizer, Train};
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
@@ -136,15 +136,26 @@ pub fn read(
     let seed = value("seed").map_or(Some(0), |e| {
         report(whole(e, &Scope::new(), 0, u64::MAX), sink)
     });
-    for (name, good, later) in [
-        ("loss", "cross_entropy", "another loss"),
-        ("precision", "f32", "another precision"),
-    ] {
-        if let Some(e) = value(name)
-            && name_of(e).is_none_or(|n| n.name != good)
-        {
-            sink.push(not_supported(e.span, later).label(format!("only `{name} {good}`")));
-        }
+    if let Some(e) = value("precision")
+        && name_of(e).is_none_or(|n| n.name != "f32")
+    {
+        sink.push(not_supported(e.span, "another precision").label("only `precision f32`"));
+    }
+    let loss = value("loss").map_or(Some(Loss::Next), |e| loss(e, vocab, sink));
+    if let (Some(Loss::Masked { .. }), Some((data, _))) = (&loss, &data)
+        && let Form::Text {
+            tokenizer: Tokenizer::Bytes,
+            ..
+        } = data.form
+        && vocab <= data::BYTES
+        && let Some(e) = value("loss")
+    {
+        let message = "bytes are all kinds of tokens that the model knows: none is left to hide others behind";
+        let d = Diagnostic::error(codes::SHAPE_MISMATCH, e.span, message);
+        sink.push(d.help(format!(
+            "write `input tokens(vocab: {}, …)`: the last kind is the mask",
+            data::BYTES + 1
+        )));
     }
     let memory = value("memory").map_or(Some(Memory::Store), |e| memory(e, sink));
     if sink.len() > before {
@@ -161,6 +172,7 @@ pub fn read(
         clip,
         seed: seed?,
         memory: memory?,
+        loss: loss?,
     };
     Some((train, tokenized))
 }
@@ -178,6 +190,25 @@ fn accumulate(e: &Expr, batch: Option<u64>, sink: &mut Vec<Diagnostic>) -> Optio
             .label("a divisor of the batch is expected"),
     );
     None
+}
+
+/// `cross_entropy`, or `masked(rate: 15%)`; the last kind of token is the mask.
+fn loss(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+    if name_of(e).is_some_and(|n| n.name == "cross_entropy") {
+        return Some(Loss::Next);
+    }
+    let masked = Args::of(e).filter(|a| a.callee.name == "masked");
+    let Some(mut args) = masked else {
+        let d = not_supported(e.span, "another loss");
+        sink.push(d.label("only `loss cross_entropy` and `loss masked(rate: 15%)`"));
+        return None;
+    };
+    let rate = args
+        .required("rate", sink)
+        .and_then(|e| report(real(e, Bounds::PositiveShare), sink));
+    args.finish(&[], sink);
+    let token = vocab.saturating_sub(1);
+    Some(Loss::Masked { rate: rate?, token })
 }
 
 /// `store`, or `revolve(slots: 6)`.

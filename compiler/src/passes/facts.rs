@@ -151,7 +151,7 @@ fn role(graph: &Graph, node: u32) -> Role {
                 &args,
             );
             Role::Rows(RowFacts {
-                domain: domain(graph, node),
+                domain: domain(graph, node, &reads),
                 pointwise: reads.iter().map(|r| *r == Read::Pointwise).collect(),
                 reduces: body.nodes.iter().any(|e| matches!(e, Expr::Reduce(..))),
                 indexes: body.nodes.iter().any(|e| matches!(e, Expr::ColIndex)),
@@ -161,9 +161,11 @@ fn role(graph: &Graph, node: u32) -> Role {
     }
 }
 
-/// The widest among a node's operands and its result: the most rows, and with them the most columns.
-fn domain(graph: &Graph, node: u32) -> Domain {
-    let mut types = in_types(graph, node);
+/// The widest among a node's pointwise operands and its result: the most rows, and with them the most columns.
+fn domain(graph: &Graph, node: u32, reads: &[Read]) -> Domain {
+    let operands = in_types(graph, node).into_iter().zip(reads);
+    let pointwise = operands.filter(|(_, read)| **read == Read::Pointwise);
+    let mut types: Vec<TensorType> = pointwise.map(|(t, _)| t).collect();
     types.push(graph.node(node).types[0].clone());
     let by_extent = |s: &Size| (s.batch + s.seq, s.batch, s.seq, s.factor);
     let rows = types

@@ -343,7 +343,8 @@ fn access(operand: u32, a: &Access) -> String {
     let col = match a.col {
         ColMap::Col => "col".into(),
         ColMap::Zero => String::new(),
-        ColMap::Mod(n) => format!("col mod {n}"),
+        ColMap::Turn { cols, by: 0 } => format!("col mod {cols}"),
+        ColMap::Turn { cols, by } => format!("col + {by} mod {cols}"),
         ColMap::HalfSwap(n) => format!("halves of {n} swapped"),
     };
     let parts: Vec<&str> = [row, &col].into_iter().filter(|p| !p.is_empty()).collect();

@@ -163,6 +163,8 @@ pub enum Bounds {
     Positive,
     /// From 0 to 1.
     Share,
+    /// Above 0, to 1.
+    PositiveShare,
     /// From 0 to below 1.
     BelowOne,
 }
@@ -174,6 +176,7 @@ impl Bounds {
                 Bounds::NotNegative => x >= 0.0,
                 Bounds::Positive => x > 0.0,
                 Bounds::Share => (0.0..=1.0).contains(&x),
+                Bounds::PositiveShare => x > 0.0 && x <= 1.0,
                 Bounds::BelowOne => (0.0..1.0).contains(&x),
             }
     }
@@ -183,6 +186,7 @@ impl Bounds {
             Bounds::NotNegative => "a number that is not negative",
             Bounds::Positive => "a positive number",
             Bounds::Share => "a number from 0 to 1",
+            Bounds::PositiveShare => "a share above 0%, to 100%",
             Bounds::BelowOne => "a number from 0 to below 1",
         }
     }

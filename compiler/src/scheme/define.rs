@@ -17,6 +17,8 @@ pub struct SchemeDef {
     pub name: Ident,
     /// Field parameters, in order. A tableau without parameters has one, `F`.
     pub fields: Vec<Ident>,
+    /// The parameter that stands for a list of fields, the last one: `L[..]`.
+    pub list: Option<Ident>,
     /// Value parameters with their defaults.
     pub values: Vec<(Ident, Expr)>,
     pub lets: Vec<(Ident, Expr)>,
@@ -59,6 +61,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     let mut def = SchemeDef {
         name: ast.name.clone(),
         fields: Vec::new(),
+        list: None,
         values: Vec::new(),
         lets: Vec::new(),
         learns: Vec::new(),
@@ -80,8 +83,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             );
         }
         match &p.kind {
-            ParamKind::Field if def.values.is_empty() => def.fields.push(p.name.clone()),
-            ParamKind::Field => sink.push(
+            ParamKind::Field | ParamKind::Fields if !def.values.is_empty() => sink.push(
                 Diagnostic::error(
                     codes::ARGUMENT_COUNT,
                     p.name.span,
@@ -89,10 +91,16 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 )
                 .help("fields come first: `scheme name(F, r = 3)`"),
             ),
-            ParamKind::Fields => sink.push(not_supported(
-                p.name.span,
-                "a list of fields as a parameter",
-            )),
+            ParamKind::Field | ParamKind::Fields if def.list.is_some() => sink.push(
+                Diagnostic::error(
+                    codes::ARGUMENT_COUNT,
+                    p.name.span,
+                    "a field parameter stands after a list of fields",
+                )
+                .help("one list, after all single fields: `scheme name(A, L[..])`"),
+            ),
+            ParamKind::Field => def.fields.push(p.name.clone()),
+            ParamKind::Fields => def.list = Some(p.name.clone()),
             ParamKind::Value(default) => def.values.push((p.name.clone(), default.clone())),
         }
     }
@@ -208,6 +216,13 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         ),
         _ => {}
     }
+    if let (Some(list), false) = (&def.list, matches!(def.body, Body::Step(_))) {
+        let message = "only a step program takes a list of fields";
+        sink.push(
+            Diagnostic::error(codes::SCHEME_BODY, list.span, message)
+                .help("write the step out: `step x { … repeat l in L[..] { … } … }`"),
+        );
+    }
     let of_one_field = match &def.body {
         Body::Tableau(t) => Some(("a tableau", t.span)),
         Body::Multistep(m) => Some(("a multistep method", m.span)),
@@ -239,7 +254,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 .label("`solve by` belongs to an implicit tableau or multistep method")
                 .help("in a step program, write the iteration: `repeat r { y = x + h*F(y) }`"),
         );
-    } else if def.fields.is_empty() && sink.len() == before {
+    } else if def.fields.is_empty() && def.list.is_none() && sink.len() == before {
         sink.push(
             Diagnostic::error(
                 codes::ARGUMENT_COUNT,

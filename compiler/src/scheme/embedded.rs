@@ -55,21 +55,7 @@ pub(super) fn divide(instrs: Vec<Instr>, reached: Reached) -> Divided {
     let at = order.iter().position(|i| apart(*i)).unwrap_or(order.len());
     let mut moved: Vec<Instr> = Vec::new();
     for i in order {
-        moved.push(match &instrs[i] {
-            Instr::Combine(c) => Instr::Combine(renamed(c)),
-            Instr::Eval {
-                field,
-                usage,
-                at,
-                span,
-            } => Instr::Eval {
-                field: *field,
-                usage: *usage,
-                at: to[at.0 as usize],
-                span: *span,
-            },
-            past @ Instr::Past { .. } => past.clone(),
-        });
+        moved.push(instrs[i].renamed(&|v| to[v.0 as usize]));
     }
     let embedded = Embedded {
         instrs: moved.split_off(at),
@@ -90,11 +76,10 @@ fn needed(instrs: &[Instr], values: impl Iterator<Item = ValueId>) -> Vec<bool> 
     values.for_each(|v| needed[v.0 as usize] = true);
     for (i, instr) in instrs.iter().enumerate().rev() {
         if needed[i + 1] {
-            match instr {
-                Instr::Combine(c) => c.terms().for_each(|(v, _)| needed[v.0 as usize] = true),
-                Instr::Eval { at, .. } => needed[at.0 as usize] = true,
-                Instr::Past { .. } => {}
-            }
+            instr
+                .reads()
+                .iter()
+                .for_each(|v| needed[v.0 as usize] = true);
         }
     }
     needed.remove(0);

@@ -89,9 +89,16 @@ impl Resolver<'_, '_> {
             return self.fail(too_deep(name.span));
         }
         let beside = std::mem::take(&mut self.height);
-        let resolved = match field.params.first() {
-            Some(p) => self.fail(not_supported(p.span, "a field of several arguments")),
-            None => {
+        let resolved = match &field.params[..] {
+            params @ [_, ..] => self.distinct(params).map(|()| {
+                Rc::new(Field::Leaf(Rc::new(Leaf {
+                    name: field.name.name.clone(),
+                    params: params.to_vec(),
+                    body: Some(field.value.clone()),
+                    span: field.value.span,
+                })))
+            }),
+            [] => {
                 self.open.push(name.name.clone());
                 let r = self.field(&field.value, &field.name.name);
                 self.open.pop();
@@ -102,6 +109,17 @@ impl Resolver<'_, '_> {
         self.fields.insert(name.name.clone(), known);
         self.height = self.height.max(beside);
         resolved
+    }
+
+    fn distinct(&mut self, params: &[Ident]) -> Option<()> {
+        for (i, p) in params.iter().enumerate() {
+            if let Some(first) = params[..i].iter().find(|q| q.name == p.name) {
+                let message = format!("two parameters are called `{}`", p.name);
+                let d = Diagnostic::error(codes::REDEFINITION, p.span, message);
+                return self.fail(d.also(first.span, "the first one"));
+            }
+        }
+        Some(())
     }
 
     fn field_call(&mut self, call: &Call, e: &Expr, name: &str) -> Option<Rc<Field>> {
@@ -237,6 +255,7 @@ impl Resolver<'_, '_> {
 fn leaf(name: &str, e: &Expr) -> Rc<Field> {
     Rc::new(Field::Leaf(Rc::new(Leaf {
         name: name.to_string(),
+        params: Vec::new(),
         body: Some(e.clone()),
         span: e.span,
     })))

@@ -2,7 +2,7 @@
 
 use super::define::SchemeDef;
 use odec_grammar::Span;
-use odec_grammar::ast::Expr;
+use odec_grammar::ast::{Expr, Ident};
 use odec_graph::Exact;
 use std::rc::Rc;
 
@@ -11,6 +11,8 @@ use std::rc::Rc;
 pub struct Leaf {
     /// Its name in parameter paths: the field's own, or that of the scheme's parameter it is given for.
     pub name: String,
+    /// What it is evaluated at, where its definition says so: `field gate(u, v) = …`.
+    pub params: Vec<Ident>,
     /// The pipeline; absent when a scheme is looked at without a model.
     pub body: Option<Expr>,
     pub span: Span,
@@ -32,6 +34,8 @@ pub enum Field {
 pub struct Flow {
     pub scheme: Rc<SchemeDef>,
     pub args: Vec<FlowArg>,
+    /// What stands for the list parameter.
+    pub list: Vec<Rc<Field>>,
     pub settings: Vec<(String, Setting)>,
     /// The scheme that takes the first steps of a multistep method.
     pub start_by: Option<Rc<Method>>,

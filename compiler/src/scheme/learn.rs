@@ -137,7 +137,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
     let mut taken: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
     taken.insert(&step.state.name, (step.state.span, "the state"));
     let params = def.fields.iter().chain(def.values.iter().map(|(n, _)| n));
-    for p in params {
+    for p in params.chain(&def.list) {
         taken.insert(&p.name, (p.span, "a parameter"));
     }
     for (name, _) in &def.lets {

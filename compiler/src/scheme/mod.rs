@@ -5,10 +5,12 @@
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to [`crate::model`].
 
 pub mod args;
+mod call;
 pub mod coeff;
 pub mod combination;
 pub mod define;
 pub mod embedded;
+mod factor;
 mod field;
 pub mod flow;
 pub mod history;

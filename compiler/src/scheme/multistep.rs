@@ -190,6 +190,7 @@ impl Machine<'_> {
         let first = Flow {
             scheme: method.scheme.clone(),
             args: frame.flow.args.clone(),
+            list: Vec::new(),
             settings: method.settings.clone(),
             start_by: None,
             span: method.span,

@@ -37,14 +37,14 @@ pub const PRIMITIVES: &[&str] = &[
     "gelu",
     "relu",
     "linear",
+    "concat",
+    "sigmoid",
+    "id",
 ];
 /// Primitives of the language that later versions compile.
 pub const LATER_PRIMITIVES: &[&str] = &[
     "conv",
     "hopfield",
-    "concat",
-    "sigmoid",
-    "id",
     "time",
     "router",
     "dropout",

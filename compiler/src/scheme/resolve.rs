@@ -175,9 +175,14 @@ impl<'n, 's> Resolver<'n, 's> {
         self.uses(&scheme);
         let positional: Vec<&Arg> = call.args.iter().filter(|a| a.label.is_none()).collect();
         let settings = self.settings(&scheme, call);
-        if positional.len() != scheme.fields.len() {
-            let want = scheme.fields.len();
-            let names: Vec<&str> = scheme.fields.iter().map(|f| f.name.as_str()).collect();
+        let want = scheme.fields.len() + usize::from(scheme.list.is_some());
+        if positional.len() != want {
+            let fields = scheme.fields.iter().map(|f| f.name.clone());
+            let list = scheme
+                .list
+                .iter()
+                .map(|l| format!("[{0}1, {0}2]", l.name.to_lowercase()));
+            let names: Vec<String> = fields.chain(list).collect();
             let d = Diagnostic::error(
                 codes::ARGUMENT_COUNT,
                 span,
@@ -205,13 +210,36 @@ impl<'n, 's> Resolver<'n, 's> {
             Some(by) => Some(self.start_by(by)?),
             None => None,
         };
+        let list = match (&scheme.list, positional.last()) {
+            (Some(list), Some(arg)) => self.field_list(&arg.value, &list.name),
+            _ => Some(Vec::new()),
+        };
         Some(Rc::new(Flow {
             start_by,
             args: args.into_iter().collect::<Option<_>>()?,
+            list: list?,
             settings: settings?,
             scheme,
             span,
         }))
+    }
+
+    /// `[linear(2048), linear(512)]`; fields without a name of their own are called `L.1`, `L.2`.
+    fn field_list(&mut self, e: &Expr, param: &str) -> Option<Vec<Rc<Field>>> {
+        let items = match &e.kind {
+            ExprKind::List(items) if !items.is_empty() => items,
+            _ => {
+                let d =
+                    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no list of fields")
+                        .label(format!("`{param}` stands for one or more fields"))
+                        .help("write `[linear(4*width), linear(width)]`, for example");
+                return self.fail(d);
+            }
+        };
+        let named = |i: usize| format!("{param}.{}", i + 1);
+        let items = items.iter().enumerate();
+        let fields: Vec<_> = items.map(|(i, e)| self.field(e, &named(i))).collect();
+        fields.into_iter().collect()
     }
 
     fn flow_arg(&mut self, arg: &Arg, param: &str, scheme: &SchemeDef) -> Option<FlowArg> {
@@ -298,7 +326,7 @@ impl<'n, 's> Resolver<'n, 's> {
             .label("a scheme is expected after `by`");
             return self.fail(d);
         };
-        if scheme.fields.len() != 1 {
+        if scheme.fields.len() != 1 || scheme.list.is_some() {
             let d = Diagnostic::error(
                 codes::ARGUMENT_COUNT,
                 e.span,

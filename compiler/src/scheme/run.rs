@@ -117,6 +117,8 @@ pub(super) struct Machine<'s> {
     known: HashMap<Combination, ValueId>,
     /// Past values that are loaded already.
     pub(super) pasts: BTreeMap<(String, Moment), ValueId>,
+    /// Products that are values already.
+    products: BTreeMap<[ValueId; 2], ValueId>,
     leaves: Vec<Used>,
     /// Leaves by name and place.
     leaf_of: BTreeMap<(String, Span), usize>,
@@ -125,7 +127,7 @@ pub(super) struct Machine<'s> {
     /// Where the evaluation at hand is written, from the outside in.
     place: Vec<Span>,
     /// Evaluations by field, usage and value.
-    evaluated: HashMap<(usize, usize, ValueId), ValueId>,
+    evaluated: HashMap<(usize, usize, Vec<ValueId>), ValueId>,
     work: u64,
     /// Coefficients of all flows so far.
     learned: Vec<Learned>,
@@ -156,6 +158,7 @@ impl<'s> Machine<'s> {
             instrs: Vec::new(),
             known: HashMap::new(),
             pasts: BTreeMap::new(),
+            products: BTreeMap::new(),
             leaves: Vec::new(),
             leaf_of: BTreeMap::new(),
             nesting: 0,
@@ -395,7 +398,7 @@ impl<'s> Machine<'s> {
         match field {
             Field::Leaf(leaf) => {
                 let at = self.value(at, span)?;
-                self.evaluate(leaf, at, span)
+                self.evaluate(leaf, vec![at], span)
             }
             Field::Sum(terms) => {
                 let at = Combination::value(self.value(at, span)?);
@@ -419,8 +422,20 @@ impl<'s> Machine<'s> {
         }
     }
 
-    fn evaluate(&mut self, leaf: &Rc<Leaf>, at: ValueId, span: Span) -> Option<Combination> {
+    pub(super) fn evaluate(
+        &mut self,
+        leaf: &Rc<Leaf>,
+        at: Vec<ValueId>,
+        span: Span,
+    ) -> Option<Combination> {
         self.charge(1, span)?;
+        let takes = leaf.params.len().max(1);
+        if leaf.body.is_some() && takes != at.len() {
+            let takes = super::resolve::count(takes, "argument");
+            let message = format!("field `{}` takes {takes}, not {}", leaf.name, at.len());
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+            return self.fail(d.also(leaf.span, "its definition"));
+        }
         let key = (leaf.name.clone(), leaf.span);
         let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
         if field == self.leaves.len() {
@@ -433,7 +448,8 @@ impl<'s> Machine<'s> {
         let next = usages.len();
         let usage = *usages.entry(self.place.clone()).or_insert(next);
         // The same parameters at the same value give the same.
-        if let Some(v) = self.evaluated.get(&(field, usage, at)) {
+        let key = (field, usage, at.clone());
+        if let Some(v) = self.evaluated.get(&key) {
             return Some(Combination::value(*v));
         }
         if self.evaluated.len() == MAX_EVALUATIONS {
@@ -445,7 +461,7 @@ impl<'s> Machine<'s> {
             at,
             span,
         });
-        self.evaluated.insert((field, usage, at), v);
+        self.evaluated.insert(key, v);
         Some(Combination::value(v))
     }
 
@@ -470,12 +486,25 @@ impl<'s> Machine<'s> {
                 .filter(|v| *v > start)
                 .find_map(|v| match &self.instrs[v.0 as usize - 1] {
                     Instr::Combine(of) => Some((v, of.clone())),
-                    Instr::Eval { .. } | Instr::Past { .. } => None,
+                    _ => None,
                 });
             let Some((v, of)) = inner else { return Some(c) };
             self.charge(c.weight() + of.weight(), span)?;
             let next = c.substituted(v, &of);
             c = self.exact(next, span)?;
+        }
+    }
+
+    /// The product of two values, made once.
+    pub(super) fn product_of(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        let of = [a.min(b), a.max(b)];
+        match self.products.get(&of) {
+            Some(v) => *v,
+            None => {
+                let v = self.push(Instr::Product(of));
+                self.products.insert(of, v);
+                v
+            }
         }
     }
 

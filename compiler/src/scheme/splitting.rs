@@ -86,6 +86,7 @@ impl Machine<'_> {
                         kind,
                         span: arg.span,
                     }],
+                    list: Vec::new(),
                     settings: method.settings.clone(),
                     start_by: None,
                     span: method.span,

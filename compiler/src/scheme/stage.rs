@@ -3,13 +3,15 @@
 //! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
 //! knows which tableau, splitting or step program it came from. Leaves tensors to [`crate::model`].
 
+use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Embedded;
 use super::flow::Leaf;
 use super::learn::Learned;
 use super::resolve::count;
 use odec_grammar::Span;
-use std::collections::BTreeSet;
+use odec_graph::Exact;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,18 +19,85 @@ use std::sync::Arc;
 /// One instruction; the `i`-th one makes value `i + 1`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Instr {
-    /// `fields[field]` at a value. `usage` counts, from 0, the written occurrences of the field in the flow: under
+    /// `fields[field]` at a value, or at several. `usage` counts, from 0, the written occurrences of the field in the flow: under
     /// `weights per use` each has its own parameters; iterations of `repeat` and stages of a tableau share one.
     Eval {
         field: usize,
         usage: usize,
-        at: ValueId,
+        at: Vec<ValueId>,
         span: Span,
     },
-    /// A linear combination that an evaluation needs as its argument, or that a later step reads.
+    /// A linear combination that another instruction needs as one value, or that a later step reads.
     Combine(Combination),
     /// What a name of the scheme stood for at an earlier moment of the same evolution.
     Past { name: String, when: Moment },
+    /// A product, column by column; a value of width 1 multiplies every column of the other.
+    Product([ValueId; 2]),
+    /// The nearest point of a set.
+    Project { at: ValueId, onto: Projection },
+}
+
+/// A set of states, token by token, and the projection onto it: `argmin ½‖v − u‖²`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Projection {
+    /// No column is negative.
+    Nonnegative,
+    /// The columns have this mean and this deviation: `std·(u − mean(u))/√(var(u) + eps) + mean` (Tai et al. 2025,
+    /// Theorem 3.1).
+    Moments { mean: Coeff, std: Coeff, eps: Exact },
+}
+
+impl Instr {
+    /// The values it reads.
+    pub fn reads(&self) -> Vec<ValueId> {
+        match self {
+            Instr::Eval { at, .. } => at.clone(),
+            Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
+            Instr::Past { .. } => Vec::new(),
+            Instr::Product(of) => of.to_vec(),
+            Instr::Project { at, .. } => vec![*at],
+        }
+    }
+
+    /// The same with other names for the values; they must be different again.
+    pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Instr {
+        match self {
+            Instr::Eval {
+                field,
+                usage,
+                at,
+                span,
+            } => Instr::Eval {
+                field: *field,
+                usage: *usage,
+                at: at.iter().map(|v| to(*v)).collect(),
+                span: *span,
+            },
+            Instr::Combine(c) => Instr::Combine(c.renamed(to)),
+            Instr::Past { .. } => self.clone(),
+            Instr::Product(of) => Instr::Product(of.map(to)),
+            Instr::Project { at, onto } => Instr::Project {
+                at: to(*at),
+                onto: onto.clone(),
+            },
+        }
+    }
+
+    fn symbols(&self) -> BTreeSet<Arc<str>> {
+        match self {
+            Instr::Combine(c) => c.symbols(),
+            Instr::Project {
+                onto: Projection::Moments { mean, std, .. },
+                ..
+            } => mean.symbols().into_iter().chain(std.symbols()).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+/// Added to the variance inside the root of a projection, unless it says otherwise.
+pub fn default_eps() -> Exact {
+    Exact::ratio(1, 100_000)
 }
 
 /// A part of an evolution that has a program.
@@ -77,32 +146,27 @@ impl Program {
 
     /// The symbols in the step's own coefficients.
     pub fn symbols(&self) -> BTreeSet<Arc<str>> {
-        let combinations = self.instrs.iter().filter_map(|i| match i {
-            Instr::Combine(c) => Some(c),
-            Instr::Eval { .. } | Instr::Past { .. } => None,
-        });
-        let all = combinations.chain([&self.result]);
-        all.flat_map(Combination::symbols).collect()
+        let instrs = self.instrs.iter().flat_map(Instr::symbols);
+        instrs.chain(self.result.symbols()).collect()
     }
 
-    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1, p2 …`.
+    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
+    /// projections `v1 …`.
     fn names(&self) -> Vec<String> {
-        let (mut evals, mut combos, mut pasts) = (0, 0, 0);
+        let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
         let partner = self.embedded.iter().flat_map(|e| &e.instrs);
-        names.extend(self.instrs.iter().chain(partner).map(|i| match i {
-            Instr::Eval { .. } => {
-                evals += 1;
-                format!("k{evals}")
-            }
-            Instr::Combine(_) => {
-                combos += 1;
-                format!("y{combos}")
-            }
-            Instr::Past { .. } => {
-                pasts += 1;
-                format!("p{pasts}")
-            }
+        names.extend(self.instrs.iter().chain(partner).map(|i| {
+            let letter = match i {
+                Instr::Eval { .. } => 'k',
+                Instr::Combine(_) => 'y',
+                Instr::Past { .. } => 'p',
+                Instr::Product(_) => 'q',
+                Instr::Project { .. } => 'v',
+            };
+            let n = counts.entry(letter).or_default();
+            *n += 1;
+            format!("{letter}{n}")
         }));
         names
     }
@@ -154,10 +218,26 @@ impl Program {
             let made = &names[from + i + 1];
             match instr {
                 Instr::Eval { field, at, .. } => {
-                    writeln!(f, "  {made} = {}({})", self.fields[*field].name, name(*at))?
+                    let at: Vec<String> = at.iter().map(|v| name(*v)).collect();
+                    let field = &self.fields[*field].name;
+                    writeln!(f, "  {made} = {field}({})", at.join(", "))?
                 }
                 Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
                 Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
+                Instr::Product([a, b]) => writeln!(f, "  {made} = {}*{}", name(*a), name(*b))?,
+                Instr::Project { at, onto } => {
+                    let at = name(*at);
+                    match onto {
+                        Projection::Nonnegative => writeln!(f, "  {made} = nonnegative({at})")?,
+                        Projection::Moments { mean, std, eps } => {
+                            write!(f, "  {made} = normalize({at}, mean: {mean}, std: {std}")?;
+                            if *eps != default_eps() {
+                                write!(f, ", eps: {eps}")?;
+                            }
+                            writeln!(f, ")")?
+                        }
+                    }
+                }
             }
         }
         Ok(())

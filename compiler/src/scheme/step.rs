@@ -7,13 +7,15 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
+use super::factor::Item;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
 use super::scalar::{not_supported, whole};
-use super::value::{Item, Names};
+use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Ident, RepeatCount, Step, Stmt};
 use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeMap;
 
 impl Machine<'_> {
     pub(super) fn step_program(&mut self, step: &Step, frame: &Frame) -> Option<Reached> {
@@ -103,7 +105,7 @@ impl Machine<'_> {
         let d = match names.set.get(name)? {
             None => return None,
             Some(Item::Vector(v)) => return self.value(v.clone(), span),
-            Some(Item::Number(_)) => {
+            Some(Item::Number(_) | Item::Factor { .. }) => {
                 let message = format!("`{name}` is a number, and only states are kept");
                 Diagnostic::error(codes::TYPE_MISMATCH, span, message)
                     .help("name a constant of the scheme: `let name = …`")
@@ -112,7 +114,7 @@ impl Machine<'_> {
         self.fail(d)
     }
 
-    fn statement(&mut self, stmt: &Stmt, names: &mut Names) -> Option<()> {
+    pub(super) fn statement(&mut self, stmt: &Stmt, names: &mut Names) -> Option<()> {
         self.charge(1, span_of(stmt))?;
         match stmt {
             Stmt::Assign { name, value, .. } => {
@@ -149,6 +151,8 @@ impl Machine<'_> {
             "h" => "the step size",
             "t" => "the time",
             n if names.frame.flow.scheme.fields.iter().any(|f| f.name == n) => "a field",
+            n if names.fields.contains_key(n) => "a field",
+            n if names.list().is_some_and(|l| l.name == n) => "a list of fields",
             n if names.learned(n) => "a learned coefficient",
             _ => return Some(()),
         };
@@ -178,8 +182,8 @@ impl Machine<'_> {
                 self.assignable(variable, names)?;
                 (Some(variable), self.bounds(range, names)?)
             }
-            RepeatCount::Fields(_, list, _) => {
-                return self.fail(not_supported(list.span, "a list of fields"));
+            RepeatCount::Fields(variable, list, range) => {
+                return self.over_fields(variable, list, range, body, names);
             }
         };
         for j in range {
@@ -209,6 +213,7 @@ impl<'f> Names<'f> {
             frame,
             state: &step.state,
             set: numbers.chain([state]).collect(),
+            fields: BTreeMap::new(),
             before,
         }
     }

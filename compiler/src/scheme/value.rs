@@ -4,35 +4,17 @@
 
 use super::coeff::Coeff;
 use super::combination::Combination;
-use super::flow::FlowArgKind;
-use super::resolve::flow_for_field;
+use super::factor::Item;
+use super::flow::Field;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{
-    Scope, binary, exact, is_root, literal, name_of, not_supported, scalar, unknown_name, whole,
-};
+use super::scalar::{Scope, exact, is_root, literal, not_supported, scalar, unknown_name, whole};
 use super::stage::Moment;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Range};
+use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident, Range};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
-
-/// What an expression of a step program is.
-#[derive(Clone)]
-pub(super) enum Item {
-    Number(Coeff),
-    /// A vector in state space.
-    Vector(Combination),
-}
-
-impl Item {
-    pub fn what(&self) -> &'static str {
-        match self {
-            Item::Number(_) => "a number",
-            Item::Vector(_) => "a state",
-        }
-    }
-}
+use std::rc::Rc;
 
 /// Names of a step program; `None`: set, but wrongly.
 pub(super) struct Names<'f> {
@@ -40,6 +22,8 @@ pub(super) struct Names<'f> {
     pub state: &'f Ident,
     /// The state among them.
     pub set: BTreeMap<String, Option<Item>>,
+    /// Fields from a list, in `repeat l in L[..]`.
+    pub fields: BTreeMap<String, Rc<Field>>,
     /// In `start`, before there is a step.
     pub before: bool,
 }
@@ -80,6 +64,11 @@ impl Machine<'_> {
     pub(super) fn vector(&mut self, e: &Expr, names: &mut Names) -> Option<Combination> {
         match self.item(e, names)? {
             Item::Vector(v) => Some(v),
+            Item::Factor { span, .. } => self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, span, "a number is added to a state")
+                    .label("states are added to states and multiplied by numbers")
+                    .help("only as a factor does this mean something: `(1 - g)*k`"),
+            ),
             Item::Number(_) => self.fail(
                 Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
                     .label("a state is expected here"),
@@ -96,15 +85,11 @@ impl Machine<'_> {
         match &e.kind {
             ExprKind::Number(text) => self.ok(literal(text, e.span)).map(Item::Number),
             ExprKind::Name(name) => self.name(name, e.span, names),
-            ExprKind::Neg(a) => Some(match self.item(a, names)? {
-                Item::Number(c) => Item::Number(c.neg()),
-                Item::Vector(v) => Item::Vector(self.add_scaled(
-                    Combination::zero(),
-                    &Coeff::one().neg(),
-                    &v,
-                    e.span,
-                )?),
-            }),
+            ExprKind::Neg(a) => {
+                let minus = Item::Number(Coeff::one().neg());
+                let a = self.item(a, names)?;
+                self.arithmetic(BinOp::Mul, minus, a, e.span)
+            }
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.item(a, names), self.item(b, names));
                 self.arithmetic(*op, a?, b?, e.span)
@@ -235,137 +220,6 @@ impl Machine<'_> {
         self.fail(d)
     }
 
-    fn arithmetic(&mut self, op: BinOp, a: Item, b: Item, span: Span) -> Option<Item> {
-        let d = match (op, a, b) {
-            (op, Item::Number(a), Item::Number(b)) => {
-                self.charge(a.weight() * b.weight(), span)?;
-                return self.ok(binary(op, &a, &b, span)).map(Item::Number);
-            }
-            // An empty sum is no number and no state: adding it changes nothing.
-            (BinOp::Add | BinOp::Sub, Item::Vector(v), Item::Number(zero))
-            | (BinOp::Add, Item::Number(zero), Item::Vector(v))
-                if zero.is_zero() =>
-            {
-                return Some(Item::Vector(v));
-            }
-            (BinOp::Add, Item::Vector(a), Item::Vector(b)) => {
-                return self
-                    .add_scaled(a, &Coeff::one(), &b, span)
-                    .map(Item::Vector);
-            }
-            (BinOp::Sub, Item::Vector(a), Item::Vector(b)) => {
-                return self
-                    .add_scaled(a, &Coeff::one().neg(), &b, span)
-                    .map(Item::Vector);
-            }
-            (BinOp::Mul, Item::Number(c), Item::Vector(v))
-            | (BinOp::Mul, Item::Vector(v), Item::Number(c)) => {
-                return self
-                    .add_scaled(Combination::zero(), &c, &v, span)
-                    .map(Item::Vector);
-            }
-            (BinOp::Div, Item::Vector(v), Item::Number(c)) => {
-                let inverse = self.ok(binary(BinOp::Div, &Coeff::one(), &c, span))?;
-                return self
-                    .add_scaled(Combination::zero(), &inverse, &v, span)
-                    .map(Item::Vector);
-            }
-            (BinOp::Mul, Item::Vector(_), Item::Vector(_)) => {
-                not_supported(span, "a product of states")
-            }
-            (op, a, b) => {
-                let verb = match op {
-                    BinOp::Add => "added to",
-                    BinOp::Sub => "subtracted from",
-                    BinOp::Mul => "multiplied by",
-                    BinOp::Div => "divided by",
-                    BinOp::Pow => "raised to",
-                };
-                let (left, right) = if op == BinOp::Sub {
-                    (b.what(), a.what())
-                } else {
-                    (a.what(), b.what())
-                };
-                Diagnostic::error(
-                    codes::TYPE_MISMATCH,
-                    span,
-                    format!("{left} cannot be {verb} {right}"),
-                )
-                .label("states are added to states and multiplied by numbers")
-            }
-        };
-        self.fail(d)
-    }
-
-    fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
-        let Some(callee) = name_of(&call.callee) else {
-            return self.fail(not_supported(call.callee.span, "a field from a list"));
-        };
-        let Some(arg) = self.argument(&callee.name, names.frame) else {
-            let d = match callee.name.as_str() {
-                "normalize" | "nonnegative" => {
-                    not_supported(span, &format!("the projection `{}`", callee.name))
-                }
-                _ => {
-                    let fields = names
-                        .frame
-                        .flow
-                        .scheme
-                        .fields
-                        .iter()
-                        .map(|f| f.name.as_str());
-                    unknown_name(&callee.name, callee.span, fields)
-                        .label("a field parameter of this scheme is expected")
-                }
-            };
-            return self.fail(d);
-        };
-        if let Some(label) = call.args.iter().find_map(|a| a.label.as_ref()) {
-            return self.fail(match label.name.as_str() {
-                "at" => not_supported(label.span, "`at:`"),
-                _ => super::resolve::unknown_argument(&callee.name, label, &["at"]),
-            });
-        }
-        let value = match &call.args[..] {
-            [value] => value,
-            [] => {
-                let message = format!("field `{}` is evaluated at nothing", callee.name);
-                let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
-                    .help(format!("write `{}({})`", callee.name, names.state.name));
-                return self.fail(d);
-            }
-            [_, second, ..] => {
-                return self.fail(not_supported(
-                    second.value.span,
-                    "a field of several arguments",
-                ));
-            }
-        };
-        let at = self.vector(&value.value, names)?;
-        match &arg.kind {
-            FlowArgKind::Field { field, by: None } => {
-                let at = Combination::value(self.value(at, span)?);
-                // A name that a field was evaluated at is a value of its own from here on, not a sum copied everywhere.
-                if let ExprKind::Name(name) = &value.value.kind
-                    && let Some(item) = names.set.get_mut(name)
-                {
-                    *item = Some(Item::Vector(at.clone()));
-                }
-                self.field_at(field, at, span).map(Item::Vector)
-            }
-            FlowArgKind::Field { by: Some(by), .. } => self.fail(
-                Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
-                    .label("only a flow has an inner scheme")
-                    .also(span, "the field is evaluated here"),
-            ),
-            FlowArgKind::Flow(_) => {
-                let d = flow_for_field(arg.span, &names.frame.flow.scheme)
-                    .also(span, "it is evaluated here");
-                self.fail(d)
-            }
-        }
-    }
-
     fn sum(
         &mut self,
         var: &Ident,
@@ -380,6 +234,7 @@ impl Machine<'_> {
             frame: names.frame,
             state: names.state,
             set: names.set.clone(),
+            fields: names.fields.clone(),
             before: names.before,
         };
         let mut sum: Option<Item> = None;
@@ -400,6 +255,11 @@ impl Machine<'_> {
 }
 
 impl Names<'_> {
+    /// The parameter that stands for a list of fields.
+    pub fn list(&self) -> Option<&Ident> {
+        self.frame.flow.scheme.list.as_ref()
+    }
+
     pub fn learned(&self, name: &str) -> bool {
         let learns = &self.frame.flow.scheme.learns;
         learns.iter().any(|l| l.name.name == name)

@@ -4,6 +4,7 @@ mod common;
 mod docs;
 mod errors;
 mod examples;
+mod fields;
 mod history;
 mod hostile;
 mod learned;

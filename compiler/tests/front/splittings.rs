@@ -17,7 +17,7 @@ fn fractions(name: &str) -> Vec<(char, Exact)> {
     let p = &outcome.checked().programs[0];
     let letter = |v: u32| match &p.instrs[v as usize - 1] {
         Instr::Eval { field, .. } => p.fields[*field].name.chars().next().expect("a name"),
-        Instr::Combine(_) | Instr::Past { .. } => panic!("a sub-flow adds one evaluation"),
+        _ => panic!("a sub-flow adds one evaluation"),
     };
     let fraction = |c: &Combination| {
         let (v, coeff) = c.terms().last().expect("terms");
@@ -26,7 +26,7 @@ fn fractions(name: &str) -> Vec<(char, Exact)> {
     };
     let ends = p.instrs.iter().filter_map(|i| match i {
         Instr::Combine(c) => Some(c),
-        Instr::Eval { .. } | Instr::Past { .. } => None,
+        _ => None,
     });
     ends.chain([&p.result]).map(fraction).collect()
 }

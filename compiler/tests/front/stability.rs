@@ -37,9 +37,10 @@ fn execute(p: &Program, rate: &dyn Fn(&str) -> Coeff) -> Coeff {
         values.push(match i {
             Instr::Combine(c) => combine(c, &values),
             Instr::Eval { field, at, .. } => {
-                mul(&rate(&p.fields[*field].name), &values[at.0 as usize])
+                mul(&rate(&p.fields[*field].name), &values[at[0].0 as usize])
             }
             Instr::Past { .. } => panic!("one step of one of these needs no history"),
+            Instr::Product(_) | Instr::Project { .. } => panic!("not linear"),
         });
     }
     combine(&p.result, &values)

@@ -7,9 +7,10 @@ use odec_compiler::model::compile;
 use odec_compiler::passes::build_manifest;
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
-use odec_program::manifest::{Manifest, named};
+use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
-use odec_runtime::{Executor, Reader, Value};
+use odec_runtime::data::Batch;
+use odec_runtime::{Executor, Reader, Value, mask};
 
 /// Tokens of the context.
 const CONTEXT: usize = 20;
@@ -101,9 +102,18 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
         return; // more than tokens and targets: tested where it is made
     }
     let x = tokens(m.model.vocab);
+    let mut batch = Batch {
+        tokens: x[..CONTEXT].to_vec(),
+        targets: x[1..].to_vec(),
+        rows: 1,
+        columns: CONTEXT as u64,
+        hidden: None,
+    };
+    let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
+    mask::prepare(&mut batch, loss, &mask::training(0), 0);
     let inputs = [
-        ("tokens", Value::I32(&x[..CONTEXT])),
-        ("targets", Value::I32(&x[1..])),
+        ("tokens", Value::I32(&batch.tokens)),
+        ("targets", Value::I32(&batch.targets)),
     ];
     let at = Bindings::new(1, CONTEXT as u64);
     let mut losses = Vec::new();

@@ -278,7 +278,7 @@ fn senseless_kernels_are_found_on_load() {
     broken("rows", &node(Expr::Acc));
     broken("columns", &node(Expr::Reduce(ReduceOp::Sum, ExprId(0))));
     broken("rows", &node(load(9, RowMap::Row, ColMap::Zero)));
-    broken("rows", &node(load(0, RowMap::Row, ColMap::Mod(0))));
+    broken("rows", &node(load(0, RowMap::Row, ColMap::repeat(0))));
     broken("rows", &node(load(0, RowMap::Row, ColMap::HalfSwap(3))));
     broken(
         "rows",

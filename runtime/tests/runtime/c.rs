@@ -44,7 +44,7 @@ fn load(types: &[DType], operand: u32, a: Access) -> String {
     let col = match a.col {
         ColMap::Col => "c".into(),
         ColMap::Zero => "0".into(),
-        ColMap::Mod(n) => format!("(c % {n})"),
+        ColMap::Turn { cols, by } => format!("((c + {by}) % {cols})"),
         ColMap::HalfSwap(n) => format!("(c % {n} < {h} ? c + {h} : c - {h})", h = n / 2),
     };
     let t = type_of(types[operand as usize]);

@@ -424,6 +424,7 @@ pub fn manifest() -> Manifest {
         clip: Some(1.0),
         seed: 7,
         memory: Memory::Store,
+        loss: Default::default(),
     };
     let lines = fixed(2 * TABLE / LINE);
     let named = |n: &str| Coeff::Named(n.into());

@@ -63,11 +63,14 @@ ops! {
     stop_gradient::StopGradient,
     // between shapes
     broadcast::Broadcast,
+    concat::Concat,
+    slice::Slice,
     sum_cols::SumCols,
     max_cols::MaxCols,
     sum_rows::SumRows,
     pick::Pick,
     unpick::Unpick,
+    equals::Equals,
     // whole tensors
     rope::Rope,
     matmul::MatMul,

@@ -106,7 +106,7 @@ impl Op for Rope {
         };
         let table = Access {
             row: RowMap::Position,
-            col: ColMap::Mod(head),
+            col: ColMap::repeat(head),
             stride: head,
         };
         Kind::Rows {

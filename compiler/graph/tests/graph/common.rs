@@ -64,8 +64,10 @@ pub fn by_rule(
         return None;
     };
     let out = op.infer(types).expect("a sample").remove(0);
-    let widest = types
-        .iter()
+    let pointwise = reads.iter().zip(types);
+    let pointwise = pointwise.filter(|(read, _)| **read == Read::Pointwise);
+    let widest = pointwise
+        .map(|(_, ty)| ty)
         .chain([&out])
         .max_by_key(|t| (t.rank(), t.cols()));
     let full = widest.expect("there is a result");
@@ -187,7 +189,7 @@ fn address(a: Access, r: usize, c: usize, seq: usize) -> usize {
     let col = match a.col {
         ColMap::Col => c,
         ColMap::Zero => 0,
-        ColMap::Mod(n) => c % n as usize,
+        ColMap::Turn { cols, by } => (c + by as usize) % cols as usize,
         ColMap::HalfSwap(n) => {
             let (n, half) = (n as usize, n as usize / 2);
             c / n * n + (c % n + half) % n

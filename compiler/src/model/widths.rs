@@ -1,0 +1,151 @@
+//! Widths of the values of a stage program, and with them the layers of its fields.
+//!
+//! A field reads values of the width it is evaluated at, so that `[linear(4*width), linear(width)]` may follow each other
+//! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a
+//! field is made of to `primitives.rs`.
+
+use super::layer::Layer;
+use super::primitives::{self, Sizes, ends_with};
+use crate::codes;
+use crate::scheme::{Combination, Instr, Program};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+
+/// What is known of a value: its width, and the field it comes from if that is not the state's.
+type Width = (u64, Option<Span>);
+
+/// The layers of a program's fields, in their order.
+pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Vec<Layer>> {
+    let mut w = Widths {
+        program: p,
+        sizes,
+        values: vec![(sizes.width, None)],
+        layers: vec![None; p.fields.len()],
+        sink,
+    };
+    p.instrs.iter().try_for_each(|i| w.instr(i))?;
+    w.state(&p.result)?;
+    let kept = p.keeps.iter();
+    kept.map(|(_, v)| Combination::value(*v))
+        .try_for_each(|c| w.state(&c))?;
+    if let Some(e) = &p.embedded {
+        e.instrs.iter().try_for_each(|i| w.instr(i))?;
+        w.state(&e.result)?;
+    }
+    let layers = w.layers.into_iter().map(|l| l.map(|l| l.layer));
+    layers.collect()
+}
+
+#[derive(Clone)]
+struct Read {
+    layer: Layer,
+    at: Vec<u64>,
+    out: u64,
+}
+
+struct Widths<'a> {
+    program: &'a Program,
+    sizes: Sizes,
+    values: Vec<Width>,
+    layers: Vec<Option<Read>>,
+    sink: &'a mut Vec<Diagnostic>,
+}
+
+impl Widths<'_> {
+    fn instr(&mut self, instr: &Instr) -> Option<()> {
+        let made = match instr {
+            Instr::Eval {
+                field, at, span, ..
+            } => {
+                let at = at.iter().map(|v| self.values[v.0 as usize].0).collect();
+                self.evaluated(*field, at, *span)?
+            }
+            Instr::Combine(c) => self.combined(c)?,
+            Instr::Past { .. } => (self.sizes.width, None),
+            Instr::Product([a, b]) => {
+                let (a, b) = (self.values[a.0 as usize], self.values[b.0 as usize]);
+                match (a, b) {
+                    ((1, _), other) | (other, (1, _)) => other,
+                    _ => self.equal(a, b)?,
+                }
+            }
+            Instr::Project { at, .. } => self.values[at.0 as usize],
+        };
+        self.values.push(made);
+        Some(())
+    }
+
+    fn evaluated(&mut self, field: usize, at: Vec<u64>, span: Span) -> Option<Width> {
+        let leaf = &self.program.fields[field];
+        let out = match &self.layers[field] {
+            Some(read) if read.at == at => read.out,
+            Some(read) => {
+                let message = format!(
+                    "`{}` is evaluated at width {} here, and at {} before",
+                    leaf.name,
+                    shown(&at),
+                    shown(&read.at)
+                );
+                let d = Diagnostic::error(codes::SHAPE_MISMATCH, span, message);
+                self.sink
+                    .push(d.also(leaf.span, "its parameters fit one width"));
+                return None;
+            }
+            None => {
+                let (layer, out) = primitives::read(leaf, &at, self.sizes, self.sink)?;
+                self.layers[field] = Some(Read { layer, at, out });
+                out
+            }
+        };
+        Some((out, Some(leaf.span).filter(|_| out != self.sizes.width)))
+    }
+
+    fn combined(&mut self, c: &Combination) -> Option<Width> {
+        let mut terms = c.terms().map(|(v, _)| self.values[v.0 as usize]);
+        let Some(first) = terms.next() else {
+            return Some((self.sizes.width, None));
+        };
+        let terms: Vec<Width> = terms.collect();
+        terms.into_iter().try_fold(first, |a, b| self.equal(a, b))
+    }
+
+    fn equal(&mut self, a: Width, b: Width) -> Option<Width> {
+        if a.0 == b.0 {
+            return Some(a);
+        }
+        // at most one of two different widths is the state's
+        let (narrow, other) = if a.1.is_some() { (a, b) } else { (b, a) };
+        self.wrong(narrow, other.0)
+    }
+
+    fn state(&mut self, result: &Combination) -> Option<()> {
+        let end = self.combined(result)?;
+        match end.0 == self.sizes.width {
+            true => Some(()),
+            false => self.wrong(end, self.sizes.width).map(drop),
+        }
+    }
+
+    fn wrong(&mut self, (out, field): Width, other: u64) -> Option<Width> {
+        let span = field.unwrap_or(self.program.fields[0].span);
+        let mut d = match other == self.sizes.width {
+            true => ends_with(span, out, other),
+            false => {
+                let message = format!("values of width {out} and {other} cannot be added");
+                Diagnostic::error(codes::SHAPE_MISMATCH, span, message)
+                    .label(format!("this field ends with width {out}"))
+            }
+        };
+        d = match out {
+            1 => d.help("a value of width 1 can multiply a state: `g*k1`"),
+            _ => d.help("a field maps the state to its rate of change: both have the same width"),
+        };
+        self.sink.push(d);
+        None
+    }
+}
+
+fn shown(widths: &[u64]) -> String {
+    let shown: Vec<String> = widths.iter().map(u64::to_string).collect();
+    shown.join(" and ")
+}

@@ -1,0 +1,237 @@
+//! Calls in step programs: fields at one or several values, entries of a list of fields, projections.
+
+use super::combination::Combination;
+use super::factor::Item;
+use super::flow::{Field, FlowArgKind};
+use super::resolve::{flow_for_field, unknown_argument};
+use super::run::Machine;
+use super::scalar::{exact, name_of, not_supported, unknown_name};
+use super::stage::{Instr, Projection, default_eps};
+use super::value::Names;
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident, Range, Stmt};
+use odec_grammar::diag::Diagnostic;
+use std::rc::Rc;
+
+impl Machine<'_> {
+    pub(super) fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
+        if let ExprKind::Index(list, at) = &call.callee.kind {
+            let fields = self.fields_of(list, names)?;
+            let at = self.position(at, fields.len(), fields.len() as i64 - 1, names)?;
+            let shown = &list.name;
+            return self.field_called(&fields[at], shown, call, span, names);
+        }
+        let Some(callee) = name_of(&call.callee) else {
+            let d = Diagnostic::error(
+                codes::TYPE_MISMATCH,
+                call.callee.span,
+                "this is not a field",
+            );
+            return self.fail(d.label("a field parameter of this scheme is expected"));
+        };
+        if let Some(field) = names.fields.get(&callee.name).cloned() {
+            return self.field_called(&field, &callee.name, call, span, names);
+        }
+        let Some(arg) = self.argument(&callee.name, names.frame) else {
+            return match callee.name.as_str() {
+                "normalize" => self.normalize(call, span, names),
+                "nonnegative" => {
+                    let at = self.projected(call, &[], span, names)?;
+                    let onto = Projection::Nonnegative;
+                    Some(self.project(Instr::Project { at, onto }))
+                }
+                _ => {
+                    let scheme = &names.frame.flow.scheme;
+                    let fields = scheme.fields.iter().map(|f| f.name.as_str());
+                    let d = unknown_name(&callee.name, callee.span, fields)
+                        .label("a field parameter of this scheme is expected");
+                    self.fail(d)
+                }
+            };
+        };
+        match &arg.kind {
+            FlowArgKind::Field { field, by: None } => {
+                self.field_called(field, &callee.name, call, span, names)
+            }
+            FlowArgKind::Field { by: Some(by), .. } => self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
+                    .label("only a flow has an inner scheme")
+                    .also(span, "the field is evaluated here"),
+            ),
+            FlowArgKind::Flow(_) => {
+                let d = flow_for_field(arg.span, &names.frame.flow.scheme)
+                    .also(span, "it is evaluated here");
+                self.fail(d)
+            }
+        }
+    }
+
+    fn field_called(
+        &mut self,
+        field: &Rc<Field>,
+        name: &str,
+        call: &Call,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Item> {
+        if let Some(label) = call.args.iter().find_map(|a| a.label.as_ref()) {
+            return self.fail(match label.name.as_str() {
+                "at" => not_supported(label.span, "`at:`"),
+                _ => unknown_argument(name, label, &["at"]),
+            });
+        }
+        if call.args.is_empty() {
+            let message = format!("field `{name}` is evaluated at nothing");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+                .help(format!("write `{name}({})`", names.state.name));
+            return self.fail(d);
+        }
+        let mut at = Vec::new();
+        for a in &call.args {
+            let v = self.vector(&a.value, names)?;
+            let v = self.value(v, span)?;
+            // A name that a field was evaluated at is a value of its own from here on, not a sum copied everywhere.
+            if let ExprKind::Name(name) = &a.value.kind
+                && let Some(item) = names.set.get_mut(name)
+            {
+                *item = Some(Item::Vector(Combination::value(v)));
+            }
+            at.push(v);
+        }
+        if let [at] = at[..] {
+            let at = Combination::value(at);
+            return self.field_at(field, at, span).map(Item::Vector);
+        }
+        let Field::Leaf(leaf) = &**field else {
+            let message = format!("`{name}` is evaluated at one state, not at {}", at.len());
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+            return self.fail(d.help(
+                "a field of several is a pipeline: `field gate(u, v) = concat(u, v) |> linear(1)`",
+            ));
+        };
+        let k = self.written_at(span, |m| m.evaluate(leaf, at, span))?;
+        Some(Item::Vector(k))
+    }
+
+    /// `normalize(u, mean: m, std: s)`.
+    fn normalize(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
+        const LABELS: [&str; 3] = ["mean", "std", "eps"];
+        let at = self.projected(call, &LABELS, span, names)?;
+        let given = |label: &str| {
+            let has = |a: &&Arg| a.label.as_ref().is_some_and(|l| l.name == label);
+            call.args.iter().find(has).map(|a| &a.value)
+        };
+        let mut moment = |label: &str| {
+            let Some(e) = given(label) else {
+                let message = format!("`normalize` needs `{label}`");
+                let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
+                return self.fail(d.help("write `normalize(u, mean: 0, std: 1)`"));
+            };
+            match self.item(e, names)? {
+                Item::Number(c) => Some(c),
+                _ => {
+                    let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a state");
+                    self.fail(d.label("a number is expected here, perhaps one for each channel"))
+                }
+            }
+        };
+        let (mean, std) = (moment("mean"), moment("std"));
+        let eps = match given("eps") {
+            None => default_eps(),
+            Some(e) => self.ok(exact(e, &names.numbers()))?,
+        };
+        let (mean, std) = (mean?, std?);
+        let onto = Projection::Moments { mean, std, eps };
+        Some(self.project(Instr::Project { at, onto }))
+    }
+
+    /// The state that a projection is given, its labels checked.
+    fn projected(
+        &mut self,
+        call: &Call,
+        labels: &[&str],
+        span: Span,
+        names: &mut Names,
+    ) -> Option<super::ValueId> {
+        let name = name_of(&call.callee)?.name;
+        let given = call.args.iter().filter_map(|a| a.label.as_ref());
+        if let Some(label) = given.clone().find(|l| !labels.contains(&l.name.as_str())) {
+            return self.fail(unknown_argument(&name, label, labels));
+        }
+        let mut seen: Vec<&Ident> = Vec::new();
+        for label in given {
+            if let Some(first) = seen.iter().find(|l| l.name == label.name) {
+                return self.fail(super::resolve::repeated_argument(label, first.span));
+            }
+            seen.push(label);
+        }
+        let states: Vec<&Arg> = call.args.iter().filter(|a| a.label.is_none()).collect();
+        let [state] = states[..] else {
+            let message = format!("`{name}` takes one state, not {}", states.len());
+            return self.fail(Diagnostic::error(codes::ARGUMENT_COUNT, span, message));
+        };
+        let at = self.vector(&state.value, names)?;
+        self.charge(1, span)?;
+        self.value(at, span)
+    }
+
+    fn project(&mut self, instr: Instr) -> Item {
+        Item::Vector(Combination::value(self.push(instr)))
+    }
+
+    /// `repeat l in L[..-1] { … }`.
+    pub(super) fn over_fields(
+        &mut self,
+        variable: &Ident,
+        list: &Ident,
+        range: &Range,
+        body: &[Stmt],
+        names: &mut Names,
+    ) -> Option<()> {
+        self.assignable(variable, names)?;
+        let fields = self.fields_of(list, names)?;
+        let n = fields.len();
+        let start = match &range.start {
+            Some(e) => self.position(e, n, n as i64, names)?,
+            None => 0,
+        };
+        let end = match &range.end {
+            Some(e) => self.position(e, n, n as i64, names)? + usize::from(range.inclusive),
+            None => n,
+        };
+        for field in fields.iter().take(end.min(n)).skip(start) {
+            self.charge(1, list.span)?;
+            names.fields.insert(variable.name.clone(), field.clone());
+            let done: Vec<Option<()>> = body.iter().map(|s| self.statement(s, names)).collect();
+            names.fields.remove(&variable.name);
+            if done.contains(&None) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn fields_of(&mut self, list: &Ident, names: &Names) -> Option<Vec<Rc<Field>>> {
+        if names.list().is_some_and(|l| l.name == list.name) {
+            return Some(names.frame.flow.list.clone());
+        }
+        let known = names.list().into_iter().map(|l| l.name.as_str());
+        let d = unknown_name(&list.name, list.span, known);
+        self.fail(d.label("a list of fields is expected, such as `L` in `scheme name(A, L[..])`"))
+    }
+
+    /// A place in a list of `n`, from 0 to `last`; negative ones count from the end.
+    fn position(&mut self, e: &Expr, n: usize, last: i64, names: &Names) -> Option<usize> {
+        let value = self.ok(exact(e, &names.numbers()))?;
+        let i = value.as_integer().and_then(|i| i64::try_from(i).ok());
+        let i = i.map(|i| if i < 0 { i + n as i64 } else { i });
+        match i.filter(|i| (0..=last).contains(i)) {
+            Some(i) => Some(i as usize),
+            None => {
+                let message = format!("{value} is no place in a list of {n}");
+                self.fail(Diagnostic::error(codes::INVALID_VALUE, e.span, message))
+            }
+        }
+    }
+}

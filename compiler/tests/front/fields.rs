@@ -1,0 +1,187 @@
+//! Fields of several arguments, products of states, lists of fields, projections.
+
+use crate::common::{compile_text, model};
+use crate::reference::{State, check_gradients, check_values, feeds, layer, sum};
+use odec_compiler::model::Built;
+use odec_graph::print;
+
+const GATES: &str = "field one(u, v)  = concat(u, v) |> linear(1, bias) |> sigmoid
+field each(u, v) = concat(u, v) |> linear(width) |> sigmoid
+";
+
+fn built(definitions: &str, flow: &str, options: &str) -> Built {
+    let text = format!("{definitions}{}", model(flow, 2, options));
+    compile_text(&text)
+        .checked()
+        .built
+        .clone()
+        .expect("a model")
+}
+
+/// A sigmoid of a linear map of both, for each row of the map.
+fn gate(u: &State, v: &State, w: &[f64], bias: &[f64]) -> State {
+    let row = |(u, v): (&Vec<f64>, &Vec<f64>)| {
+        let both: Vec<f64> = u.iter().chain(v).copied().collect();
+        let maps = w.chunks_exact(both.len()).zip(bias);
+        let open = |(w, b): (&[f64], &f64)| {
+            let z: f64 = w.iter().zip(&both).map(|(w, x)| w * x).sum();
+            1.0 / (1.0 + (-z - b).exp())
+        };
+        maps.map(open).collect()
+    };
+    u.iter().zip(v).map(row).collect()
+}
+
+/// Column by column, or every column by the only one.
+fn product(g: &State, x: &State) -> State {
+    let row = |(g, x): (&Vec<f64>, &Vec<f64>)| {
+        let of = |c: usize| g[if g.len() == 1 { 0 } else { c }];
+        x.iter().enumerate().map(|(c, x)| of(c) * x).collect()
+    };
+    g.iter().zip(x).map(row).collect()
+}
+
+#[test]
+fn gated_values() {
+    for (name, biased) in [("one", true), ("each", false)] {
+        let flow = format!("rk2_gated(layer, {name})");
+        let options = format!("h = 1/2;  weights per step, {name} shared");
+        let b = built(GATES, &flow, &options);
+        let f = feeds(&b, 7);
+        let w = f[&format!("{name}.linear.weight")].clone();
+        let bias = match biased {
+            true => f[&format!("{name}.linear.bias")].data.clone(),
+            false => vec![0.0; 8],
+        };
+        check_values(name, &b, &f, 2, &mut |k, x| {
+            let step = format!("step.{k}");
+            let k1 = layer(x, &f, &step);
+            let k2 = layer(&sum(&[(1.0, x), (0.5, &k1)]), &f, &step);
+            let g = gate(&k1, &k2, &w.data, &bias);
+            let open = product(&g, &sum(&[(1.0, &k1), (-1.0, &k2)]));
+            sum(&[(1.0, x), (0.5, &open), (0.5, &k2)])
+        });
+        check_gradients(name, &b, &f);
+    }
+}
+
+#[test]
+fn graphs_of_two_steps() {
+    let b = built(GATES, "rk2_gated(ffn, one)", "weights per step, one shared");
+    insta::assert_snapshot!("fields_graph_gated", print::text(&b.forward));
+    let maps = "field mix = attention(heads: 2, causal)\n";
+    let flow = "encoder(mix, [linear(12, bias), linear(width, bias)])";
+    let b = built(maps, flow, "");
+    insta::assert_snapshot!("fields_graph_encoder", print::text(&b.forward));
+    let paths: Vec<&str> = b.params.iter().map(|p| p.path.as_str()).collect();
+    insta::assert_snapshot!("fields_params_encoder", paths.join("\n"));
+}
+
+/// Products are multiplied out and made once; `(1 - g)` is no value of its own.
+#[test]
+fn products() {
+    let text = "scheme s(F, G) { step x { k = F(x);  g = G(k, x);  return x + (1 - g)*(2*k) + 3*k*g - (g - 2)*(g + 1)*h*k } }";
+    insta::assert_snapshot!("fields_products", compile_text(text).checked().stages());
+}
+
+/// A model that fills in bytes.
+fn masked(vocab: u64, rate: &str) -> String {
+    format!(
+        "field see = rmsnorm |> attention(heads: 2)\n\
+         model small {{ input tokens(vocab: {vocab}, context: 8);  embed learned(width: 8)\n  \
+         evolve euler(see) for 2 steps\n  output logits(tied)\n}}\n\
+         train {{ data text(\"a.txt\", tokenizer: bytes);  loss masked(rate: {rate})\n  \
+         optimizer adamw(lr: 1e-3);  batch 2;  steps 4 }}"
+    )
+}
+
+/// The loss counts hidden tokens only; the model sees later tokens without a warning, and has no way to read on.
+#[test]
+fn masked_tokens() {
+    let outcome = compile_text(&masked(257, "15%"));
+    let b = outcome.checked().built.clone().expect("a model");
+    assert_eq!(outcome.messages, []);
+    assert!(b.decode.is_none());
+    insta::assert_snapshot!("fields_graph_masked", print::text(&b.loss));
+}
+
+#[test]
+fn mistakes() {
+    let scheme = |body: &str| format!("scheme s(F, G, L[..]) {{ step x {{ {body} }} }}\n");
+    let fields = "field narrow = rmsnorm |> linear(1)\n";
+    let with =
+        |body: &str, flow: &str| format!("{GATES}{fields}{}{}", scheme(body), model(flow, 2, ""));
+    let good = "return x + F(x)";
+    for (name, text) in [
+        ("arity", with("return x + G(x, x, x)", "s(ffn, one, [att])")),
+        (
+            "arity_one",
+            with("return x + F(x, x)", "s(layer, one, [att])"),
+        ),
+        (
+            "single",
+            model("euler(gate)", 2, "") + "field gate(u, v) = concat(u, v) |> linear",
+        ),
+        (
+            "beginning",
+            model("euler(ffn)", 2, "") + "field gate(u, v) = linear(1) |> sigmoid",
+        ),
+        (
+            "parameters",
+            model("euler(ffn)", 2, "") + "field gate(u, u) = concat(u, u) |> linear",
+        ),
+        (
+            "nothing",
+            model("euler(ffn)", 2, "") + "field none = concat |> linear",
+        ),
+        ("added", with("return x + G(x, x)", "s(ffn, one, [att])")),
+        ("ends", with("return x + F(x)", "s(narrow, one, [att])")),
+        (
+            "twice",
+            with(
+                "return x + h*G(x, x)*L[0](L[0](x))",
+                "s(ffn, one, [narrow])",
+            ),
+        ),
+        ("number", with("y = x + 1;  return y", "s(ffn, one, [att])")),
+        ("divided", with("return x/F(x)", "s(ffn, one, [att])")),
+        ("place", with("return L[2](x)", "s(ffn, one, [att, ffn])")),
+        (
+            "range",
+            with(
+                "v = x;  repeat l in L[..-4] { v = l(v) }  return v",
+                "s(ffn, one, [att, ffn])",
+            ),
+        ),
+        ("no_list", with(good, "s(ffn, one, att)")),
+        ("missing_list", with(good, "s(ffn, one)")),
+        ("unknown_list", with("return M[0](x)", "s(ffn, one, [att])")),
+        ("splitting", "scheme two(A, L[..]) { A(1) }".into()),
+        (
+            "late",
+            "scheme late(L[..], A) { step x { return x + A(x) } }".into(),
+        ),
+        (
+            "moments",
+            with("return normalize(x, mean: x, std: 1)", "s(ffn, one, [att])"),
+        ),
+        (
+            "moment",
+            with("return normalize(x, mean: 0)", "s(ffn, one, [att])"),
+        ),
+        (
+            "label",
+            with("return nonnegative(x, mean: 0)", "s(ffn, one, [att])"),
+        ),
+        ("mask", masked(256, "15%")),
+        ("rate", masked(257, "0%")),
+        (
+            "states",
+            with("return nonnegative(x, x)", "s(ffn, one, [att])"),
+        ),
+    ] {
+        let outcome = compile_text(&text);
+        assert!(outcome.checked.is_none(), "{name}");
+        insta::assert_snapshot!(format!("fields_mistake_{name}"), outcome.rendered());
+    }
+}
