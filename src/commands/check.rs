@@ -5,6 +5,7 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
 use odec_compiler::model::Checked;
+use odec_program::ACCUMULATE;
 use odec_program::manifest::ClaimStatus;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -52,7 +53,8 @@ fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Memory>)> {
     let program = &planned.manifest.program;
     let memory = Memory {
         gradient: program.entries.get("grad").map_or(0, |e| e.arena_bytes),
-        state: 4 * program.param_bytes,
+        // with micro-batches, sums of gradients as well
+        state: (4 + u64::from(program.entries.contains_key(ACCUMULATE))) * program.param_bytes,
         cache: program.cache_bytes,
     };
     Ok((checked, Some(memory)))
