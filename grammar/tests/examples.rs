@@ -34,10 +34,10 @@ fn library_is_schemes() {
             "{name} is cited"
         );
         assert!(
-            scheme
-                .items
-                .iter()
-                .any(|item| matches!(item, SchemeItem::Order { .. } | SchemeItem::Learn { .. })),
+            scheme.items.iter().any(|item| matches!(
+                item,
+                SchemeItem::Order { .. } | SchemeItem::Learn { .. } | SchemeItem::LearnFrom { .. }
+            )),
             "{name} has a claim or learns"
         );
     }

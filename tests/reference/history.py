@@ -154,3 +154,16 @@ def bdf2(first: Callable[[Field, Array, float], Array]) -> Callable[[Step, Array
         return y
 
     return step
+
+
+def learned_rk4(s: Step, x: Array) -> Array:
+    """Four stages, every entry below the diagonal and every weight learned."""
+    ks: list[Array] = []
+    for i in range(4):
+        ks.append(s.layer(x + sum((s.value(f"scheme.a.{i}.{j}") * k for j, k in enumerate(ks)), start=0.0)))
+    return x + sum(s.value(f"scheme.b.{j}") * k for j, k in enumerate(ks))
+
+
+def learned_rk4_table(shape: Shape) -> Table:
+    below = [f"a.{i}.{j}" for i in range(4) for j in range(i)]
+    return {f"step.{k}.scheme.{name}": () for k in range(shape.steps) for name in [*below, *(f"b.{j}" for j in range(4))]}

@@ -455,6 +455,9 @@ SYSTEMS: dict[str, System] = {
     ),
     "dlcl": System(history.dlcl, file="dlcl_layer.ode", more=history.norms_table("w"), steps=5),
     "iiet_refresh": System(history.iiet_refresh, file="iiet_refresh_layer.ode", more=history.row_table, steps=4),
+    "learned_tableau": System(
+        history.learned_rk4, file="learned_tableau.ode", more=history.learned_rk4_table
+    ),
     "ab2": System(history.adams(numbers("3/2 -1/2"), heun), file="ab2_layer.ode", steps=4),
     "ab3": System(history.adams(numbers("23/12 -4/3 5/12"), KUTTA3), flow="ab3(layer)", steps=4),
     "ab4": System(history.adams(numbers("55/24 -59/24 37/24 -3/8"), RK4), flow="ab4(layer)", steps=5),

@@ -269,6 +269,7 @@ const STEPS_ALONE: usize = 5;
 
 /// A scheme's stage programs on fields called like its parameters.
 fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
+    let def = &r.concrete(def.clone())?;
     let start_by = match &def.start_by {
         Some(by) => Some(r.start_by(by)?),
         None => None,

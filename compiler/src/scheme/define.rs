@@ -25,6 +25,8 @@ pub struct SchemeDef {
     /// Learned coefficients, as declared.
     pub learns: Vec<Learn>,
     pub body: Body,
+    /// Whether the entries of the tableau are learned, started as they are written.
+    pub learned: bool,
     /// The partner of a splitting.
     pub embedded: Option<Vec<SubFlow>>,
     /// What `start { … }` says, and where.
@@ -53,6 +55,8 @@ pub enum Body {
     Splitting(Vec<SubFlow>),
     Step(Step),
     Multistep(Multistep),
+    /// `learn tableau from rk4`: the tableau of another scheme, which is looked up when this one is applied.
+    LearnedTableau(Ident),
 }
 
 /// Sorts the parts of a scheme. `text` is the source, for quoting claims as they were written.
@@ -66,6 +70,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         lets: Vec::new(),
         learns: Vec::new(),
         body: Body::Splitting(Vec::new()),
+        learned: false,
         embedded: None,
         start: None,
         start_by: None,
@@ -139,10 +144,12 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             }
             SchemeItem::Keep { span, .. } => sink.push(not_supported(*span, "`keep order`")),
             SchemeItem::Learn(l) => def.learns.push(l.clone()),
-            SchemeItem::LearnFrom { span, .. } => sink.push(not_supported(
-                *span,
-                "a learned tableau or multistep method",
-            )),
+            SchemeItem::LearnFrom { what, from, span } if what.name == "tableau" => {
+                bodies.push((Body::LearnedTableau(from.clone()), *span));
+            }
+            SchemeItem::LearnFrom { span, .. } => {
+                sink.push(not_supported(*span, "a learned multistep method"));
+            }
             SchemeItem::Multistep { rows, span } => {
                 let read = Multistep::read(rows, *span, sink);
                 bodies.extend(read.map(|m| (Body::Multistep(m), *span)));
@@ -226,6 +233,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     let of_one_field = match &def.body {
         Body::Tableau(t) => Some(("a tableau", t.span)),
         Body::Multistep(m) => Some(("a multistep method", m.span)),
+        Body::LearnedTableau(from) => Some(("a tableau", from.span)),
         Body::Splitting(_) | Body::Step(_) => None,
     };
     if let Some((what, span)) = of_one_field {

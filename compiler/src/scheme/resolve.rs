@@ -92,6 +92,7 @@ impl<'n, 's> Resolver<'n, 's> {
     /// The definition behind a name, or a message.
     pub fn definition(&mut self, name: &Ident) -> Option<Definition> {
         match self.names.get(&name.name, self.sink) {
+            Ok(Definition::Scheme(s)) => self.concrete(s).map(Definition::Scheme),
             Ok(d) => Some(d),
             Err(true) => None,
             Err(false) if LATER_PRIMITIVES.contains(&name.name.as_str()) => {
@@ -102,6 +103,48 @@ impl<'n, 's> Resolver<'n, 's> {
                 self.fail(d)
             }
         }
+    }
+
+    /// The scheme with the tableau that it learns from another one.
+    pub fn concrete(&mut self, scheme: Rc<SchemeDef>) -> Option<Rc<SchemeDef>> {
+        let Body::LearnedTableau(from) = &scheme.body else {
+            return Some(scheme);
+        };
+        let source = match self.names.get(&from.name, self.sink) {
+            Ok(Definition::Scheme(source)) => source,
+            Err(true) => return None,
+            Err(false) => {
+                let d = self.names.unknown(from);
+                return self.fail(d);
+            }
+            Ok(Definition::Field(_)) => {
+                let message = format!("`{}` is a field, not a scheme", from.name);
+                return self.fail(Diagnostic::error(codes::TYPE_MISMATCH, from.span, message));
+            }
+        };
+        if !matches!(source.body, Body::Tableau(_)) {
+            let message = format!("`{}` has no tableau to start from", from.name);
+            return self.fail(
+                Diagnostic::error(codes::TYPE_MISMATCH, from.span, message)
+                    .label("a scheme that is written as a tableau is expected")
+                    .also(source.name.span, "defined here"),
+            );
+        }
+        let own = scheme.values.iter().chain(&scheme.lets).next();
+        if let Some((name, _)) = own {
+            let message = format!("`{}` is not used", name.name);
+            return self.fail(
+                Diagnostic::error(codes::UNUSED_NAME, name.span, message)
+                    .also(from.span, "the tableau and its names come from here"),
+            );
+        }
+        Some(Rc::new(SchemeDef {
+            values: source.values.clone(),
+            lets: source.lets.clone(),
+            body: source.body.clone(),
+            learned: true,
+            ..(*scheme).clone()
+        }))
     }
 
     /// A scheme applied to fields.

@@ -265,6 +265,8 @@ impl<'s> Machine<'s> {
                 _ => self.step_program(step, &frame),
             },
             Body::Multistep(m) => self.multistep(m, &frame),
+            // Whoever applies a scheme has looked this up.
+            Body::LearnedTableau(_) => None,
         });
         // A mistake seen inside another file's scheme is often made here.
         for d in &mut self.sink[before..] {
@@ -298,7 +300,14 @@ impl<'s> Machine<'s> {
         let lengths = self.lengths(flow, outermost)?;
         let declared = learn::declared(&flow.scheme.learns, lengths, &mut scope, self.sink)?;
         self.charge(declared.learned.len(), flow.span)?;
-        let lists = self.learns(flow, declared)?;
+        let Declared { learned, lists } = declared;
+        let names: Vec<&str> = flow
+            .scheme
+            .learns
+            .iter()
+            .map(|l| l.name.name.as_str())
+            .collect();
+        self.learns(flow, &names, learned)?;
         for (name, value) in &flow.scheme.lets {
             let v = self.ok(scalar(value, &scope))?;
             self.charge(v.as_constant().map_or(v.weight(), |c| c.cost()), value.span)?;
@@ -315,13 +324,18 @@ impl<'s> Machine<'s> {
     }
 
     /// Adds a flow's coefficients; a flow that is run again uses the same ones.
-    fn learns(&mut self, flow: &Flow, declared: Declared) -> Option<BTreeMap<String, usize>> {
-        for l in &flow.scheme.learns {
-            match self.learned_by.insert(l.name.name.clone(), flow.span) {
+    pub(super) fn learns(
+        &mut self,
+        flow: &Flow,
+        names: &[&str],
+        learned: Vec<Learned>,
+    ) -> Option<()> {
+        for name in names {
+            match self.learned_by.insert(name.to_string(), flow.span) {
                 None => {}
-                Some(same) if same == flow.span => return Some(declared.lists),
+                Some(same) if same == flow.span => return Some(()),
                 Some(other) => {
-                    let message = format!("two learned coefficients are called `{}`", l.name.name);
+                    let message = format!("two learned coefficients are called `{name}`");
                     return self.fail(
                         Diagnostic::error(codes::PARAMETER_COLLISION, flow.span, message)
                             .label("one belongs to this flow")
@@ -331,8 +345,8 @@ impl<'s> Machine<'s> {
                 }
             }
         }
-        self.learned.extend(declared.learned);
-        Some(declared.lists)
+        self.learned.extend(learned);
+        Some(())
     }
 
     fn of_this_step(&mut self, values: &[Exact], span: Span) -> Option<Exact> {

@@ -7,9 +7,10 @@ use super::coeff::Coeff;
 use super::combination::Combination;
 use super::embedded::Reached;
 use super::flow::FlowArgKind;
+use super::learn::Learned;
 use super::resolve::count;
 use super::run::{Frame, Machine};
-use super::scalar::{Scope, exact};
+use super::scalar::{Scope, exact, not_supported};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Tableau, TableauRow};
@@ -18,11 +19,15 @@ use odec_graph::Exact;
 
 /// One row, with as many entries as there are stages.
 pub(super) struct Row<'t> {
-    pub a: Vec<Exact>,
+    pub a: Vec<Coeff>,
     source: &'t TableauRow,
 }
 
-impl Row<'_> {
+impl<'t> Row<'t> {
+    fn new(a: Vec<Exact>, source: &'t TableauRow) -> Self {
+        let a = a.into_iter().map(Coeff::constant).collect();
+        Row { a, source }
+    }
     pub fn span(&self) -> Span {
         self.source.span
     }
@@ -66,7 +71,10 @@ impl Machine<'_> {
                 return self.fail(d);
             }
         };
-        let rows = self.rows(t, &frame.scope)?;
+        let mut rows = self.rows(t, &frame.scope)?;
+        if frame.flow.scheme.learned {
+            self.learn(&mut rows, frame)?;
+        }
         let partner = rows.embedded.as_ref().filter(|_| frame.outermost);
         let weights: Vec<&Row> = partner.into_iter().chain([&rows.weights]).collect();
         let needed = rows.needed(&weights);
@@ -81,6 +89,40 @@ impl Machine<'_> {
         })
     }
 
+    /// Replaces what is below the diagonal, and the weights, by learned coefficients that start there. The partner of
+    /// a method whose coefficients move estimates nothing.
+    fn learn(&mut self, rows: &mut Rows, frame: &Frame) -> Option<()> {
+        let mut learned = Vec::new();
+        let span = frame.flow.scheme.name.span;
+        let mut entry = |a: &mut Coeff, path: String, name: String| {
+            let init = a.as_constant()?;
+            *a = Coeff::symbol(&name);
+            learned.push(Learned {
+                name,
+                path,
+                shared: false,
+                per_channel: false,
+                init,
+                span,
+            });
+            Some(())
+        };
+        for (i, row) in rows.stages.iter_mut().enumerate() {
+            if let Some(j) = (i..row.a.len()).find(|j| !row.a[*j].is_zero()) {
+                let d = not_supported(row.entry(j), "a learned implicit tableau");
+                return self.fail(d);
+            }
+            for (j, a) in row.a.iter_mut().take(i).enumerate() {
+                entry(a, format!("a.{i}.{j}"), format!("a[{i}][{j}]"))?;
+            }
+        }
+        for (j, b) in rows.weights.a.iter_mut().enumerate() {
+            entry(b, format!("b.{j}"), format!("b[{j}]"))?;
+        }
+        rows.embedded = None;
+        self.learns(frame.flow, &["a", "b"], learned)
+    }
+
     /// `x + h Σ aⱼ kⱼ` over the evaluations so far.
     pub(super) fn weighted(
         &mut self,
@@ -92,7 +134,7 @@ impl Machine<'_> {
         for (a, k) in row.a.iter().zip(ks) {
             let c = frame
                 .h
-                .mul(&Coeff::constant(a.clone()))
+                .mul(a)
                 .map_err(|why| super::scalar::arithmetic(why, row.span()));
             let c = self.ok(c)?;
             y = self.add_scaled(y, &c, k, row.span())?;
@@ -154,7 +196,7 @@ impl Machine<'_> {
                     );
                     good = false;
                 }
-                Some(_) => rows.push(Row { a, source: row }),
+                Some(_) => rows.push(Row::new(a, row)),
                 None => good = false,
             }
         }
@@ -171,7 +213,7 @@ impl Machine<'_> {
         let mut weights = Vec::new();
         for source in tail {
             let a = self.entries(source, s, scope)?;
-            weights.push(Row { a, source });
+            weights.push(Row::new(a, source));
         }
         let mut weights = weights.into_iter();
         Some(Rows {

@@ -214,6 +214,18 @@ proptest! {
     }
 }
 
+/// A learned tableau at its start is the method, up to the order in which products are rounded.
+#[test]
+fn a_fresh_tableau_is_its_method() {
+    let b = built("", "rk4_learned(layer)", 2, "h = 1/2");
+    let paths = b.params.iter().filter(|p| p.path.contains("scheme."));
+    assert_eq!(paths.count(), 2 * (6 + 4));
+    let plain = built("", "rk4(layer)", 2, "h = 1/2");
+    for (a, b) in logits(&b).iter().zip(logits(&plain)) {
+        assert!((a - b).abs() <= 1e-12 * (1.0 + b.abs()), "{a} and {b}");
+    }
+}
+
 /// Logits with learned coefficients at their exact starts.
 fn logits(b: &Built) -> Vec<f64> {
     let mut f = feeds(b, 3);

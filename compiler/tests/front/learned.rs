@@ -191,6 +191,14 @@ fn mistakes() {
             "divisor",
             "scheme s(F) { learn b = 1;  step x { return x + F(x)/b } }",
         ),
+        ("tableau_of_a_step", "scheme s { learn tableau from iie }"),
+        ("tableau_of_nothing", "scheme s { learn tableau from rk5 }"),
+        ("tableau_of_itself", "scheme s { learn tableau from s }"),
+        ("implicit_tableau", "scheme s { learn tableau from gauss4 }"),
+        (
+            "unused_parameter",
+            "scheme s(F, q = 2) { learn tableau from rk4 }",
+        ),
         (
             "count",
             "scheme s(F) { learn b = 1;  step x { y = x;  repeat b { y = y + F(y) }  return y } }",
