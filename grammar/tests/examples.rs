@@ -13,6 +13,9 @@ fn examples_parse() {
     });
 }
 
+/// Schemes whose coefficients are fields of the data: there is nothing to claim.
+const GATED: &[&str] = &["rk2_gated"];
+
 /// A library file holds exactly one scheme, named like the file, cited, with a claim; only what learns its coefficients may
 /// claim nothing.
 #[test]
@@ -34,10 +37,13 @@ fn library_is_schemes() {
             "{name} is cited"
         );
         assert!(
-            scheme.items.iter().any(|item| matches!(
-                item,
-                SchemeItem::Order { .. } | SchemeItem::Learn { .. } | SchemeItem::LearnFrom { .. }
-            )),
+            GATED.contains(name)
+                || scheme.items.iter().any(|item| matches!(
+                    item,
+                    SchemeItem::Order { .. }
+                        | SchemeItem::Learn { .. }
+                        | SchemeItem::LearnFrom { .. }
+                )),
             "{name} has a claim or learns"
         );
     }

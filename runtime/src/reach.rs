@@ -121,8 +121,7 @@ impl Reach {
                 let col = match access.col {
                     ColMap::Col | ColMap::HalfSwap(_) => cols - 1,
                     ColMap::Zero => 0,
-                    ColMap::Turn { cols: n, by: 0 } => n.min(cols) - 1,
-                    ColMap::Turn { cols: n, .. } => n - 1,
+                    ColMap::Turn { cols: n, by } => (by % n).saturating_add(cols - 1).min(n - 1),
                 };
                 row.checked_mul(access.stride)?
                     .checked_add(col)?

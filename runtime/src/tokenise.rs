@@ -2,7 +2,7 @@
 //!
 //! Takes texts (plain, or a text per line of JSON) and a [`Tokenizer`]; writes one token file, whole or not at all. A cache
 //! keeps such files under names that hash all they depend on, so nothing is tokenised twice. A text is handed to
-//! the tokenizer in pieces of about [`PIECE`] bytes that end with a line which the next line follows without blanks between:
+//! the tokenizer in pieces of about 256 KiB that end with a line which the next line follows without blanks between:
 //! tokenizers of the GPT kind give the same tokens as for the whole, those that put a blank before a text put one before
 //! each piece. Leaves windows and parts to [`crate::data`].
 

@@ -59,6 +59,8 @@ fn revolving_changes_no_bit_and_saves_memory() {
         "rk4(layer)",
         "iie(layer, r: 2)",
         "own(layer)",
+        "pcformer(layer, m: 3)",
+        "dlcl(layer, layernorm)",
     ] {
         let (stored, all) = gradient(flow, 9, "store");
         let mut arenas = vec![all];
@@ -67,8 +69,11 @@ fn revolving_changes_no_bit_and_saves_memory() {
             assert!(stored == revolved, "{flow}, {slots} slots: other bits");
             arenas.push(arena);
         }
+        // Fewer states never take more, but for what first-fit leaves between them; with a history all states cross anyway.
         assert!(
-            arenas.windows(2).all(|w| w[1] <= w[0]) && arenas[4] < all / 2,
+            arenas
+                .windows(2)
+                .all(|w| w[1] <= w[0] + w[0] / 20 && w[1] < all / 2),
             "{flow}: {arenas:?}"
         );
     }
