@@ -98,9 +98,6 @@ fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
 
 /// Thirty optimiser steps on a sequence of five tokens, over and over, bring its loss down to less than half.
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
-    if m.program.entries["grad"].inputs.len() != 2 {
-        return; // more than tokens and targets: tested where it is made
-    }
     let x = tokens(m.model.vocab);
     let mut batch = Batch {
         tokens: x[..CONTEXT].to_vec(),
