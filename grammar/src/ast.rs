@@ -156,12 +156,7 @@ pub enum SchemeItem {
         value: Expr,
     },
     Learn(Learn),
-    /// `learn tableau from rk4`, `learn multistep from ab4`: kind and method.
-    LearnFrom {
-        what: Ident,
-        from: Ident,
-        span: Span,
-    },
+    LearnFrom(LearnFrom),
     Tableau(Tableau),
     Multistep {
         rows: Vec<(Ident, Vec<Expr>)>,
@@ -196,6 +191,18 @@ pub struct Learn {
     pub name: Ident,
     pub len: LearnLen,
     pub init: Expr,
+    pub span: Span,
+}
+
+/// `learn tableau from rk4`, `learn shared multistep from ab4`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LearnFrom {
+    pub shared: bool,
+    pub per_channel: bool,
+    /// `tableau` or `multistep`.
+    pub what: Ident,
+    /// The method.
+    pub from: Ident,
     pub span: Span,
 }
 

@@ -199,7 +199,10 @@ fn scheme_item(item: &SchemeItem) -> Node {
                 policy_words(learn.shared, learn.per_channel).chain([len, expr(&learn.init)]),
             )
         }
-        SchemeItem::LearnFrom { what, from, .. } => list("learn-from", [name(what), name(from)]),
+        SchemeItem::LearnFrom(l) => list(
+            "learn-from",
+            policy_words(l.shared, l.per_channel).chain([name(&l.what), name(&l.from)]),
+        ),
         SchemeItem::Tableau(tableau) => list(
             "tableau",
             tableau.rows.iter().map(|row| {

@@ -40,9 +40,7 @@ fn library_is_schemes() {
             GATED.contains(name)
                 || scheme.items.iter().any(|item| matches!(
                     item,
-                    SchemeItem::Order { .. }
-                        | SchemeItem::Learn { .. }
-                        | SchemeItem::LearnFrom { .. }
+                    SchemeItem::Order { .. } | SchemeItem::Learn { .. } | SchemeItem::LearnFrom(_)
                 )),
             "{name} has a claim or learns"
         );

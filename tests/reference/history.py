@@ -167,3 +167,40 @@ def learned_rk4(s: Step, x: Array) -> Array:
 def learned_rk4_table(shape: Shape) -> Table:
     below = [f"a.{i}.{j}" for i in range(4) for j in range(i)]
     return {f"step.{k}.scheme.{name}": () for k in range(shape.steps) for name in [*below, *(f"b.{j}" for j in range(4))]}
+
+
+def learned_gauss4(s: Step, x: Array) -> Array:
+    """Two stages of which each sees both, every entry learned: all at x, three times renewed, then the weights."""
+    def a(i: int, j: int) -> Array:
+        return s.value(f"scheme.a.{i}.{j}")
+
+    ys = [x, x]
+    for _ in range(3):
+        ks = [s.layer(y) for y in ys]
+        ys = [x + a(i, 0) * ks[0] + a(i, 1) * ks[1] for i in range(2)]
+    return x + sum(s.value(f"scheme.b.{j}") * s.layer(y) for j, y in enumerate(ys))
+
+
+def learned_gauss4_table(shape: Shape) -> Table:
+    names = [*(f"a.{i}.{j}" for i in range(2) for j in range(2)), "b.0", "b.1"]
+    return {f"step.{k}.scheme.{name}": () for k in range(shape.steps) for name in names}
+
+
+def learned_adams(s: Step, x: Array) -> Array:
+    """x' = −α₁ x + Σ βⱼ₊₁ f of the step j steps ago, all learned, after three steps of RK4."""
+    rates = s.past.setdefault("f", [])
+    rates.append(s.layer(x))
+    if s.k < 3:
+        k1 = rates[-1]
+        k2 = s.layer(x + k1 / 2)
+        k3 = s.layer(x + k2 / 2)
+        return x + (k1 + 2 * k2 + 2 * k3 + s.layer(x + k3)) / 6
+    newest_first = rates[::-1][:4]
+    return -s.value("scheme.alpha.1") * x + sum(
+        s.value(f"scheme.beta.{j}") * f for j, f in enumerate(newest_first, start=1)
+    )
+
+
+def learned_adams_table(shape: Shape) -> Table:
+    names = ["alpha.1", *(f"beta.{j}" for j in range(1, 5))]
+    return {f"step.{k}.scheme.{name}": () for k in range(3, shape.steps) for name in names}

@@ -458,6 +458,12 @@ SYSTEMS: dict[str, System] = {
     "learned_tableau": System(
         history.learned_rk4, file="learned_tableau.ode", more=history.learned_rk4_table
     ),
+    "learned_implicit": System(
+        history.learned_gauss4, file="learned_implicit.ode", more=history.learned_gauss4_table
+    ),
+    "learned_multistep": System(
+        history.learned_adams, file="learned_multistep.ode", more=history.learned_adams_table, steps=5
+    ),
     "ab2": System(history.adams(numbers("3/2 -1/2"), heun), file="ab2_layer.ode", steps=4),
     "ab3": System(history.adams(numbers("23/12 -4/3 5/12"), KUTTA3), flow="ab3(layer)", steps=4),
     "ab4": System(history.adams(numbers("55/24 -59/24 37/24 -3/8"), RK4), flow="ab4(layer)", steps=5),

@@ -6,7 +6,8 @@ use super::scalar::not_supported;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{
-    Expr, Ident, Learn, Method, ParamKind, Scheme, SchemeItem, Step, Stmt, SubFlow, Tableau,
+    Expr, Ident, Learn, LearnFrom, Method, ParamKind, Scheme, SchemeItem, Step, Stmt, SubFlow,
+    Tableau,
 };
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
@@ -25,8 +26,8 @@ pub struct SchemeDef {
     /// Learned coefficients, as declared.
     pub learns: Vec<Learn>,
     pub body: Body,
-    /// Whether the entries of the tableau are learned, started as they are written.
-    pub learned: bool,
+    /// Whose coefficients the body's entries start from, where they are learned.
+    pub learned: Option<LearnFrom>,
     /// The partner of a splitting.
     pub embedded: Option<Vec<SubFlow>>,
     /// What `start { … }` says, and where.
@@ -55,8 +56,8 @@ pub enum Body {
     Splitting(Vec<SubFlow>),
     Step(Step),
     Multistep(Multistep),
-    /// `learn tableau from rk4`: the tableau of another scheme, which is looked up when this one is applied.
-    LearnedTableau(Ident),
+    /// `learn tableau from rk4`: the method of another scheme, which is looked up when this one is applied.
+    LearnedFrom(LearnFrom),
 }
 
 /// Sorts the parts of a scheme. `text` is the source, for quoting claims as they were written.
@@ -70,7 +71,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         lets: Vec::new(),
         learns: Vec::new(),
         body: Body::Splitting(Vec::new()),
-        learned: false,
+        learned: None,
         embedded: None,
         start: None,
         start_by: None,
@@ -144,12 +145,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             }
             SchemeItem::Keep { span, .. } => sink.push(not_supported(*span, "`keep order`")),
             SchemeItem::Learn(l) => def.learns.push(l.clone()),
-            SchemeItem::LearnFrom { what, from, span } if what.name == "tableau" => {
-                bodies.push((Body::LearnedTableau(from.clone()), *span));
-            }
-            SchemeItem::LearnFrom { span, .. } => {
-                sink.push(not_supported(*span, "a learned multistep method"));
-            }
+            SchemeItem::LearnFrom(l) => bodies.push((Body::LearnedFrom(l.clone()), l.span)),
             SchemeItem::Multistep { rows, span } => {
                 let read = Multistep::read(rows, *span, sink);
                 bodies.extend(read.map(|m| (Body::Multistep(m), *span)));
@@ -213,6 +209,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     }
     match (&def.body, &def.start_by) {
         (Body::Multistep(m), _) => multistep::check(&def, m, sink),
+        (Body::LearnedFrom(l), _) if l.what.name == "multistep" => {}
         (_, Some(by)) if !unsupported => sink.push(
             Diagnostic::error(
                 codes::SCHEME_BODY,
@@ -233,7 +230,8 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     let of_one_field = match &def.body {
         Body::Tableau(t) => Some(("a tableau", t.span)),
         Body::Multistep(m) => Some(("a multistep method", m.span)),
-        Body::LearnedTableau(from) => Some(("a tableau", from.span)),
+        Body::LearnedFrom(l) if l.what.name == "tableau" => Some(("a tableau", l.from.span)),
+        Body::LearnedFrom(l) => Some(("a multistep method", l.from.span)),
         Body::Splitting(_) | Body::Step(_) => None,
     };
     if let Some((what, span)) = of_one_field {

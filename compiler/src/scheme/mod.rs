@@ -4,18 +4,21 @@
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to [`crate::model`].
 
+mod apply;
 pub mod args;
 mod call;
 pub mod coeff;
 pub mod combination;
 pub mod define;
 pub mod embedded;
+mod evaluate;
 mod factor;
 mod field;
 pub mod flow;
 pub mod history;
 mod implicit;
 pub mod learn;
+mod learn_from;
 mod mentions;
 pub mod multistep;
 pub mod names;

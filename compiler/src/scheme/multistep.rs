@@ -98,10 +98,10 @@ pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The coefficients, over α₀.
-struct Coefficients {
-    alpha: Vec<Exact>,
-    beta: Vec<Exact>,
+/// The coefficients, over α₀, both rows equally long.
+pub(super) struct Coefficients {
+    pub alpha: Vec<Coeff>,
+    pub beta: Vec<Coeff>,
 }
 
 impl Machine<'_> {
@@ -111,14 +111,18 @@ impl Machine<'_> {
             return self.fail(flow_for_field(arg.span, &frame.flow.scheme));
         };
         self.history(m.span, frame)?;
-        let Coefficients { alpha, beta } = self.coefficients(m, &frame.scope)?;
+        let mut both = self.coefficients(m, &frame.scope)?;
+        if let Some(l) = &frame.flow.scheme.learned {
+            self.learn_multistep(l, m, &mut both, frame)?;
+        }
+        let Coefficients { alpha, beta } = both;
         let iterations = self.iterations_of(m, &beta, frame)?;
         let Phase::Step(step) = self.at.phase else {
             return None;
         };
         let state = Combination::value(frame.start);
         // Later steps read it even where this one does not.
-        let rate = match beta[1..].iter().all(Exact::is_zero) {
+        let rate = match beta[1..].iter().all(Coeff::is_zero) {
             true => Combination::zero(),
             false => self.field(field, state.clone(), m.span)?,
         };
@@ -144,8 +148,7 @@ impl Machine<'_> {
                     0 => state.clone(),
                     _ => self.past(STATE, Moment::Ago(past)),
                 };
-                let minus = Coeff::constant(-&alpha[i]);
-                known = self.add_scaled(known, &minus, &x, m.span)?;
+                known = self.add_scaled(known, &alpha[i].neg(), &x, m.span)?;
             }
             if !beta[i].is_zero() {
                 let f = match past {
@@ -174,13 +177,12 @@ impl Machine<'_> {
     fn plus_rate(
         &mut self,
         to: Combination,
-        beta: &Exact,
+        beta: &Coeff,
         f: &Combination,
         span: Span,
         frame: &Frame,
     ) -> Option<Combination> {
-        let c = frame.h.mul(&Coeff::constant(beta.clone()));
-        let c = self.ok(c.map_err(|why| arithmetic(why, span)))?;
+        let c = self.exact(frame.h.mul(beta), span)?;
         self.add_scaled(to, &c, f, span)
     }
 
@@ -202,7 +204,7 @@ impl Machine<'_> {
     fn iterations_of(
         &mut self,
         m: &Multistep,
-        beta: &[Exact],
+        beta: &[Coeff],
         frame: &Frame,
     ) -> Option<Option<usize>> {
         match (beta[0].is_zero(), &frame.flow.scheme.solve) {
@@ -260,8 +262,9 @@ impl Machine<'_> {
                 .help("look for a slip in the row; it stands newest first");
             return self.fail(d);
         }
-        let scaled = |row: Vec<Exact>| -> Result<Vec<Exact>, _> {
-            row.iter().map(|a| (a * &over).checked()).collect()
+        let scaled = |row: Vec<Exact>| -> Result<Vec<Coeff>, _> {
+            let each = row.iter().map(|a| (a * &over).checked());
+            each.map(|a| a.map(Coeff::constant)).collect()
         };
         let scaled = scaled(alpha).and_then(|a| Ok((a, scaled(beta)?)));
         let (alpha, beta) = self.ok(scaled.map_err(|why| arithmetic(why.into(), m.span)))?;

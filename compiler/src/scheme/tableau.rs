@@ -7,10 +7,9 @@ use super::coeff::Coeff;
 use super::combination::Combination;
 use super::embedded::Reached;
 use super::flow::FlowArgKind;
-use super::learn::Learned;
 use super::resolve::count;
 use super::run::{Frame, Machine};
-use super::scalar::{Scope, exact, not_supported};
+use super::scalar::{Scope, exact};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Tableau, TableauRow};
@@ -38,10 +37,10 @@ impl<'t> Row<'t> {
 }
 
 /// The rows of a tableau.
-struct Rows<'t> {
-    stages: Vec<Row<'t>>,
-    weights: Row<'t>,
-    embedded: Option<Row<'t>>,
+pub(super) struct Rows<'t> {
+    pub stages: Vec<Row<'t>>,
+    pub weights: Row<'t>,
+    pub embedded: Option<Row<'t>>,
 }
 
 impl Rows<'_> {
@@ -72,8 +71,8 @@ impl Machine<'_> {
             }
         };
         let mut rows = self.rows(t, &frame.scope)?;
-        if frame.flow.scheme.learned {
-            self.learn(&mut rows, frame)?;
+        if let Some(l) = &frame.flow.scheme.learned {
+            self.learn_tableau(l, &mut rows, frame)?;
         }
         let partner = rows.embedded.as_ref().filter(|_| frame.outermost);
         let weights: Vec<&Row> = partner.into_iter().chain([&rows.weights]).collect();
@@ -87,40 +86,6 @@ impl Machine<'_> {
             },
             keeps: Vec::new(),
         })
-    }
-
-    /// Replaces what is below the diagonal, and the weights, by learned coefficients that start there. The partner of
-    /// a method whose coefficients move estimates nothing.
-    fn learn(&mut self, rows: &mut Rows, frame: &Frame) -> Option<()> {
-        let mut learned = Vec::new();
-        let span = frame.flow.scheme.name.span;
-        let mut entry = |a: &mut Coeff, path: String, name: String| {
-            let init = a.as_constant()?;
-            *a = Coeff::symbol(&name);
-            learned.push(Learned {
-                name,
-                path,
-                shared: false,
-                per_channel: false,
-                init,
-                span,
-            });
-            Some(())
-        };
-        for (i, row) in rows.stages.iter_mut().enumerate() {
-            if let Some(j) = (i..row.a.len()).find(|j| !row.a[*j].is_zero()) {
-                let d = not_supported(row.entry(j), "a learned implicit tableau");
-                return self.fail(d);
-            }
-            for (j, a) in row.a.iter_mut().take(i).enumerate() {
-                entry(a, format!("a.{i}.{j}"), format!("a[{i}][{j}]"))?;
-            }
-        }
-        for (j, b) in rows.weights.a.iter_mut().enumerate() {
-            entry(b, format!("b.{j}"), format!("b[{j}]"))?;
-        }
-        rows.embedded = None;
-        self.learns(frame.flow, &["a", "b"], learned)
     }
 
     /// `x + h Σ aⱼ kⱼ` over the evaluations so far.

@@ -61,6 +61,36 @@ fn stage_programs() {
     }
 }
 
+/// What a method of each kind learns, and what stays zero; own parameters, starts and ways to solve replace the source's.
+#[test]
+fn methods_that_start_from_others() {
+    for (name, text) in [
+        (
+            "shared_multistep",
+            "scheme s { learn shared multistep from ab3 }",
+        ),
+        (
+            "implicit_multistep",
+            "scheme s(F, r = 0) { learn per channel multistep from am3;  start by euler }",
+        ),
+        (
+            "states_of_a_multistep",
+            "scheme s { learn multistep from bdf2;  solve by fixed_point(iterations: 1) }",
+        ),
+        (
+            "diagonal",
+            "scheme s(F, r = 1) { learn tableau from sdirk2 }",
+        ),
+        (
+            "full",
+            "scheme s(F, n = 1) { learn shared tableau from gauss4;  solve by fixed_point(iterations: n) }",
+        ),
+    ] {
+        let outcome = compile_text(text);
+        insta::assert_snapshot!(format!("learned_from_{name}"), outcome.checked().stages());
+    }
+}
+
 #[test]
 fn graphs_of_two_steps() {
     for (name, text, flow) in [("gamma2", GAMMA, "gamma2(ffn)"), ("ema", EMA, "ema(ffn)")] {
@@ -194,7 +224,34 @@ fn mistakes() {
         ("tableau_of_a_step", "scheme s { learn tableau from iie }"),
         ("tableau_of_nothing", "scheme s { learn tableau from rk5 }"),
         ("tableau_of_itself", "scheme s { learn tableau from s }"),
-        ("implicit_tableau", "scheme s { learn tableau from gauss4 }"),
+        (
+            "tableau_of_a_multistep",
+            "scheme s { learn tableau from ab4 }",
+        ),
+        (
+            "multistep_of_a_tableau",
+            "scheme s { learn multistep from gauss4 }",
+        ),
+        (
+            "multistep_of_nothing",
+            "scheme s { learn multistep from ab9 }",
+        ),
+        (
+            "start_of_a_tableau",
+            "scheme s { learn tableau from rk4;  start by heun }",
+        ),
+        (
+            "start_of_one_step",
+            "scheme one { multistep { alpha 1 -1; beta 0 1 } }\nscheme s { learn multistep from one;  start by heun }",
+        ),
+        (
+            "solve_of_an_explicit_tableau",
+            "scheme s(F) { learn tableau from rk4;  solve by fixed_point(iterations: 2) }",
+        ),
+        (
+            "a_constant_of_the_source",
+            "scheme q(F) { let a = 1;  tableau { 0 |; | a } }\nscheme s(F, a = 2) { learn tableau from q }",
+        ),
         (
             "unused_parameter",
             "scheme s(F, q = 2) { learn tableau from rk4 }",

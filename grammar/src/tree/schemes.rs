@@ -86,13 +86,18 @@ impl Builder<'_> {
             Rule::learn => SchemeItem::Learn(self.learn(span, inner)),
             Rule::learn_from => {
                 inner.skip(Rule::k_learn);
+                let shared = inner.skip(Rule::shared);
+                inner.skip(Rule::per_step);
+                let per_channel = inner.skip(Rule::per_channel);
                 let what = self.ident(inner.next());
                 inner.skip(Rule::k_from);
-                SchemeItem::LearnFrom {
+                SchemeItem::LearnFrom(LearnFrom {
+                    shared,
+                    per_channel,
                     what,
                     from: self.ident(inner.next()),
                     span,
-                }
+                })
             }
             Rule::tableau => {
                 let rows = inner

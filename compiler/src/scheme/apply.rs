@@ -1,0 +1,265 @@
+//! A scheme applied: its fields, flows and lists of fields, and the values of its parameters.
+//!
+//! Takes a call and the scheme it names; gives a [`Flow`]. Leaves names and kinds of expressions to `resolve.rs`.
+
+use super::coeff::Coeff;
+use super::define::{Body, SchemeDef};
+use super::flow::{Field, Flow, FlowArg, FlowArgKind, Method, Setting};
+use super::names::Definition;
+use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
+use super::scalar::{Scope, exact, name_of};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+impl Resolver<'_, '_> {
+    pub(super) fn apply(
+        &mut self,
+        scheme: Rc<SchemeDef>,
+        call: &Call,
+        span: Span,
+    ) -> Option<Rc<Flow>> {
+        self.uses(&scheme);
+        let positional: Vec<&Arg> = call.args.iter().filter(|a| a.label.is_none()).collect();
+        let settings = self.settings(&scheme, call);
+        let want = scheme.fields.len() + usize::from(scheme.list.is_some());
+        if positional.len() != want {
+            let fields = scheme.fields.iter().map(|f| f.name.clone());
+            let list = scheme
+                .list
+                .iter()
+                .map(|l| format!("[{0}1, {0}2]", l.name.to_lowercase()));
+            let names: Vec<String> = fields.chain(list).collect();
+            let d = Diagnostic::error(
+                codes::ARGUMENT_COUNT,
+                span,
+                format!(
+                    "scheme `{}` takes {}, not {}",
+                    scheme.name.name,
+                    count(want, "field"),
+                    positional.len()
+                ),
+            )
+            .also(scheme.name.span, "defined here")
+            .help(format!(
+                "apply it as `{}({})`",
+                scheme.name.name,
+                names.join(", ")
+            ));
+            return self.fail(d);
+        }
+        let args: Vec<Option<FlowArg>> = positional
+            .iter()
+            .zip(&scheme.fields)
+            .map(|(a, p)| self.flow_arg(a, &p.name, &scheme))
+            .collect();
+        let start_by = match &scheme.start_by {
+            Some(by) => Some(self.start_by(by)?),
+            None => None,
+        };
+        let list = match (&scheme.list, positional.last()) {
+            (Some(list), Some(arg)) => self.field_list(&arg.value, &list.name),
+            _ => Some(Vec::new()),
+        };
+        Some(Rc::new(Flow {
+            start_by,
+            args: args.into_iter().collect::<Option<_>>()?,
+            list: list?,
+            settings: settings?,
+            scheme,
+            span,
+        }))
+    }
+
+    /// `[linear(2048), linear(512)]`; fields without a name of their own are called `L.1`, `L.2`.
+    fn field_list(&mut self, e: &Expr, param: &str) -> Option<Vec<Rc<Field>>> {
+        let items = match &e.kind {
+            ExprKind::List(items) if !items.is_empty() => items,
+            _ => {
+                let d =
+                    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no list of fields")
+                        .label(format!("`{param}` stands for one or more fields"))
+                        .help("write `[linear(4*width), linear(width)]`, for example");
+                return self.fail(d);
+            }
+        };
+        let named = |i: usize| format!("{param}.{}", i + 1);
+        let items = items.iter().enumerate();
+        let fields: Vec<_> = items.map(|(i, e)| self.field(e, &named(i))).collect();
+        fields.into_iter().collect()
+    }
+
+    fn flow_arg(&mut self, arg: &Arg, param: &str, scheme: &SchemeDef) -> Option<FlowArg> {
+        let e = &arg.value;
+        let is_scheme = match &e.kind {
+            ExprKind::Call(call) => match name_of(&call.callee) {
+                Some(n) => matches!(
+                    self.names.get(&n.name, self.sink),
+                    Ok(Definition::Scheme(_))
+                ),
+                None => false,
+            },
+            _ => false,
+        };
+        let kind = if is_scheme {
+            if let Some(by) = &arg.by {
+                return self.fail(
+                    Diagnostic::error(
+                        codes::TYPE_MISMATCH,
+                        by.span,
+                        "a flow already says how it is integrated",
+                    )
+                    .label("`by` belongs to a field")
+                    .also(e.span, "this is a flow"),
+                );
+            }
+            let flow = self.flow(e)?;
+            if let Body::Tableau(_) | Body::Multistep(_) = scheme.body {
+                return self.fail(flow_for_field(e.span, scheme));
+            }
+            FlowArgKind::Flow(flow)
+        } else {
+            let by = match &arg.by {
+                Some(by) if !matches!(scheme.body, Body::Splitting(_) | Body::Step(_)) => {
+                    return self.fail(
+                        Diagnostic::error(
+                            codes::TYPE_MISMATCH,
+                            by.span,
+                            "`by` has no meaning here",
+                        )
+                        .label("only a flow of a splitting has an inner scheme")
+                        .also(
+                            scheme.name.span,
+                            format!("`{}` integrates its field itself", scheme.name.name),
+                        ),
+                    );
+                }
+                Some(by) => Some(self.method(by)?),
+                None => None,
+            };
+            FlowArgKind::Field {
+                field: self.field(e, param)?,
+                by,
+            }
+        };
+        Some(FlowArg { kind, span: e.span })
+    }
+
+    /// The scheme after `start by`.
+    pub fn start_by(&mut self, name: &Ident) -> Option<Rc<Method>> {
+        self.method(&Expr {
+            kind: ExprKind::Name(name.name.clone()),
+            span: name.span,
+        })
+    }
+
+    /// `heun`, `iie(r: 2)`: a scheme of one field without its field.
+    fn method(&mut self, e: &Expr) -> Option<Rc<Method>> {
+        let (callee, call) = match &e.kind {
+            ExprKind::Call(call) => (name_of(&call.callee), Some(call)),
+            _ => (name_of(e), None),
+        };
+        let Some(name) = callee else {
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a scheme")
+                .label("a scheme is expected here");
+            return self.fail(d);
+        };
+        let Definition::Scheme(scheme) = self.definition(&name)? else {
+            let d = Diagnostic::error(
+                codes::TYPE_MISMATCH,
+                name.span,
+                format!("`{}` is a field, not a scheme", name.name),
+            )
+            .label("a scheme is expected after `by`");
+            return self.fail(d);
+        };
+        if scheme.fields.len() != 1 || scheme.list.is_some() {
+            let d = Diagnostic::error(
+                codes::ARGUMENT_COUNT,
+                e.span,
+                format!(
+                    "scheme `{}` takes {}",
+                    name.name,
+                    count(scheme.fields.len(), "field")
+                ),
+            )
+            .label("a scheme of one field is expected after `by`")
+            .also(scheme.name.span, "defined here");
+            return self.fail(d);
+        }
+        self.uses(&scheme);
+        let none = Call {
+            callee: e.clone(),
+            args: Vec::new(),
+        };
+        let call = call.map_or(&none, |c| c);
+        if let Some(a) = call.args.iter().find(|a| a.label.is_none()) {
+            let d = Diagnostic::error(
+                codes::ARGUMENT_COUNT,
+                a.value.span,
+                "the field stands before `by`",
+            )
+            .label("only named values belong here");
+            return self.fail(d);
+        }
+        Some(Rc::new(Method {
+            settings: self.settings(&scheme, call)?,
+            scheme,
+            span: e.span,
+        }))
+    }
+
+    /// Values of a scheme's parameters: what the call says, else the defaults.
+    fn settings(&mut self, scheme: &SchemeDef, call: &Call) -> Option<Vec<(String, Setting)>> {
+        let mut given: BTreeMap<&str, (Setting, Span)> = BTreeMap::new();
+        let mut good = true;
+        for (label, value) in call
+            .args
+            .iter()
+            .filter_map(|a| Some((a.label.as_ref()?, &a.value)))
+        {
+            let Some((param, _)) = scheme.values.iter().find(|(p, _)| p.name == label.name) else {
+                let known: Vec<&str> = scheme.values.iter().map(|(p, _)| p.name.as_str()).collect();
+                self.sink
+                    .push(unknown_argument(&scheme.name.name, label, &known));
+                good = false;
+                continue;
+            };
+            let setting = match &value.kind {
+                ExprKind::List(items) => {
+                    let values: Option<Vec<Exact>> = items
+                        .iter()
+                        .map(|i| self.checked(exact(i, &Scope::new())))
+                        .collect();
+                    values.map(|v| Setting::PerStep(v, value.span))
+                }
+                _ => self.checked(exact(value, &Scope::new())).map(Setting::One),
+            };
+            match (setting, given.get(param.name.as_str())) {
+                (Some(s), None) => _ = given.insert(&param.name, (s, label.span)),
+                (_, Some((_, first))) => {
+                    self.sink.push(repeated_argument(label, *first));
+                    good = false;
+                }
+                (None, _) => good = false,
+            }
+        }
+        let mut scope = Scope::new();
+        let mut settings = Vec::new();
+        for (param, default) in &scheme.values {
+            let setting = match given.remove(param.name.as_str()) {
+                Some((s, _)) => s,
+                None => Setting::One(self.checked(exact(default, &scope))?),
+            };
+            if let Setting::One(v) = &setting {
+                scope.insert(param.name.clone(), Coeff::constant(v.clone()));
+            }
+            settings.push((param.name.clone(), setting));
+        }
+        good.then_some(settings)
+    }
+}

@@ -1,0 +1,179 @@
+//! Evaluations of fields, and combinations made into values, each once.
+//!
+//! Sums of fields become sums of evaluations, `increment(Φ)` and `map(Φ)` the flow itself. The same parameters at the same
+//! value are evaluated once. Leaves the schemes that ask for evaluations to the other files of the machine.
+
+use super::coeff::Coeff;
+use super::combination::{Combination, ValueId};
+use super::flow::{Field, FlowArg, Leaf};
+use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
+use super::stage::Instr;
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A leaf that was evaluated, and the places it was written at.
+pub(super) struct Used {
+    pub leaf: Rc<Leaf>,
+    pub usages: BTreeMap<Vec<Span>, usize>,
+}
+
+impl Machine<'_> {
+    /// What stands for a field parameter.
+    pub(super) fn argument(&self, name: &str, frame: &Frame) -> Option<FlowArg> {
+        let i = frame
+            .flow
+            .scheme
+            .fields
+            .iter()
+            .position(|f| f.name == name)?;
+        frame.flow.args.get(i).cloned()
+    }
+
+    /// Evaluations written at `span`: a different place has different parameters under `weights per use`.
+    pub(super) fn written_at<T>(
+        &mut self,
+        span: Span,
+        go: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<T> {
+        self.place.push(span);
+        let result = go(self);
+        self.place.pop();
+        result
+    }
+
+    pub(super) fn field_at(
+        &mut self,
+        field: &Field,
+        at: Combination,
+        span: Span,
+    ) -> Option<Combination> {
+        self.written_at(span, |m| m.field(field, at, span))
+    }
+
+    pub(super) fn field(
+        &mut self,
+        field: &Field,
+        at: Combination,
+        span: Span,
+    ) -> Option<Combination> {
+        match field {
+            Field::Leaf(leaf) => {
+                let at = self.value(at, span)?;
+                self.evaluate(leaf, vec![at], span)
+            }
+            Field::Sum(terms) => {
+                let at = Combination::value(self.value(at, span)?);
+                let mut sum = Combination::zero();
+                for (c, f, span) in terms {
+                    let k = self.field_at(f, at.clone(), *span)?;
+                    sum = self.add_scaled(sum, &Coeff::constant(c.clone()), &k, *span)?;
+                }
+                Some(sum)
+            }
+            Field::Map(flow) => {
+                let start = self.value(at, span)?;
+                self.flow(flow, start, &Coeff::one())
+            }
+            Field::Increment(flow) => {
+                let start = self.value(at, span)?;
+                let end = self.flow(flow, start, &Coeff::one())?;
+                let end = self.expanded(end, start, span)?;
+                self.add_scaled(end, &Coeff::one().neg(), &Combination::value(start), span)
+            }
+        }
+    }
+
+    pub(super) fn evaluate(
+        &mut self,
+        leaf: &Rc<Leaf>,
+        at: Vec<ValueId>,
+        span: Span,
+    ) -> Option<Combination> {
+        self.charge(1, span)?;
+        let takes = leaf.params.len().max(1);
+        if leaf.body.is_some() && takes != at.len() {
+            let takes = super::resolve::count(takes, "argument");
+            let message = format!("field `{}` takes {takes}, not {}", leaf.name, at.len());
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+            return self.fail(d.also(leaf.span, "its definition"));
+        }
+        let key = (leaf.name.clone(), leaf.span);
+        let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
+        if field == self.leaves.len() {
+            self.leaves.push(Used {
+                leaf: leaf.clone(),
+                usages: BTreeMap::new(),
+            });
+        }
+        let usages = &mut self.leaves[field].usages;
+        let next = usages.len();
+        let usage = *usages.entry(self.place.clone()).or_insert(next);
+        // The same parameters at the same value give the same.
+        let key = (field, usage, at.clone());
+        if let Some(v) = self.evaluated.get(&key) {
+            return Some(Combination::value(*v));
+        }
+        if self.evaluated.len() == MAX_EVALUATIONS {
+            return self.fail(too_many_evaluations(span));
+        }
+        let v = self.push(Instr::Eval {
+            field,
+            usage,
+            at,
+            span,
+        });
+        self.evaluated.insert(key, v);
+        Some(Combination::value(v))
+    }
+
+    /// The combination as one value: itself, one made before, or a new instruction.
+    pub(super) fn value(&mut self, c: Combination, span: Span) -> Option<ValueId> {
+        if let Some(v) = c.as_value().or_else(|| self.known.get(&c).copied()) {
+            return Some(v);
+        }
+        self.charge(2 * c.weight() + 1, span)?;
+        let v = self.push(Instr::Combine(c.clone()));
+        self.known.insert(c, v);
+        Some(v)
+    }
+
+    /// The same vector over `start` and evaluations alone.
+    fn expanded(&mut self, mut c: Combination, start: ValueId, span: Span) -> Option<Combination> {
+        loop {
+            let inner = c
+                .terms()
+                .rev()
+                .map(|(v, _)| v)
+                .filter(|v| *v > start)
+                .find_map(|v| match &self.instrs[v.0 as usize - 1] {
+                    Instr::Combine(of) => Some((v, of.clone())),
+                    _ => None,
+                });
+            let Some((v, of)) = inner else { return Some(c) };
+            self.charge(c.weight() + of.weight(), span)?;
+            let next = c.substituted(v, &of);
+            c = self.exact(next, span)?;
+        }
+    }
+
+    /// The product of two values, made once.
+    pub(super) fn product_of(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        let of = [a.min(b), a.max(b)];
+        match self.products.get(&of) {
+            Some(v) => *v,
+            None => {
+                let v = self.push(Instr::Product(of));
+                self.products.insert(of, v);
+                v
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, instr: Instr) -> ValueId {
+        self.instrs.push(instr);
+        ValueId(self.instrs.len() as u32)
+    }
+}
