@@ -31,6 +31,8 @@ pub enum UnaryOp {
     /// Mantissa in [1, 2) of a positive normal number. In general: the fraction field of the
     /// representation under the sign and exponent of one.
     Mantissa,
+    /// The nearest bf16, as a number of the kernel's type: [`crate::bf16`].
+    Bf16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -143,7 +145,7 @@ pub enum Expr {
     Const(f64),
     /// The n-th scalar argument of the launch.
     Uniform(u32),
-    /// Reads operand `operand`; an i32 operand is converted (exact below 2^24 in f32).
+    /// Reads operand `operand`; an i32 operand is converted (exact below 2^24 in f32), a bf16 one widened (exact).
     Load {
         operand: u32,
         access: Access,

@@ -101,7 +101,8 @@ pub enum Extent {
 }
 
 /// Copies a right-hand operand B into panels of `nr` columns:
-/// `packed[p][k][j] = B(k, p·nr + j)`, zero where `p·nr + j ≥ n`.
+/// `packed[p][k][j] = B(k, p·nr + j)`, zero where `p·nr + j ≥ n`. Elements of B are `from`, those of the panels `dtype`;
+/// bf16 panels of an f32 B are rounded.
 ///
 /// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
 /// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
@@ -109,6 +110,7 @@ pub enum Extent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pack {
     pub dtype: DType,
+    pub from: DType,
     pub n: Extent,
     pub k: Extent,
     pub nr: u32,
@@ -120,6 +122,9 @@ pub struct Pack {
 /// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
 /// operands: A, packed B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
+/// Elements of A are `a`, those of packed B `b`; all others, C included, are `dtype`, in which sums are taken. With bf16
+/// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
+/// does not depend on whether A was rounded before it was stored.
 ///
 /// Order of summation: k is cut into blocks of `kc`; inside a block products are accumulated by FMA
 /// from zero in order; the block sums are added in order (starting from C itself with `accumulate`:
@@ -128,6 +133,8 @@ pub struct Pack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
     pub dtype: DType,
+    pub a: DType,
+    pub b: DType,
     pub m: Extent,
     pub n: Extent,
     pub k: Extent,
@@ -157,10 +164,12 @@ pub struct Epilogue {
 /// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
+/// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
 /// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of [`crate::attend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
     pub dtype: DType,
+    pub inputs: DType,
     pub heads: u64,
     /// Columns of one head.
     pub head: u64,
@@ -194,6 +203,41 @@ impl Gather {
 }
 
 impl KernelSpec {
+    /// The type a kernel computes in. (Panels of [`Pack`] may be bf16; packing computes nothing.)
+    pub fn dtype(&self) -> DType {
+        match self {
+            KernelSpec::Rows(k) => k.dtype,
+            KernelSpec::Columns(k) => k.dtype,
+            KernelSpec::Pack(k) => k.from.arithmetic(),
+            KernelSpec::Contract(k) => k.dtype,
+            KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) | KernelSpec::AttendCached(k) => {
+                k.dtype
+            }
+            KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) | KernelSpec::PositionSum(k) => {
+                k.dtype
+            }
+        }
+    }
+
+    /// Element type of operand `i`.
+    pub fn operand_type(&self, i: usize) -> DType {
+        match (self, i) {
+            (
+                KernelSpec::Rows(Rows { operands, .. })
+                | KernelSpec::Columns(Columns { operands, .. }),
+                i,
+            ) => operands.get(i).copied().unwrap_or(self.dtype()),
+            (KernelSpec::Pack(p), 0) => p.from,
+            (KernelSpec::Pack(p), _) => p.dtype,
+            (KernelSpec::Contract(c), 0) => c.a,
+            (KernelSpec::Contract(c), 1) => c.b,
+            (KernelSpec::Attend(a) | KernelSpec::AttendCached(a), 0..3) => a.inputs,
+            (KernelSpec::AttendBackward(a), 0..4) => a.inputs,
+            (KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_), 0) => DType::I32,
+            _ => self.dtype(),
+        }
+    }
+
     /// How many tiles a launch with these dims has.
     pub fn tiles(&self, dims: &[u64]) -> u64 {
         match self {

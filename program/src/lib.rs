@@ -9,6 +9,7 @@
 //! program means the same on every device: a device only implements "launch one kernel".
 
 pub mod attend;
+pub mod bf16;
 pub mod eval;
 pub mod expr;
 pub mod kernel;
@@ -31,16 +32,27 @@ pub use target::Target;
 pub enum DType {
     F32,
     F64,
+    /// The upper half of an f32 ([`bf16`]): only in memory, arithmetic is in the kernel's own type. Storing rounds.
+    Bf16,
     /// Token numbers and other indices.
     I32,
 }
 
 impl DType {
+    /// The type in which elements of this type are computed with.
+    pub const fn arithmetic(self) -> DType {
+        match self {
+            DType::F64 => DType::F64,
+            DType::F32 | DType::Bf16 | DType::I32 => DType::F32,
+        }
+    }
+
     /// Bytes of one element.
     pub const fn bytes(self) -> u64 {
         match self {
             DType::F32 | DType::I32 => 4,
             DType::F64 => 8,
+            DType::Bf16 => 2,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

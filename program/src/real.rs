@@ -1,8 +1,8 @@
 //! The two floating-point types that kernels compute in, with exactly the operations of
 //! [`crate::expr`].
 
-use crate::DType;
 use crate::expr::{BinaryOp, CmpOp, UnaryOp};
+use crate::{DType, bf16};
 
 /// f32 or f64. Every method means the same as the expression node of its name.
 pub trait Real: Copy + PartialOrd + std::fmt::Debug + Send + Sync + 'static {
@@ -11,6 +11,8 @@ pub trait Real: Copy + PartialOrd + std::fmt::Debug + Send + Sync + 'static {
     /// Rounded to nearest, as constants and coefficients are.
     fn of(x: f64) -> Self;
     fn to_f64(self) -> f64;
+    /// The bits of the nearest bf16.
+    fn bf16(self) -> u16;
     /// Indices and token numbers.
     fn of_i32(x: i32) -> Self;
     /// None of [`UnaryOp::Exp`], [`UnaryOp::Log`], [`UnaryOp::Erf`]: those are expanded first.
@@ -28,7 +30,7 @@ pub trait Real: Copy + PartialOrd + std::fmt::Debug + Send + Sync + 'static {
 }
 
 macro_rules! real {
-    ($t:ty, $dtype:expr, $bits:ty, $mantissa:expr, $bias:expr) => {
+    ($t:ty, $dtype:expr, $bits:ty, $mantissa:expr, $bias:expr, $round:expr) => {
         impl Real for $t {
             const DTYPE: DType = $dtype;
             const ZERO: Self = 0.0;
@@ -38,6 +40,9 @@ macro_rules! real {
             }
             fn to_f64(self) -> f64 {
                 f64::from(self)
+            }
+            fn bf16(self) -> u16 {
+                $round(self)
             }
             fn of_i32(x: i32) -> Self {
                 x as $t
@@ -56,6 +61,7 @@ macro_rules! real {
                     UnaryOp::Mantissa => {
                         <$t>::from_bits((a.to_bits() & FRACTION) | ($bias << $mantissa))
                     }
+                    UnaryOp::Bf16 => <$t>::from(bf16::to_f32(Self::bf16(a))),
                     UnaryOp::Exp | UnaryOp::Log | UnaryOp::Erf => {
                         unreachable!("transcendentals are expanded before evaluation")
                     }
@@ -105,5 +111,5 @@ macro_rules! real {
     };
 }
 
-real!(f32, DType::F32, u32, 23, 127);
-real!(f64, DType::F64, u64, 52, 1023);
+real!(f32, DType::F32, u32, 23, 127, bf16::of_f32);
+real!(f64, DType::F64, u64, 52, 1023, bf16::of_f64);

@@ -5,6 +5,7 @@
 //! inside its slot at the entry's maxima (reach grows with batch and sequence, so it then does for
 //! smaller ones too; of sequence and past, which share one maximum, each is tried at its largest). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
 
+use crate::memory::WORD;
 use crate::reach::Footprint;
 use odec_program::manifest::Manifest;
 use odec_program::{
@@ -133,6 +134,12 @@ fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Resul
     }
     let ios = e.inputs.iter().chain(&e.outputs);
     for io in ios {
+        if io.dtype == DType::Bf16 {
+            return invalid(
+                format!("entry {name}"),
+                format!("`{}` is bf16: what goes in and out is not rounded", io.name),
+            );
+        }
         if io_bytes(io, max).is_none() {
             return invalid(
                 format!("entry {name}"),
@@ -207,7 +214,9 @@ fn instruction(
             Some(_) => return what("has another element type than its slot"),
             None => return what("names an input or output that is not there"),
         };
-        if o.offset % touch.dtype.bytes() != 0 || o.stride % touch.dtype.bytes() != 0 {
+        // Memory is handed out in words, whatever they hold.
+        let align = touch.dtype.bytes().max(WORD);
+        if o.offset % align != 0 || o.stride % align != 0 {
             return what("is not aligned");
         }
         if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {

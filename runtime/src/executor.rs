@@ -13,7 +13,7 @@ use crate::memory::{Buffer, WORD, Words};
 use crate::profile::Profile;
 use crate::reach::Touch;
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot};
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot, bf16};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -562,6 +562,11 @@ fn finite(words: Words, touch: &Touch, dims: &[u64]) -> bool {
             .skip(1)
             .step_by(2)
             .all(|w| w.get() & 0x7FF0_0000 != 0x7FF0_0000),
+        DType::Bf16 => written
+            .iter()
+            .flat_map(|w| [w.get() as u16, (w.get() >> 16) as u16])
+            .take(touch.elements(dims).unwrap_or(0) as usize)
+            .all(|bits| bf16::to_f32(bits).is_finite()),
         DType::I32 => true,
     }
 }
@@ -570,6 +575,7 @@ fn word(d: DType) -> &'static str {
     match d {
         DType::F32 => "f32",
         DType::F64 => "f64",
+        DType::Bf16 => "bf16",
         DType::I32 => "i32",
     }
 }

@@ -17,8 +17,8 @@ pub type Words<'a> = &'a [Cell<u32>];
 /// Bytes in a word.
 pub const WORD: u64 = 4;
 
-/// What a poisoned word holds: a signalling NaN as f32 (and, in pairs, as f64).
-pub const POISON: u32 = 0x7FF4_DEAD;
+/// What a poisoned word holds: a NaN as f32, in pairs as f64, and in halves as bf16.
+pub const POISON: u32 = 0x7FF4_7FAD;
 
 /// Zeroed memory, aligned to a page.
 pub struct Buffer {

@@ -87,7 +87,8 @@ impl Touch {
 
     /// How far a launch with these dims may touch, in 4-byte words.
     pub fn words(&self, dims: &[u64]) -> Option<u64> {
-        self.elements(dims)?.checked_mul(self.dtype.bytes() / 4)
+        let bytes = self.elements(dims)?.checked_mul(self.dtype.bytes())?;
+        Some(bytes.div_ceil(4))
     }
 }
 
@@ -230,7 +231,7 @@ impl Footprint {
                     k: 1,
                 };
                 let operands = vec![
-                    Touch::new(p.dtype, false, product(1, 0b11)),
+                    Touch::new(p.from, false, product(1, 0b11)),
                     Touch::new(p.dtype, true, vec![panels]),
                 ];
                 Ok(Footprint {
@@ -256,8 +257,8 @@ impl Footprint {
                     k: 2,
                 };
                 let mut operands = vec![
-                    Touch::new(c.dtype, false, product(1, 0b101)),
-                    Touch::new(c.dtype, false, vec![panels]),
+                    Touch::new(c.a, false, product(1, 0b101)),
+                    Touch::new(c.b, false, vec![panels]),
                 ];
                 operands.extend((0..extras).map(|_| Touch::new(c.dtype, false, vec![])));
                 operands.push(Touch::new(c.dtype, true, product(1, 0b011)));
@@ -283,21 +284,15 @@ impl Footprint {
             }
             KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
                 let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
+                let read = || Touch::new(a.inputs, false, product(width, 0b11));
                 let rows = |written| Touch::new(a.dtype, written, product(width, 0b11));
                 let lse = |written| Touch::new(a.dtype, written, product(a.heads, 0b11));
                 let operands = match spec {
                     KernelSpec::Attend(_) => {
-                        vec![rows(false), rows(false), rows(false), rows(true), lse(true)]
+                        vec![read(), read(), read(), rows(true), lse(true)]
                     }
                     _ => {
-                        let inputs = [
-                            rows(false),
-                            rows(false),
-                            rows(false),
-                            rows(false),
-                            lse(false),
-                            rows(false),
-                        ];
+                        let inputs = [read(), read(), read(), read(), lse(false), rows(false)];
                         inputs
                             .into_iter()
                             .chain([rows(true), rows(true), rows(true)])
@@ -312,10 +307,10 @@ impl Footprint {
             }
             KernelSpec::AttendCached(a) => {
                 let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
-                let rows = |written| Touch::new(a.dtype, written, product(width, 0b01));
-                let kept = || Touch::new(a.dtype, false, vec![Reach::Tokens { factor: width }]);
+                let rows = |dtype, written| Touch::new(dtype, written, product(width, 0b01));
+                let kept = || Touch::new(a.inputs, false, vec![Reach::Tokens { factor: width }]);
                 Ok(Footprint {
-                    operands: vec![rows(false), kept(), kept(), rows(true)],
+                    operands: vec![rows(a.inputs, false), kept(), kept(), rows(a.dtype, true)],
                     dims: vec![None; 2],
                     coeffs: 0,
                 })

@@ -11,10 +11,10 @@ use crate::device::Device;
 use crate::memory::Words;
 use odec_program::attend;
 use odec_program::eval::{self, Evaluator, Memory};
-use odec_program::expr::BinaryOp;
-use odec_program::kernel::{Attend, Columns, Contract, Gather, Pack, Rows};
+use odec_program::expr::{BinaryOp, UnaryOp};
+use odec_program::kernel::{Contract, Gather, Pack};
 use odec_program::real::Real;
-use odec_program::{DType, Kernel, KernelSpec};
+use odec_program::{DType, Kernel, KernelSpec, bf16};
 
 /// Interprets kernel specs.
 pub struct ReferenceDevice {
@@ -36,45 +36,29 @@ impl Device for ReferenceDevice {
 
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let spec = &self.specs[kernel];
-        match dtype(spec) {
+        match spec.dtype() {
             DType::F64 => launch::<f64>(spec, operands, dims, coeffs),
-            DType::F32 | DType::I32 => launch::<f32>(spec, operands, dims, coeffs),
+            _ => launch::<f32>(spec, operands, dims, coeffs),
         }
     }
 }
 
-/// The element type a kernel computes in.
-fn dtype(spec: &KernelSpec) -> DType {
-    match spec {
-        KernelSpec::Rows(Rows { dtype, .. })
-        | KernelSpec::Columns(Columns { dtype, .. })
-        | KernelSpec::Pack(Pack { dtype, .. })
-        | KernelSpec::Contract(Contract { dtype, .. })
-        | KernelSpec::Attend(Attend { dtype, .. })
-        | KernelSpec::AttendBackward(Attend { dtype, .. })
-        | KernelSpec::AttendCached(Attend { dtype, .. })
-        | KernelSpec::Gather(Gather { dtype, .. })
-        | KernelSpec::ScatterAdd(Gather { dtype, .. })
-        | KernelSpec::PositionSum(Gather { dtype, .. }) => *dtype,
-    }
-}
-
-/// Operands with their element types: all of the kernel's own, unless `types` says otherwise.
+/// Operands with their element types.
 struct Operands<'a> {
     words: &'a [Words<'a>],
-    types: &'a [DType],
+    types: Vec<DType>,
 }
 
 impl<T: Real> Memory<T> for Operands<'_> {
     fn load(&self, operand: u32, index: u64) -> T {
         let (words, i) = (self.words[operand as usize], index as usize);
-        match self
-            .types
-            .get(operand as usize)
-            .copied()
-            .unwrap_or(T::DTYPE)
-        {
+        match self.types[operand as usize] {
             DType::F32 => T::of(f64::from(f32::from_bits(words[i].get()))),
+            DType::Bf16 => {
+                // The first of two elements is the lower half of a word.
+                let bits = words[i / 2].get() >> (16 * (i % 2));
+                T::of(f64::from(bf16::to_f32(bits as u16)))
+            }
             DType::I32 => T::of_i32(words[i].get() as i32),
             DType::F64 => {
                 let (low, high) = (words[2 * i].get(), words[2 * i + 1].get());
@@ -85,13 +69,13 @@ impl<T: Real> Memory<T> for Operands<'_> {
 
     fn store(&mut self, operand: u32, index: u64, value: T) {
         let (words, i) = (self.words[operand as usize], index as usize);
-        match self
-            .types
-            .get(operand as usize)
-            .copied()
-            .unwrap_or(T::DTYPE)
-        {
+        match self.types[operand as usize] {
             DType::F32 => words[i].set((value.to_f64() as f32).to_bits()),
+            DType::Bf16 => {
+                let (word, shift) = (&words[i / 2], 16 * (i % 2));
+                let other = word.get() & !(0xFFFF << shift);
+                word.set(other | u32::from(value.bf16()) << shift);
+            }
             DType::I32 => words[i].set(value.to_f64() as i32 as u32),
             DType::F64 => {
                 let bits = value.to_f64().to_bits();
@@ -104,12 +88,7 @@ impl<T: Real> Memory<T> for Operands<'_> {
 
 fn launch<T: Real>(spec: &KernelSpec, words: &[Words], dims: &[u64], coeffs: &[f64]) {
     let tiles = 0..spec.tiles(dims);
-    let types: &[DType] = match spec {
-        KernelSpec::Rows(k) => &k.operands,
-        KernelSpec::Columns(k) => &k.operands,
-        KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) => &[DType::I32],
-        _ => &[],
-    };
+    let types = (0..words.len()).map(|i| spec.operand_type(i)).collect();
     let mut m = Operands { words, types };
     match spec {
         KernelSpec::Rows(k) => eval::eval_rows::<T>(k, &mut m, [dims[0], dims[1]], coeffs, tiles),
@@ -161,6 +140,10 @@ fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], co
     for i in 0..m {
         let a: Vec<T> = (0..k)
             .map(|l| memory.load(0, if c.a_transposed { l * m + i } else { i * k + l }))
+            .map(|x| match c.b {
+                DType::Bf16 => T::unary(UnaryOp::Bf16, x),
+                _ => x,
+            })
             .collect();
         for (j, sum) in row.iter_mut().enumerate() {
             let (panel, lane) = (j as u64 / nr, j as u64 % nr);
@@ -226,7 +209,7 @@ mod tests {
     use crate::memory::Buffer;
     use crate::rng::Stream;
     use odec_program::expr::{Access, Body, Expr};
-    use odec_program::kernel::{Blocking, Epilogue, Extent};
+    use odec_program::kernel::{Attend, Blocking, Epilogue, Extent};
 
     /// Runs one kernel on f64 operands and returns them all.
     fn run(spec: KernelSpec, operands: &[Vec<f64>], dims: &[u64], coeffs: &[f64]) -> Vec<Vec<f64>> {
@@ -296,6 +279,7 @@ mod tests {
             };
             let pack = Pack {
                 dtype,
+                from: dtype,
                 n: Extent::Static(n),
                 k: Extent::Dynamic,
                 nr: 4,
@@ -306,6 +290,8 @@ mod tests {
             assert!(packed.chunks(4).skip(k as usize).all(|p| p[3] == 0.0));
             let contract = Contract {
                 dtype,
+                a: dtype,
+                b: dtype,
                 m: Extent::Dynamic,
                 n: Extent::Static(n),
                 k: Extent::Dynamic,
@@ -338,6 +324,7 @@ mod tests {
         for causal in [true, false] {
             let spec = Attend {
                 dtype: DType::F64,
+                inputs: DType::F64,
                 heads,
                 head,
                 causal,

@@ -92,6 +92,11 @@ pub(crate) fn store_columns(e: &mut Emitter, value: Val, base: Val, elem: Elem, 
     let p = e.at(base, cols.first, elem);
     if cols.count == cols.lanes {
         e.store(value, p);
+    } else if cols.count == 1 {
+        // LLVM 22 makes the store of one lane a scalar one and forgets, on the way, that the lanes were narrowed: it would
+        // write as many bytes as they had before.
+        let value = e.extract(value, 0);
+        e.store(value, p);
     } else {
         let count = e.int(cols.count as i64);
         let mask = e.mask(count, cols.lanes);

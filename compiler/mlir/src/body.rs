@@ -39,6 +39,15 @@ impl Lowered {
         self.ids[id.0 as usize].0 as usize
     }
 
+    /// A value as it is stored in elements of type `elem`; `node` is the node that it is of.
+    pub fn stored(&self, e: &mut Emitter, node: usize, value: Val, elem: Elem) -> Val {
+        match self.body.nodes[node] {
+            // Rounding again would change nothing.
+            Expr::Unary(UnaryOp::Bf16, _) if elem == Elem::Bf16 => e.upper_half(value),
+            _ => e.convert(value, elem),
+        }
+    }
+
     pub fn no_values(&self) -> Values {
         vec![None; self.body.nodes.len()]
     }
@@ -147,6 +156,7 @@ pub(crate) fn unary(e: &mut Emitter, op: UnaryOp, a: Val) -> Val {
             let x = e.or(x, one);
             e.bitcast(x, a.ty.elem)
         }
+        UnaryOp::Bf16 => e.nearest_bf16(a, false),
         UnaryOp::Exp | UnaryOp::Log | UnaryOp::Erf => unreachable!("transcendentals are expanded"),
     }
 }

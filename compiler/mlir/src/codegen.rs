@@ -296,6 +296,7 @@ mod tests {
         let n = odec_program::kernel::Extent::Static(5);
         let spec = odec_program::KernelSpec::Pack(odec_program::kernel::Pack {
             dtype: odec_program::DType::F32,
+            from: odec_program::DType::F32,
             n,
             k: n,
             nr,

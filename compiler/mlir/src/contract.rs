@@ -25,6 +25,9 @@ const PREFETCH: u64 = 16;
 /// # Errors
 /// A blocking that does not fit the target, or an epilogue that reads operands in a way that makes no sense there.
 pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
+    if (spec.a, spec.b) != (spec.dtype, spec.dtype) {
+        return Err("contractions read operands of their own type".into());
+    }
     let kernel = Kernel::new(e, spec)?;
     let (begin, end) = (e.begin(), e.end());
     let (nc, kc) = (spec.blocking.nc as i64, spec.blocking.kc as i64);

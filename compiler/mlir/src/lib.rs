@@ -36,7 +36,7 @@ use emit::Emitter;
 pub use error::CodegenError;
 pub use link::link;
 pub use object::Object;
-use odec_program::{DType, Kernel, KernelSpec, Target};
+use odec_program::{Kernel, KernelSpec, Target};
 pub use pipeline::Pipeline;
 
 /// The MLIR text of a kernel, before lowering.
@@ -44,7 +44,7 @@ pub use pipeline::Pipeline;
 /// # Errors
 /// [`CodegenError::Spec`] when the spec asks for something that no emitter does.
 pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError> {
-    let mut e = Emitter::new(&kernel.symbol, dtype(&kernel.spec), target);
+    let mut e = Emitter::new(&kernel.symbol, kernel.spec.dtype(), target);
     let emitted: Result<(), String> = match &kernel.spec {
         KernelSpec::Rows(k) => rows::emit(&mut e, k),
         KernelSpec::Columns(k) => columns::emit(&mut e, k),
@@ -63,19 +63,5 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
             symbol: kernel.symbol.clone(),
             reason,
         }),
-    }
-}
-
-/// The type of a kernel's arithmetic.
-fn dtype(spec: &KernelSpec) -> DType {
-    match spec {
-        KernelSpec::Rows(k) => k.dtype,
-        KernelSpec::Columns(k) => k.dtype,
-        KernelSpec::Pack(k) => k.dtype,
-        KernelSpec::Contract(k) => k.dtype,
-        KernelSpec::Attend(k) | KernelSpec::AttendBackward(k) | KernelSpec::AttendCached(k) => {
-            k.dtype
-        }
-        KernelSpec::Gather(k) | KernelSpec::ScatterAdd(k) | KernelSpec::PositionSum(k) => k.dtype,
     }
 }

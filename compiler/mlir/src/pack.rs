@@ -19,6 +19,9 @@ pub(crate) fn extent(e: &mut Emitter, extent: Extent, n: u64) -> Val {
 /// # Errors
 /// A panel that is not made of whole vectors.
 pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
+    if spec.from != spec.dtype {
+        return Err("packing does not round".into());
+    }
     let width = spec.nr as u64;
     if width == 0 || !width.is_multiple_of(e.lanes) {
         return Err(format!(

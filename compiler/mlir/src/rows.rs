@@ -11,8 +11,9 @@
 use crate::access::{Columns, column_numbers, load_columns, load_scalar, row_base, store_columns};
 use crate::body::{Lowered, Values, binary};
 use crate::emit::{Elem, Emitter, Type, Val};
+use odec_program::DType;
 use odec_program::eval::LANES;
-use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp, RowMap};
+use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::Rows;
 
 /// Lanes of every vector here: the virtual lanes of reductions, whatever the target's registers hold.
@@ -72,6 +73,12 @@ fn check(kernel: &Rows) -> Result<(), String> {
                 s.operand
             ));
         }
+    }
+    let rounds = |n: &Expr| matches!(n, Expr::Unary(UnaryOp::Bf16, _));
+    if kernel.dtype != DType::F32
+        && (kernel.operands.contains(&DType::Bf16) || kernel.body.nodes.iter().any(rounds))
+    {
+        return Err("only f32 kernels round to bf16".into());
     }
     if kernel.body.nodes.contains(&Expr::Acc) {
         return Err("only epilogues of contractions have an accumulator".into());
@@ -244,8 +251,9 @@ impl RowsEmitter<'_> {
                 });
             for s in &self.kernel.stores {
                 let elem = self.elem(s.operand);
-                let value = values[self.low.node(s.value)].expect("stored values are marked");
-                let value = e.convert(value, elem);
+                let node = self.low.node(s.value);
+                let value = values[node].expect("stored values are marked");
+                let value = self.low.stored(e, node, value, elem);
                 let p = e.at(row.base(s.operand, s.access), c, elem);
                 e.store(value, p);
             }
@@ -380,8 +388,9 @@ impl RowsEmitter<'_> {
             .iter()
             .filter(|s| s.access.col == ColMap::Zero)
         {
-            let value = row.scalars[self.low.node(s.value)].expect("per-row values are scalars");
-            let value = e.convert(value, self.elem(s.operand));
+            let node = self.low.node(s.value);
+            let value = row.scalars[node].expect("per-row values are scalars");
+            let value = self.low.stored(e, node, value, self.elem(s.operand));
             e.store(value, row.base(s.operand, s.access));
         }
     }
@@ -495,14 +504,10 @@ impl RowsEmitter<'_> {
             .iter()
             .filter(|s| s.access.col == ColMap::Col)
         {
-            let value = values[self.low.node(s.value)].expect("stored values are marked");
-            store_columns(
-                e,
-                value,
-                row.base(s.operand, s.access),
-                self.elem(s.operand),
-                cols,
-            );
+            let (node, elem) = (self.low.node(s.value), self.elem(s.operand));
+            let value = values[node].expect("stored values are marked");
+            let value = self.low.stored(e, node, value, elem);
+            store_columns(e, value, row.base(s.operand, s.access), elem, cols);
         }
     }
 }

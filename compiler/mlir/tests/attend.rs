@@ -125,6 +125,7 @@ impl Case {
     fn specs<T: Real>(&self) -> [KernelSpec; 2] {
         let spec = Attend {
             dtype: T::DTYPE,
+            inputs: T::DTYPE,
             heads: self.shape[2] as u64,
             head: self.shape[3] as u64,
             causal: self.causal,
@@ -322,6 +323,7 @@ fn large_scores_do_not_overflow() {
 fn an_empty_head_is_refused() {
     let spec = Attend {
         dtype: odec_program::DType::F32,
+        inputs: odec_program::DType::F32,
         heads: 1,
         head: 0,
         causal: true,

@@ -118,6 +118,7 @@ fn kernels(
     let (m, n, k) = (extent(shape.m), extent(shape.n), extent(shape.k));
     let pack = Pack {
         dtype,
+        from: dtype,
         n,
         k,
         nr: blocking.nr,
@@ -125,6 +126,8 @@ fn kernels(
     };
     let contract = Contract {
         dtype,
+        a: dtype,
+        b: dtype,
         m,
         // the epilogue's residual has a fixed row length
         n: if form.epilogue {

@@ -58,13 +58,13 @@ fn swap(cols: u64, pick: u16) -> Option<u64> {
     (!all.is_empty()).then(|| all[pick as usize % all.len()])
 }
 
-fn build(cols: u64, table: u64, picks: &[Pick], reductions: bool) -> Body {
+fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -> Body {
     let mut b = Body::default();
     let mut ids: Vec<ExprId> = vec![b.load(In::Full as u32, Access::full(cols))];
     for (kind, p) in picks {
         let at = |n: usize| ids[p[n] as usize % ids.len()];
         let access = |row, col, stride| Access { row, col, stride };
-        let x = match kind % 32 {
+        let x = match kind % 34 {
             0 => b.load(In::PerRow as u32, Access::PER_ROW),
             1 => b.load(In::PerCol as u32, Access::PER_COL),
             2 => b.load(In::Scalar as u32, Access::SCALAR),
@@ -94,6 +94,8 @@ fn build(cols: u64, table: u64, picks: &[Pick], reductions: bool) -> Body {
             14 => b.unary(UnaryOp::Round, at(0)),
             15 => b.unary(UnaryOp::Exponent, at(0)),
             16 => b.unary(UnaryOp::Mantissa, at(0)),
+            // f64 kernels do not round to bf16.
+            32 | 33 if T::DTYPE == DType::F32 => b.unary(UnaryOp::Bf16, at(0)),
             17 => b.binary(BinaryOp::Add, at(0), at(1)),
             18 => b.binary(BinaryOp::Sub, at(0), at(1)),
             19 | 20 => b.binary(BinaryOp::Mul, at(0), at(1)),
@@ -136,8 +138,9 @@ fn inputs<T: Real>(rows: u64, cols: u64, table: u64) -> Vec<Buffer<T>> {
 }
 
 /// A random kernel with two outputs per element (the first may overwrite the full input) and one per row.
-fn random_rows<T: Real>(cols: u64, table: u64, picks: &[Pick]) -> Rows {
-    let body = build(cols, table, picks, true);
+/// With `half`, two inputs and the second output are bf16.
+fn random_rows<T: Real>(cols: u64, table: u64, picks: &[Pick], half: bool) -> Rows {
+    let body = build::<T>(cols, table, picks, true);
     let levels = body.levels();
     let last = |want: fn(Level) -> bool| {
         levels
@@ -167,6 +170,11 @@ fn random_rows<T: Real>(cols: u64, table: u64, picks: &[Pick]) -> Rows {
     }
     let mut operands = vec![T::DTYPE; INPUTS as usize + 3];
     operands[In::Index as usize] = DType::I32;
+    if half {
+        for n in [In::Swapped as u32, In::Repeated as u32, INPUTS + 1] {
+            operands[n as usize] = DType::Bf16;
+        }
+    }
     Rows {
         dtype: T::DTYPE,
         cols,
@@ -190,6 +198,12 @@ fn check_rows<T: Real>(kernel: &Rows, table: u64, on: &[Target]) {
     buffers.push(Buffer::nan((rows * cols) as usize));
     buffers.push(Buffer::nan((rows * cols) as usize));
     buffers.push(Buffer::nan(rows as usize));
+    let types = kernel.operands.iter();
+    let buffers: Vec<Buffer<T>> = buffers
+        .into_iter()
+        .zip(types)
+        .map(|(b, d)| b.in_type(*d))
+        .collect();
     let (dims, coeffs) = ([rows, SEQ], [0.3, -1.7]);
     let mut want = Operands(buffers.clone());
     eval_rows(kernel, &mut want, dims, &coeffs, 0..rows);
@@ -214,9 +228,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn rows_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(3..24)) {
+    fn rows_f32(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(3..24), half in any::<bool>()) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
-        check_rows::<f32>(&random_rows::<f32>(cols, table, &picks), table, &targets());
+        check_rows::<f32>(&random_rows::<f32>(cols, table, &picks, half), table, &targets());
     }
 
     /// Exact FMA in f64 without the instruction is limited to moderate numbers: random ones are for the other targets.
@@ -224,7 +238,7 @@ proptest! {
     fn rows_f64(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(3..16)) {
         let (cols, table) = (COLS[cols], period(COLS[cols], table));
         let on: Vec<Target> = targets().into_iter().filter(|t| *t > Target::Portable).collect();
-        check_rows::<f64>(&random_rows::<f64>(cols, table, &picks), table, &on);
+        check_rows::<f64>(&random_rows::<f64>(cols, table, &picks, false), table, &on);
     }
 
     #[test]
@@ -235,7 +249,7 @@ proptest! {
 }
 
 fn check_columns<T: Real>(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) {
-    let body = build(cols, table, picks, false);
+    let body = build::<T>(cols, table, picks, false);
     let value = ExprId(body.nodes.len() as u32 - 1);
     let mut operands = vec![T::DTYPE; INPUTS as usize + 1];
     operands[In::Index as usize] = DType::I32;
@@ -268,10 +282,11 @@ fn check_columns<T: Real>(cols: u64, table: u64, picks: &[Pick], accumulate: boo
     }
 }
 
+/// Rounding to bf16 in registers, too: infinities, NaN, subnormals and ties are among the numbers.
 #[test]
-fn transcendentals_on_their_whole_range() {
+fn functions_on_their_whole_range() {
     let cols = 512;
-    for op in [UnaryOp::Exp, UnaryOp::Log, UnaryOp::Erf] {
+    for op in [UnaryOp::Exp, UnaryOp::Log, UnaryOp::Erf, UnaryOp::Bf16] {
         let mut body = Body::default();
         let x = body.load(0, Access::full(cols));
         let value = body.unary(op, x);
@@ -300,6 +315,49 @@ fn transcendentals_on_their_whole_range() {
             let got = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[0..rows]);
             assert_same(&got[1], &want.0[1], &format!("{target}, {op:?}"));
         }
+    }
+}
+
+/// A copy from f32 to bf16 and back, on numbers of all kinds.
+#[test]
+fn stores_round_to_bf16() {
+    let (rows, cols) = (65u64, 1024);
+    let n = (rows * cols) as usize;
+    let spread = |i: usize| (i as u64 * (1 << 32) / n as u64) as u32;
+    // Ties, and their neighbours.
+    let tie = |i: usize| spread(i) & 0xFFFF_0000 | (0x7FFF + i as u32 / 2 % 3);
+    let bits = (0..n).map(|i| if i % 2 == 0 { spread(i) } else { tie(i) });
+    let numbers: Vec<f32> = bits.map(f32::from_bits).collect();
+    let copy = |from, to| {
+        let mut body = Body::default();
+        let value = body.load(0, Access::full(cols));
+        KernelSpec::Rows(Rows {
+            dtype: DType::F32,
+            cols,
+            operands: vec![from, to],
+            uniforms: 0,
+            body,
+            stores: vec![Store {
+                operand: 1,
+                access: Access::full(cols),
+                value,
+            }],
+        })
+    };
+    let specs = [copy(DType::F32, DType::Bf16), copy(DType::Bf16, DType::F32)];
+    for target in targets() {
+        let compiled = Compiled::new(&specs, target);
+        let buffers = [Buffer::Real(numbers.clone()), Buffer::Half(vec![0; n])];
+        let halves = compiled.run(0, &buffers, &[], &[rows, 1], &[], &[3..rows, 0..3])[1].clone();
+        let want: Vec<f32> = numbers
+            .iter()
+            .map(|x| odec_program::bf16::to_f32(odec_program::bf16::of_f32(*x)))
+            .collect();
+        let want = Buffer::Real(want);
+        assert_same(&halves, &want, &format!("{target}, rounded"));
+        let buffers = [halves, Buffer::nan(n)];
+        let back = compiled.run(1, &buffers, &[], &[rows, 1], &[], &[0..rows]);
+        assert_same(&back[1], &want, &format!("{target}, widened"));
     }
 }
 

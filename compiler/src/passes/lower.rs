@@ -325,6 +325,7 @@ impl Lowering<'_> {
                 self.launch(
                     KernelSpec::Attend(Attend {
                         dtype: REAL,
+                        inputs: REAL,
                         ..spec
                     }),
                     args,
@@ -340,6 +341,7 @@ impl Lowering<'_> {
                 self.launch(
                     KernelSpec::AttendBackward(Attend {
                         dtype: REAL,
+                        inputs: REAL,
                         ..spec
                     }),
                     args,
@@ -353,6 +355,7 @@ impl Lowering<'_> {
                 let args = self.buffers(&[operands, results].concat())?;
                 let spec = Attend {
                     dtype: REAL,
+                    inputs: REAL,
                     ..spec
                 };
                 let dims = vec![Size::SEQ, Size::PAST];
@@ -447,6 +450,8 @@ impl Lowering<'_> {
         self.packs.insert((b, b_transposed), (packed, stretch));
         let spec = Contract {
             dtype: REAL,
+            a: REAL,
+            b: REAL,
             m: extent(m),
             n: extent(width),
             k: extent(k),
@@ -494,6 +499,7 @@ impl Lowering<'_> {
             .buffer(format!("{}, packed", self.name(b)), REAL, size, Home::Arena);
         let spec = Pack {
             dtype: REAL,
+            from: REAL,
             n: extent(n),
             k: extent(k),
             nr,

@@ -94,6 +94,7 @@ fn port(io: &Io) -> String {
     let dtype = match io.dtype {
         DType::F32 => "f32",
         DType::F64 => "f64",
+        DType::Bf16 => "bf16",
         DType::I32 => "i32",
     };
     let dims: Vec<String> = io.shape.iter().map(|d| d.to_string()).collect();
@@ -394,5 +395,6 @@ fn unary(op: UnaryOp) -> &'static str {
         UnaryOp::Round => "round",
         UnaryOp::Exponent => "exponent",
         UnaryOp::Mantissa => "mantissa",
+        UnaryOp::Bf16 => "bf16",
     }
 }

@@ -79,6 +79,7 @@ fn body(
                     UnaryOp::Round => format!("rintf({a})"),
                     UnaryOp::Exponent => format!("(float)((int)((word({a}) >> 23) & 255) - 127)"),
                     UnaryOp::Mantissa => format!("bits((word({a}) & 0x7fffffu) | 0x3f800000u)"),
+                    UnaryOp::Bf16 => unreachable!("no bf16 here"),
                     UnaryOp::Exp | UnaryOp::Log | UnaryOp::Erf => unreachable!("expanded"),
                 }
             }

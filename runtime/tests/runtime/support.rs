@@ -113,6 +113,7 @@ fn column_sum(uniform: bool) -> KernelSpec {
 fn pack(n: Extent, k: Extent, transposed: bool) -> KernelSpec {
     KernelSpec::Pack(Pack {
         dtype: DType::F32,
+        from: DType::F32,
         n,
         k,
         nr: BLOCKING.nr,
@@ -123,6 +124,8 @@ fn pack(n: Extent, k: Extent, transposed: bool) -> KernelSpec {
 fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
     KernelSpec::Contract(Contract {
         dtype: DType::F32,
+        a: DType::F32,
+        b: DType::F32,
         m,
         n: Extent::Static(n),
         k,

@@ -22,6 +22,7 @@ impl Attention {
         let head = q.cols() / self.heads;
         Attend {
             dtype: DType::F64,
+            inputs: DType::F64,
             heads: self.heads,
             head,
             causal: self.causal,

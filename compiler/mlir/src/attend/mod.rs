@@ -29,6 +29,9 @@ const BLOCK: i64 = Attend::BLOCK as i64;
 
 /// Rejects what no kernel can do.
 fn check(kernel: &Attend) -> Result<(), String> {
+    if kernel.inputs != kernel.dtype {
+        return Err("attention reads operands of its own type".into());
+    }
     if kernel.head == 0 || kernel.heads == 0 {
         return Err("attention needs at least one head of at least one column".into());
     }

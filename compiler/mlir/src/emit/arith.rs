@@ -164,6 +164,50 @@ impl Emitter {
         self.binary("arith.shrui", a, b)
     }
 
+    // --- bf16 ---------------------------------------------------------------------------------------
+
+    /// The f32 that the bits of a bf16 stand for.
+    fn widen(&mut self, a: Val) -> Val {
+        let ty = a.ty.with(Elem::I32);
+        let wide = self.op("arith.extui", format_args!("{a} : {} to {ty}", a.ty), ty);
+        let shift = self.integer(16, ty);
+        let bits = self.shift_left(wide, shift);
+        self.bitcast(bits, Elem::F32)
+    }
+    /// The upper half of an f32 that is a bf16.
+    pub fn upper_half(&mut self, a: Val) -> Val {
+        let bits = self.bitcast(a, Elem::I32);
+        self.upper_bits(bits)
+    }
+    fn upper_bits(&mut self, bits: Val) -> Val {
+        let (shift, to) = (self.integer(16, bits.ty), bits.ty.with(Elem::Bf16));
+        let high = self.shift_right(bits, shift);
+        self.op(
+            "arith.trunci",
+            format_args!("{high} : {} to {to}", high.ty),
+            to,
+        )
+    }
+    /// The bf16 nearest to an f32 ([`odec_program::bf16::of_f32`]): its bits if `halved`, else the number they stand for.
+    pub fn nearest_bf16(&mut self, a: Val, halved: bool) -> Val {
+        let bits = self.bitcast(a, Elem::I32);
+        let ty = bits.ty;
+        let [shift, one, half, quiet] = [16, 1, 0x7FFF, 0x40_0000].map(|n| self.integer(n, ty));
+        let even = self.shift_right(bits, shift);
+        let even = self.and(even, one);
+        let up = self.add(bits, half);
+        let up = self.add(up, even);
+        let nan = self.or(bits, quiet);
+        let is_nan = self.cmp(Cmp::Ne, a, a);
+        let bits = self.select(is_nan, nan, up);
+        if halved {
+            return self.upper_bits(bits);
+        }
+        let upper = self.integer(-65536, ty);
+        let bits = self.and(bits, upper);
+        self.bitcast(bits, Elem::F32)
+    }
+
     // --- conversions ------------------------------------------------------------------------------
 
     /// The same bits as another element type of the same size.
@@ -172,8 +216,20 @@ impl Emitter {
         self.op("arith.bitcast", format_args!("{a} : {} to {to}", a.ty), to)
     }
     /// Converts: signed integer ↔ float (towards zero), between float widths, between integer widths
-    /// (sign extension).
+    /// (sign extension), and bf16 ↔ f32 (to nearest even).
     pub fn convert(&mut self, a: Val, elem: Elem) -> Val {
+        match (a.ty.elem, elem) {
+            (Elem::Bf16, Elem::Bf16) => return a,
+            (Elem::Bf16, _) => {
+                let x = self.widen(a);
+                return self.convert(x, elem);
+            }
+            (_, Elem::Bf16) => {
+                let x = self.convert(a, Elem::F32);
+                return self.nearest_bf16(x, true);
+            }
+            _ => {}
+        }
         let (from, to) = (a.ty, a.ty.with(elem));
         let name = match (from.elem.is_float(), elem.is_float()) {
             (true, true) if from.elem.bytes() < elem.bytes() => "arith.extf",

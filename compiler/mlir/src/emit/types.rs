@@ -12,6 +12,8 @@ pub enum Elem {
     I64,
     F32,
     F64,
+    /// The bits of a bf16, an integer to MLIR: [`super::Emitter::convert`] makes floats of it and back.
+    Bf16,
     Ptr,
 }
 
@@ -20,6 +22,7 @@ impl Elem {
         match dtype {
             DType::F32 => Elem::F32,
             DType::F64 => Elem::F64,
+            DType::Bf16 => Elem::Bf16,
             DType::I32 => Elem::I32,
         }
     }
@@ -28,7 +31,7 @@ impl Elem {
     pub fn bytes(self) -> u64 {
         match self {
             Elem::I1 => 1,
-            Elem::I16 => 2,
+            Elem::I16 | Elem::Bf16 => 2,
             Elem::I32 | Elem::F32 => 4,
             Elem::I64 | Elem::F64 | Elem::Ptr => 8,
         }
@@ -41,7 +44,7 @@ impl Elem {
     pub(super) fn name(self) -> &'static str {
         match self {
             Elem::I1 => "i1",
-            Elem::I16 => "i16",
+            Elem::I16 | Elem::Bf16 => "i16",
             Elem::I32 => "i32",
             Elem::I64 => "i64",
             Elem::F32 => "f32",

@@ -8,14 +8,16 @@
 use odec_mlir::Cache;
 use odec_program::eval::Memory;
 use odec_program::real::Real;
-use odec_program::{DType, Kernel, KernelSpec, Target};
+use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use std::ffi::c_void;
 use std::ops::Range;
 
-/// One operand of a launch, in the kernel's element type or i32.
+/// One operand of a launch, in the kernel's element type, bf16 or i32.
 #[derive(Clone, Debug)]
 pub enum Buffer<T> {
     Real(Vec<T>),
+    /// Bits of bf16.
+    Half(Vec<u16>),
     Int(Vec<i32>),
 }
 
@@ -30,12 +32,30 @@ impl<T: Real> Buffer<T> {
     pub fn real(&self) -> &[T] {
         match self {
             Buffer::Real(v) => v,
+            _ => panic!("an operand of another type"),
+        }
+    }
+    /// The same numbers as elements of type `dtype`, rounded if that is bf16.
+    pub fn in_type(self, dtype: DType) -> Buffer<T> {
+        match (self, dtype) {
+            (Buffer::Real(v), DType::Bf16) => {
+                Buffer::Half(v.into_iter().map(|x| x.bf16()).collect())
+            }
+            (b, _) => b,
+        }
+    }
+    /// Its numbers, widened if they are bf16.
+    pub fn numbers(&self) -> Vec<T> {
+        match self {
+            Buffer::Real(v) => v.clone(),
+            Buffer::Half(v) => v.iter().map(|x| T::of(bf16::to_f32(*x).into())).collect(),
             Buffer::Int(_) => panic!("an index operand"),
         }
     }
     fn bytes(&self) -> usize {
         match self {
             Buffer::Real(v) => std::mem::size_of_val(v.as_slice()),
+            Buffer::Half(v) => std::mem::size_of_val(v.as_slice()),
             Buffer::Int(v) => std::mem::size_of_val(v.as_slice()),
         }
     }
@@ -48,12 +68,14 @@ impl<T: Real> Memory<T> for Operands<T> {
     fn load(&self, operand: u32, index: u64) -> T {
         match &self.0[operand as usize] {
             Buffer::Real(v) => v[index as usize],
+            Buffer::Half(v) => T::of(bf16::to_f32(v[index as usize]).into()),
             Buffer::Int(v) => T::of_i32(v[index as usize]),
         }
     }
     fn store(&mut self, operand: u32, index: u64, value: T) {
         match &mut self.0[operand as usize] {
             Buffer::Real(v) => v[index as usize] = value,
+            Buffer::Half(v) => v[index as usize] = value.bf16(),
             Buffer::Int(_) => panic!("kernels write no indices"),
         }
     }
@@ -188,6 +210,7 @@ impl Compiled {
         for (m, b) in memory.iter_mut().zip(operands) {
             match b {
                 Buffer::Real(v) => m.fill(v),
+                Buffer::Half(v) => m.fill(v),
                 Buffer::Int(v) => m.fill(v),
             }
         }
@@ -223,6 +246,7 @@ impl Compiled {
             let from = aliases.iter().find(|a| a.0 == n).map_or(n, |a| a.1);
             match b {
                 Buffer::Real(v) => memory[from].read(v),
+                Buffer::Half(v) => memory[from].read(v),
                 Buffer::Int(v) => memory[from].read(v),
             }
         }
@@ -238,7 +262,7 @@ pub fn same<T: Real>(a: T, b: T) -> bool {
 
 /// Panics naming the first element in which two operands differ.
 pub fn assert_same<T: Real>(got: &Buffer<T>, want: &Buffer<T>, what: &str) {
-    let (got, want) = (got.real(), want.real());
+    let (got, want) = (got.numbers(), want.numbers());
     assert_eq!(got.len(), want.len());
     if let Some(i) = (0..got.len()).find(|i| !same(got[*i], want[*i])) {
         panic!(
