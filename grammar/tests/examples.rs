@@ -62,12 +62,19 @@ fn architectures_are_models() {
     });
 }
 
-/// The trees of the five systems and of the schemes they use.
+/// The trees of the models and of the schemes that are more than a table of numbers; tables are shown as stage programs
+/// by the compiler's tests.
 #[test]
 fn trees() {
     insta::glob!("../../schemes", "*.ode", |path| {
         let (file, _) = parse(0, &std::fs::read_to_string(path).unwrap());
-        insta::assert_snapshot!(dump(&file));
+        let table = |item: &SchemeItem| {
+            matches!(item, SchemeItem::Tableau(_) | SchemeItem::Multistep { .. })
+        };
+        let tables = |item: &Item| matches!(item, Item::Scheme(s) if s.items.iter().any(table));
+        if !file.items.iter().all(tables) {
+            insta::assert_snapshot!(dump(&file));
+        }
     });
 }
 
