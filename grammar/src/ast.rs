@@ -60,10 +60,10 @@ pub enum ExprKind {
     Binary(BinOp, Box<Expr>, Box<Expr>),
     /// `rmsnorm |> attention(…)`.
     Pipe(Box<Expr>, Box<Expr>),
-    /// `sum j in 0..=m { … }`.
+    /// `sum j in 0..=m { … }`, `sum l in L[..] { … }`.
     Sum {
         var: Ident,
-        range: Box<Range>,
+        over: Box<Over>,
         body: Box<Expr>,
     },
     /// `flow A(1/2) B(1) from x`.
@@ -276,9 +276,16 @@ pub enum RepeatCount {
     /// `repeat r`
     Times(Expr),
     /// `repeat j in 0..n`
-    Over(Ident, Range),
-    /// `repeat l in L[..-1]`
-    Fields(Ident, Ident, Range),
+    Over(Ident, Over),
+}
+
+/// What a name runs over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Over {
+    /// `0..n`
+    Numbers(Range),
+    /// `L[..-1]`, fields of a list.
+    Fields(Ident, Range),
 }
 
 /// `anderson(memory: 5) gradient implicit`.

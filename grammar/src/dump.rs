@@ -255,6 +255,14 @@ fn method(method: &Method) -> Vec<Node> {
         .collect()
 }
 
+fn over(var: &Ident, over: &Over) -> Node {
+    let over = match over {
+        Over::Numbers(numbers) => range(numbers),
+        Over::Fields(fields, part) => list("slice", [name(fields), range(part)]),
+    };
+    list("in", [name(var), over])
+}
+
 fn statement(statement: &Stmt) -> Node {
     match statement {
         Stmt::Assign {
@@ -265,11 +273,7 @@ fn statement(statement: &Stmt) -> Node {
         Stmt::Repeat { count, body, .. } => {
             let count = match count {
                 RepeatCount::Times(times) => expr(times),
-                RepeatCount::Over(var, over) => list("in", [name(var), range(over)]),
-                RepeatCount::Fields(var, fields, over) => list(
-                    "in",
-                    [name(var), list("slice", [name(fields), range(over)])],
-                ),
+                RepeatCount::Over(var, over) => self::over(var, over),
             };
             list(
                 "repeat",
@@ -402,11 +406,7 @@ fn expr(value: &Expr) -> Node {
             list(op, [expr(a), expr(b)])
         }
         ExprKind::Pipe(a, b) => list("|>", [expr(a), expr(b)]),
-        ExprKind::Sum {
-            var,
-            range: over,
-            body,
-        } => list("sum", [list("in", [name(var), range(over)]), expr(body)]),
+        ExprKind::Sum { var, over, body } => list("sum", [self::over(var, over), expr(body)]),
         ExprKind::Flow { flows, from } => list(
             "flow",
             flows

@@ -171,6 +171,7 @@ def learned_rk4_table(shape: Shape) -> Table:
 
 def learned_gauss4(s: Step, x: Array) -> Array:
     """Two stages of which each sees both, every entry learned: all at x, three times renewed, then the weights."""
+
     def a(i: int, j: int) -> Array:
         return s.value(f"scheme.a.{i}.{j}")
 

@@ -269,6 +269,15 @@ def hybrid(s: Step, x: Array) -> Array:
     return y + s.ffn(y)
 
 
+def hybrid_of_three(s: Step, x: Array) -> Array:
+    att, near, h = s.field("att"), s.field("near"), 1 / 2
+    x = x + h / 2 * s.ffn(x)
+    third = euler(near, x, 3 * h)
+    third = euler(att, third, 3 * h)
+    x = (euler(att, x, 3 * h) + heun(near, x, 3 * h) + third) / 3
+    return x + h / 2 * s.ffn(x)
+
+
 def parallel_heun(s: Step, x: Array) -> Array:
     h = 1 / 2
     return (heun(s.att, x, 2 * h) + heun(s.ffn, x, 2 * h)) / 2
@@ -391,10 +400,17 @@ SYSTEMS: dict[str, System] = {
         # Each over three times the step, so that the average moves by h Σ f, up to what Heun adds.
         lambda s, x: sum(heun(s.field(name), x, 3 / 2) for name in ("att", "near", "ffn")) / 3,
         file="hybrid.ode",
-        flow="average(att by heun, near by heun, ffn by heun)",
+        flow="parallel(att by heun, near by heun, ffn by heun)",
         options="h = 1/2",
-        definitions="scheme average(A, B, C) {\n"
-        "  step x { return 1/3*((flow A(3) from x) + (flow B(3) from x) + (flow C(3) from x)) }\n}\n",
+        fields={"att": "att", "near": "att", "ffn": "ffn"},
+        heads=("att.heads", "near.heads"),
+    ),
+    "hybrid_of_three": System(
+        # Three sub-flows side by side, one of them a splitting, between two half steps of the FFN.
+        hybrid_of_three,
+        file="hybrid.ode",
+        flow="strang(ffn, parallel(att, near by heun, lie(near, att)))",
+        options="h = 1/2",
         fields={"att": "att", "near": "att", "ffn": "ffn"},
         heads=("att.heads", "near.heads"),
     ),

@@ -306,7 +306,13 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
     // Two fields show what happens to the first ones and what to the last.
     let list = def.list.iter().flat_map(|l| {
         let names = [1, 2].map(|i| format!("{}.{i}", l.name));
-        names.map(|name| field(name, l.span))
+        names.map(|name| FlowArg {
+            kind: FlowArgKind::Field {
+                field: field(name, l.span),
+                by: None,
+            },
+            span: l.span,
+        })
     });
     let flow = Flow {
         scheme: def.clone(),

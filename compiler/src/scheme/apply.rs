@@ -4,7 +4,7 @@
 
 use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
-use super::flow::{Field, Flow, FlowArg, FlowArgKind, Method, Setting};
+use super::flow::{Flow, FlowArg, FlowArgKind, Method, Setting};
 use super::names::Definition;
 use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
 use super::scalar::{Scope, exact, name_of};
@@ -26,30 +26,22 @@ impl Resolver<'_, '_> {
         self.uses(&scheme);
         let positional: Vec<&Arg> = call.args.iter().filter(|a| a.label.is_none()).collect();
         let settings = self.settings(&scheme, call);
-        let want = scheme.fields.len() + usize::from(scheme.list.is_some());
-        if positional.len() != want {
-            let fields = scheme.fields.iter().map(|f| f.name.clone());
-            let list = scheme
-                .list
-                .iter()
-                .map(|l| format!("[{0}1, {0}2]", l.name.to_lowercase()));
-            let names: Vec<String> = fields.chain(list).collect();
-            let d = Diagnostic::error(
-                codes::ARGUMENT_COUNT,
-                span,
-                format!(
-                    "scheme `{}` takes {}, not {}",
-                    scheme.name.name,
-                    count(want, "field"),
-                    positional.len()
-                ),
-            )
-            .also(scheme.name.span, "defined here")
-            .help(format!(
-                "apply it as `{}({})`",
-                scheme.name.name,
-                names.join(", ")
-            ));
+        let fields = scheme.fields.len();
+        let few = positional.len() < fields + usize::from(scheme.list.is_some());
+        if few || (scheme.list.is_none() && positional.len() > fields) {
+            let shown = scheme.fields.iter().map(|f| f.name.clone());
+            let list = scheme.list.iter();
+            let list = list.map(|l| format!("{0}1, {0}2", l.name.to_lowercase()));
+            let names: Vec<String> = shown.chain(list).collect();
+            let takes = match scheme.list {
+                Some(_) => format!("{} or more", count(fields + 1, "field")),
+                None => count(fields, "field"),
+            };
+            let name = &scheme.name.name;
+            let message = format!("scheme `{name}` takes {takes}, not {}", positional.len());
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+                .also(scheme.name.span, "defined here")
+                .help(format!("apply it as `{name}({})`", names.join(", ")));
             return self.fail(d);
         }
         let args: Vec<Option<FlowArg>> = positional
@@ -61,9 +53,9 @@ impl Resolver<'_, '_> {
             Some(by) => Some(self.start_by(by)?),
             None => None,
         };
-        let list = match (&scheme.list, positional.last()) {
-            (Some(list), Some(arg)) => self.field_list(&arg.value, &list.name),
-            _ => Some(Vec::new()),
+        let list = match &scheme.list {
+            Some(list) => self.list(&positional[fields..], &list.name, &scheme),
+            None => Some(Vec::new()),
         };
         Some(Rc::new(Flow {
             start_by,
@@ -75,22 +67,34 @@ impl Resolver<'_, '_> {
         }))
     }
 
-    /// `[linear(2048), linear(512)]`; fields without a name of their own are called `L.1`, `L.2`.
-    fn field_list(&mut self, e: &Expr, param: &str) -> Option<Vec<Rc<Field>>> {
-        let items = match &e.kind {
-            ExprKind::List(items) if !items.is_empty() => items,
-            _ => {
-                let d =
-                    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no list of fields")
-                        .label(format!("`{param}` stands for one or more fields"))
-                        .help("write `[linear(4*width), linear(width)]`, for example");
-                return self.fail(d);
+    /// The arguments behind the single fields, or the one list that stands there: `[linear(2048), linear(512)]`. Fields
+    /// without a name of their own are called `L.1`, `L.2`.
+    fn list(&mut self, rest: &[&Arg], param: &str, scheme: &SchemeDef) -> Option<Vec<FlowArg>> {
+        let bracketed: Vec<Arg> = match rest {
+            [
+                Arg {
+                    value, by: None, ..
+                },
+            ] if let ExprKind::List(items) = &value.kind => {
+                if items.is_empty() {
+                    let message = "this list is empty";
+                    let d = Diagnostic::error(codes::ARGUMENT_COUNT, value.span, message);
+                    return self.fail(d.label(format!("`{param}` stands for one or more fields")));
+                }
+                let arg = |item: &Expr| Arg {
+                    label: None,
+                    value: item.clone(),
+                    by: None,
+                };
+                items.iter().map(arg).collect()
             }
+            _ => rest.iter().map(|a| (*a).clone()).collect(),
         };
         let named = |i: usize| format!("{param}.{}", i + 1);
-        let items = items.iter().enumerate();
-        let fields: Vec<_> = items.map(|(i, e)| self.field(e, &named(i))).collect();
-        fields.into_iter().collect()
+        let items = bracketed.iter().enumerate();
+        let entries = items.map(|(i, a)| self.flow_arg(a, &named(i), scheme));
+        let entries: Vec<_> = entries.collect();
+        entries.into_iter().collect()
     }
 
     fn flow_arg(&mut self, arg: &Arg, param: &str, scheme: &SchemeDef) -> Option<FlowArg> {

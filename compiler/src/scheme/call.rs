@@ -2,7 +2,7 @@
 
 use super::combination::Combination;
 use super::factor::Item;
-use super::flow::{Field, FlowArgKind};
+use super::flow::{Field, FlowArg, FlowArgKind};
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
 use super::scalar::{exact, name_of, not_supported, unknown_name};
@@ -10,17 +10,16 @@ use super::stage::{Instr, Projection, default_eps};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident, Range, Stmt};
+use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident, Range};
 use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
 
 impl Machine<'_> {
     pub(super) fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
         if let ExprKind::Index(list, at) = &call.callee.kind {
-            let fields = self.fields_of(list, names)?;
-            let at = self.position(at, fields.len(), fields.len() as i64 - 1, names)?;
-            let shown = &list.name;
-            return self.field_called(&fields[at], shown, call, span, names);
+            let entries = self.entries_of(list, names)?;
+            let at = self.position(at, entries.len(), entries.len() as i64 - 1, names)?;
+            return self.argument_called(&entries[at], &list.name, call, span, names);
         }
         let Some(callee) = name_of(&call.callee) else {
             let d = Diagnostic::error(
@@ -30,8 +29,8 @@ impl Machine<'_> {
             );
             return self.fail(d.label("a field parameter of this scheme is expected"));
         };
-        if let Some(field) = names.fields.get(&callee.name).cloned() {
-            return self.field_called(&field, &callee.name, call, span, names);
+        if let Some(entry) = names.fields.get(&callee.name).cloned() {
+            return self.argument_called(&entry, &callee.name, call, span, names);
         }
         let Some(arg) = self.argument(&callee.name, names.frame) else {
             return match callee.name.as_str() {
@@ -50,9 +49,21 @@ impl Machine<'_> {
                 }
             };
         };
+        self.argument_called(&arg, &callee.name, call, span, names)
+    }
+
+    /// `F(x)`, for what stands for `F`.
+    fn argument_called(
+        &mut self,
+        arg: &FlowArg,
+        name: &str,
+        call: &Call,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Item> {
         match &arg.kind {
             FlowArgKind::Field { field, by: None } => {
-                self.field_called(field, &callee.name, call, span, names)
+                self.field_called(field, name, call, span, names)
             }
             FlowArgKind::Field { by: Some(by), .. } => self.fail(
                 Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
@@ -180,18 +191,18 @@ impl Machine<'_> {
         Item::Vector(Combination::value(self.push(instr)))
     }
 
-    /// `repeat l in L[..-1] { … }`.
-    pub(super) fn over_fields(
+    /// The entries of `l in L[..-1]`.
+    pub(super) fn part_of(
         &mut self,
         variable: &Ident,
         list: &Ident,
         range: &Range,
-        body: &[Stmt],
         names: &mut Names,
-    ) -> Option<()> {
+    ) -> Option<Vec<FlowArg>> {
         self.assignable(variable, names)?;
-        let fields = self.fields_of(list, names)?;
-        let n = fields.len();
+        let entries = self.entries_of(list, names)?;
+        let n = entries.len();
+        self.charge(n, list.span)?;
         let start = match &range.start {
             Some(e) => self.position(e, n, n as i64, names)?,
             None => 0,
@@ -200,19 +211,26 @@ impl Machine<'_> {
             Some(e) => self.position(e, n, n as i64, names)? + usize::from(range.inclusive),
             None => n,
         };
-        for field in fields.iter().take(end.min(n)).skip(start) {
-            self.charge(1, list.span)?;
-            names.fields.insert(variable.name.clone(), field.clone());
-            let done: Vec<Option<()>> = body.iter().map(|s| self.statement(s, names)).collect();
-            names.fields.remove(&variable.name);
-            if done.contains(&None) {
-                return None;
-            }
-        }
-        Some(())
+        let part = entries.into_iter().take(end.min(n)).skip(start);
+        Some(part.collect())
     }
 
-    fn fields_of(&mut self, list: &Ident, names: &Names) -> Option<Vec<Rc<Field>>> {
+    /// What a name for an entry of a list makes of a text; each entry is an occurrence of its own, written in the list.
+    pub(super) fn with_field<T>(
+        &mut self,
+        variable: &Ident,
+        entry: FlowArg,
+        names: &mut Names,
+        go: impl FnOnce(&mut Self, &mut Names) -> Option<T>,
+    ) -> Option<T> {
+        let written = entry.span;
+        names.fields.insert(variable.name.clone(), entry);
+        let result = self.written_at(written, |m| go(m, names));
+        names.fields.remove(&variable.name);
+        result
+    }
+
+    fn entries_of(&mut self, list: &Ident, names: &Names) -> Option<Vec<FlowArg>> {
         if names.list().is_some_and(|l| l.name == list.name) {
             return Some(names.frame.flow.list.clone());
         }

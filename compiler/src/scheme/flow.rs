@@ -35,7 +35,7 @@ pub struct Flow {
     pub scheme: Rc<SchemeDef>,
     pub args: Vec<FlowArg>,
     /// What stands for the list parameter.
-    pub list: Vec<Rc<Field>>,
+    pub list: Vec<FlowArg>,
     pub settings: Vec<(String, Setting)>,
     /// The scheme that takes the first steps of a multistep method.
     pub start_by: Option<Rc<Method>>,

@@ -4,7 +4,7 @@
 //! coefficients nobody uses. Leaves meaning to `step.rs`.
 
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, ExprKind, Range, RepeatCount, Stmt};
+use odec_grammar::ast::{Expr, ExprKind, Over, Range, RepeatCount, Stmt};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names in statements and expressions.
@@ -32,9 +32,7 @@ impl<'a> Mentions<'a> {
             Stmt::Repeat { count, body, .. } => {
                 match count {
                     RepeatCount::Times(n) => self.expr(n),
-                    RepeatCount::Over(_, range) | RepeatCount::Fields(_, _, range) => {
-                        self.range(range)
-                    }
+                    RepeatCount::Over(_, over) => self.over(over),
                 }
                 self.statements(body);
             }
@@ -52,6 +50,11 @@ impl<'a> Mentions<'a> {
                 embedded.iter().for_each(|e| self.expr(e));
             }
         }
+    }
+
+    fn over(&mut self, over: &'a Over) {
+        let (Over::Numbers(range) | Over::Fields(_, range)) = over;
+        self.range(range);
     }
 
     fn range(&mut self, r: &'a Range) {
@@ -79,8 +82,8 @@ impl<'a> Mentions<'a> {
                 self.expr(a);
                 self.expr(b);
             }
-            ExprKind::Sum { range, body, .. } => {
-                self.range(range);
+            ExprKind::Sum { over, body, .. } => {
+                self.over(over);
                 self.expr(body);
             }
             ExprKind::Flow { flows, from } => {

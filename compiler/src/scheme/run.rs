@@ -13,7 +13,7 @@ use super::evaluate::Used;
 use super::flow::{Flow, Leaf, Setting};
 use super::learn::{self, Declared, Learned};
 use super::resolve::too_deep;
-use super::scalar::{Scope, arithmetic, scalar};
+use super::scalar::{Scope, arithmetic, length_of, scalar};
 use super::stage::{Instr, Moment, Phase, Program};
 use crate::codes;
 use odec_grammar::Span;
@@ -291,6 +291,10 @@ impl<'s> Machine<'s> {
                 Setting::PerStep(values, span) => self.of_this_step(values, *span)?,
             };
             scope.insert(name.clone(), Coeff::constant(value));
+        }
+        if let Some(list) = &flow.scheme.list {
+            let n = Coeff::constant(Exact::int(flow.list.len() as i64));
+            scope.insert(length_of(&list.name), n);
         }
         let lengths = self.lengths(flow, outermost)?;
         let declared = learn::declared(&flow.scheme.learns, lengths, &mut scope, self.sink)?;

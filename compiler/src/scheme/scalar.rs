@@ -22,13 +22,21 @@ pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
                 .map_err(|why| arithmetic(why, e.span))
         }
         ExprKind::Name(name) => scope.get(name).cloned().ok_or_else(|| {
-            unknown_name(name, e.span, scope.keys().map(String::as_str))
-                .label("a number is expected here")
+            unknown_name(
+                name,
+                e.span,
+                scope
+                    .keys()
+                    .map(String::as_str)
+                    .filter(|n| !n.contains('(')),
+            )
+            .label("a number is expected here")
         }),
         ExprKind::Neg(inner) => Ok(scalar(inner, scope)?.neg()),
         ExprKind::Binary(op, a, b) => binary(*op, &scalar(a, scope)?, &scalar(b, scope)?, e.span),
         ExprKind::Tuple(items) if items.len() == 1 => scalar(&items[0], scope),
         ExprKind::Call(call) if is_root(call) => root(call, scope, e.span),
+        ExprKind::Call(call) if is_length(call) => length(call, scope, e.span),
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
     }
@@ -100,8 +108,43 @@ pub fn is_root(call: &Call) -> bool {
     name_of(&call.callee).is_some_and(|f| ROOTS.contains(&f.name.as_str()))
 }
 
-/// The functions of numbers.
+/// Whether this is a function whose value is a number: a root, or `len(L)`.
+pub fn is_function(call: &Call) -> bool {
+    is_root(call) || is_length(call)
+}
+
+fn is_length(call: &Call) -> bool {
+    name_of(&call.callee).is_some_and(|f| f.name == LENGTH)
+}
+
+/// The functions of numbers, and that of lists.
 pub const ROOTS: [&str; 2] = ["sqrt", "root"];
+pub const LENGTH: &str = "len";
+
+/// The name under which a scope knows how long a list is; no user can write it as a name.
+pub fn length_of(list: &str) -> String {
+    format!("{LENGTH}({list})")
+}
+
+/// `len(L)`, the number of fields that stand for a list parameter.
+fn length(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
+    let help = "`len(L)` is the number of fields that stand for `L` in `scheme name(A, L[..])`";
+    let [arg] = &call.args[..] else {
+        let message = format!("`{LENGTH}` takes one list");
+        return Err(Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(help));
+    };
+    let list = name_of(&arg.value).filter(|_| arg.label.is_none() && arg.by.is_none());
+    let known = list.and_then(|l| scope.get(&length_of(&l.name)));
+    known.cloned().ok_or_else(|| {
+        Diagnostic::error(
+            codes::TYPE_MISMATCH,
+            arg.value.span,
+            "this is no list of fields",
+        )
+        .label("a list parameter of this scheme is expected")
+        .help(help)
+    })
+}
 
 /// `sqrt(3)`, `root(2, 3)`: a number and the degree of its root.
 fn root(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {

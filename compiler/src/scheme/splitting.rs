@@ -11,15 +11,16 @@ use super::run::{Frame, Machine};
 use super::scalar::{exact, unknown_name};
 use odec_grammar::Span;
 use odec_grammar::ast::SubFlow;
+use std::collections::BTreeMap;
 
 impl Machine<'_> {
     pub(super) fn splitting(&mut self, flows: &[SubFlow], frame: &Frame) -> Option<Reached> {
-        let start = Combination::value(frame.start);
-        let end = self.sub_flows(flows, start.clone(), frame)?;
+        let (start, none) = (Combination::value(frame.start), BTreeMap::new());
+        let end = self.sub_flows(flows, start.clone(), &none, frame)?;
         let partner = &frame.flow.scheme.embedded;
         let partner = partner.as_ref().filter(|_| frame.outermost);
         let embedded = match partner {
-            Some(flows) => Some(self.sub_flows(flows, start, frame)?),
+            Some(flows) => Some(self.sub_flows(flows, start, &none, frame)?),
             None => None,
         };
         Some(Reached {
@@ -29,24 +30,22 @@ impl Machine<'_> {
         })
     }
 
-    /// `A(1/2) B(1) A(1/2)` from a state.
+    /// `A(1/2) B(1) A(1/2)` from a state; `entries` are names for what stands in a list.
     pub(super) fn sub_flows(
         &mut self,
         flows: &[SubFlow],
         from: Combination,
+        entries: &BTreeMap<String, FlowArg>,
         frame: &Frame,
     ) -> Option<Combination> {
         let mut state = from;
         for sub in flows {
-            let arg = self.argument(&sub.name.name, frame).or_else(|| {
-                let known: Vec<&str> = frame
-                    .flow
-                    .scheme
-                    .fields
-                    .iter()
-                    .map(|f| f.name.as_str())
-                    .collect();
-                let d = unknown_name(&sub.name.name, sub.name.span, known.into_iter());
+            let name = &sub.name.name;
+            let entry = entries.get(name).cloned();
+            let arg = entry.or_else(|| self.argument(name, frame)).or_else(|| {
+                let fields = frame.flow.scheme.fields.iter().map(|f| f.name.as_str());
+                let known = fields.chain(entries.keys().map(String::as_str));
+                let d = unknown_name(name, sub.name.span, known);
                 self.fail(d.label("a flow of this scheme's parameters is expected"))
             })?;
             let fraction = self.ok(exact(&sub.fraction, &frame.scope))?;

@@ -13,7 +13,7 @@ use super::scalar::{not_supported, whole};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{Ident, RepeatCount, Step, Stmt};
+use odec_grammar::ast::{Ident, Over, RepeatCount, Step, Stmt};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 
@@ -178,12 +178,18 @@ impl Machine<'_> {
                 let times = self.ok(whole(e, &names.numbers(), 0, MAX_EVALUATIONS as u64))?;
                 (None, 0..times as i64)
             }
-            RepeatCount::Over(variable, range) => {
+            RepeatCount::Over(variable, Over::Numbers(range)) => {
                 self.assignable(variable, names)?;
                 (Some(variable), self.bounds(range, names)?)
             }
-            RepeatCount::Fields(variable, list, range) => {
-                return self.over_fields(variable, list, range, body, names);
+            RepeatCount::Over(variable, Over::Fields(list, range)) => {
+                for l in self.part_of(variable, list, range, names)? {
+                    self.with_field(variable, l, names, |m, names| {
+                        let done: Vec<_> = body.iter().map(|s| m.statement(s, names)).collect();
+                        (!done.contains(&None)).then_some(())
+                    })?;
+                }
+                return Some(());
             }
         };
         for j in range {

@@ -5,16 +5,18 @@
 use super::coeff::Coeff;
 use super::combination::Combination;
 use super::factor::Item;
-use super::flow::Field;
+use super::flow::FlowArg;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{Scope, exact, is_root, literal, not_supported, scalar, unknown_name, whole};
+use super::scalar::{
+    Scope, exact, is_function, literal, not_supported, scalar, unknown_name, whole,
+};
 use super::stage::Moment;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident, Range};
+use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident, Over, Range};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 /// Names of a step program; `None`: set, but wrongly.
 pub(super) struct Names<'f> {
@@ -22,8 +24,8 @@ pub(super) struct Names<'f> {
     pub state: &'f Ident,
     /// The state among them.
     pub set: BTreeMap<String, Option<Item>>,
-    /// Fields from a list, in `repeat l in L[..]`.
-    pub fields: BTreeMap<String, Rc<Field>>,
+    /// Entries of a list, in `repeat l in L[..]`.
+    pub fields: BTreeMap<String, FlowArg>,
     /// In `start`, before there is a step.
     pub before: bool,
 }
@@ -94,16 +96,17 @@ impl Machine<'_> {
                 let (a, b) = (self.item(a, names), self.item(b, names));
                 self.arithmetic(*op, a?, b?, e.span)
             }
-            ExprKind::Call(call) if is_root(call) => {
+            ExprKind::Call(call) if is_function(call) => {
                 self.ok(scalar(e, &names.numbers())).map(Item::Number)
             }
             ExprKind::Call(call) => self.call(call, e.span, names),
             ExprKind::Index(name, at) => self.indexed(name, at, e.span, names),
-            ExprKind::Sum { var, range, body } => self.sum(var, range, body, e.span, names),
+            ExprKind::Sum { var, over, body } => self.sum(var, over, body, e.span, names),
             ExprKind::Flow { flows, from } => {
                 self.step_size(e.span, names)?;
                 let from = self.vector(from, names)?;
-                self.sub_flows(flows, from, names.frame).map(Item::Vector)
+                self.sub_flows(flows, from, &names.fields, names.frame)
+                    .map(Item::Vector)
             }
             ExprKind::Tuple(items) if items.len() == 1 => self.item(&items[0], names),
             ExprKind::Quantity(..) => self.ok(scalar(e, &Scope::new())).map(Item::Number),
@@ -215,7 +218,8 @@ impl Machine<'_> {
                     .help(format!("`{name}[-1]` is its value in the step before")),
             );
         }
-        let known = names.set.keys().map(String::as_str).chain(fields);
+        let written = names.set.keys().filter(|n| !n.contains('('));
+        let known = written.map(String::as_str).chain(fields);
         let d = unknown_name(name, span, known.chain(["h"])).label("not set before this point");
         self.fail(d)
     }
@@ -223,13 +227,11 @@ impl Machine<'_> {
     fn sum(
         &mut self,
         var: &Ident,
-        range: &Range,
+        over: &Over,
         body: &Expr,
         span: Span,
         names: &mut Names,
     ) -> Option<Item> {
-        self.assignable(var, names)?;
-        let bounds = self.bounds(range, names)?;
         let mut inner = Names {
             frame: names.frame,
             state: names.state,
@@ -237,20 +239,43 @@ impl Machine<'_> {
             fields: names.fields.clone(),
             before: names.before,
         };
-        let mut sum: Option<Item> = None;
-        for j in bounds {
-            self.charge(1, span)?;
-            inner.set.insert(
-                var.name.clone(),
-                Some(Item::Number(Coeff::constant(odec_graph::Exact::int(j)))),
-            );
-            let item = self.item(body, &mut inner)?;
-            sum = Some(match sum {
-                None => item,
-                Some(so_far) => self.arithmetic(BinOp::Add, so_far, item, span)?,
-            });
+        let mut terms = Vec::new();
+        match over {
+            Over::Numbers(range) => {
+                self.assignable(var, names)?;
+                for j in self.bounds(range, names)? {
+                    self.charge(1, span)?;
+                    let j = Item::Number(Coeff::constant(Exact::int(j)));
+                    inner.set.insert(var.name.clone(), Some(j));
+                    self.plus(&mut terms, body, span, &mut inner)?;
+                }
+            }
+            Over::Fields(list, range) => {
+                for l in self.part_of(var, list, range, names)? {
+                    self.with_field(var, l, &mut inner, |m, inner| {
+                        m.plus(&mut terms, body, span, inner)
+                    })?;
+                }
+            }
         }
-        Some(sum.unwrap_or(Item::Number(Coeff::zero())))
+        Some(terms.pop().unwrap_or(Item::Number(Coeff::zero())))
+    }
+
+    /// Adds a term to the sum so far, if there is one.
+    fn plus(
+        &mut self,
+        sum: &mut Vec<Item>,
+        term: &Expr,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<()> {
+        let item = self.item(term, names)?;
+        let item = match sum.pop() {
+            None => item,
+            Some(so_far) => self.arithmetic(BinOp::Add, so_far, item, span)?,
+        };
+        sum.push(item);
+        Some(())
     }
 }
 

@@ -153,7 +153,28 @@ fn mistakes() {
                 "s(ffn, one, [att, ffn])",
             ),
         ),
-        ("no_list", with(good, "s(ffn, one, att)")),
+        ("no_list", with(good, "s(ffn, one, [])")),
+        ("length", with("return x + len(x)*F(x)", "s(ffn, one, att)")),
+        (
+            "lengths",
+            with("return x + len(L, L)*F(x)", "s(ffn, one, att)"),
+        ),
+        ("nested_list", with(good, "s(ffn, one, att, [ffn])")),
+        (
+            "inner_scheme_in_a_list",
+            with("return x + L[1](x)", "s(ffn, one, att, ffn by heun)"),
+        ),
+        (
+            "flow_in_a_list",
+            with(
+                "return x + sum l in L[..] { l(x) }",
+                "s(ffn, one, euler(att))",
+            ),
+        ),
+        (
+            "sum_of_a_field",
+            with("return x + sum F in L[..] { F(x) }", "s(ffn, one, att)"),
+        ),
         ("missing_list", with(good, "s(ffn, one)")),
         ("unknown_list", with("return M[0](x)", "s(ffn, one, [att])")),
         ("splitting", "scheme two(A, L[..]) { A(1) }".into()),

@@ -38,6 +38,10 @@ fn flows() {
             "euler(sqrt(2)*att - ffn/(1 + sqrt(3)))",
         ),
         ("flow_parallel_heun", "parallel(att by heun, ffn by heun)"),
+        (
+            "flow_parallel_of_three",
+            "parallel(att by heun, lie(ffn, att), phi)",
+        ),
         ("flow_hybrid", "lie(parallel(att, strang(ffn, att)), ffn)"),
         ("flow_strang_gauss", "strang(ffn by gauss4(r: 1), att)"),
         ("flow_radau_layer", "radau_iia3(layer, r: 2)"),

@@ -77,13 +77,11 @@ impl Builder<'_> {
             Rule::sum => {
                 let mut inner = Children::of(pair);
                 inner.skip(Rule::k_sum);
-                let var = self.ident(inner.next());
-                inner.skip(Rule::k_in);
-                let range = Box::new(self.range(inner.next()));
+                let (var, over) = self.over(inner.next());
                 inner.skip(Rule::open);
                 ExprKind::Sum {
                     var,
-                    range,
+                    over: Box::new(over),
                     body: Box::new(self.expr(inner.next())),
                 }
             }

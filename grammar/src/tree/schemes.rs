@@ -257,7 +257,10 @@ impl Builder<'_> {
                 inner.skip(Rule::k_repeat);
                 let head = inner.next();
                 let count = match head.as_rule() {
-                    Rule::over => self.over(head),
+                    Rule::over => {
+                        let (name, over) = self.over(head);
+                        RepeatCount::Over(name, over)
+                    }
                     _ => RepeatCount::Times(self.expr(head)),
                 };
                 Stmt::Repeat {
@@ -290,18 +293,19 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn over(&self, pair: Pair<Rule>) -> RepeatCount {
+    pub(super) fn over(&self, pair: Pair<Rule>) -> (Ident, Over) {
         let mut inner = Children::of(pair);
         let name = self.ident(inner.next());
         inner.skip(Rule::k_in);
         let range = inner.next();
-        match range.as_rule() {
+        let over = match range.as_rule() {
             Rule::slice => {
                 let mut inner = Children::of(range);
                 let list = self.ident(inner.next());
-                RepeatCount::Fields(name, list, self.range(inner.next()))
+                Over::Fields(list, self.range(inner.next()))
             }
-            _ => RepeatCount::Over(name, self.range(range)),
-        }
+            _ => Over::Numbers(self.range(range)),
+        };
+        (name, over)
     }
 }
