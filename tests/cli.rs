@@ -17,7 +17,7 @@ fn check_says_what_is_claimed_and_what_the_model_costs() {
     let json = place.good(&["check", "tiny.ode", "--json", "--set", "model.r=3"]);
     let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(value[0]["model"]["evaluations_per_step"], 8);
-    assert_eq!(value[0]["claims"][0]["status"], "claimed, not proved");
+    assert_eq!(value[0]["claims"][0]["status"], "proved");
 }
 
 #[test]

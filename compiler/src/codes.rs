@@ -56,6 +56,12 @@ pub const SHAPE_MISMATCH: &str = "shape-mismatch";
 pub const UNUSED_NAME: &str = "unused-name";
 /// A model that predicts tokens its attention has seen (warning).
 pub const LOOKS_AHEAD: &str = "looks-ahead";
+/// A claim about the order that is not true.
+pub const FALSE_ORDER: &str = "false-order";
+/// A claim about the order that is true of a higher order as well (warning).
+pub const HIGHER_ORDER: &str = "higher-order";
+/// A claim that odec can neither prove nor refute (warning).
+pub const UNPROVED_CLAIM: &str = "unproved-claim";
 /// Two parameters with one path.
 pub const PARAMETER_COLLISION: &str = "parameter-collision";
 
@@ -89,5 +95,8 @@ pub const ALL: &[&str] = &[
     SHAPE_MISMATCH,
     UNUSED_NAME,
     LOOKS_AHEAD,
+    FALSE_ORDER,
+    HIGHER_ORDER,
+    UNPROVED_CLAIM,
     PARAMETER_COLLISION,
 ];

@@ -157,6 +157,9 @@ pub struct Claim {
     /// `order 1`.
     pub claim: String,
     pub status: ClaimStatus,
+    /// What else was found, or why nothing was: `order 1 with Euler sub-steps`. Empty when there is nothing to add.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

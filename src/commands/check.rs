@@ -70,8 +70,12 @@ fn status(s: ClaimStatus) -> &'static str {
 fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
     println!("{}", path.display());
     for c in &checked.claims {
+        let note = match c.note.as_str() {
+            "" => String::new(),
+            note => format!(" ({note})"),
+        };
         println!(
-            "  scheme {:<12} {}: {}",
+            "  scheme {:<12} {}: {}{note}",
             c.scheme,
             c.claim,
             status(c.status)
@@ -129,7 +133,7 @@ fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
     let claims: Vec<Value> = checked
         .claims
         .iter()
-        .map(|c| json!({ "scheme": c.scheme, "claim": c.claim, "status": status(c.status) }))
+        .map(|c| json!({ "scheme": c.scheme, "claim": c.claim, "status": status(c.status), "note": c.note }))
         .collect();
     let model = checked.built.as_ref().zip(memory).map(|(b, m)| {
         let s = &b.summary;

@@ -32,7 +32,6 @@
 pub mod autodiff;
 pub mod diagram;
 pub mod dot;
-pub mod exact;
 pub mod fold;
 pub mod graph;
 pub mod interp;
@@ -45,9 +44,10 @@ pub mod types;
 pub mod verify;
 
 pub use autodiff::{DiffError, gradient};
-pub use exact::{Exact, ExactError};
 pub use graph::{Builder, Graph, Node, Pass, Site, Value};
 pub use interp::{RunError, Tensor, run};
+pub use odec_exact as exact;
+pub use odec_exact::{Exact, ExactError};
 pub use op::{Kind, Op, TypeError};
 pub use ops::OpKind;
 pub use types::{Elem, TensorType};

@@ -403,6 +403,7 @@ impl<'s> Model<'s> {
             values.push(match instr {
                 Instr::Combine(c) => coefficients.combine(b, c, &values)?,
                 Instr::Past { name, when } => past(kept, name, *when)?,
+                Instr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
                 Instr::Product([u, v]) => {
                     let (u, v) = (value(&values, *u)?, value(&values, *v)?);
                     b.push1(Mul, &[u, v])?

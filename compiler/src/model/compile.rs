@@ -3,13 +3,15 @@
 use super::build::{self, BuildError};
 use super::data::Tokenized;
 use super::{flops, params, primitives, spec, train};
+use crate::analysis::claims::{self, Instance};
+use crate::analysis::stand_in::{self, LISTED, Settings};
 use crate::codes;
-use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Setting};
+use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, Namespace};
 use crate::scheme::resolve::Resolver;
 use crate::scheme::scalar::{Scope, exact};
 use crate::scheme::unroll::unroll;
-use crate::scheme::{Program, define::SchemeDef};
+use crate::scheme::{Coeff, Program, define::SchemeDef};
 use odec_grammar::ast::{Block, File, Item, Model};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Severity, Sources};
@@ -112,8 +114,10 @@ pub fn compile(
         };
         match def {
             Definition::Scheme(def) => {
-                claims.add(&def);
-                programs.extend(alone(&def, &mut r).into_iter().flatten());
+                if let Some((instance, made)) = alone(&def, &mut r) {
+                    claims.add(instance, r.sink);
+                    programs.extend(made);
+                }
             }
             Definition::Field(_) => fields.extend(r.named_field(name)),
         }
@@ -191,8 +195,10 @@ pub fn compile(
         if let Some(spec) = spec.as_ref().filter(|s| s.loss == manifest::Loss::Next) {
             spec::warn_of_lookahead(&spec.evolves, r.sink);
         }
-        for def in r.used() {
-            claims.add(&def);
+        if spec::errors(r.sink) == 0 {
+            for applied in r.used().to_vec() {
+                claims.add_applied(&applied, &mut r);
+            }
         }
     }
     let table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
@@ -267,65 +273,43 @@ fn assemble(
 /// Steps of a scheme that is looked at without a model: enough for a history of a few entries to fill.
 const STEPS_ALONE: usize = 5;
 
-/// A scheme's stage programs on fields called like its parameters.
-fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<Vec<Program>> {
-    let def = &r.concrete(def.clone())?;
-    let start_by = match &def.start_by {
+/// The settings that a scheme has where nothing else is said.
+fn defaults(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> Option<Settings> {
+    let (mut settings, mut scope) = (Settings::new(), Scope::new());
+    for (name, default) in &def.values {
+        let value = exact(default, &scope).map_err(|d| sink.push(d)).ok()?;
+        scope.insert(name.name.clone(), Coeff::constant(value.clone()));
+        settings.push((name.name.clone(), value));
+    }
+    Some(settings)
+}
+
+/// A scheme as it stands, and its stage programs on fields called like its parameters.
+fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program>)> {
+    let scheme = r.concrete(def.clone())?;
+    let start_by = match &scheme.start_by {
         Some(by) => Some(r.start_by(by)?),
         None => None,
     };
     let sink = &mut *r.sink;
-    let mut settings = Vec::new();
-    let mut scope = Scope::new();
-    let mut shown: Vec<String> = def.fields.iter().map(|f| f.name.clone()).collect();
-    shown.extend(def.list.iter().map(|l| format!("[{0}.1, {0}.2]", l.name)));
-    for (name, default) in &def.values {
-        let value = exact(default, &scope).map_err(|d| sink.push(d)).ok()?;
-        shown.push(format!("{}: {value}", name.name));
-        scope.insert(
-            name.name.clone(),
-            crate::scheme::Coeff::constant(value.clone()),
-        );
-        settings.push((name.name.clone(), Setting::One(value)));
-    }
-    let field = |name: String, span| {
-        Rc::new(Field::Leaf(Rc::new(Leaf {
-            name,
-            params: Vec::new(),
-            body: None,
-            span,
-        })))
-    };
-    let args = def.fields.iter().map(|f| FlowArg {
-        kind: FlowArgKind::Field {
-            field: field(f.name.clone(), f.span),
-            by: None,
-        },
-        span: f.span,
-    });
-    // Two fields show what happens to the first ones and what to the last.
-    let list = def.list.iter().flat_map(|l| {
-        let names = [1, 2].map(|i| format!("{}.{i}", l.name));
-        names.map(|name| FlowArg {
-            kind: FlowArgKind::Field {
-                field: field(name, l.span),
-                by: None,
-            },
-            span: l.span,
-        })
-    });
-    let flow = Flow {
-        scheme: def.clone(),
-        start_by,
-        args: args.collect(),
-        list: list.collect(),
-        settings,
-        span: def.name.span,
-    };
-    let title = format!("scheme {}({})", def.name.name, shown.join(", "));
+    let settings = defaults(&scheme, sink)?;
+    let mut shown: Vec<String> = scheme.fields.iter().map(|f| f.name.clone()).collect();
+    let list = scheme.list.iter();
+    shown.extend(list.map(|l| format!("[{0}.1, {0}.2]", l.name)));
+    shown.extend(settings.iter().map(|(name, v)| format!("{name}: {v}")));
+    let listed = if scheme.list.is_some() { LISTED } else { 0 };
+    let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
+    let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let unrolled = unroll(&flows, STEPS_ALONE, def.name.span, sink);
-    unrolled.map(|u| u.programs)
+    let unrolled = unroll(&flows, STEPS_ALONE, scheme.name.span, sink)?;
+    let instance = Instance {
+        scheme,
+        settings,
+        listed,
+        start_by,
+        applied: None,
+    };
+    Some((instance, unrolled.programs))
 }
 
 /// Says what is wrong inside a field, whether or not a model uses it.
@@ -340,24 +324,47 @@ fn look_inside(field: &Field, sizes: Option<primitives::Sizes>, sink: &mut Vec<D
     }
 }
 
-/// Claims of schemes, each scheme once.
+/// Claims of schemes, each scheme once; proved for every setting that it is applied with.
 #[derive(Default)]
 struct Claims {
     list: Vec<manifest::Claim>,
-    schemes: BTreeSet<String>,
+    done: Vec<(String, Settings, usize)>,
 }
 
 impl Claims {
-    fn add(&mut self, def: &SchemeDef) {
-        if !self.schemes.insert(def.name.name.clone()) {
+    fn add(&mut self, instance: Instance, sink: &mut Vec<Diagnostic>) {
+        let name = instance.scheme.name.name.clone();
+        let settings = instance.settings.clone();
+        let key = (name.clone(), settings, instance.listed);
+        if self.done.contains(&key) {
             return;
         }
-        self.list
-            .extend(def.claims.iter().map(|(claim, _)| manifest::Claim {
-                scheme: def.name.name.clone(),
-                claim: claim.clone(),
-                status: manifest::ClaimStatus::ClaimedNotProved,
-            }));
+        let first = !self.done.iter().any(|(n, ..)| *n == name);
+        self.done.push(key);
+        let found = claims::claims(&instance, sink);
+        if first {
+            self.list.extend(found);
+        }
+    }
+
+    fn add_applied(&mut self, applied: &Applied, r: &mut Resolver) {
+        let default = defaults(&applied.scheme, r.sink);
+        let lists = applied.settings.iter().filter_map(|(_, s)| match s {
+            Setting::PerStep(values, _) => Some(values.len()),
+            Setting::One(_) => None,
+        });
+        for step in 0..lists.max().unwrap_or(1) {
+            let settings = stand_in::settings(&applied.settings, step);
+            let own = default.as_ref() == Some(&settings);
+            let instance = Instance {
+                scheme: applied.scheme.clone(),
+                settings,
+                listed: applied.listed,
+                start_by: applied.start_by.clone(),
+                applied: (!own).then_some(applied.span),
+            };
+            self.add(instance, r.sink);
+        }
     }
 }
 

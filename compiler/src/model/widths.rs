@@ -69,7 +69,7 @@ impl Widths<'_> {
                     _ => self.equal(a, b)?,
                 }
             }
-            Instr::Project { at, .. } => self.values[at.0 as usize],
+            Instr::Project { at, .. } | Instr::Flow { at, .. } => self.values[at.0 as usize],
         };
         self.values.push(made);
         Some(())

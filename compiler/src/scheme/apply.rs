@@ -4,7 +4,7 @@
 
 use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
-use super::flow::{Flow, FlowArg, FlowArgKind, Method, Setting};
+use super::flow::{Applied, Flow, FlowArg, FlowArgKind, Method, Setting};
 use super::names::Definition;
 use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
 use super::scalar::{Scope, exact, name_of};
@@ -23,7 +23,7 @@ impl Resolver<'_, '_> {
         call: &Call,
         span: Span,
     ) -> Option<Rc<Flow>> {
-        self.uses(&scheme);
+        let known = self.used().len();
         let positional: Vec<&Arg> = call.args.iter().filter(|a| a.label.is_none()).collect();
         let settings = self.settings(&scheme, call);
         let fields = scheme.fields.len();
@@ -57,11 +57,20 @@ impl Resolver<'_, '_> {
             Some(list) => self.list(&positional[fields..], &list.name, &scheme),
             None => Some(Vec::new()),
         };
+        let (settings, list) = (settings?, list?);
+        let applied = Applied {
+            scheme: scheme.clone(),
+            settings: settings.clone(),
+            listed: list.len(),
+            start_by: start_by.clone(),
+            span,
+        };
+        self.uses(known, applied);
         Some(Rc::new(Flow {
             start_by,
             args: args.into_iter().collect::<Option<_>>()?,
-            list: list?,
-            settings: settings?,
+            list,
+            settings,
             scheme,
             span,
         }))
@@ -195,7 +204,6 @@ impl Resolver<'_, '_> {
             .also(scheme.name.span, "defined here");
             return self.fail(d);
         }
-        self.uses(&scheme);
         let none = Call {
             callee: e.clone(),
             args: Vec::new(),
@@ -210,8 +218,17 @@ impl Resolver<'_, '_> {
             .label("only named values belong here");
             return self.fail(d);
         }
+        let settings = self.settings(&scheme, call)?;
+        let applied = Applied {
+            scheme: scheme.clone(),
+            settings: settings.clone(),
+            listed: 0,
+            start_by: None,
+            span: e.span,
+        };
+        self.uses(self.used().len(), applied);
         Some(Rc::new(Method {
-            settings: self.settings(&scheme, call)?,
+            settings,
             scheme,
             span: e.span,
         }))

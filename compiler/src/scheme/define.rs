@@ -38,8 +38,17 @@ pub struct SchemeDef {
     pub history: History,
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
-    /// `order 4` as written, and where.
-    pub claims: Vec<(String, Span)>,
+    pub claims: Vec<OrderClaim>,
+}
+
+/// `order 4`, `order 4 within 1e-14`.
+#[derive(Clone, Debug)]
+pub struct OrderClaim {
+    /// As written.
+    pub text: String,
+    pub order: Expr,
+    pub within: Option<Expr>,
+    pub span: Span,
 }
 
 impl SchemeDef {
@@ -130,7 +139,12 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 if let Some(within) = within {
                     claim += &format!(" within {}", quote(within.span));
                 }
-                def.claims.push((claim, *span));
+                def.claims.push(OrderClaim {
+                    text: claim,
+                    order: order.clone(),
+                    within: within.clone(),
+                    span: *span,
+                });
             }
             SchemeItem::Let { name, value } => def.lets.push((name.clone(), value.clone())),
             SchemeItem::Tableau(t) => bodies.push((Body::Tableau(t.clone()), t.span)),

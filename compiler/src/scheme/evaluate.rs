@@ -100,14 +100,7 @@ impl Machine<'_> {
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
             return self.fail(d.also(leaf.span, "its definition"));
         }
-        let key = (leaf.name.clone(), leaf.span);
-        let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
-        if field == self.leaves.len() {
-            self.leaves.push(Used {
-                leaf: leaf.clone(),
-                usages: BTreeMap::new(),
-            });
-        }
+        let field = self.leaf(leaf);
         let usages = &mut self.leaves[field].usages;
         let next = usages.len();
         let usage = *usages.entry(self.place.clone()).or_insert(next);
@@ -127,6 +120,39 @@ impl Machine<'_> {
         });
         self.evaluated.insert(key, v);
         Some(Combination::value(v))
+    }
+
+    /// The number of a leaf.
+    fn leaf(&mut self, leaf: &Rc<Leaf>) -> usize {
+        let key = (leaf.name.clone(), leaf.span);
+        let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
+        if field == self.leaves.len() {
+            self.leaves.push(Used {
+                leaf: leaf.clone(),
+                usages: BTreeMap::new(),
+            });
+        }
+        field
+    }
+
+    /// Where the exact flow of a leaf leads.
+    pub(super) fn exact_flow(
+        &mut self,
+        leaf: &Rc<Leaf>,
+        at: ValueId,
+        over: &Coeff,
+        span: Span,
+    ) -> Option<Combination> {
+        self.charge(1, span)?;
+        let field = self.leaf(leaf);
+        let over = over.clone();
+        let flow = Instr::Flow {
+            field,
+            at,
+            over,
+            span,
+        };
+        Some(Combination::value(self.push(flow)))
     }
 
     /// The combination as one value: itself, one made before, or a new instruction.

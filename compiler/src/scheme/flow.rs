@@ -66,6 +66,17 @@ pub struct Method {
     pub span: Span,
 }
 
+/// A scheme with the settings it is applied with.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub scheme: Rc<SchemeDef>,
+    pub settings: Vec<(String, Setting)>,
+    /// What stands for its list parameter, by number.
+    pub listed: usize,
+    pub start_by: Option<Rc<Method>>,
+    pub span: Span,
+}
+
 /// The value of a scheme's parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {

@@ -3,14 +3,14 @@
 //! Takes syntax and a namespace; gives [`Flow`]s: a scheme applied to fields. Leaves fields to `field.rs`.
 
 use super::define::SchemeDef;
-use super::flow::{Field, Flow};
+use super::flow::{Applied, Field, Flow};
 use super::names::{Definition, LATER_PRIMITIVES, Namespace, PRIMITIVES};
 use super::scalar::{name_of, not_supported};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Longest chain of definitions that name each other.
@@ -25,8 +25,8 @@ pub struct Resolver<'n, 's> {
     pub(super) fields: BTreeMap<String, (Option<Rc<Field>>, usize)>,
     /// Fields being resolved.
     pub(super) open: Vec<String>,
-    /// Schemes that were applied, in order, and their names.
-    used: (Vec<Rc<SchemeDef>>, BTreeSet<String>),
+    /// Schemes that were applied, in order.
+    used: Vec<Applied>,
     /// Expressions being resolved, one inside the other.
     nesting: usize,
     /// How deep the definitions resolved so far inside the current expression are.
@@ -40,7 +40,7 @@ impl<'n, 's> Resolver<'n, 's> {
             sink,
             fields: BTreeMap::new(),
             open: Vec::new(),
-            used: Default::default(),
+            used: Vec::new(),
             nesting: 0,
             height: 0,
         }
@@ -55,14 +55,20 @@ impl<'n, 's> Resolver<'n, 's> {
         r.map_err(|d| self.sink.push(d)).ok()
     }
 
-    /// Schemes applied so far, each once, in order.
-    pub fn used(&self) -> Vec<Rc<SchemeDef>> {
-        self.used.0.clone()
+    /// Schemes applied so far, in order; one that is applied again with the same settings is listed once.
+    pub fn used(&self) -> &[Applied] {
+        &self.used
     }
 
-    pub(super) fn uses(&mut self, scheme: &Rc<SchemeDef>) {
-        if self.used.1.insert(scheme.name.name.clone()) {
-            self.used.0.push(scheme.clone());
+    /// `at`: how many were known before what it is applied to was looked at.
+    pub(super) fn uses(&mut self, at: usize, applied: Applied) {
+        let same = |a: &Applied| {
+            a.scheme.name.name == applied.scheme.name.name
+                && a.settings == applied.settings
+                && a.listed == applied.listed
+        };
+        if !self.used.iter().any(same) {
+            self.used.insert(at, applied);
         }
     }
 

@@ -14,7 +14,7 @@ use super::flow::{Flow, Leaf, Setting};
 use super::learn::{self, Declared, Learned};
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, length_of, scalar};
-use super::stage::{Instr, Moment, Phase, Program};
+use super::stage::{Instr, Moment, Phase, Program, Steps};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::{Diagnostic, Label};
@@ -27,21 +27,22 @@ pub const MAX_EVALUATIONS: usize = 20_000;
 /// Most monomials read or written while one stage program is made.
 const MAX_WORK: u64 = 500_000;
 /// The same for all programs of an evolution.
-pub(super) const MAX_TOTAL: u64 = 4_000_000;
+pub(crate) const MAX_TOTAL: u64 = 4_000_000;
 /// Deepest nesting of expressions in flows in fields in flows; the parser's limit for one expression lies below it.
 const MAX_NESTING: usize = 1000;
 
 /// What of an evolution is run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At {
+pub(crate) struct At {
     pub phase: Phase,
     pub steps: usize,
+    pub inner: Steps,
     /// How much work it may take.
     pub budget: u64,
 }
 
 /// What a run gives.
-pub(super) struct Run {
+pub(crate) struct Run {
     pub program: Program,
     /// Whether it may differ from step to step, because some setting is a list or some past value is read.
     pub varies: bool,
@@ -49,7 +50,7 @@ pub(super) struct Run {
 }
 
 /// The program of one phase of a flow.
-pub(super) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
+pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
     let mut m = Machine::new(at, sink);
     let reached = m.nested(flow.span, |m| {
         m.flow_inside(flow, ValueId::STATE, &Coeff::symbol("h"), true)

@@ -6,9 +6,10 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
-use super::flow::{Flow, FlowArg, FlowArgKind};
+use super::flow::{Field, Flow, FlowArg, FlowArgKind};
 use super::run::{Frame, Machine};
 use super::scalar::{exact, unknown_name};
+use super::stage::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::SubFlow;
 use std::collections::BTreeMap;
@@ -67,6 +68,9 @@ impl Machine<'_> {
         match &arg.kind {
             FlowArgKind::Flow(flow) => self.flow(flow, start, h),
             FlowArgKind::Field { field, by: None } => {
+                if let (Steps::Exact, Field::Leaf(leaf)) = (self.at.inner, &**field) {
+                    return self.exact_flow(leaf, start, h, span);
+                }
                 let at = Combination::value(start);
                 let k = self.field(field, at.clone(), span)?;
                 self.add_scaled(at, h, &k, span)

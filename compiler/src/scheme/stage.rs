@@ -35,6 +35,23 @@ pub enum Instr {
     Product([ValueId; 2]),
     /// The nearest point of a set.
     Project { at: ValueId, onto: Projection },
+    /// The state that the exact flow of a field reaches. Only claims about splittings are proved with it ([`Steps::Exact`]);
+    /// no model computes it.
+    Flow {
+        field: usize,
+        at: ValueId,
+        over: Coeff,
+        span: Span,
+    },
+}
+
+/// How the fields of a splitting are advanced where no inner scheme is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// By one Euler step.
+    Euler,
+    /// By their exact flows.
+    Exact,
 }
 
 /// A set of states, token by token, and the projection onto it: `argmin ½‖v − u‖²`.
@@ -55,7 +72,7 @@ impl Instr {
             Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
             Instr::Past { .. } => Vec::new(),
             Instr::Product(of) => of.to_vec(),
-            Instr::Project { at, .. } => vec![*at],
+            Instr::Project { at, .. } | Instr::Flow { at, .. } => vec![*at],
         }
     }
 
@@ -80,6 +97,17 @@ impl Instr {
                 at: to(*at),
                 onto: onto.clone(),
             },
+            Instr::Flow {
+                field,
+                at,
+                over,
+                span,
+            } => Instr::Flow {
+                field: *field,
+                at: to(*at),
+                over: over.clone(),
+                span: *span,
+            },
         }
     }
 
@@ -90,6 +118,7 @@ impl Instr {
                 onto: Projection::Moments { mean, std, .. },
                 ..
             } => mean.symbols().into_iter().chain(std.symbols()).collect(),
+            Instr::Flow { over, .. } => over.symbols(),
             _ => BTreeSet::new(),
         }
     }
@@ -151,7 +180,7 @@ impl Program {
     }
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
-    /// projections `v1 …`.
+    /// projections `v1 …`, exact flows `u1 …`.
     fn names(&self) -> Vec<String> {
         let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
@@ -163,6 +192,7 @@ impl Program {
                 Instr::Past { .. } => 'p',
                 Instr::Product(_) => 'q',
                 Instr::Project { .. } => 'v',
+                Instr::Flow { .. } => 'u',
             };
             let n = counts.entry(letter).or_default();
             *n += 1;
@@ -225,6 +255,12 @@ impl Program {
                 Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
                 Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
                 Instr::Product([a, b]) => writeln!(f, "  {made} = {}*{}", name(*a), name(*b))?,
+                Instr::Flow {
+                    field, at, over, ..
+                } => {
+                    let (field, at) = (&self.fields[*field].name, name(*at));
+                    writeln!(f, "  {made} = flow {field}({over}) from {at}")?
+                }
                 Instr::Project { at, onto } => {
                     let at = name(*at);
                     match onto {

@@ -6,7 +6,7 @@
 
 use super::flow::Flow;
 use super::run::{At, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
-use super::stage::{Phase, Program};
+use super::stage::{Phase, Program, Steps};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -93,6 +93,7 @@ pub fn unroll(
         let at = At {
             phase,
             steps,
+            inner: Steps::Euler,
             budget,
         };
         let (flow, title) = &flows[of(phase)];

@@ -43,7 +43,7 @@ fn flows() {
             "parallel(att by heun, lie(ffn, att), phi)",
         ),
         ("flow_hybrid", "lie(parallel(att, strang(ffn, att)), ffn)"),
-        ("flow_strang_gauss", "strang(ffn by gauss4(r: 1), att)"),
+        ("flow_strang_gauss", "strang(ffn by gauss4(r: 3), att)"),
         ("flow_radau_layer", "radau_iia3(layer, r: 2)"),
     ] {
         insta::assert_snapshot!(name, flow(written));

@@ -146,10 +146,10 @@ fn lists_per_step() {
         checked.built.as_ref().map(|b| b.summary.evaluations),
         Some(11)
     );
-    let outcome = compile_text(&model("gauss4(ffn, r: [1, 2])", 2, ""));
+    let outcome = compile_text(&model("gauss4(ffn, r: [3, 4])", 2, ""));
     let each = &outcome.checked().programs;
     let each: Vec<usize> = each.iter().map(|p| p.evaluations()).collect();
-    assert_eq!(each, [3, 5], "1 + 2 per iteration");
+    assert_eq!(each, [7, 9], "1 + 2 per iteration");
 }
 
 /// `h = 1/(k+1)` reaches the coefficients exactly.

@@ -1,7 +1,6 @@
 //! Tests of the tensor graph: ops, whole models, printed pictures.
 
 mod common;
-mod exact;
 mod models;
 mod ops;
 mod pictures;

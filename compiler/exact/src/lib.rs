@@ -11,12 +11,12 @@ mod enclose;
 mod radical;
 mod root;
 
+pub use radical::Radical;
 pub use root::MAX_DEGREE;
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
-use radical::Radical;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -178,7 +178,7 @@ impl Exact {
     }
 
     /// The terms of the sum; the rational one has the radical 1.
-    fn terms(&self) -> impl Iterator<Item = (Radical, &BigRational)> {
+    pub fn terms(&self) -> impl Iterator<Item = (Radical, &BigRational)> {
         let rational = [(Radical::one(), &self.rational)].into_iter();
         let rational = rational.filter(|(_, c)| !c.is_zero());
         rational.chain(self.roots.iter().map(|(r, c)| (r.clone(), c)))
@@ -193,6 +193,18 @@ impl Exact {
             rational: &self.rational * by,
             roots: roots.collect(),
         }
+    }
+}
+
+impl FromIterator<(Radical, BigRational)> for Exact {
+    fn from_iter<I: IntoIterator<Item = (Radical, BigRational)>>(terms: I) -> Exact {
+        let mut sum = Exact::zero();
+        for (r, c) in terms {
+            if !c.is_zero() {
+                sum.add_radical(r, c);
+            }
+        }
+        sum
     }
 }
 

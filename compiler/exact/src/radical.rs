@@ -12,7 +12,7 @@ const MAX_DIVISOR: u64 = 1 << 12;
 
 /// `∏ pᵉ` with 0 < e < 1, by prime; 1 when empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Radical(BTreeMap<u64, Ratio<i64>>);
+pub struct Radical(BTreeMap<u64, Ratio<i64>>);
 
 impl Radical {
     pub fn one() -> Radical {
@@ -52,6 +52,7 @@ impl Radical {
         (whole, radical)
     }
 
+    /// A rational number times a radical; the number is whole.
     pub fn times(&self, other: &Radical) -> (BigRational, Radical) {
         match (self.is_one(), other.is_one()) {
             (true, _) => (BigRational::one(), other.clone()),

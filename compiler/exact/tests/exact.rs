@@ -1,7 +1,7 @@
 //! Exact numbers: the axioms of an ordered field, agreement with 400 binary places, printed forms.
 
 use num_bigint::BigInt;
-use odec_graph::exact::{Exact, ExactError};
+use odec_exact::{Exact, ExactError};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 

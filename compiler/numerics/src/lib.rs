@@ -1,0 +1,18 @@
+//! What a scheme is, proved: order, error constants and stability, in exact arithmetic.
+//!
+//! Takes coefficients as [`odec_exact::Exact`] numbers; gives facts about them. Order conditions run over rooted trees with
+//! one colour for each field ([`trees`]): [`order`] evaluates them on additive tableaus, [`series`] on any straight
+//! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
+
+pub mod draw;
+pub mod line;
+pub mod order;
+mod ring;
+pub mod series;
+pub mod tableau;
+pub mod trees;
+
+pub use line::Line;
+pub use order::{Proof, Violation, prove};
+pub use tableau::Tableau;
+pub use trees::{TreeId, Trees};

@@ -1,0 +1,136 @@
+//! A step as a straight line of evaluations, combinations and exact flows, with the step size divided out.
+//!
+//! Takes what a scheme computes, value by value; gives its [`Tableau`] when every state is the old one plus a sum of
+//! evaluations. Values are states, or evaluations times h, so coefficients are pure numbers. Leaves finding the
+//! values of a stage program to odec-compiler.
+
+use crate::tableau::Tableau;
+use odec_exact::Exact;
+use std::collections::BTreeMap;
+
+/// A value of a line: 0 is the state at the start of the step, `n` the result of step `n − 1`.
+pub type Value = usize;
+
+/// One value more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// `h·F(y)`.
+    Eval { field: usize, at: Value },
+    /// `Σ cᵢ vᵢ`.
+    Combine(Vec<(Value, Exact)>),
+    /// The state that the exact flow of one field reaches from a state in `fraction·h`.
+    Flow {
+        field: usize,
+        at: Value,
+        fraction: Exact,
+    },
+    /// The exact solution so many steps from the start of the step, earlier ones being negative.
+    Solution(i64),
+}
+
+/// What one step computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Names of the fields; a different one for each set of parameters.
+    pub fields: Vec<String>,
+    pub steps: Vec<Step>,
+    /// The state after the step.
+    pub result: Value,
+    /// A second result.
+    pub embedded: Option<Value>,
+}
+
+/// Why a line has no equivalent tableau. The value is the one to point at.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoTableau {
+    /// An exact flow has no stages.
+    Flow(Value),
+    /// A value from before the step.
+    History(Value),
+    /// A field is evaluated at, or the step ends with, a sum in which the old state has another coefficient than 1.
+    State(Value, Exact),
+}
+
+/// `x·c + Σ aⱼ kⱼ`.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    state: Exact,
+    evals: BTreeMap<usize, Exact>,
+}
+
+impl Sum {
+    fn row(&self, n: usize) -> Vec<Exact> {
+        let mut row = vec![Exact::zero(); n];
+        for (j, a) in &self.evals {
+            row[*j] = a.clone();
+        }
+        row
+    }
+}
+
+impl Line {
+    /// Whether all states but results are made by exact flows alone, so that words decide its order.
+    pub fn is_product_of_flows(&self) -> bool {
+        let flows = |v: &Value| match v.checked_sub(1).and_then(|i| self.steps.get(i)) {
+            None => true,
+            Some(Step::Flow { .. }) => true,
+            Some(_) => false,
+        };
+        self.steps.iter().all(|s| match s {
+            Step::Flow { at, .. } => flows(at),
+            Step::Combine(_) => true,
+            Step::Eval { .. } | Step::Solution(_) => false,
+        })
+    }
+
+    /// One stage for each evaluation.
+    pub fn tableau(&self) -> Result<Tableau, NoTableau> {
+        let mut sums = vec![Sum {
+            state: Exact::one(),
+            evals: BTreeMap::new(),
+        }];
+        let mut stages: Vec<(usize, Sum)> = Vec::new();
+        let state = |sum: &Sum, v: Value| {
+            if sum.state.is_one() {
+                Ok(sum.clone())
+            } else {
+                Err(NoTableau::State(v, sum.state.clone()))
+            }
+        };
+        for (i, step) in self.steps.iter().enumerate() {
+            sums.push(match step {
+                Step::Eval { field, at } => {
+                    stages.push((*field, state(&sums[*at], *at)?));
+                    Sum {
+                        state: Exact::zero(),
+                        evals: [(stages.len() - 1, Exact::one())].into(),
+                    }
+                }
+                Step::Combine(terms) => {
+                    let mut sum = Sum::default();
+                    for (v, c) in terms {
+                        sum.state = &sum.state + &(c * &sums[*v].state);
+                        for (j, a) in &sums[*v].evals {
+                            let slot = sum.evals.entry(*j).or_default();
+                            *slot = &*slot + &(c * a);
+                        }
+                    }
+                    sum.evals.retain(|_, a| !a.is_zero());
+                    sum
+                }
+                Step::Flow { .. } => return Err(NoTableau::Flow(i + 1)),
+                Step::Solution(_) => return Err(NoTableau::History(i + 1)),
+            });
+        }
+        let n = stages.len();
+        let end = |v: Value| Ok(state(&sums[v], v)?.row(n));
+        let embedded = self.embedded.map(end).transpose()?;
+        Ok(Tableau {
+            fields: self.fields.clone(),
+            field_of: stages.iter().map(|(f, _)| *f).collect(),
+            a: stages.iter().map(|(_, s)| s.row(n)).collect(),
+            b: end(self.result)?,
+            embedded,
+        })
+    }
+}

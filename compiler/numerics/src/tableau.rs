@@ -1,0 +1,118 @@
+//! Additive Runge–Kutta tableaus: one stage for each evaluation, each with the field it evaluates.
+//!
+//! `Yᵢ = x + h Σ aᵢⱼ F⁽ʲ⁾(Yⱼ)`, `x₁ = x + h Σ bⱼ F⁽ʲ⁾(Yⱼ)`, where F⁽ʲ⁾ is the field of stage j. In the usual notation of one A
+//! and b for each field (Sandu & Günther 2015, SIAM J. Numer. Anal. 53, 17) evaluations at the same point share a stage:
+//! [`Tableau::parts`]. Leaves orders to [`crate::order`].
+
+use odec_exact::Exact;
+
+/// Coefficients of a method of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tableau {
+    pub fields: Vec<String>,
+    /// The field that each stage evaluates.
+    pub field_of: Vec<usize>,
+    /// `stages × stages`.
+    pub a: Vec<Vec<Exact>>,
+    pub b: Vec<Exact>,
+    /// The weights of the embedded partner.
+    pub embedded: Option<Vec<Exact>>,
+}
+
+/// The coefficients on one field's evaluations, over distinct points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub field: String,
+    /// `points × points`.
+    pub a: Vec<Vec<Exact>>,
+    pub b: Vec<Exact>,
+    pub embedded: Option<Vec<Exact>>,
+    /// Points at which this field is evaluated.
+    pub used: Vec<usize>,
+}
+
+impl Tableau {
+    /// A method of one field, called `F`.
+    pub fn single(a: Vec<Vec<Exact>>, b: Vec<Exact>) -> Tableau {
+        Tableau {
+            fields: vec!["F".to_string()],
+            field_of: vec![0; b.len()],
+            a,
+            b,
+            embedded: None,
+        }
+    }
+
+    pub fn stages(&self) -> usize {
+        self.b.len()
+    }
+    /// Row sums: the times of the stages where all fields belong to one equation.
+    pub fn nodes(&self) -> Vec<Exact> {
+        self.a.iter().map(|r| r.iter().cloned().sum()).collect()
+    }
+    /// Whether each stage needs earlier ones alone.
+    pub fn is_explicit(&self) -> bool {
+        let below = |(i, row): (usize, &Vec<Exact>)| row[i..].iter().all(Exact::is_zero);
+        self.a.iter().enumerate().all(below)
+    }
+    /// The partner as a method of its own.
+    pub fn partner(&self) -> Option<Tableau> {
+        Some(Tableau {
+            b: self.embedded.clone()?,
+            embedded: None,
+            ..self.clone()
+        })
+    }
+
+    /// The distinct points, as numbers of the first stages that lie there, and the point of each stage.
+    pub fn points(&self) -> (Vec<usize>, Vec<usize>) {
+        let mut points: Vec<usize> = Vec::new();
+        let mut point_of = Vec::new();
+        for (i, row) in self.a.iter().enumerate() {
+            let known = points.iter().position(|p| self.a[*p] == *row);
+            point_of.push(known.unwrap_or_else(|| {
+                points.push(i);
+                points.len() - 1
+            }));
+        }
+        (points, point_of)
+    }
+
+    /// One A and b for each field.
+    pub fn parts(&self) -> Vec<Part> {
+        let (points, point_of) = self.points();
+        let gathered = |row: &[Exact], field: usize| {
+            let mut sums = vec![Exact::zero(); points.len()];
+            for (j, a) in row.iter().enumerate() {
+                if self.field_of[j] == field {
+                    sums[point_of[j]] = &sums[point_of[j]] + a;
+                }
+            }
+            sums
+        };
+        let part = |(field, name): (usize, &String)| Part {
+            field: name.clone(),
+            a: points
+                .iter()
+                .map(|p| gathered(&self.a[*p], field))
+                .collect(),
+            b: gathered(&self.b, field),
+            embedded: self.embedded.as_ref().map(|b| gathered(b, field)),
+            used: (0..points.len())
+                .filter(|p| {
+                    (0..self.stages()).any(|j| point_of[j] == *p && self.field_of[j] == field)
+                })
+                .collect(),
+        };
+        self.fields.iter().enumerate().map(part).collect()
+    }
+
+    /// The same coefficients with all fields taken for one: what the method does to an unsplit equation.
+    pub fn merged(&self) -> Tableau {
+        Tableau {
+            fields: vec![self.fields.join(" + ")],
+            field_of: vec![0; self.stages()],
+            ..self.clone()
+        }
+    }
+}

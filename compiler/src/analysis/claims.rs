@@ -1,0 +1,274 @@
+//! Claims, proved: `order p` is true, or an error at its line that shows the first condition that does not hold.
+//!
+//! Takes a scheme with settings. A splitting is meant with exact sub-flows, an implicit tableau with the iterations that are
+//! computed, a multistep method on exact past values. Gives what was found; pushes messages. Leaves the conditions
+//! to `odec-numerics`.
+
+use super::line::{Beyond, Placed, placed};
+use super::stand_in::{Settings, alone};
+use super::{suspect, written};
+use crate::codes;
+use crate::scheme::define::{Body, OrderClaim, SchemeDef};
+use crate::scheme::flow::Method;
+use crate::scheme::scalar::{exact, whole};
+use crate::scheme::stage::Steps;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use odec_numerics::line::Step;
+use odec_numerics::order::{Expansion, Proof, Violation, Weights, prove};
+use odec_numerics::series::Series;
+use odec_numerics::{Tableau, Trees, draw};
+use odec_program::manifest::{Claim, ClaimStatus};
+use std::rc::Rc;
+
+/// Highest order that a claim may name.
+const MAX_CLAIM: u64 = 30;
+
+/// A scheme as it is applied somewhere.
+#[derive(Clone)]
+pub struct Instance {
+    pub scheme: Rc<SchemeDef>,
+    pub settings: Settings,
+    /// Fields of its list parameter.
+    pub listed: usize,
+    pub start_by: Option<Rc<Method>>,
+    /// Where a model applies it.
+    pub applied: Option<Span>,
+}
+
+/// What an expansion is made of, and the trees it is compared on.
+pub struct Expanded {
+    pub method: Box<dyn Expansion>,
+    pub trees: Trees,
+    pub fields: Vec<String>,
+}
+
+/// The expansion of a line: by its tableau where there is one, word by word for products of flows.
+pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
+    let steps = &p.line.steps;
+    let one_step = |s: &Step| matches!(s, Step::Eval { .. } | Step::Combine(_));
+    let (n, fields) = (p.line.fields.len(), p.line.fields.clone());
+    if steps.iter().all(one_step)
+        && let Some(weights) = Weights::new(&p.tableau()?)
+    {
+        return Ok(Expanded {
+            method: Box::new(weights),
+            trees: Trees::new(n),
+            fields,
+        });
+    }
+    let series = Series::new(&p.line).map_err(|no| p.why_not(&no))?;
+    Ok(Expanded {
+        method: Box::new(series),
+        trees: match p.line.is_product_of_flows() {
+            true => Trees::tall(n),
+            false => Trees::new(n),
+        },
+        fields,
+    })
+}
+
+impl Expanded {
+    pub fn prove(&mut self, up_to: usize, within: Option<&Exact>) -> Proof {
+        prove(&mut *self.method, &mut self.trees, up_to, within)
+    }
+
+    /// The tree, the elementary differential and both values.
+    fn shown(&self, v: &Violation) -> String {
+        format!(
+            "the condition of {} does not hold: the scheme has {}, the exact solution {}\n{}",
+            draw::differential(&self.trees, v.tree, &self.fields),
+            short(&v.value),
+            v.expected,
+            draw::tree(&self.trees, v.tree, &self.fields),
+        )
+    }
+
+    /// `F'F has 1/4, exact 1/2`.
+    pub fn brief(&self, v: &Violation) -> String {
+        format!(
+            "{} has {}, exact {}",
+            draw::differential(&self.trees, v.tree, &self.fields),
+            short(&v.value),
+            v.expected
+        )
+    }
+}
+
+/// A number, and about how large it is where it is long.
+fn short(x: &Exact) -> String {
+    let text = x.to_string();
+    match text.len() {
+        0..=40 => text,
+        _ => format!("about {:e}", x.to_f64()),
+    }
+}
+
+/// Proves all claims of a scheme. The status is that of this instance.
+pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
+    let all = i.scheme.claims.iter();
+    all.filter_map(|c| {
+        let (status, note) = claim(i, c, sink)?;
+        Some(Claim {
+            scheme: i.scheme.name.name.clone(),
+            claim: c.text.clone(),
+            status,
+            note,
+        })
+    })
+    .collect()
+}
+
+fn claim(
+    i: &Instance,
+    c: &OrderClaim,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(ClaimStatus, String)> {
+    let mut told = |r: Result<_, Diagnostic>| r.map_err(|d| sink.push(d)).ok();
+    let scope = written::scope(&i.scheme, &i.settings, i.listed)?;
+    let order = told(whole(&c.order, &scope, 1, MAX_CLAIM))? as usize;
+    let within = match &c.within {
+        None => None,
+        Some(e) => {
+            let within = exact(e, &scope).map_err(|d| sink.push(d)).ok()?;
+            if within.is_negative() {
+                let message = format!("a residual is never below {within}");
+                sink.push(Diagnostic::error(codes::INVALID_VALUE, e.span, message));
+                return None;
+            }
+            Some(within)
+        }
+    };
+    let unproved = |beyond: Beyond, sink: &mut Vec<Diagnostic>| {
+        let name = &i.scheme.name.name;
+        let message = format!("that `{name}` has {} is not proved: {}", c.text, beyond.why);
+        let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
+        sink.push(match beyond.span == c.span {
+            true => d,
+            false => d.also(beyond.span, "this stands in the way"),
+        });
+        Some((ClaimStatus::ClaimedNotProved, beyond.why))
+    };
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let made = placed(&flow, Steps::Exact, false);
+    let (line, mut expanded) = match made.and_then(|p| Ok((expanded(&p)?, p))) {
+        Ok((e, p)) => (p, e),
+        Err(beyond) => return unproved(beyond, sink),
+    };
+    let proof = expanded.prove(order, within.as_ref());
+    if proof.order < order {
+        let Some(violation) = &proof.violation else {
+            let why = format!(
+                "there are too many trees of order {} with {} colours",
+                proof.order + 1,
+                expanded.fields.len()
+            );
+            let span = c.span;
+            return unproved(Beyond { span, why }, sink);
+        };
+        sink.push(false_claim(
+            i,
+            c,
+            (order, &proof, violation),
+            &expanded,
+            &line,
+        ));
+        return None;
+    }
+    if within.is_some() {
+        let found = expanded.prove(order + 1, None);
+        return Some((
+            ClaimStatus::Proved,
+            match found.order {
+                o if o >= order => format!("order {o} holds exactly"),
+                o => format!("exactly, only order {o}"),
+            },
+        ));
+    }
+    if expanded.prove(order + 1, None).order > order {
+        let found = expanded.prove(MAX_CLAIM as usize, None).order;
+        let message = format!(
+            "`{}` has order {found}, more than it claims",
+            i.scheme.name.name
+        );
+        if i.applied.is_none() {
+            sink.push(
+                Diagnostic::warning(codes::HIGHER_ORDER, c.span, message)
+                    .label(format!("`order {found}` is true as well")),
+            );
+        }
+    }
+    let has_flows = line
+        .line
+        .steps
+        .iter()
+        .any(|s| matches!(s, Step::Flow { .. }));
+    let note = has_flows.then(|| sub_steps(&flow, order)).flatten();
+    Some((ClaimStatus::Proved, note.unwrap_or_default()))
+}
+
+/// What Euler sub-steps make of a splitting's order.
+fn sub_steps(flow: &crate::scheme::Flow, order: usize) -> Option<String> {
+    let p = placed(flow, Steps::Euler, false).ok()?;
+    let mut e = expanded(&p).ok()?;
+    let proof = e.prove(order, None);
+    let violation = proof.violation.as_ref()?;
+    Some(format!(
+        "with Euler sub-steps order {}: {}",
+        proof.order,
+        e.brief(violation)
+    ))
+}
+
+fn false_claim(
+    i: &Instance,
+    c: &OrderClaim,
+    (order, proof, violation): (usize, &Proof, &Violation),
+    expanded: &Expanded,
+    line: &Placed,
+) -> Diagnostic {
+    let name = &i.scheme.name.name;
+    let shown: Vec<String> = i
+        .settings
+        .iter()
+        .map(|(n, v)| format!("{n}: {v}"))
+        .collect();
+    let with = match shown.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", shown.join(", ")),
+    };
+    let message = format!("`{name}`{with} has order {}, not {order}", proof.order);
+    let mut d = match i.applied {
+        None => Diagnostic::error(codes::FALSE_ORDER, c.span, message).label("this claim is false"),
+        Some(applied) => Diagnostic::error(codes::FALSE_ORDER, applied, message)
+            .label("applied here")
+            .also(c.span, "this claim does not hold"),
+    };
+    let mut help = expanded.shown(violation);
+    if let (Body::Tableau(t), Ok(tableau)) = (&i.scheme.body, line.tableau()) {
+        if let Some(exact) = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()) {
+            if exact_order(&exact, order) == order {
+                help +=
+                    "\nwith its stages found exactly it has this order: more iterations are needed";
+            }
+        } else if let Some(found) = suspect::row(&tableau, order) {
+            let weights = t.rows.iter().find(|r| r.c.is_none()).map(|r| r.span);
+            let place = match found.stage {
+                Some(stage) => line.stages().get(stage).copied(),
+                None => weights,
+            };
+            let row = place.unwrap_or(t.span);
+            d = d.also(row, "look at this row");
+            help += &format!("\n{}", found.sentence());
+        }
+    }
+    d.help(help)
+}
+
+/// The order of a tableau, up to some order.
+fn exact_order(t: &Tableau, up_to: usize) -> usize {
+    let mut trees = Trees::new(t.fields.len());
+    let weights = Weights::new(t);
+    weights.map_or(0, |mut w| prove(&mut w, &mut trees, up_to, None).order)
+}

@@ -1,0 +1,349 @@
+//! Stage programs as lines of numbers: what `odec-numerics` proves things about.
+//!
+//! Takes a flow; runs it as a step far from the start of an evolution, with learned coefficients at their initial values;
+//! gives a [`Line`]. Past values become those that a step on the exact solution would have made. What lies outside of it
+//! is a sentence with a place ([`Beyond`]). Leaves proofs to `odec-numerics`.
+
+use crate::scheme::define::Body;
+use crate::scheme::flow::{Field, Flow, FlowArgKind};
+use crate::scheme::run::{At, MAX_TOTAL, run};
+use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps};
+use crate::scheme::{Coeff, Combination, ValueId};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use odec_numerics::line::{NoTableau, Step, Value};
+use odec_numerics::{Line, Tableau};
+use std::collections::BTreeMap;
+
+/// The step that is looked at, or a later one if a multistep method reaches back farther.
+const LATE: usize = 24;
+/// How many steps a value may reach back.
+const MAX_PAST: i64 = 64;
+/// Most values of a line.
+const MAX_VALUES: usize = 4096;
+
+/// Why nothing can be said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beyond {
+    pub span: Span,
+    /// One sentence without a full stop.
+    pub why: String,
+}
+
+/// A line, and where its values are written.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub line: Line,
+    spans: Vec<Span>,
+}
+
+impl Placed {
+    /// One stage for each evaluation.
+    pub fn tableau(&self) -> Result<Tableau, Beyond> {
+        self.line.tableau().map_err(|no| self.why_not(&no))
+    }
+
+    /// The place and the sentence.
+    /// Where each evaluation is written, in the order of the tableau's stages.
+    pub fn stages(&self) -> Vec<Span> {
+        let steps = self.line.steps.iter().zip(&self.spans[1..]);
+        let evals = steps.filter(|(s, _)| matches!(s, Step::Eval { .. }));
+        evals.map(|(_, span)| *span).collect()
+    }
+
+    pub fn why_not(&self, no: &NoTableau) -> Beyond {
+        let (value, why) = match no {
+            NoTableau::Flow(v) => (v, "an exact flow has no stages".to_string()),
+            NoTableau::History(v) => (v, "it uses values of earlier steps".to_string()),
+            NoTableau::State(v, c) => (
+                v,
+                format!("it takes {c} of the old state where a method of one step takes 1"),
+            ),
+        };
+        Beyond {
+            span: self.spans[*value],
+            why,
+        }
+    }
+}
+
+/// The line of a flow. `per_use`: each written occurrence of a field is a field of its own.
+pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond> {
+    let program = program(flow, inner)?;
+    let body = match &flow.scheme.body {
+        Body::Tableau(t) => t.span,
+        Body::Step(s) => s.span,
+        Body::Multistep(m) => m.span,
+        Body::Splitting(_) | Body::LearnedFrom(_) => flow.scheme.name.span,
+    };
+    let mut made = Made {
+        program: &program,
+        per_use,
+        body,
+        fields: Vec::new(),
+        known: BTreeMap::new(),
+        steps: Vec::new(),
+        spans: vec![body],
+        powers: vec![0],
+    };
+    let result = made.state(&program.result, 0)?;
+    let embedded = match &program.embedded {
+        Some(e) => Some(made.state(&e.result, 0)?),
+        None => None,
+    };
+    // A field that is never evaluated belongs to the equation all the same.
+    for name in leaves(flow) {
+        let evaluated = |f: &((usize, usize), String)| {
+            let leaf = program.fields.get(f.0.0);
+            leaf.is_some_and(|leaf| leaf.name == name)
+        };
+        if !made.fields.iter().any(evaluated) {
+            made.fields.push(((usize::MAX, 0), name));
+        }
+    }
+    let line = Line {
+        fields: made.fields.into_iter().map(|(_, name)| name).collect(),
+        steps: made.steps,
+        result,
+        embedded,
+    };
+    let spans = made.spans;
+    Ok(Placed { line, spans })
+}
+
+/// Names of a flow's fields, each once.
+fn leaves(flow: &Flow) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for arg in flow.args.iter().chain(&flow.list) {
+        let more = match &arg.kind {
+            FlowArgKind::Flow(inner) => leaves(inner),
+            FlowArgKind::Field { field, .. } => match &**field {
+                Field::Leaf(leaf) => vec![leaf.name.clone()],
+                _ => Vec::new(),
+            },
+        };
+        for name in more {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The stage program of a late step.
+fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
+    let mut sink: Vec<Diagnostic> = Vec::new();
+    let late = match &flow.scheme.body {
+        Body::Multistep(m) => LATE.max(m.steps()),
+        _ => LATE,
+    };
+    let mut at = |k: usize| {
+        let phase = Phase::Step(k);
+        let (steps, budget) = (late + 2, MAX_TOTAL);
+        let at = At {
+            phase,
+            steps,
+            inner,
+            budget,
+        };
+        let wrong = Beyond {
+            span: flow.span,
+            why: "it has no stage program".into(),
+        };
+        run(flow, at, &mut sink).ok_or(wrong)
+    };
+    let here = at(late)?;
+    if here.varies && !flow.scheme.history.past.is_empty() {
+        let next = at(late + 1)?.program;
+        if next.instrs != here.program.instrs || next.result != here.program.result {
+            return Err(Beyond {
+                span: flow.scheme.name.span,
+                why: "no two of its steps are alike, because its history grows".into(),
+            });
+        }
+    }
+    Ok(here.program)
+}
+
+/// A line being made. Values are kept at some distance from the step: `(value, steps ago)`.
+struct Made<'p> {
+    program: &'p Program,
+    per_use: bool,
+    body: Span,
+    /// Field and usage, and the name.
+    fields: Vec<((usize, usize), String)>,
+    known: BTreeMap<(ValueId, i64), Value>,
+    steps: Vec<Step>,
+    /// Of each value.
+    spans: Vec<Span>,
+    /// What each value of the line must be divided by, as a power of h, to be what the program has.
+    powers: Vec<i32>,
+}
+
+impl Made<'_> {
+    fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
+        let why = why.to_string();
+        Err(Beyond { span, why })
+    }
+
+    fn push(&mut self, step: Step, span: Span, power: i32) -> Result<Value, Beyond> {
+        if self.steps.len() == MAX_VALUES {
+            return self.beyond(self.body, "it has too many values");
+        }
+        self.steps.push(step);
+        self.spans.push(span);
+        self.powers.push(power);
+        Ok(self.steps.len())
+    }
+
+    /// A combination that is a state.
+    fn state(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
+        let v = match c.as_value() {
+            Some(v) => self.value(v, ago)?,
+            None => self.combined(c, ago)?,
+        };
+        match self.powers[v] {
+            0 => Ok(v),
+            _ => self.beyond(
+                self.spans[v],
+                "its result is no state: `h` is missing, or too often there",
+            ),
+        }
+    }
+
+    fn value(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
+        if let Some(known) = self.known.get(&(v, ago)) {
+            return Ok(*known);
+        }
+        let made = self.made(v, ago)?;
+        self.known.insert((v, ago), made);
+        Ok(made)
+    }
+
+    fn made(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
+        if ago > MAX_PAST {
+            return self.beyond(
+                self.body,
+                "what it keeps for later steps depends on all earlier ones",
+            );
+        }
+        let Some(i) = (v.0 as usize).checked_sub(1) else {
+            return match ago {
+                0 => Ok(0),
+                _ => self.push(Step::Solution(-ago), self.body, 0),
+            };
+        };
+        let own = self.program.instrs.len();
+        let instr = match &self.program.embedded {
+            Some(e) if i >= own => &e.instrs[i - own],
+            _ => &self.program.instrs[i],
+        };
+        match instr {
+            Instr::Combine(c) => self.combined(c, ago),
+            Instr::Eval {
+                field,
+                usage,
+                at,
+                span,
+            } => {
+                let [at] = at[..] else {
+                    return self.beyond(*span, "it evaluates a field of several states");
+                };
+                let at = self.value(at, ago)?;
+                if self.powers[at] != 0 {
+                    return self.beyond(*span, "it evaluates a field at a rate, not at a state");
+                }
+                let field = self.field(*field, *usage);
+                self.push(Step::Eval { field, at }, *span, 1)
+            }
+            Instr::Flow {
+                field,
+                at,
+                over,
+                span,
+            } => {
+                let at = self.value(*at, ago)?;
+                let (fraction, power) = self.coefficient(over, *span)?;
+                if self.powers[at] != 0 || (power != 1 && !fraction.is_zero()) {
+                    return self.beyond(
+                        *span,
+                        "it follows a flow over another time than a part of `h`",
+                    );
+                }
+                let field = self.field(*field, 0);
+                let flow = Step::Flow {
+                    field,
+                    at,
+                    fraction,
+                };
+                self.push(flow, *span, 0)
+            }
+            Instr::Past { name, when } => {
+                let kept = self.program.keeps.iter().find(|(n, _)| n == name);
+                match (when, kept) {
+                    (Moment::Ago(n), Some((_, v))) => self.value(*v, ago + *n as i64),
+                    _ => self.beyond(self.body, "it uses a value from the start of the evolution"),
+                }
+            }
+            Instr::Product(_) => self.beyond(self.body, "it multiplies states"),
+            Instr::Project { .. } => self.beyond(self.body, "it projects a state onto a set"),
+        }
+    }
+
+    fn field(&mut self, field: usize, usage: usize) -> usize {
+        let usage = if self.per_use { usage } else { 0 };
+        let key = (field, usage);
+        if let Some(known) = self.fields.iter().position(|(k, _)| *k == key) {
+            return known;
+        }
+        let mut name = self.program.fields[field].name.clone();
+        if self.per_use && self.program.usages[field] > 1 {
+            name += &format!(".{usage}");
+        }
+        self.fields.push((key, name));
+        self.fields.len() - 1
+    }
+
+    fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
+        let (mut terms, mut degree): (Vec<(Value, Exact)>, Option<i32>) = (Vec::new(), None);
+        for (v, c) in c.terms() {
+            let (c, power) = self.coefficient(c, self.body)?;
+            if c.is_zero() {
+                continue;
+            }
+            let v = self.value(v, ago)?;
+            let span = self.spans[v];
+            let own = power - self.powers[v];
+            if *degree.get_or_insert(own) != own {
+                return self.beyond(span, "it adds what depends on `h` in different powers");
+            }
+            terms.push((v, c));
+        }
+        self.push(Step::Combine(terms), self.body, -degree.unwrap_or(0))
+    }
+
+    /// `c·hⁿ`, learned coefficients at their start.
+    fn coefficient(&self, c: &Coeff, span: Span) -> Result<(Exact, i32), Beyond> {
+        let powers = c.in_powers_of("h").into_iter().enumerate();
+        let start = |name: &str| {
+            let mut learned = self.program.learned.iter();
+            learned.find(|l| l.name == name).map(|l| l.init.clone())
+        };
+        let mut found = (Exact::zero(), 0);
+        for (n, c) in powers {
+            let Some(value) = c.at(&start) else {
+                return self.beyond(span, "a coefficient has no exact value");
+            };
+            match (value.is_zero(), found.0.is_zero()) {
+                (true, _) => {}
+                (false, true) => found = (value, n as i32),
+                (false, false) => {
+                    return self.beyond(span, "a coefficient is no multiple of one power of `h`");
+                }
+            }
+        }
+        Ok(found)
+    }
+}

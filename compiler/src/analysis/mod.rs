@@ -1,0 +1,10 @@
+//! What is true of a scheme: its equivalent tableau and its claims, proved.
+//!
+//! Takes resolved schemes and flows; gives facts in exact numbers and messages about claims. Leaves the mathematics to
+//! `odec-numerics`.
+
+pub mod claims;
+pub mod line;
+pub mod stand_in;
+pub mod suspect;
+pub mod written;

@@ -1,0 +1,69 @@
+//! Coefficients as they are written: the tableau before its stages are iterated, the rows of a multistep method.
+//!
+//! Takes a scheme that has a stage program, so that its rows are known to fit together; gives numbers. Leaves the steps
+//! that are computed to `line.rs`.
+
+use super::stand_in::Settings;
+use crate::scheme::Coeff;
+use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::scalar::{Scope, exact, length_of, scalar};
+use odec_grammar::ast::Expr;
+use odec_graph::Exact;
+use odec_numerics::Tableau;
+
+/// Names of numbers: parameters and constants.
+pub fn scope(def: &SchemeDef, settings: &Settings, listed: usize) -> Option<Scope> {
+    let given = settings.iter().cloned();
+    let mut scope: Scope = given.map(|(n, v)| (n, Coeff::constant(v))).collect();
+    if let Some(list) = &def.list {
+        let n = Coeff::constant(Exact::int(listed as i64));
+        scope.insert(length_of(&list.name), n);
+    }
+    for (name, value) in &def.lets {
+        let value = scalar(value, &scope).ok()?;
+        scope.insert(name.name.clone(), value);
+    }
+    Some(scope)
+}
+
+fn row(entries: &[Expr], n: usize, scope: &Scope) -> Option<Vec<Exact>> {
+    let values: Result<Vec<Exact>, _> = entries.iter().map(|e| exact(e, scope)).collect();
+    let mut values = values.ok()?;
+    values.resize(n, Exact::zero());
+    Some(values)
+}
+
+/// The tableau of a scheme that is written as one, with all its stages.
+pub fn tableau(def: &SchemeDef, settings: &Settings) -> Option<Tableau> {
+    let Body::Tableau(t) = &def.body else {
+        return None;
+    };
+    let scope = scope(def, settings, 0)?;
+    let s = t.rows.iter().filter(|r| r.c.is_some()).count();
+    let (mut a, mut weights) = (Vec::new(), Vec::new());
+    for r in &t.rows {
+        let values = row(&r.entries, s, &scope)?;
+        match r.c {
+            Some(_) => a.push(values),
+            None => weights.push(values),
+        }
+    }
+    let mut weights = weights.into_iter();
+    Some(Tableau {
+        fields: def.fields.iter().map(|f| f.name.clone()).collect(),
+        field_of: vec![0; s],
+        a,
+        b: weights.next()?,
+        embedded: weights.next(),
+    })
+}
+
+/// α and β of a multistep method, newest first, of the same length.
+pub fn multistep(def: &SchemeDef, settings: &Settings) -> Option<(Vec<Exact>, Vec<Exact>)> {
+    let Body::Multistep(m) = &def.body else {
+        return None;
+    };
+    let scope = scope(def, settings, 0)?;
+    let n = m.steps() + 1;
+    Some((row(&m.alpha, n, &scope)?, row(&m.beta, n, &scope)?))
+}

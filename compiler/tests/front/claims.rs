@@ -1,0 +1,206 @@
+//! Claims, proved: the library's, false ones, and how they are told.
+
+use crate::common::{compile_text, model};
+use odec_program::manifest::{Claim, ClaimStatus};
+
+/// All claims of the library, once each.
+#[test]
+fn the_library_keeps_its_claims() {
+    let mut lines = Vec::new();
+    for (name, text) in odec_grammar::LIBRARY {
+        let outcome = compile_text(text);
+        assert!(
+            outcome.messages.is_empty(),
+            "{name}: {}",
+            outcome.rendered()
+        );
+        for c in &outcome.checked().claims {
+            assert_eq!(c.status, ClaimStatus::Proved, "{name}: {}", c.note);
+            let line = format!("{:<16} {:<20} {}", c.scheme, c.claim, c.note);
+            let line = line.trim_end().to_string();
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+fn claims(text: &str) -> Vec<Claim> {
+    compile_text(text).checked().claims.clone()
+}
+
+/// A scheme of the library with another claim.
+fn claiming(name: &str, order: &str) -> String {
+    let known = |(n, _): &&(&str, &str)| *n == name;
+    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a scheme");
+    let renamed = text.replace(&format!("scheme {name}"), "scheme mine");
+    let from = renamed.find("  order ").expect("a claim");
+    let to = from + renamed[from..].find('\n').expect("a line");
+    format!("{}  order {order}{}", &renamed[..from], &renamed[to..])
+}
+
+/// Orders from the literature; one more is false, one less is a warning.
+#[test]
+fn one_more_is_false_and_one_less_is_not_all() {
+    let known = [
+        ("euler", 1),
+        ("heun", 2),
+        ("midpoint", 2),
+        ("ralston", 2),
+        ("kutta3", 3),
+        ("ssp33", 3),
+        ("rk4", 4),
+        ("rk38", 4),
+        ("bogacki_shampine", 3),
+        ("dormand_prince", 5),
+        ("gauss4", 4),
+        ("gauss6", 6),
+        ("radau_iia3", 3),
+        ("implicit_midpoint", 2),
+        ("sdirk2", 2),
+        ("backward_euler", 1),
+        ("iie", 1),
+        ("lie", 1),
+        ("strang", 2),
+        ("ruth3", 3),
+        ("yoshida4", 4),
+        ("parallel", 1),
+        ("ab2", 2),
+        ("ab3", 3),
+        ("ab4", 4),
+        ("am3", 3),
+        ("bdf2", 2),
+    ];
+    for (name, order) in known {
+        let more = compile_text(&claiming(name, &(order + 1).to_string()));
+        let codes: Vec<&str> = more.messages.iter().map(|d| d.code).collect();
+        assert_eq!(codes, ["false-order"], "{name}: {}", more.rendered());
+        let has = format!("has order {order}, not {}", order + 1);
+        assert!(
+            more.messages[0].message.contains(&has),
+            "{}",
+            more.rendered()
+        );
+        if order > 1 {
+            let less = compile_text(&claiming(name, &(order - 1).to_string()));
+            let codes: Vec<&str> = less.messages.iter().map(|d| d.code).collect();
+            assert_eq!(codes, ["higher-order"], "{name}: {}", less.rendered());
+        }
+    }
+}
+
+#[test]
+fn a_claim_within_a_residual() {
+    let within = |r: &str| compile_text(&claiming("blanes_moan4", &format!("4{r}")));
+    assert!(within(" within 1e-14").messages.is_empty());
+    for r in ["", " within 1e-17"] {
+        let outcome = within(r);
+        assert_eq!(
+            outcome.messages[0].code,
+            "false-order",
+            "{}",
+            outcome.rendered()
+        );
+    }
+}
+
+/// A setting of the model decides how far an implicit method is iterated.
+#[test]
+fn claims_are_proved_again_where_a_scheme_is_applied() {
+    let good = compile_text(&model("gauss4(layer, r: 4)", 2, ""));
+    assert!(good.messages.is_empty(), "{}", good.rendered());
+    let few = compile_text(&model("gauss4(layer, r: [3, 2])", 2, ""));
+    insta::assert_snapshot!(few.rendered());
+}
+
+#[test]
+fn false_claims() {
+    let cases = [
+        (
+            "rk4",
+            "scheme mine {\n  order 4\n  tableau {\n    0   |\n    1/2 | 1/2\n    1/2 | 1/4  1/4\n    1   | 0    0    1\n        | 1/6  1/3  1/3  1/6\n  }\n}\n",
+        ),
+        (
+            "rk3_as_released",
+            "scheme mine {\n  order 3\n  tableau {\n    0   |\n    1/2 | 1/2\n    1   | 0    1\n        | 1/6  2/3  1/6\n  }\n}\n",
+        ),
+        (
+            "weights",
+            "scheme mine {\n  order 4\n  tableau {\n    0   |\n    1/2 | 1/2\n    1/2 | 0    1/2\n    1   | 0    0    1\n        | 1/6  1/3  1/3  1/5\n  }\n}\n",
+        ),
+        (
+            "splitting",
+            "scheme mine(A, B) {\n  order 3\n  A(1/2) B(1) A(1/2)\n}\n",
+        ),
+        (
+            "euler_steps",
+            "scheme mine(A, B) {\n  order 2\n  step x {\n    y = x + h/2*A(x)\n    z = y + h*B(y)\n    return z + h/2*A(z)\n  }\n}\n",
+        ),
+        (
+            "multistep",
+            "scheme mine {\n  order 2\n  multistep { alpha 1 -1; beta 0 5/4 -1/4 }\n  start by heun\n}\n",
+        ),
+        ("unused", "scheme mine(A, B) {\n  order 1\n  A(1)\n}\n"),
+        (
+            "iterations",
+            &claiming("gauss4", "4").replace("r = 3", "r = 1"),
+        ),
+    ];
+    for (name, text) in cases {
+        let outcome = compile_text(text);
+        assert!(outcome.checked.is_none(), "{name} is refused");
+        insta::assert_snapshot!(format!("false_{name}"), outcome.rendered());
+    }
+}
+
+#[test]
+fn what_cannot_be_proved_is_said() {
+    let cases = [
+        (
+            "projection",
+            "scheme mine(F) {\n  order 1\n  step x { return nonnegative(x + h*F(x)) }\n}\n",
+        ),
+        (
+            "product",
+            "scheme mine(F, G) {\n  order 1\n  step x { g = G(x)  return x + h*g*F(x) }\n}\n",
+        ),
+        (
+            "state",
+            "scheme mine(F) {\n  order 1\n  step x { return x + h*F(2*x) }\n}\n",
+        ),
+        (
+            "no_h",
+            "scheme mine(F) {\n  order 1\n  step x { return x + F(x) }\n}\n",
+        ),
+        (
+            "history",
+            "scheme mine(F) {\n  order 1\n  step x { y = x + h*F(x)  z = 1/2*y + 1/2*z[-1]  return z }\n}\n",
+        ),
+        (
+            "growing",
+            "scheme mine(F) {\n  order 1\n  step x { f = F(x)  return x + h*sum j in 0.. { f[-j] } }\n}\n",
+        ),
+    ];
+    let mut shown = Vec::new();
+    for (name, text) in cases {
+        let outcome = compile_text(text);
+        shown.push(format!("{name}\n{}", outcome.rendered()));
+    }
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// Learned coefficients at their start, and history written by hand.
+#[test]
+fn step_programs() {
+    let proved = [
+        "scheme mine(F) {\n  order 2\n  learn b = 1/2\n  step x {\n    k = F(x)\n    return x + h*((1 - b)*k + b*F(x + h*k))\n  }\n}\n",
+        "scheme mine(F) {\n  order 2\n  step x {\n    f = F(x)\n    return x + h*(3/2*f - 1/2*f[-1])\n  }\n}\n",
+        "scheme mine(A, B) {\n  order 2\n  step x { y = flow A(1/2) B(1) A(1/2) from x  return y }\n}\n",
+        "scheme mine(A, B) {\n  order 2\n  step x { y = flow A(1) B(1) from x  z = flow B(1) A(1) from x  return 1/2*y + 1/2*z }\n}\n",
+    ];
+    for text in proved {
+        let found = claims(text);
+        assert_eq!(found[0].status, ClaimStatus::Proved, "{text}");
+    }
+}
