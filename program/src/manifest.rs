@@ -184,8 +184,29 @@ pub struct Train {
     pub clip: Option<f64>,
     pub seed: u64,
     pub memory: Memory,
+    pub precision: Precision,
     #[serde(default)]
     pub loss: Loss,
+}
+
+/// What contractions and attention read. Sums, states and parameters are f32 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    #[default]
+    F32,
+    /// Numbers rounded to [`crate::bf16`].
+    Bf16,
+}
+
+impl Precision {
+    /// As it is written in a train block.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+        }
+    }
 }
 
 /// What a model is to predict. Cross-entropy in nats, a mean over tokens.

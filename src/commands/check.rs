@@ -117,14 +117,15 @@ fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
     }
     if let Some(t) = &built.train {
         println!(
-            "    train            {} steps of {} × {} tokens{}",
+            "    train            {} steps of {} × {} tokens{}, {}",
             t.steps,
             t.batch,
             built.config.context,
             match t.accumulate {
                 1 => String::new(),
                 n => format!(" in {n} micro-batches"),
-            }
+            },
+            t.precision.name()
         );
     }
 }
@@ -142,6 +143,7 @@ fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
             "evaluations": s.evaluations, "parameters": s.parameters,
             "forward_flops_per_token": s.forward_flops, "training_flops_per_token": s.training_flops,
             "activation_bytes": m.gradient, "state_bytes": m.state, "cache_bytes": m.cache,
+            "precision": b.train.as_ref().map(|t| t.precision.name()),
         })
     });
     json!({ "file": path.display().to_string(), "claims": claims, "model": model })

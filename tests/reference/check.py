@@ -1,9 +1,9 @@
-"""Compares odec with the float64 reference: loss and every gradient, interpreted in f64 and compiled in f32.
+"""Compares odec with the float64 reference: loss and every gradient, interpreted in f64, compiled in f32 and in bf16.
 
     check.py ODEC [--only SYSTEM] [--keep DIR]
 
 For every system of `systems.py` and size it takes the `.ode` file with `--set` overrides, asks odec for its parameters, draws
-them at random, runs `odec exec --entry grad` in both modes, and prints one row. A gradient's error is the largest
+them at random, runs `odec exec --entry grad` in all modes (bf16 at the first size), and prints one row. A gradient's error is the largest
 deviation of any element, divided by the largest magnitude in the reference's tensor (in all tensors, where that one is
 zero). Ends with 1 if a name, a shape or a number is off.
 """
@@ -26,7 +26,7 @@ from safetensors.numpy import load_file, save_file
 from systems import SYSTEMS, System
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMITS = {"interpreted": 1e-9, "compiled": 1e-4}
+LIMITS = {"interpreted": 1e-9, "compiled": 1e-4, "bf16": 1e-1}
 # Even sizes, and sizes that divide by nothing: ragged tiles, odd head counts, a sequence of one odd length.
 SHAPES = {
     "even": Shape(vocab=256, context=24, batch=2, width=32, steps=2, heads=2, hidden=48),
@@ -162,6 +162,10 @@ def check(binary: str, system: str, name: str, folder: Path) -> bool:
     save_file({"tokens": tokens, "targets": targets, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
+    if name == meant.sizes[0]:
+        half = folder / "half.odex"
+        odec(binary, "build", source, *sets, "--set", "train.precision=bf16", "-o", str(half))
+        runs["bf16"] = [str(half)]
     good, cells = True, []
     for mode, what in runs.items():
         if mode == "interpreted" and name in COMPILED_ONLY:
@@ -174,7 +178,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> bool:
         within = loss_error <= limit and worst <= limit
         good &= within
         cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
-    print(f"{system:<17} {name:<5} {loss:9.6f}  {cells[0]} {cells[1]}".rstrip(), flush=True)
+    print(f"{system:<17} {name:<5} {loss:9.6f}  {' '.join(cells)}".rstrip(), flush=True)
     return good
 
 
@@ -189,8 +193,8 @@ def main() -> int:
     began = time.monotonic()
     print("errors relative to the float64 reference; limits: " + ", ".join(f"{m} {x:.0e}" for m, x in LIMITS.items()))
     both = f"{'loss':>9} {'gradient':>9}  {'worst gradient':<26}"
-    print(f"{'':17} {'':5} {'':9}  {'interpreted, f64':<47} compiled, f32")
-    print(f"{'system':<17} {'sizes':<5} {'loss':>9}  {both} {both}".rstrip())
+    print(f"{'':17} {'':5} {'':9}  {'interpreted, f64':<47} {'compiled, f32':<47} compiled, bf16")
+    print(f"{'system':<17} {'sizes':<5} {'loss':>9}  {both} {both} {both}".rstrip())
     failures = 0
     with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch:
         for system in SYSTEMS if arguments.only is None else (arguments.only,):

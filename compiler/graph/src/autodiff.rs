@@ -100,7 +100,7 @@ pub fn gradient(
             let Some(d) = d.filter(|_| needed[x.node as usize]) else {
                 continue;
             };
-            if b.ty(d) != b.ty(*x) {
+            if *b.ty(d) != b.ty(*x).widened() {
                 return Err(wrong(format!("{} for {}", b.ty(d), b.ty(*x))));
             }
             let sum = match sums.get(x) {

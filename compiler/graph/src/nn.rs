@@ -39,7 +39,7 @@ pub fn constant(b: &mut Builder, value: Exact) -> Made {
 
 /// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`.
 pub fn linear(b: &mut Builder, x: Value, w: Value) -> Made {
-    b.push1(MatMul { layout: Layout::Nt }, &[x, w])
+    b.push1(MatMul::new(Layout::Nt), &[x, w])
 }
 
 /// A linear map with or without a bias: `weight[N, K]`, `bias[N]`.

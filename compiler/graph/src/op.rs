@@ -121,8 +121,10 @@ pub enum Kind {
     Contract {
         a_transposed: bool,
         b_transposed: bool,
+        /// Factors are rounded to bf16.
+        rounded: bool,
     },
-    /// Operands q, k, v; results o, lse. The precision in the spec is chosen by the lowering.
+    /// Operands q, k, v; results o, lse. The types in the spec are chosen by the lowering: that of the inputs is the operands'.
     Attend(Attend),
     /// Operands q, k, v, o, lse, d_o; results d_q, d_k, d_v.
     AttendBackward(Attend),

@@ -28,10 +28,12 @@ impl Fit {
     }
 }
 
-/// What a tensor holds. The precision of reals is chosen later, by a pass.
+/// What a tensor holds. The precision of reals is chosen by a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Elem {
     Real,
+    /// Reals that have been rounded to bf16, and are kept so. Every op reads them as reals.
+    Bf16,
     /// Whole numbers used as indices: tokens, targets.
     Index,
 }
@@ -63,6 +65,15 @@ impl TensorType {
     /// [B, S, width].
     pub fn state(width: u64) -> TensorType {
         TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(width)])
+    }
+    /// The type as ops read it: bf16 are reals.
+    pub fn widened(&self) -> TensorType {
+        let elem = match self.elem {
+            Elem::Bf16 => Elem::Real,
+            elem => elem,
+        };
+        let shape = self.shape.clone();
+        TensorType { elem, shape }
     }
     pub fn rank(&self) -> usize {
         self.shape.len()
@@ -124,7 +135,11 @@ impl TensorType {
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let dims: Vec<String> = self.shape.iter().map(|d| d.to_string()).collect();
-        let elem = if self.elem == Elem::Real { "" } else { "index" };
+        let elem = match self.elem {
+            Elem::Real => "",
+            Elem::Bf16 => "bf16",
+            Elem::Index => "index",
+        };
         write!(f, "{elem}[{}]", dims.join(", "))
     }
 }

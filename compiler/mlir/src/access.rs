@@ -122,11 +122,7 @@ fn load_piece(e: &mut Emitter, base: Val, elem: Elem, cols: Columns) -> Val {
         n => {
             let count = e.int(n as i64);
             let mask = e.mask(count, cols.lanes);
-            let zero = if elem.is_float() {
-                e.float(0.0, ty)
-            } else {
-                e.integer(0, ty)
-            };
+            let zero = e.zero(ty);
             e.load_masked(p, mask, zero)
         }
     }

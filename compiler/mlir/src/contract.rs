@@ -3,16 +3,18 @@
 //! A tile of a launch is a panel of `mr` rows of C. For every block of columns and of the inner length,
 //! each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
-//! spilled to scratch and finished row by row, under a mask.
+//! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened as they are read: A into its
+//! panel, B into registers; sums are f32 all the same.
 //!
 //! Scratch: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).
 
-use crate::emit::{Cmp, Emitter, Val};
+use crate::emit::{Cmp, Elem, Emitter, Val};
 use crate::epilogue::{Columns, Epilogue};
 use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
-use crate::panel::{self, Panel};
+use crate::panel::{self, Panel, Rounding};
+use odec_program::DType;
 use odec_program::kernel::Contract;
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -25,8 +27,12 @@ const PREFETCH: u64 = 16;
 /// # Errors
 /// A blocking that does not fit the target, or an epilogue that reads operands in a way that makes no sense there.
 pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
-    if (spec.a, spec.b) != (spec.dtype, spec.dtype) {
-        return Err("contractions read operands of their own type".into());
+    let reads = |d| d == spec.dtype || (d == DType::Bf16 && spec.dtype == DType::F32);
+    if !reads(spec.a) || !reads(spec.b) {
+        return Err(format!(
+            "a contraction in {:?} does not read {:?} and {:?}",
+            spec.dtype, spec.a, spec.b
+        ));
     }
     let kernel = Kernel::new(e, spec)?;
     let (begin, end) = (e.begin(), e.end());
@@ -154,7 +160,7 @@ impl<'a> Kernel<'a> {
 
     /// One panel of rows, for one block of columns and of the inner length.
     fn rows(&self, e: &mut Emitter, tile: Val, jc: Val, columns: Val, pc: Val, depth: Val) {
-        let (mr, elem) = (self.mr(), e.elem);
+        let (mr, elem) = (self.mr(), Elem::of(self.spec.a));
         let row = e.mul_int(tile, mr);
         let whole = e.int(mr);
         let rows = match self.m.known() {
@@ -166,6 +172,11 @@ impl<'a> Kernel<'a> {
         };
         let panel = |from, stride, to| Panel {
             from,
+            elem,
+            rounding: match self.spec.b {
+                DType::Bf16 => Rounding::Rounded,
+                _ => Rounding::None,
+            },
             stride,
             valid: rows,
             count: depth,
@@ -187,11 +198,11 @@ impl<'a> Kernel<'a> {
             let column = e.add(jc, jr);
             let offset = e.mul(row, self.n);
             let offset = e.add(offset, column);
-            let c = e.at(self.c, offset, elem);
+            let c = e.at(self.c, offset, e.elem);
             let offset = e.mul(column, self.k);
             let block = e.mul_int(pc, self.nr());
             let offset = e.add(offset, block);
-            let b = e.at(self.b, offset, elem);
+            let b = e.at(self.b, offset, Elem::of(self.spec.b));
             self.tile(
                 e,
                 Job {
@@ -238,6 +249,7 @@ impl<'a> Kernel<'a> {
         };
         let right = Right {
             pointer: job.b,
+            elem: Elem::of(self.spec.b),
             inner: nr,
             prefetch: PREFETCH,
         };

@@ -4,7 +4,7 @@
 //! vectors of columns j. Contractions and attention are built of it; they choose the tile so that
 //! accumulators, one row of B and a broadcast fit the registers, and arrange A and B in memory.
 
-use crate::emit::{Emitter, Val};
+use crate::emit::{Elem, Emitter, Type, Val};
 
 /// The shape of a register tile.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub struct Left {
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
     pub pointer: Val,
+    /// Type of its elements; bf16 are widened, which is exact.
+    pub elem: Elem,
     pub inner: Val,
     /// How many rows ahead B is asked for; 0 where it is in the nearest cache anyway.
     pub prefetch: u64,
@@ -49,21 +51,23 @@ pub fn multiply(
 ) -> Vec<Val> {
     let zero = e.int(0);
     e.for_with(zero, count, 1, acc, |e, k, acc| {
-        let (elem, vector, lanes) = (e.elem, e.vector(), e.lanes);
+        let (elem, lanes) = (e.elem, e.lanes);
+        let vector = Type::vector(b.elem, lanes);
         let ka = e.mul(k, a.inner);
         let pa = e.at(a.pointer, ka, elem);
         let kb = e.mul(k, b.inner);
-        let pb = e.at(b.pointer, kb, elem);
+        let pb = e.at(b.pointer, kb, b.elem);
         let mut row = Vec::new();
         for v in 0..tile.vectors {
-            let p = e.at_const(pb, (v * lanes) as i64, elem);
-            row.push(e.load(p, vector));
+            let p = e.at_const(pb, (v * lanes) as i64, b.elem);
+            let x = e.load(p, vector);
+            row.push(e.convert(x, elem));
         }
         if b.prefetch > 0 {
             let ahead = e.mul_int(b.inner, b.prefetch as i64);
-            let ahead = e.at(pb, ahead, elem);
+            let ahead = e.at(pb, ahead, b.elem);
             for v in 0..tile.vectors {
-                let p = e.at_const(ahead, (v * lanes) as i64, elem);
+                let p = e.at_const(ahead, (v * lanes) as i64, b.elem);
                 e.prefetch(p, false);
             }
         }

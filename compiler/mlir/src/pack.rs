@@ -2,8 +2,9 @@
 //!
 //! A tile of a launch is one panel; see [`odec_program::kernel::Pack`] for the layout.
 
-use crate::emit::{Emitter, Val};
-use crate::panel::{self, Panel};
+use crate::emit::{Elem, Emitter, Val};
+use crate::panel::{self, Panel, Rounding};
+use odec_program::DType;
 use odec_program::kernel::{Extent, Pack};
 
 /// The extent as a value: a constant, or dimension `n` of the launch.
@@ -19,9 +20,12 @@ pub(crate) fn extent(e: &mut Emitter, extent: Extent, n: u64) -> Val {
 /// # Errors
 /// A panel that is not made of whole vectors.
 pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
-    if spec.from != spec.dtype {
-        return Err("packing does not round".into());
-    }
+    let rounding = match (spec.from, spec.dtype) {
+        (DType::F32 | DType::Bf16, DType::Bf16) => Rounding::Halved,
+        (from, to) if from == to => Rounding::None,
+        (from, to) => return Err(format!("{from:?} is not packed into panels of {to:?}")),
+    };
+    let (elem, panel_elem) = (Elem::of(spec.from), Elem::of(spec.dtype));
     let width = spec.nr as u64;
     if width == 0 || !width.is_multiple_of(e.lanes) {
         return Err(format!(
@@ -40,13 +44,15 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
             false => e.sub(n, first),
         };
         let offset = e.mul(first, k);
-        let to = e.at(packed, offset, e.elem);
+        let to = e.at(packed, offset, panel_elem);
         if spec.transposed {
-            let from = e.at(b, offset, e.elem);
+            let from = e.at(b, offset, elem);
             panel::transpose(
                 e,
                 Panel {
                     from,
+                    elem,
+                    rounding,
                     stride: k,
                     valid,
                     count: k,
@@ -55,11 +61,13 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
                 },
             );
         } else {
-            let from = e.at(b, first, e.elem);
+            let from = e.at(b, first, elem);
             panel::copy(
                 e,
                 Panel {
                     from,
+                    elem,
+                    rounding,
                     stride: n,
                     valid,
                     count: k,

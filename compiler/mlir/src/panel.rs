@@ -2,10 +2,10 @@
 //!
 //! A panel of width w holds `panel[k · w + i] = X(i, k)`. X is stored either with k contiguous
 //! ([`transpose`]) or with i contiguous ([`copy`]). Elements with i ≥ `valid` are not read and become
-//! zero. Stores are whole vectors: where w is no multiple of the vector length, they overrun into the
+//! zero. X may be bf16, and is then widened; or rounded to bf16 on the way, in a panel of numbers or of their halves. Stores are whole vectors: where w is no multiple of the vector length, they overrun into the
 //! next row, which is written later, and the buffer must have room for a vector after the last one.
 
-use crate::emit::{Cmp, Emitter, Val};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::transpose;
 
 /// Where a panel comes from and goes to.
@@ -13,6 +13,9 @@ use crate::transpose;
 pub struct Panel {
     /// X(0, 0).
     pub from: Val,
+    /// Element type of X.
+    pub elem: Elem,
+    pub rounding: Rounding,
     /// Elements between neighbours in the direction that is not contiguous.
     pub stride: Val,
     /// How many of the `width` values of i exist.
@@ -23,7 +26,44 @@ pub struct Panel {
     pub width: u64,
 }
 
+/// What becomes of the elements of X in a panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// They become numbers of the kernel's type.
+    None,
+    /// The same, rounded to bf16.
+    Rounded,
+    /// Bits of bf16.
+    Halved,
+}
+
 impl Panel {
+    /// Elements of X in memory as numbers of the kernel's type.
+    fn numbers(&self, e: &mut Emitter, x: Val) -> Val {
+        let x = e.convert(x, e.elem);
+        match self.rounding {
+            Rounding::Rounded if self.elem != Elem::Bf16 => e.nearest_bf16(x, false),
+            _ => x,
+        }
+    }
+
+    /// Numbers as elements of the panel.
+    fn elements(&self, e: &mut Emitter, x: Val) -> Val {
+        match self.rounding {
+            Rounding::Halved if self.elem == Elem::Bf16 => e.upper_half(x),
+            Rounding::Halved => e.convert(x, Elem::Bf16),
+            _ => x,
+        }
+    }
+
+    /// Element type of the panel.
+    fn element(&self, e: &Emitter) -> Elem {
+        match self.rounding {
+            Rounding::Halved => Elem::Bf16,
+            _ => e.elem,
+        }
+    }
+
     /// An i1 that tells whether all values of i exist, or that without code if it is known.
     fn full(&self, e: &mut Emitter) -> Result<bool, Val> {
         match self.valid.known() {
@@ -61,8 +101,10 @@ pub fn transpose(e: &mut Emitter, p: Panel) {
 
 /// One vector length of k, for all i.
 fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
-    let (lanes, elem, vector) = (e.lanes, e.elem, e.vector());
-    let none = e.float(0.0, vector);
+    let (lanes, elem, to_elem) = (e.lanes, p.elem, p.element(e));
+    let vector = Type::vector(elem, lanes);
+    let missing = e.zero(vector);
+    let none = e.zero(e.vector());
     let from = e.at(p.from, k, elem);
     let left = e.sub(p.count, k);
     let mut groups = Vec::new();
@@ -75,15 +117,16 @@ fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
             }
             let offset = e.mul_int(p.stride, i as i64);
             let at = e.at(from, offset, elem);
-            rows.push(if masked {
+            let x = if masked {
                 let (zero, number) = (e.int(0), e.int(i as i64));
                 let exists = e.cmp(Cmp::Lt, number, p.valid);
                 let count = e.select(exists, left, zero);
                 let mask = e.mask(count, lanes);
-                e.load_masked(at, mask, none)
+                e.load_masked(at, mask, missing)
             } else {
                 e.load(at, vector)
-            });
+            };
+            rows.push(p.numbers(e, x));
         }
         groups.push(transpose::square(e, &rows));
     }
@@ -91,10 +134,11 @@ fn squares(e: &mut Emitter, p: Panel, k: Val, masked: bool) {
         let store = |e: &mut Emitter| {
             let row = e.add_int(k, u);
             let row = e.mul_int(row, p.width as i64);
-            let to = e.at(p.to, row, elem);
+            let to = e.at(p.to, row, to_elem);
             for (g, columns) in groups.iter().enumerate() {
-                let at = e.at_const(to, g as i64 * lanes as i64, elem);
-                e.store(columns[u as usize], at);
+                let at = e.at_const(to, g as i64 * lanes as i64, to_elem);
+                let x = p.elements(e, columns[u as usize]);
+                e.store(x, at);
             }
         };
         if masked && u > 0 {
@@ -125,7 +169,8 @@ pub fn copy(e: &mut Emitter, p: Panel) {
 }
 
 fn lines(e: &mut Emitter, p: Panel, masked: bool) {
-    let (lanes, elem, vector) = (e.lanes, e.elem, e.vector());
+    let (lanes, elem, to_elem) = (e.lanes, p.elem, p.element(e));
+    let vector = Type::vector(elem, lanes);
     let zero = e.int(0);
     let starts: Vec<i64> = (0..p.width as i64).step_by(lanes as usize).collect();
     let masks: Vec<Option<Val>> = starts
@@ -143,11 +188,13 @@ fn lines(e: &mut Emitter, p: Panel, masked: bool) {
         let offset = e.mul(k, p.stride);
         let from = e.at(p.from, offset, elem);
         let offset = e.mul_int(k, p.width as i64);
-        let to = e.at(p.to, offset, elem);
+        let to = e.at(p.to, offset, to_elem);
         for (&first, &mask) in starts.iter().zip(&masks) {
             let at = e.at_const(from, first, elem);
             let x = e.load_lanes(at, mask, vector);
-            let at = e.at_const(to, first, elem);
+            let x = p.numbers(e, x);
+            let x = p.elements(e, x);
+            let at = e.at_const(to, first, to_elem);
             e.store(x, at);
         }
     });

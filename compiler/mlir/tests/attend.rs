@@ -9,7 +9,7 @@ use harness::{Buffer, Compiled, Operands, assert_same, targets};
 use odec_program::attend::{eval_attend, eval_attend_backward};
 use odec_program::kernel::Attend;
 use odec_program::real::Real;
-use odec_program::{KernelSpec, Target};
+use odec_program::{DType, KernelSpec, Target, bf16};
 
 /// batch, seq, heads, head.
 type Shape = [usize; 4];
@@ -17,6 +17,8 @@ type Shape = [usize; 4];
 /// The four inputs of the pair of kernels, in f64.
 struct Case {
     shape: Shape,
+    /// Element type of q, k, v and, backward, of o.
+    inputs: DType,
     causal: bool,
     scale: f64,
     q: Vec<f64>,
@@ -43,6 +45,7 @@ impl Case {
         let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
         Case {
             shape,
+            inputs: DType::F32,
             causal,
             scale,
             q,
@@ -125,7 +128,10 @@ impl Case {
     fn specs<T: Real>(&self) -> [KernelSpec; 2] {
         let spec = Attend {
             dtype: T::DTYPE,
-            inputs: T::DTYPE,
+            inputs: match self.inputs {
+                DType::Bf16 => DType::Bf16,
+                _ => T::DTYPE,
+            },
             heads: self.shape[2] as u64,
             head: self.shape[3] as u64,
             causal: self.causal,
@@ -145,14 +151,17 @@ impl Case {
         let dims = [self.shape[0] as u64, self.shape[1] as u64];
         let n = self.q.len();
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
+        let input = |x: &[f64]| real(x).in_type(self.inputs);
         let mut memory = Operands(vec![
-            real(&self.q),
-            real(&self.k),
-            real(&self.v),
+            input(&self.q),
+            input(&self.k),
+            input(&self.v),
             Buffer::nan(n),
             Buffer::nan(self.rows()),
         ]);
         eval_attend(&spec, &mut memory, dims);
+        let o = memory.0[3].clone();
+        memory.0[3] = o.clone().in_type(self.inputs);
         memory.0.extend([
             real(&self.d_o),
             Buffer::nan(n),
@@ -160,6 +169,7 @@ impl Case {
             Buffer::nan(n),
         ]);
         eval_attend_backward(&spec, &mut memory, dims);
+        memory.0[3] = o;
         [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
     }
 
@@ -176,7 +186,8 @@ impl Case {
                 .map(|p| tiles * p / parts..tiles * (p + 1) / parts)
                 .collect()
         };
-        let (q, k, v, d_o) = (real(&self.q), real(&self.k), real(&self.v), real(&self.d_o));
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| real(x).in_type(self.inputs));
+        let d_o = real(&self.d_o);
         let operands = [
             q.clone(),
             k.clone(),
@@ -187,7 +198,8 @@ impl Case {
         let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
         let (o, lse) = (got[3].clone(), got[4].clone());
         let nan = || Buffer::nan(n);
-        let operands = [q, k, v, o.clone(), lse.clone(), d_o, nan(), nan(), nan()];
+        let read = o.clone().in_type(self.inputs);
+        let operands = [q, k, v, read, lse.clone(), d_o, nan(), nan(), nan()];
         let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
         [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
     }
@@ -282,6 +294,41 @@ fn heads_of_every_size_f32() {
         for causal in [true, false].into_iter().take(if both { 2 } else { 1 }) {
             let shape = [2, 70, 2, head];
             check::<f32>(shape, causal, 1e-5, &compile::<f32>(shape, causal));
+        }
+    }
+}
+
+/// q, k and v that bf16 holds: forward, what f32 gives for them; backward, o is rounded too.
+#[test]
+fn bf16_operands() {
+    for (shape, causal) in [
+        ([2, 70, 2, 24], true),
+        ([1, 130, 1, 64], false),
+        ([1, 3, 3, 1], true),
+    ] {
+        let mut case = Case::new(shape, causal);
+        let round = |x: &mut f64| *x = f64::from(bf16::to_f32(bf16::of_f64(*x)));
+        for x in [&mut case.q, &mut case.k, &mut case.v] {
+            x.iter_mut().for_each(round);
+        }
+        let plain = case.evaluate::<f32>();
+        case.inputs = DType::Bf16;
+        let want = case.evaluate::<f32>();
+        assert_same(&want[0], &plain[0], "o");
+        assert_same(&want[1], &plain[1], "lse");
+        let [dq, dk, dv] = case.backward();
+        for (got, exact) in want[2..].iter().zip([&dq, &dk, &dv]) {
+            // δ is off by u · Σ |dO ∘ O| at most, where single columns leave the largest gradients small.
+            assert!(distance(got, exact) < 2f64.powi(-5), "{shape:?}");
+        }
+        for target in targets() {
+            let compiled = Compiled::new(&case.specs::<f32>(), target);
+            for parts in [1, 3] {
+                let got = case.run::<f32>(&compiled, parts);
+                for (n, (got, want)) in got.iter().zip(&want).enumerate() {
+                    assert_same(got, want, &format!("{target} {shape:?}, result {n}"));
+                }
+            }
         }
     }
 }

@@ -66,6 +66,35 @@ const FORMS: [Form; 6] = [
     },
 ];
 
+/// Element types of A, of B and of B's panels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Types {
+    a: DType,
+    b: DType,
+    panels: DType,
+}
+
+impl Types {
+    /// All of them.
+    fn all(t: DType) -> Types {
+        Types {
+            a: t,
+            b: t,
+            panels: t,
+        }
+    }
+    /// Everything that programs round to bf16.
+    fn halves() -> [Types; 4] {
+        let pairs = [(false, false), (true, false), (false, true), (true, true)];
+        let of = |half| if half { DType::Bf16 } else { DType::F32 };
+        pairs.map(|(a, b)| Types {
+            a: of(a),
+            b: of(b),
+            panels: DType::Bf16,
+        })
+    }
+}
+
 /// A blocking with the register tile of the target, and cache blocks so small that a sweep crosses them.
 fn small_blocks(target: Target, dtype: DType) -> Blocking {
     let b = target.blocking(dtype);
@@ -102,7 +131,7 @@ fn epilogue(n: usize) -> Epilogue {
 
 /// Pack and contraction for a shape; `fixed` makes every extent part of the kernel.
 fn kernels(
-    dtype: DType,
+    types: Types,
     form: Form,
     blocking: Blocking,
     shape: Shape,
@@ -116,9 +145,10 @@ fn kernels(
         }
     };
     let (m, n, k) = (extent(shape.m), extent(shape.n), extent(shape.k));
+    let dtype = types.a.arithmetic();
     let pack = Pack {
-        dtype,
-        from: dtype,
+        dtype: types.panels,
+        from: types.b,
         n,
         k,
         nr: blocking.nr,
@@ -126,8 +156,8 @@ fn kernels(
     };
     let contract = Contract {
         dtype,
-        a: dtype,
-        b: dtype,
+        a: types.a,
+        b: types.panels,
         m,
         // the epilogue's residual has a fixed row length
         n: if form.epilogue {
@@ -146,6 +176,7 @@ fn kernels(
 
 /// The epilogue of one element, by the operations of the expression evaluator.
 struct Reference<T> {
+    types: Types,
     a: Vec<T>,
     b: Vec<T>,
     c: Vec<T>,
@@ -156,10 +187,11 @@ struct Reference<T> {
 const SCALE: f64 = 0.3;
 
 impl<T: Real> Reference<T> {
-    fn new(shape: Shape, seed: u64) -> Self {
+    fn new(types: Types, shape: Shape, seed: u64) -> Self {
         let mut next = noise(seed);
         let mut fill = |n: usize| (0..n).map(|_| T::of(next())).collect::<Vec<T>>();
         Reference {
+            types,
             a: fill(shape.m * shape.k),
             b: fill(shape.k * shape.n),
             c: fill(shape.m * shape.n),
@@ -169,18 +201,29 @@ impl<T: Real> Reference<T> {
     }
 
     fn a(&self, form: Form, s: Shape, m: usize, k: usize) -> T {
-        self.a[if form.a_transposed {
-            k * s.m + m
-        } else {
-            m * s.k + k
-        }]
+        self.rounded(
+            self.a[if form.a_transposed {
+                k * s.m + m
+            } else {
+                m * s.k + k
+            }],
+        )
     }
     fn b(&self, form: Form, s: Shape, k: usize, n: usize) -> T {
-        self.b[if form.b_transposed {
-            n * s.k + k
-        } else {
-            k * s.n + n
-        }]
+        self.rounded(
+            self.b[if form.b_transposed {
+                n * s.k + k
+            } else {
+                k * s.n + n
+            }],
+        )
+    }
+    /// What becomes of an operand's element.
+    fn rounded(&self, x: T) -> T {
+        match self.types.panels {
+            DType::Bf16 => T::unary(UnaryOp::Bf16, x),
+            _ => x,
+        }
     }
 
     /// C in the documented order of summation.
@@ -243,11 +286,14 @@ impl<T: Real> Reference<T> {
             (0..parts).map(|i| cut(i)..cut(i + 1)).collect()
         };
         let panels = s.n.div_ceil(nr);
-        let operands = [Buffer::Real(self.b.clone()), Buffer::nan(panels * nr * s.k)];
+        let operands = [
+            Buffer::Real(self.b.clone()).in_type(self.types.b),
+            Buffer::nan(panels * nr * s.k).in_type(self.types.panels),
+        ];
         let dims = [s.n as u64, s.k as u64];
         let mut after = library.run(pack, &operands, &[], &dims, &[], &split(panels));
         let packed = after.pop().unwrap();
-        for (p, panel) in packed.real().chunks(nr * s.k).enumerate() {
+        for (p, panel) in packed.numbers().chunks(nr * s.k).enumerate() {
             for (k, row) in panel.chunks(nr).enumerate() {
                 for (j, &x) in row.iter().enumerate() {
                     let n = p * nr + j;
@@ -263,7 +309,8 @@ impl<T: Real> Reference<T> {
                 }
             }
         }
-        let mut operands = vec![Buffer::Real(self.a.clone()), packed];
+        let a = Buffer::Real(self.a.clone()).in_type(self.types.a);
+        let mut operands = vec![a, packed];
         if form.epilogue {
             operands.extend([
                 Buffer::Real(self.residual.clone()),
@@ -284,7 +331,7 @@ impl<T: Real> Reference<T> {
 }
 
 /// Every form on every combination of sizes around the blocks' edges, with all extents given at launch.
-fn ragged<T: Real>(target: Target) {
+fn ragged<T: Real>(target: Target, types: Types) {
     let dtype = T::DTYPE;
     let blocking = small_blocks(target, dtype);
     let (mr, nr, kc, lanes) = (
@@ -297,7 +344,7 @@ fn ragged<T: Real>(target: Target) {
     let forms: Vec<Form> = FORMS.into_iter().filter(|f| !f.epilogue).collect();
     let specs: Vec<KernelSpec> = forms
         .iter()
-        .flat_map(|&f| kernels(dtype, f, blocking, any, false))
+        .flat_map(|&f| kernels(types, f, blocking, any, false))
         .collect();
     let library = Compiled::new(&specs, target);
     let mut ms = vec![1, 2, 4, 5, 8, 9, mr - 1, mr, mr + 1, 2 * mr + 3];
@@ -331,7 +378,8 @@ fn ragged<T: Real>(target: Target) {
             for &n in &ns {
                 for &k in &ks {
                     let shape = Shape { m, n, k };
-                    let reference = Reference::<T>::new(shape, (m * 1000 + n * 100 + k) as u64);
+                    let reference =
+                        Reference::<T>::new(types, shape, (m * 1000 + n * 100 + k) as u64);
                     let want = reference.product(form, shape, kc);
                     let got = reference.run(&library, 2 * f, form, shape, blocking, 1);
                     assert_same(&got, &want, &format!("{target} {form:?} {shape:?}"));
@@ -343,36 +391,53 @@ fn ragged<T: Real>(target: Target) {
 
 #[test]
 fn ragged_sizes_given_at_launch_f32() {
-    targets().into_iter().for_each(ragged::<f32>);
+    for target in targets() {
+        ragged::<f32>(target, Types::all(DType::F32));
+    }
+}
+
+#[test]
+fn ragged_sizes_given_at_launch_bf16() {
+    for (target, types) in targets().into_iter().zip(Types::halves().iter().rev()) {
+        ragged::<f32>(target, *types);
+    }
 }
 
 #[test]
 fn ragged_sizes_given_at_launch_f64() {
-    targets().into_iter().for_each(ragged::<f64>);
+    for target in targets() {
+        ragged::<f64>(target, Types::all(DType::F64));
+    }
 }
 
 /// Every form with extents that are part of the kernel, as programs have them, and any split of the tiles.
-fn fixed<T: Real>(target: Target, shapes: &[Shape]) {
+fn fixed<T: Real>(target: Target, types: &[Types], shapes: &[Shape]) {
     let dtype = T::DTYPE;
     let blocking = small_blocks(target, dtype);
-    let all: Vec<(Form, Shape)> = FORMS
-        .into_iter()
-        .flat_map(|f| shapes.iter().map(move |&s| (f, s)))
+    let of_form = |f| shapes.iter().map(move |&s| (f, s));
+    let all: Vec<(Types, Form, Shape)> = types
+        .iter()
+        .flat_map(|&t| {
+            FORMS
+                .into_iter()
+                .flat_map(of_form)
+                .map(move |(f, s)| (t, f, s))
+        })
         .collect();
     let specs: Vec<KernelSpec> = all
         .iter()
-        .flat_map(|&(form, shape)| kernels(dtype, form, blocking, shape, true))
+        .flat_map(|&(types, form, shape)| kernels(types, form, blocking, shape, true))
         .collect();
     let library = Compiled::new(&specs, target);
-    for (i, &(form, shape)) in all.iter().enumerate() {
-        let reference = Reference::<T>::new(shape, i as u64);
+    for (i, &(types, form, shape)) in all.iter().enumerate() {
+        let reference = Reference::<T>::new(types, shape, i as u64);
         let want = reference.product(form, shape, blocking.kc as usize);
         for parts in [1, 2, 7] {
             let got = reference.run(&library, 2 * i, form, shape, blocking, parts);
             assert_same(
                 &got,
                 &want,
-                &format!("{target} {form:?} {shape:?} in {parts} parts"),
+                &format!("{target} {types:?} {form:?} {shape:?} in {parts} parts"),
             );
         }
     }
@@ -401,7 +466,68 @@ fn sizes_of_the_kernel_and_any_split_f32() {
                 k: 32,
             },
         ];
-        fixed::<f32>(target, &shapes);
+        fixed::<f32>(target, &[Types::all(DType::F32)], &shapes);
+    }
+}
+
+#[test]
+fn sizes_of_the_kernel_and_any_split_bf16() {
+    for target in targets() {
+        let b = small_blocks(target, DType::F32);
+        let (m, n) = (b.mr as usize + 3, 3 * b.nr as usize - 1);
+        fixed::<f32>(target, &Types::halves(), &[Shape { m, n, k: 70 }]);
+    }
+}
+
+/// With u = 2⁻⁸ the unit roundoff of bf16, v = 2⁻²⁴ that of f32 and γ = kv / (1 − kv): each rounded factor is off by a
+/// relative error of u at most, a product of two by 2u + u², and every FMA or addition by another v, of which no term
+/// meets more than k + blocks (N. Higham, "Accuracy and stability of numerical algorithms", 2002, §3.1 and §3.5).
+#[test]
+fn rounded_contractions_keep_their_error_bound() {
+    let target = *targets().last().expect("a target");
+    let blocking = target.blocking(DType::F32);
+    for (i, shape) in [
+        Shape { m: 7, n: 33, k: 1 },
+        Shape {
+            m: 9,
+            n: 40,
+            k: 255,
+        },
+        Shape {
+            m: 5,
+            n: 17,
+            k: 1200,
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let types = Types::halves()[0];
+        let library = Compiled::new(&kernels(types, FORMS[0], blocking, shape, true), target);
+        for seed in 0..8 {
+            let reference = Reference::<f32>::new(types, shape, 100 * i as u64 + seed);
+            let got = reference.run(&library, 0, FORMS[0], shape, blocking, 1);
+            let (u, v) = (odec_program::bf16::UNIT, 2f64.powi(-24));
+            let steps = (shape.k + shape.k.div_ceil(blocking.kc as usize)) as f64 * v;
+            let factor = (1.0 + u).powi(2) * (1.0 + steps / (1.0 - steps)) - 1.0;
+            let mut closest = 0f64;
+            for (at, c) in got.real().iter().enumerate() {
+                let (m, n) = (at / shape.n, at % shape.n);
+                let terms = (0..shape.k).map(|k| {
+                    f64::from(reference.a[m * shape.k + k])
+                        * f64::from(reference.b[n * shape.k + k])
+                });
+                let exact: f64 = terms.clone().sum();
+                let bound = factor * terms.map(f64::abs).sum::<f64>();
+                let error = (f64::from(*c) - exact).abs();
+                assert!(error <= bound, "{shape:?}: {error:e} of {bound:e}");
+                closest = closest.max(error / bound);
+            }
+            assert!(
+                closest > 1e-3,
+                "{shape:?}: a bound that is no measure: {closest}"
+            );
+        }
     }
 }
 
@@ -410,6 +536,7 @@ fn sizes_of_the_kernel_and_any_split_f64() {
     for target in targets() {
         fixed::<f64>(
             target,
+            &[Types::all(DType::F64)],
             &[Shape {
                 m: 31,
                 n: 41,
@@ -433,11 +560,15 @@ fn every_target_gives_the_same_bits() {
     let mut results: Vec<Buffer<f32>> = Vec::new();
     for target in targets() {
         let blocking = target.blocking(DType::F32);
-        let library = Compiled::new(&kernels(DType::F32, form, blocking, shape, true), target);
-        let reference = Reference::<f32>::new(shape, 3);
+        let library = Compiled::new(
+            &kernels(Types::all(DType::F32), form, blocking, shape, true),
+            target,
+        );
+        let reference = Reference::<f32>::new(Types::all(DType::F32), shape, 3);
         results.push(reference.run(&library, 0, form, shape, blocking, 1));
         // and they are what the mathematics says
         let exact = Reference::<f64> {
+            types: Types::all(DType::F64),
             a: reference.a.iter().map(|&x| x as f64).collect(),
             b: reference.b.iter().map(|&x| x as f64).collect(),
             c: reference.c.iter().map(|&x| x as f64).collect(),
@@ -463,7 +594,7 @@ fn impossible_specs_are_errors() {
         kc: 32,
         nc: 16,
     };
-    for spec in kernels(DType::F32, form, blocking, shape, true) {
+    for spec in kernels(Types::all(DType::F32), form, blocking, shape, true) {
         let kernel = Kernel {
             symbol: spec.symbol(),
             spec,
@@ -489,7 +620,7 @@ fn text_of_a_pack_and_a_contraction() {
         accumulate: false,
         epilogue: false,
     };
-    for spec in kernels(DType::F32, form, blocking, shape, true) {
+    for spec in kernels(Types::all(DType::F32), form, blocking, shape, true) {
         let name = spec.kind();
         let kernel = Kernel {
             symbol: name.into(),

@@ -123,7 +123,7 @@ fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
         let reference = ReferenceDevice::new(&manifest.program.kernels);
         let want = two_steps(&manifest, Box::new(reference), at);
         let compiled = Compiled::new(&manifest, target);
-        for threads in [1, 3] {
+        for threads in [1, 2, 7] {
             let got = two_steps(&manifest, Box::new(compiled.device(threads)), at);
             for ((what, got), (_, want)) in got.iter().zip(&want) {
                 let differ = got.iter().zip(want).position(|(g, w)| {
@@ -248,6 +248,39 @@ fn ragged(
         (hidden, "hidden: 37"),
         (steps, "for 2 steps"),
     ]
+}
+
+/// The same in bf16.
+fn in_bf16(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let precision = ("clip 1.0;", "clip 1.0;  precision bf16;");
+    sizes.iter().copied().chain([precision]).collect()
+}
+
+/// Gated and plain, with biases and without, several evaluations per step; rounded factors, kept in two bytes or rounded
+/// as they are read.
+#[test]
+fn in_bf16_on_every_target() {
+    let targets: Vec<Target> = Target::ALL
+        .into_iter()
+        .filter(|t| t.supported().is_ok())
+        .collect();
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check("prenorm", &in_bf16(&sizes), &targets);
+    check("rk2", &in_bf16(&sizes), &host());
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 4*width", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check("gpt", &in_bf16(&sizes), &host());
+}
+
+#[test]
+fn decoding_in_bf16() {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check_decoding("prenorm", &in_bf16(&sizes), &host());
+    let sizes = ragged("hidden: 352", "width: 128", "for 4 steps");
+    check_decoding("iiet", &in_bf16(&sizes), &host());
 }
 
 fn host() -> Vec<Target> {

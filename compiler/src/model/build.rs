@@ -15,6 +15,7 @@ use odec_graph::ops::{
     AddPositions, Append, Attention, Cache, CachedAttention, Embedding, Equals, FromPast, Input,
     Mul, Parameter, Table,
 };
+use odec_graph::types::Elem;
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
@@ -248,6 +249,7 @@ impl<'s> Model<'s> {
         let mut kept = |x: Value, what: &str| {
             let path = format!("{site}.{what}");
             let cache = Cache {
+                elem: Elem::Real,
                 path,
                 positions,
                 width,

@@ -15,7 +15,7 @@ pub fn per_token(graph: &Graph, context: u64) -> f64 {
         .map(|(_, node)| {
             let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
             let rows = |t: &TensorType| t.rows().at(bindings).unwrap_or(u64::MAX) as f64;
-            if let OpKind::MatMul(MatMul { layout }) = &node.op {
+            if let OpKind::MatMul(MatMul { layout, .. }) = &node.op {
                 let inner = match layout {
                     Layout::Tn => rows(&ins[0]),
                     Layout::Nt | Layout::Nn => ins[0].cols() as f64,

@@ -11,7 +11,8 @@
 //! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
-//! | `precision f32`, `memory store` | the only ones yet | |
+//! | `precision f32` / `bf16` | `f32` | what contractions and attention read: see `passes/precision.rs` |
+//! | `memory store` / `revolve(slots: n)` | `store` | what the gradient keeps of the forward pass |
 
 use super::args::{Args, Bounds, real, report};
 use super::data::{self, Tokenized};
@@ -21,7 +22,7 @@ use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use num_bigint::BigInt;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{AdamW, Form, Loss, Memory, Schedule, Tokenizer, Train};
+use odec_program::manifest::{AdamW, Form, Loss, Memory, Precision, Schedule, Tokenizer, Train};
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
@@ -136,11 +137,10 @@ pub fn read(
     let seed = value("seed").map_or(Some(0), |e| {
         report(whole(e, &Scope::new(), 0, u64::MAX), sink)
     });
-    if let Some(e) = value("precision")
-        && name_of(e).is_none_or(|n| n.name != "f32")
-    {
-        sink.push(not_supported(e.span, "another precision").label("only `precision f32`"));
-    }
+    let precision = match value("precision") {
+        Some(e) => precision(e, sink),
+        None => Some(Precision::F32),
+    };
     let loss = value("loss").map_or(Some(Loss::Next), |e| loss(e, vocab, sink));
     if let (Some(Loss::Masked { .. }), Some((data, _))) = (&loss, &data)
         && let Form::Text {
@@ -172,6 +172,7 @@ pub fn read(
         clip,
         seed: seed?,
         memory: memory?,
+        precision: precision?,
         loss: loss?,
     };
     Some((train, tokenized))
@@ -209,6 +210,19 @@ fn loss(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
     args.finish(&[], sink);
     let token = vocab.saturating_sub(1);
     Some(Loss::Masked { rate: rate?, token })
+}
+
+/// `f32` or `bf16`.
+fn precision(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Precision> {
+    let all = [Precision::F32, Precision::Bf16];
+    let known = all
+        .into_iter()
+        .find(|p| name_of(e).is_some_and(|n| n.name == p.name()));
+    if known.is_none() {
+        let d = not_supported(e.span, "another precision");
+        sink.push(d.label("only `precision f32` and `precision bf16`"));
+    }
+    known
 }
 
 /// `store`, or `revolve(slots: 6)`.

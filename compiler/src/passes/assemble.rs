@@ -10,7 +10,7 @@ use super::layout::{ParamTable, TooManyParams, constants};
 use super::lower::{Homes, LowerError, REAL, lower};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
 use super::update::{accumulate, update};
-use super::{body, run_graph_passes};
+use super::{Policy, body, run_graph_passes};
 use crate::model::Built;
 use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Graph, TensorType, TypeError};
@@ -164,7 +164,10 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         table: &table,
         constants: &constants,
         options,
-        policy: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
+        policy: model.train.as_ref().map_or(Policy::default(), |t| Policy {
+            precision: t.precision,
+            memory: t.memory,
+        }),
         prepared: 0,
         cache: 0,
         kernels: Kernels::default(),
@@ -255,8 +258,8 @@ struct Maker<'a> {
     table: &'a ParamTable,
     constants: &'a [Constant],
     options: Options,
-    /// What the gradient keeps.
-    policy: Memory,
+    /// How it computes, and what the gradient keeps.
+    policy: Policy,
     /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
     prepared: u64,
     cache: u64,
@@ -290,10 +293,14 @@ impl Maker<'_> {
                 list
             });
         let memory = match name {
-            GRAD => self.policy,
+            GRAD => self.policy.memory,
             _ => Memory::Store,
         };
-        let graph = run_graph_passes(graph, memory)?;
+        let policy = Policy {
+            memory,
+            ..self.policy
+        };
+        let graph = run_graph_passes(graph, policy)?;
         let mut outputs = Vec::new();
         let mut homes = Homes::default();
         for (result, v) in graph.outputs() {
@@ -326,10 +333,11 @@ impl Maker<'_> {
                     .find(|c| c.table == t.table)
                     .map(|c| (Slot::Consts, c.offset)),
                 OpKind::Cache(_) => {
-                    let bytes = node.types[0]
+                    let ty = &node.types[0];
+                    let bytes = ty
                         .size()
                         .at(maxima)
-                        .and_then(|n| n.checked_mul(4));
+                        .and_then(|n| n.checked_mul(dtype(ty, REAL).bytes()));
                     let offset = self.cache;
                     let end = bytes.and_then(|b| reserve(offset, b));
                     self.cache = end.ok_or_else(|| AssembleError::Cache { entry: name.into() })?;

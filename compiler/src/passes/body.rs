@@ -41,6 +41,7 @@ pub struct BodyError {
 pub fn dtype(ty: &TensorType, real: DType) -> DType {
     match ty.elem {
         Elem::Real => real,
+        Elem::Bf16 => DType::Bf16,
         Elem::Index => DType::I32,
     }
 }
@@ -270,7 +271,7 @@ pub fn copy(ty: &TensorType) -> (Rows, Vec<Size>) {
     let spec = Rows {
         dtype: DType::F32,
         cols: ty.cols(),
-        operands: vec![DType::F32; 2],
+        operands: vec![dtype(ty, DType::F32); 2],
         uniforms: 0,
         body,
         stores: vec![store],

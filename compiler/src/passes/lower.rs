@@ -97,8 +97,9 @@ struct Lowering<'a> {
     blocking: Blocking,
     code: Code,
     buffers: BTreeMap<Value, BufferId>,
-    /// (right-hand operand, stored transposed) → packed panels, and the stretch they were last used in.
-    packs: BTreeMap<(Value, bool), (BufferId, u32)>,
+    /// (right-hand operand, stored transposed, element type of its panels) → packed panels, and the stretch they were last
+    /// used in.
+    packs: BTreeMap<(Value, bool, DType), (BufferId, u32)>,
     stretch: Stretch,
     /// Values computed straight into a result's place.
     claimed: BTreeMap<Value, Operand>,
@@ -316,16 +317,20 @@ impl Lowering<'_> {
                 Kind::Contract {
                     a_transposed,
                     b_transposed,
+                    rounded,
                 },
                 _,
-            ) => self.contract(n, a_transposed, b_transposed),
+            ) => {
+                let panels = if rounded { DType::Bf16 } else { REAL };
+                self.contract(n, a_transposed, b_transposed, panels)
+            }
             (Kind::Attend(spec), _) => {
                 let dims = sizes(&[0, 1]);
-                let args = self.buffers(&[operands, results].concat())?;
+                let args = self.buffers(&[operands.clone(), results].concat())?;
                 self.launch(
                     KernelSpec::Attend(Attend {
                         dtype: REAL,
-                        inputs: REAL,
+                        inputs: dtype(self.graph.ty(operands[0]), REAL),
                         ..spec
                     }),
                     args,
@@ -337,11 +342,11 @@ impl Lowering<'_> {
             }
             (Kind::AttendBackward(spec), _) => {
                 let dims = sizes(&[0, 1]);
-                let args = self.buffers(&[operands, results].concat())?;
+                let args = self.buffers(&[operands.clone(), results].concat())?;
                 self.launch(
                     KernelSpec::AttendBackward(Attend {
                         dtype: REAL,
-                        inputs: REAL,
+                        inputs: dtype(self.graph.ty(operands[0]), REAL),
                         ..spec
                     }),
                     args,
@@ -352,10 +357,10 @@ impl Lowering<'_> {
                 Ok(())
             }
             (Kind::AttendCached(spec), _) => {
-                let args = self.buffers(&[operands, results].concat())?;
+                let args = self.buffers(&[operands.clone(), results].concat())?;
                 let spec = Attend {
                     dtype: REAL,
-                    inputs: REAL,
+                    inputs: dtype(self.graph.ty(operands[0]), REAL),
                     ..spec
                 };
                 let dims = vec![Size::SEQ, Size::PAST];
@@ -428,6 +433,7 @@ impl Lowering<'_> {
         n: u32,
         a_transposed: bool,
         b_transposed: bool,
+        panels: DType,
     ) -> Result<(), LowerError> {
         let [a, b] = self.graph.node(n).operands[..] else {
             unreachable!("contractions have two operands")
@@ -443,15 +449,16 @@ impl Lowering<'_> {
 
         let stretch = self.stretch.at(&self.graph.node(n).site);
         let weight = matches!(kind(self.graph, b.node), Kind::Source);
-        let packed = match self.packs.get(&(b, b_transposed)) {
+        let layout = (b, b_transposed, panels);
+        let packed = match self.packs.get(&layout) {
             Some((p, last)) if *last == stretch || !weight => *p,
-            _ => self.pack(n, b, b_transposed, width, k)?,
+            _ => self.pack(n, layout, width, k)?,
         };
-        self.packs.insert((b, b_transposed), (packed, stretch));
+        self.packs.insert(layout, (packed, stretch));
         let spec = Contract {
             dtype: REAL,
-            a: REAL,
-            b: REAL,
+            a: dtype(ta, REAL),
+            b: panels,
             m: extent(m),
             n: extent(width),
             k: extent(k),
@@ -475,8 +482,7 @@ impl Lowering<'_> {
     fn pack(
         &mut self,
         node: u32,
-        b: Value,
-        transposed: bool,
+        (b, transposed, panels): (Value, bool, DType),
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
@@ -494,12 +500,15 @@ impl Lowering<'_> {
             factor: columns.checked_mul(k.factor).ok_or_else(overflow)?,
             ..k
         };
-        let packed = self
-            .code
-            .buffer(format!("{}, packed", self.name(b)), REAL, size, Home::Arena);
+        let packed = self.code.buffer(
+            format!("{}, packed", self.name(b)),
+            panels,
+            size,
+            Home::Arena,
+        );
         let spec = Pack {
-            dtype: REAL,
-            from: REAL,
+            dtype: panels,
+            from: dtype(self.graph.ty(b), REAL),
             n: extent(n),
             k: extent(k),
             nr,

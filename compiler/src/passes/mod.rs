@@ -22,6 +22,7 @@ pub mod layout;
 pub mod lower;
 pub mod order;
 pub mod plan;
+pub mod precision;
 pub mod print;
 pub mod recompute;
 pub mod revolve;
@@ -32,12 +33,21 @@ pub mod update;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
 use odec_graph::{Graph, TypeError};
-use odec_program::manifest::Memory;
+use odec_program::manifest::{Memory, Precision};
 
-/// A pass over a graph. Only [`mod@revolve`] asks for the memory policy.
+/// What passes are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// For [`mod@precision`].
+    pub precision: Precision,
+    /// For [`mod@revolve`].
+    pub memory: Memory,
+}
+
+/// A pass over a graph.
 pub struct GraphPass {
     pub name: &'static str,
-    pub run: fn(&Graph, Memory) -> Result<Graph, TypeError>,
+    pub run: fn(&Graph, Policy) -> Result<Graph, TypeError>,
 }
 
 /// The graph passes, in order.
@@ -47,8 +57,12 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
         run: |g, _| simplify::simplify(g),
     },
     GraphPass {
+        name: "precision",
+        run: |g, policy| precision::round(g, policy.precision),
+    },
+    GraphPass {
         name: "revolve",
-        run: |g, memory| match memory {
+        run: |g, policy| match policy.memory {
             Memory::Store => Ok(g.clone()),
             Memory::Revolve { slots } => revolve::revolve(g, slots),
         },
@@ -67,9 +81,9 @@ pub const GRAPH_PASSES: &[GraphPass] = &[
 ///
 /// # Errors
 /// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
-pub fn run_graph_passes(graph: &Graph, memory: Memory) -> Result<Graph, TypeError> {
+pub fn run_graph_passes(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
     GRAPH_PASSES.iter().try_fold(graph.clone(), |g, pass| {
-        let g = (pass.run)(&g, memory)?;
+        let g = (pass.run)(&g, policy)?;
         debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
         Ok(g)
     })

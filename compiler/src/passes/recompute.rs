@@ -8,6 +8,7 @@
 use super::facts::{Facts, Role};
 use super::rewrite::{Map, copy, rebuild};
 use super::simplify::prune;
+use odec_graph::ops::OpKind;
 use odec_graph::{Builder, Graph, Pass, TypeError, Value};
 use odec_program::Size;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,6 +111,12 @@ fn available(
     if rows.reduces || depth == 0 || is_small(graph, n) {
         return false;
     }
+    // Rounding what is computed again is no step of its own; rounding what a launch has made would keep it unrounded.
+    let depth = match graph.node(n).op {
+        OpKind::Bf16(_) if facts.rows(graph.node(n).operands[0].node).is_none() => return false,
+        OpKind::Bf16(_) => depth + 1,
+        _ => depth,
+    };
     graph.node(n).operands.iter().all(|v| {
         let free = matches!(facts.role(v.node), Role::Source | Role::Scalar)
             || is_small(graph, v.node)

@@ -6,6 +6,7 @@ mod memory;
 mod numbers;
 mod optimiser;
 mod planning;
+mod precision;
 mod programs;
 mod random;
 mod rewrites;

@@ -4,7 +4,7 @@ use crate::numbers::{executor, tokens};
 use crate::systems::options;
 use odec_compiler::model::{Built, compile};
 use odec_compiler::passes::revolve::replays;
-use odec_compiler::passes::{build_manifest, run_graph_passes};
+use odec_compiler::passes::{Policy, build_manifest, run_graph_passes};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
 use odec_graph::OpKind;
@@ -12,9 +12,9 @@ use odec_program::Bindings;
 use odec_program::manifest::Memory;
 use odec_runtime::{State, Value};
 
-const AT: Bindings = Bindings::new(2, 6);
+pub const AT: Bindings = Bindings::new(2, 6);
 
-fn model(flow: &str, steps: u64, policy: &str) -> (Built, String) {
+pub fn model(flow: &str, steps: u64, policy: &str) -> (Built, String) {
     let text = format!(
         "field att = rmsnorm |> attention(heads: 2, causal, rope)\n\
          field ffn = rmsnorm |> swiglu(hidden: 20)\n\
@@ -83,7 +83,11 @@ fn revolving_changes_no_bit_and_saves_memory() {
 fn steps_are_replayed_as_often_as_theory_says() {
     for (steps, slots) in [(1, 1), (2, 1), (5, 1), (10, 3), (12, 4), (7, 7), (6, 20)] {
         let (built, _) = model("lie(att, ffn)", steps, "store");
-        let graph = run_graph_passes(&built.grad, Memory::Revolve { slots }).unwrap();
+        let policy = Policy {
+            memory: Memory::Revolve { slots },
+            ..Policy::default()
+        };
+        let graph = run_graph_passes(&built.grad, policy).unwrap();
         let evaluations = graph
             .nodes()
             .filter(|(_, n)| matches!(n.op, OpKind::Attention(_)))

@@ -49,7 +49,7 @@ impl Small {
         self.op(Combine { coeffs }, &operands)
     }
     fn matmul(&mut self, layout: Layout, a: Value, b: Value) -> Value {
-        self.op(MatMul { layout }, &[a, b])
+        self.op(MatMul::new(layout), &[a, b])
     }
     fn backward(&mut self) {
         self.b.site.pass = Pass::Backward;

@@ -159,6 +159,7 @@ fn train() -> Train {
         clip: Some(1.0),
         seed: 0,
         memory: manifest::Memory::Store,
+        precision: manifest::Precision::F32,
         loss: Default::default(),
     }
 }

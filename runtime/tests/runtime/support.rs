@@ -427,6 +427,7 @@ pub fn manifest() -> Manifest {
         clip: Some(1.0),
         seed: 7,
         memory: Memory::Store,
+        precision: Precision::F32,
         loss: Default::default(),
     };
     let lines = fixed(2 * TABLE / LINE);

@@ -2,8 +2,8 @@
 
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
-use crate::ops::support::{fail, reals};
-use crate::types::TensorType;
+use crate::ops::support::{fail, operands};
+use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
 /// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay.
@@ -18,7 +18,10 @@ impl Op for Append {
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [cache, x] = reals(Self::NAME, ins)?;
+        let [cache, x] = operands(Self::NAME, ins)?;
+        if cache.elem != x.elem || x.elem == Elem::Index {
+            return fail(Self::NAME, format!("{x} is not what {cache} holds"));
+        }
         let state = matches!(x.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]);
         match cache.shape[..] {
             [Dim::Batch, Dim::Fixed(_), Dim::Fixed(c)] if state && c == x.cols() => {

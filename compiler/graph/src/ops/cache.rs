@@ -3,7 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
-use crate::types::TensorType;
+use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
 /// `[B, positions, width]`; rows from the tokens so far on hold nothing yet.
@@ -13,13 +13,19 @@ pub struct Cache {
     pub path: String,
     pub positions: u64,
     pub width: u64,
+    /// Real, or bf16.
+    pub elem: Elem,
 }
 
 impl Op for Cache {
     const NAME: &'static str = "cache";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("path", self.path.clone())]
+        let mut attrs = vec![("path", self.path.clone())];
+        if self.elem == Elem::Bf16 {
+            attrs.push(("elements", "bf16".into()));
+        }
+        attrs
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -32,7 +38,11 @@ impl Op for Cache {
             Dim::Fixed(self.positions),
             Dim::Fixed(self.width),
         ];
-        Ok(vec![TensorType::real(shape)])
+        if self.elem == Elem::Index {
+            return fail(Self::NAME, "does not hold indices");
+        }
+        let (elem, shape) = (self.elem, shape.to_vec());
+        Ok(vec![TensorType { elem, shape }])
     }
 
     fn eval(&self, _: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {

@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::attention::{add_scaled, dot};
+use crate::ops::bf16::round;
 use crate::ops::support::{fail, reals};
 use crate::types::TensorType;
 use odec_program::Dim;
@@ -18,16 +19,32 @@ pub enum Layout {
     Tn,
 }
 
+/// With `rounded`, every factor is rounded to bf16 first: the products are exact in f32, sums are reals as ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatMul {
     pub layout: Layout,
+    pub rounded: bool,
+}
+
+impl MatMul {
+    /// The product of the operands as they are.
+    pub const fn new(layout: Layout) -> MatMul {
+        MatMul {
+            layout,
+            rounded: false,
+        }
+    }
 }
 
 impl Op for MatMul {
     const NAME: &'static str = "matmul";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("layout", format!("{:?}", self.layout).to_lowercase())]
+        let mut attrs = vec![("layout", format!("{:?}", self.layout).to_lowercase())];
+        if self.rounded {
+            attrs.push(("factors", "bf16".into()));
+        }
+        attrs
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -55,7 +72,14 @@ impl Op for MatMul {
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let (a, b) = (ins[0], ins[1]);
+        let factor = |x: &Tensor| {
+            let mut x = x.clone();
+            if self.rounded {
+                x.data.iter_mut().for_each(|x| *x = round(*x));
+            }
+            x
+        };
+        let (a, b) = (factor(ins[0]), factor(ins[1]));
         let (k, n) = (
             a.cols(),
             if self.layout == Layout::Nt {
@@ -97,10 +121,13 @@ impl Op for MatMul {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        if self.rounded {
+            return Vjp::NotDifferentiable("precision is chosen after derivatives are taken");
+        }
         let (a, b, d) = (cx.ins[0], cx.ins[1], cx.d());
         let mut mm = |layout, x, y| {
             Some(
-                cx.b.push1(MatMul { layout }, &[x, y])
+                cx.b.push1(MatMul::new(layout), &[x, y])
                     .expect("derivative shapes follow"),
             )
         };
@@ -115,18 +142,28 @@ impl Op for MatMul {
         Kind::Contract {
             a_transposed: self.layout == Layout::Tn,
             b_transposed: self.layout == Layout::Nt,
+            rounded: self.rounded,
         }
     }
 
     fn samples() -> Vec<Sample> {
         let matrix = |m, n| TensorType::real([Dim::Fixed(m), Dim::Fixed(n)]);
-        let sample = |layout, name, b| {
-            Sample::new(MatMul { layout }, name, vec![TensorType::state(5), b]).tolerance(1e-5)
+        let sample = |layout, rounded, name, b| {
+            let ins = vec![TensorType::state(5), b];
+            Sample::new(MatMul { layout, rounded }, name, ins).tolerance(1e-5)
         };
         vec![
-            sample(Layout::Nt, "linear", matrix(7, 5)),
-            sample(Layout::Nn, "input_gradient", matrix(5, 7)),
-            sample(Layout::Tn, "weight_gradient", TensorType::state(7)),
+            sample(Layout::Nt, false, "linear", matrix(7, 5)),
+            sample(Layout::Nn, false, "input_gradient", matrix(5, 7)),
+            sample(Layout::Tn, false, "weight_gradient", TensorType::state(7)),
+            sample(Layout::Nt, true, "linear_bf16", matrix(7, 5)),
+            sample(Layout::Nn, true, "input_gradient_bf16", matrix(5, 7)),
+            sample(
+                Layout::Tn,
+                true,
+                "weight_gradient_bf16",
+                TensorType::state(7),
+            ),
         ]
     }
 }

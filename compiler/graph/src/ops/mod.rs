@@ -14,9 +14,10 @@ macro_rules! ops {
         impl OpKind {
             pub fn name(&self) -> &'static str { match self { $(OpKind::$ty(_) => <$ty as Op>::NAME),* } }
             pub fn attrs(&self) -> Vec<(&'static str, String)> { match self { $(OpKind::$ty(o) => o.attrs()),* } }
-            /// Output types, checked: no empty dimension, a fixed last one, a countable size.
+            /// Output types, checked: no empty dimension, a fixed last one, a countable size. Operands in bf16 count as reals.
             pub fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-                let types = match self { $(OpKind::$ty(o) => o.infer(ins)),* }?;
+                let ins: Vec<TensorType> = ins.iter().map(|t| self.operand(t)).collect();
+                let types = match self { $(OpKind::$ty(o) => o.infer(&ins)),* }?;
                 let check = |t: &TensorType| t.check().map_err(|what| TypeError { op: self.name(), what });
                 types.iter().try_for_each(check)?;
                 Ok(types)
@@ -32,6 +33,17 @@ macro_rules! ops {
         /// The test cases of every op.
         pub fn samples() -> Vec<Sample> { [$(<$ty as Op>::samples()),*].concat() }
     };
+}
+
+impl OpKind {
+    /// An operand's type as the op's rules see it: what is kept in bf16 is widened when it is read, but a cache goes on as
+    /// it is.
+    fn operand(&self, ty: &TensorType) -> TensorType {
+        match self {
+            OpKind::Append(_) => ty.clone(),
+            _ => ty.widened(),
+        }
+    }
 }
 
 use crate::interp::{EvalCx, Tensor};
@@ -61,6 +73,7 @@ ops! {
     normal_pdf::NormalPdf,
     where_positive::WherePositive,
     stop_gradient::StopGradient,
+    bf16::Bf16,
     // between shapes
     broadcast::Broadcast,
     concat::Concat,

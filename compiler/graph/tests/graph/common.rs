@@ -5,7 +5,7 @@ use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Fit;
 use odec_graph::{Elem, OpKind, TensorType};
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::{Bindings, Coeff};
+use odec_program::{Bindings, Coeff, bf16};
 
 /// A small generator (SplitMix64), so that tests need no seed file.
 pub struct Random(pub u64);
@@ -32,7 +32,7 @@ impl Random {
         let shape = ty.concrete(b);
         let n = shape.iter().product::<u64>();
         let one = |_| match ty.elem {
-            Elem::Real => self.real(range.0, range.1),
+            Elem::Real | Elem::Bf16 => self.real(range.0, range.1),
             Elem::Index => (self.bits() % indices) as f64,
         };
         Tensor::new(shape, (0..n).map(one).collect())
@@ -159,6 +159,7 @@ fn element(
             UnaryOp::Exp => at(a).exp(),
             UnaryOp::Log => at(a).ln(),
             UnaryOp::Erf => libm::erf(at(a)),
+            UnaryOp::Bf16 => bf16::to_f32(bf16::of_f64(at(a))).into(),
             other => panic!("no op uses {other:?}"),
         },
         Expr::Binary(op, a, b) => match op {

@@ -486,7 +486,7 @@ fn a_failed_push_changes_nothing() {
     let mut b = Builder::new();
     let (w, _) = three(&mut b);
     let layout = Layout::Nt;
-    b.push(ops::MatMul { layout }, &[w, w])
+    b.push(ops::MatMul::new(layout), &[w, w])
         .expect_err("vectors");
     assert_eq!(b.graph().len(), 2);
 }

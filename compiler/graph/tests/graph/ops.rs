@@ -87,7 +87,7 @@ fn derivative(s: &Sample, port: u32) -> Result<(Graph, Vec<usize>), DiffError> {
             .collect(),
     };
     let out = b.push(s.op.clone(), &ins).expect("a sample")[port as usize];
-    let ty = b.ty(out).clone();
+    let ty = b.ty(out).widened();
     let weight = input(&mut b, "weight".into(), &ty);
     let mut loss = b.push1(Mul, &[out, weight]).expect("one type");
     if ty.rank() > 0 {
@@ -132,6 +132,8 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::MaxCols(_) | OpKind::AttentionBackward(_) => true,
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::Attention(_) => port == 1,
+        // precision is chosen after derivatives are taken
+        OpKind::Bf16(_) | OpKind::MatMul(ops::MatMul { rounded: true, .. }) => true,
         _ => false,
     }
 }
@@ -340,19 +342,19 @@ fn wrong_operands_are_errors() {
             vec![matrix(3, 4), matrix(7, 2), matrix(7, 2)],
         ),
         (
-            ops::MatMul { layout: Layout::Nt }.into(),
+            ops::MatMul::new(Layout::Nt).into(),
             vec![s5.clone(), matrix(7, 4)],
         ),
         (
-            ops::MatMul { layout: Layout::Nn }.into(),
+            ops::MatMul::new(Layout::Nn).into(),
             vec![s5.clone(), s5.clone()],
         ),
         (
-            ops::MatMul { layout: Layout::Tn }.into(),
+            ops::MatMul::new(Layout::Tn).into(),
             vec![s5.clone(), matrix(5, 5)],
         ),
         (
-            ops::MatMul { layout: Layout::Nt }.into(),
+            ops::MatMul::new(Layout::Nt).into(),
             vec![s5.clone(), TensorType::real([Dim::Fixed(5)])],
         ),
         (attention(0).into(), vec![s4.clone(); 3]),

@@ -21,6 +21,9 @@ use odec_program::expr::{ColMap, ReduceOp, UnaryOp};
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(kernel)?;
     let [q, k, v, o, lse, d_o, d_q, d_k, d_v] = std::array::from_fn(|n| e.operand(n as u64));
+    let inputs = Elem::of(kernel.inputs);
+    let [q, k, v, o] = [q, k, v, o].map(|t| (t, inputs));
+    let d_o = (d_o, e.elem);
     let seq = e.dim(1);
     let padded = kernel.padded_head() as i64;
     let blocks = blocks(e, seq);
@@ -98,9 +101,18 @@ struct Block<'a> {
 
 impl Block<'_> {
     /// Collects lse of the block's queries and computes δ, each in the order of a row reduction.
-    fn statistics(&self, e: &mut Emitter, head: &Head, o: Val, lse: Val, first: Val, queries: Val) {
+    fn statistics(
+        &self,
+        e: &mut Emitter,
+        head: &Head,
+        o: Tensor,
+        lse: Val,
+        first: Val,
+        queries: Val,
+    ) {
         let (zero, elem) = (e.int(0), e.elem);
         let (from, padded) = (head.row(e, o, first), self.kernel.padded_head());
+        let inputs = o.1;
         e.for_each(zero, queries, 1, |e, r| {
             let row = e.add(first, r);
             let p = head.statistic(e, lse, row);
@@ -109,7 +121,7 @@ impl Block<'_> {
             e.store(x, p);
 
             let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, padded as i64));
-            let (o, d_o) = (e.at(from, at_o, elem), e.at(self.d_o, at_do, elem));
+            let (o, d_o) = (e.at(from, at_o, inputs), e.at(self.d_o, at_do, elem));
             let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
             for c in (0..self.kernel.head).step_by(LANES) {
                 let lanes = LANES as u64;
@@ -119,7 +131,7 @@ impl Block<'_> {
                     lanes,
                     count: lanes.min(self.kernel.head - c),
                 };
-                let x = crate::access::load_columns(e, o, elem, ColMap::Col, cols);
+                let x = crate::access::load_columns(e, o, inputs, ColMap::Col, cols);
                 let y = crate::access::load_columns(e, d_o, elem, ColMap::Col, cols);
                 sum = e.fma(x, y, sum);
             }

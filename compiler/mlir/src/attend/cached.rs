@@ -20,6 +20,8 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
     let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
+    let inputs = Elem::of(kernel.inputs);
+    let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let (seq, past) = (e.dim(0), e.dim(1));
     let block = Block::new(e, kernel, QUERIES);
     let groups = e.div_ceil(seq, QUERIES);

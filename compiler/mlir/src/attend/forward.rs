@@ -18,6 +18,8 @@ use odec_program::expr::UnaryOp;
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(kernel)?;
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
+    let inputs = Elem::of(kernel.inputs);
+    let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let seq = e.dim(1);
     let block = Block::new(e, kernel, BLOCK);
     let blocks = blocks(e, seq);

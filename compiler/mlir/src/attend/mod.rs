@@ -20,7 +20,8 @@ pub(crate) mod forward;
 mod product;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
-use crate::panel::{self, Panel};
+use crate::panel::{self, Panel, Rounding};
+use odec_program::DType;
 use odec_program::kernel::Attend;
 use product::{Product, Start, narrow, tile};
 
@@ -29,14 +30,21 @@ const BLOCK: i64 = Attend::BLOCK as i64;
 
 /// Rejects what no kernel can do.
 fn check(kernel: &Attend) -> Result<(), String> {
-    if kernel.inputs != kernel.dtype {
-        return Err("attention reads operands of its own type".into());
+    let halves = kernel.inputs == DType::Bf16 && kernel.dtype == DType::F32;
+    if kernel.inputs != kernel.dtype && !halves {
+        return Err(format!(
+            "attention in {:?} does not read {:?}",
+            kernel.dtype, kernel.inputs
+        ));
     }
     if kernel.head == 0 || kernel.heads == 0 {
         return Err("attention needs at least one head of at least one column".into());
     }
     Ok(())
 }
+
+/// Where a tensor is, and the type of its elements.
+type Tensor = (Val, Elem);
 
 /// One head of one sequence: where its rows are in [batch, seq, heads · head] and [batch, seq, heads].
 struct Head<'a> {
@@ -70,11 +78,11 @@ impl<'a> Head<'a> {
         (self.kernel.heads * self.kernel.head) as i64
     }
 
-    /// The head's row `row` of a tensor.
-    fn row(&self, e: &mut Emitter, tensor: Val, row: Val) -> Val {
+    /// The head's row `row` of a tensor with elements of type `elem`.
+    fn row(&self, e: &mut Emitter, (tensor, elem): Tensor, row: Val) -> Val {
         let rows = e.mul_int(row, self.stride());
         let offset = e.add(self.offset, rows);
-        e.at(tensor, offset, e.elem)
+        e.at(tensor, offset, elem)
     }
 
     /// The statistic of row `row`.
@@ -85,13 +93,15 @@ impl<'a> Head<'a> {
     }
 
     /// Copies `count` rows from `row` on to scratch, `padded` elements apart.
-    fn copy(&self, e: &mut Emitter, tensor: Val, row: Val, count: Val, to: Val) {
+    fn copy(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
         let (stride, valid) = (e.int(self.stride()), e.int(self.kernel.head as i64));
         panel::copy(
             e,
             Panel {
                 from,
+                elem: tensor.1,
+                rounding: Rounding::None,
                 stride,
                 valid,
                 count,
@@ -102,13 +112,15 @@ impl<'a> Head<'a> {
     }
 
     /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64.
-    fn transpose(&self, e: &mut Emitter, tensor: Val, row: Val, count: Val, to: Val) {
+    fn transpose(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
         let (stride, head) = (e.int(self.stride()), e.int(self.kernel.head as i64));
         panel::transpose(
             e,
             Panel {
                 from,
+                elem: tensor.1,
+                rounding: Rounding::None,
                 stride,
                 valid: count,
                 count: head,
@@ -129,7 +141,7 @@ impl<'a> Head<'a> {
         count: Val,
         scale: impl Fn(&mut Emitter, Val) -> Option<Val>,
     ) {
-        let to = self.row(e, tensor, row);
+        let to = self.row(e, (tensor, e.elem), row);
         let (zero, elem, lanes) = (e.int(0), e.elem, e.lanes);
         e.for_each(zero, count, 1, |e, r| {
             let factor = scale(e, r);

@@ -95,6 +95,7 @@ impl Product {
                 };
                 let right = Right {
                     pointer: b,
+                    elem,
                     inner: e.int(self.b_stride),
                     prefetch: 0,
                 };

@@ -70,7 +70,7 @@ impl Emitter {
         match mask {
             None => self.load(pointer, ty),
             Some(mask) => {
-                let zero = self.float(0.0, ty);
+                let zero = self.zero(ty);
                 self.load_masked(pointer, mask, zero)
             }
         }

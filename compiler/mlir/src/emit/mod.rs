@@ -197,6 +197,13 @@ impl Emitter {
             ty,
         )
     }
+    /// Zeros of any type but pointers.
+    pub fn zero(&mut self, ty: Type) -> Val {
+        match ty.elem.is_float() {
+            true => self.float(0.0, ty),
+            false => self.integer(0, ty),
+        }
+    }
     /// An integer constant of any integer type, splat over the lanes of a vector type.
     pub fn integer(&mut self, n: i64, ty: Type) -> Val {
         if ty == Type::I64 {

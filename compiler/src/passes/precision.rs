@@ -1,0 +1,193 @@
+//! Rounds to bf16 what contractions and attention read. Takes and gives a graph, after derivatives are taken.
+//!
+//! | value | precision |
+//! |---|---|
+//! | factors of every contraction, forward and backward; weights among them, while they are packed | bf16 |
+//! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
+//! | results of contractions that only maps of the same evaluation read, one of them not linear: gates before their SiLU | bf16 |
+//! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
+//! | parameters, moments, gradients of parameters | f32 |
+//!
+//! Rounding a factor is part of the contraction ([`MatMul::rounded`]), so it does not matter to the result whether the
+//! value was stored in bf16 before. It is, by an op [`Bf16`] behind its producer, where that saves memory: where it waits
+//! for the backward pass and nothing else keeps it, or where a map makes it and only contractions read it. Gradients pass
+//! a rounding unchanged. Everything here follows from the forward part of a graph alone, so that all entries, decoding
+//! included, compute the same bits.
+
+use super::facts::{Facts, Role};
+use super::fuse::neighbourhood;
+use super::rewrite::rebuild;
+use odec_graph::ops::{Bf16, Cache, MatMul, OpKind};
+use odec_graph::types::Elem;
+use odec_graph::{Graph, Pass, TypeError, Value};
+use odec_program::Size;
+use odec_program::manifest::Precision;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Chooses element types.
+pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
+    if precision == Precision::F32 {
+        return Ok(graph.clone());
+    }
+    let reading = Reading::of(graph);
+    let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
+    let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
+    rebuild(graph, |b, n, node, operands, _| {
+        let reads = operands.iter().enumerate().map(|(i, new)| {
+            let old = node.operands[i];
+            match rounds(graph, n, i).is_some() || inner.contains(&old) {
+                true => rounded.get(&old).copied().unwrap_or(*new),
+                false => *new,
+            }
+        });
+        let reads: Vec<Value> = reads.collect();
+        let op = match &node.op {
+            OpKind::MatMul(m) => OpKind::from(MatMul {
+                rounded: true,
+                ..*m
+            }),
+            OpKind::Cache(c) if is_whole(c.width) => OpKind::from(Cache {
+                elem: Elem::Bf16,
+                ..c.clone()
+            }),
+            op => op.clone(),
+        };
+        let made = b.push(op, &reads)?;
+        for (port, new) in made.iter().enumerate() {
+            let port = port as u32;
+            let old = Value { node: n, port };
+            if inner.contains(&old) || reading.is_stored(old) {
+                rounded.insert(old, b.push1(Bf16, &[*new])?);
+            }
+        }
+        Ok(made)
+    })
+}
+
+/// What reads an operand in bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rounds {
+    /// Rounds by itself, if need be.
+    Contraction,
+    /// Takes bf16 only.
+    Attention,
+}
+
+/// Whether node `n` reads its operand `i` in bf16.
+fn rounds(graph: &Graph, n: u32, i: usize) -> Option<Rounds> {
+    let node = graph.node(n);
+    let attention = match node.op {
+        OpKind::MatMul(_) => return Some(Rounds::Contraction),
+        OpKind::Attention(_) => i < 3,
+        OpKind::AttentionBackward(_) => i < 4,
+        OpKind::CachedAttention(_) => i == 0,
+        OpKind::Append(_) => i == 1,
+        _ => false,
+    };
+    let whole = attention && is_whole(graph.ty(node.operands[i]).cols());
+    whole.then_some(Rounds::Attention)
+}
+
+/// Rows of a cache begin at whole words. (An odd width cannot be: such attention stays f32.)
+fn is_whole(cols: u64) -> bool {
+    cols.is_multiple_of(2)
+}
+
+/// Who reads what.
+struct Reading<'g> {
+    graph: &'g Graph,
+    facts: Facts,
+    /// Value → the nodes that read it, with the operand's number.
+    readers: BTreeMap<Value, Vec<(u32, usize)>>,
+    results: BTreeSet<Value>,
+}
+
+impl<'g> Reading<'g> {
+    fn of(graph: &'g Graph) -> Reading<'g> {
+        let mut readers: BTreeMap<Value, Vec<(u32, usize)>> = BTreeMap::new();
+        for (n, node) in graph.nodes() {
+            for (i, v) in node.operands.iter().enumerate() {
+                readers.entry(*v).or_default().push((n, i));
+            }
+        }
+        Reading {
+            graph,
+            facts: Facts::new(graph),
+            readers,
+            results: graph.outputs().iter().map(|(_, v)| *v).collect(),
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = Value> {
+        self.readers.keys().copied()
+    }
+
+    fn pass(&self, n: u32) -> Pass {
+        self.graph.node(n).site.pass
+    }
+
+    /// A contraction's result that stays inside its evaluation, where only maps read it, not all of them linear.
+    fn is_inner(&self, v: Value) -> bool {
+        let node = self.graph.node(v.node);
+        let contraction = matches!(node.op, OpKind::MatMul(_));
+        if !contraction || node.site.evaluation.is_none() || self.results.contains(&v) {
+            return false;
+        }
+        let mut forward = self.readers[&v]
+            .iter()
+            .filter(|(n, _)| self.pass(*n) == Pass::Forward)
+            .peekable();
+        let here = neighbourhood(&node.site);
+        node.site.pass == Pass::Forward
+            && forward.peek().is_some()
+            && forward.all(|(n, _)| {
+                neighbourhood(&self.graph.node(*n).site) == here && self.is_curved(*n)
+            })
+    }
+
+    /// A map that is not linear in any operand of its own shape.
+    fn is_curved(&self, n: u32) -> bool {
+        let node = self.graph.node(n);
+        match node.op {
+            OpKind::Sigmoid(_)
+            | OpKind::NormalCdf(_)
+            | OpKind::NormalPdf(_)
+            | OpKind::WherePositive(_)
+            | OpKind::Exp(_) => true,
+            OpKind::Mul(_) => node
+                .operands
+                .iter()
+                .all(|v| *self.graph.ty(*v) == node.types[0]),
+            _ => false,
+        }
+    }
+
+    /// Whether a value is stored in bf16 for those who read it so.
+    fn is_stored(&self, v: Value) -> bool {
+        let Some(readers) = self.readers.get(&v) else {
+            return false;
+        };
+        let how = |(n, i): &(u32, usize)| rounds(self.graph, *n, *i);
+        if readers.iter().any(|r| how(r) == Some(Rounds::Attention)) {
+            return true;
+        }
+        let role = self.facts.role(v.node);
+        let ty = self.graph.ty(v);
+        if matches!(role, Role::Source | Role::Scalar) || ty.rows() == Size::ONE || ty.cols() == 1 {
+            return false;
+        }
+        let later = |(n, _): &(u32, usize)| self.pass(*n) == Pass::Backward;
+        let (round, others): (Vec<_>, Vec<_>) = readers.iter().partition(|r| how(r).is_some());
+        if round.is_empty() {
+            return false;
+        }
+        let site = &self.graph.node(v.node).site;
+        let forward = site.pass == Pass::Forward;
+        let waits = forward && round.iter().copied().any(later);
+        let kept_anyway = others.iter().copied().any(later);
+        // Outside of all steps the gradient of the logits takes their place, which it could not in bf16.
+        let fused = matches!(role, Role::Rows(_)) && (forward || site.step.is_some());
+        let alone = others.is_empty() && !self.results.contains(&v);
+        (waits && !kept_anyway) || (fused && alone)
+    }
+}

@@ -1,0 +1,266 @@
+//! `precision bf16`: what is rounded, what it saves, and that nothing else shows in the bits.
+
+use crate::memory::{AT, model};
+use crate::numbers::{close, executor, feeds, tokens};
+use crate::systems::options;
+use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::passes::{Model, Options, Policy, assemble, run_graph_passes};
+use odec_graph::types::Elem;
+use odec_graph::{OpKind, interp};
+use odec_program::manifest::{Manifest, Memory, Precision, named};
+use odec_program::{Bindings, DType};
+use odec_runtime::{Reader, State, Value};
+
+const BF16: Policy = Policy {
+    precision: Precision::Bf16,
+    memory: Memory::Store,
+};
+
+const FLOWS: [&str; 6] = [
+    "lie(att, ffn)",
+    "rk4(layer)",
+    "iie(layer, r: 2)",
+    "own(layer)",
+    "pcformer(layer, m: 3)",
+    "dlcl(layer, layernorm)",
+];
+
+/// The planned program, and bytes of the gradient's arena.
+fn planned(flow: &str, steps: u64, train: &str, fusion: Fusion) -> (Manifest, u64) {
+    let (built, text) = model(flow, steps, train);
+    let options = Options {
+        fusion,
+        ..options()
+    };
+    let assembled = assemble(&Model::new(&built, &text), options).unwrap();
+    let grad = assembled.memory.iter().find(|m| m.entry == "grad");
+    let arena = grad.expect("models are trained").arena;
+    (assembled.manifest, arena)
+}
+
+/// Bits of logits, loss and gradients.
+fn bits(manifest: &Manifest) -> Vec<u32> {
+    let mut e = executor(manifest);
+    let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let mut all = Vec::new();
+    let logits = e.run("forward", AT, &inputs[..1], &[]).unwrap();
+    all.extend_from_slice(logits.f32("logits").unwrap());
+    let alone = e.run("loss", AT, &inputs, &[]).unwrap();
+    let alone = alone.scalar("loss").unwrap();
+    let loss = e.run("grad", AT, &inputs, &[]).unwrap();
+    let loss = loss.scalar("loss").unwrap();
+    assert_eq!(alone.to_bits(), loss.to_bits(), "one loss, two entries");
+    all.push(loss);
+    all.extend_from_slice(e.state(State::Grads));
+    all.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn memory_policies_and_fusion_change_no_bit() {
+    for flow in FLOWS {
+        let (stored, _) = planned(flow, 4, "store;  precision bf16", Fusion::On);
+        let want = bits(&stored);
+        let (plain, _) = planned(flow, 4, "store", Fusion::On);
+        assert!(want != bits(&plain), "{flow}: nothing was rounded");
+        for (train, fusion) in [
+            ("revolve(slots: 2);  precision bf16", Fusion::On),
+            ("revolve(slots: 1);  precision bf16", Fusion::On),
+            ("store;  precision bf16", Fusion::Off),
+        ] {
+            let (other, _) = planned(flow, 4, train, fusion);
+            assert!(bits(&other) == want, "{flow}, {train}, {fusion:?}");
+        }
+    }
+}
+
+#[test]
+fn reading_in_pieces_gives_the_bits_of_reading_at_once() {
+    for flow in FLOWS {
+        let (manifest, _) = planned(flow, 2, "store;  precision bf16", Fusion::On);
+        let (plain, _) = planned(flow, 2, "store", Fusion::On);
+        let (half, full) = (manifest.program.cache_bytes, plain.program.cache_bytes);
+        assert!(2 * half <= full + 64 * 64, "{flow}: {half} of {full}");
+        let mut e = executor(&manifest);
+        let at = Bindings::new(1, 9);
+        let x = tokens(at, 11, 1);
+        let whole = e.run("forward", at, &[("tokens", Value::I32(&x))], &[]);
+        let whole: Vec<u32> = whole
+            .unwrap()
+            .f32("logits")
+            .unwrap()
+            .iter()
+            .map(|x| x.to_bits())
+            .collect();
+        let mut reader = Reader::new(&mut e).unwrap();
+        let mut pieces = Vec::new();
+        for piece in [&x[..4], &x[4..5], &x[5..]] {
+            pieces.extend(reader.read(piece).unwrap().iter().map(|x| x.to_bits()));
+        }
+        assert!(pieces == whole, "{flow}");
+    }
+}
+
+#[test]
+fn what_waits_for_the_backward_pass_takes_half() {
+    for (flow, least) in [
+        ("lie(att, ffn)", 0.72),
+        ("rk4(layer)", 0.72),
+        ("own(layer)", 0.72),
+    ] {
+        let arena = |train| planned(flow, 8, train, Fusion::On).1 as f64;
+        let share = arena("store;  precision bf16") / arena("store");
+        assert!(share < least, "{flow}: {share:.2} of the memory");
+    }
+}
+
+/// Contractions read bf16, whatever stands before them; states, sums and gradients of parameters stay f32.
+#[test]
+fn every_contraction_rounds_and_no_state_does() {
+    for flow in FLOWS {
+        let (built, _) = model(flow, 3, "store");
+        for graph in [&built.forward, &built.loss, &built.grad] {
+            let graph = run_graph_passes(graph, BF16).unwrap();
+            for (n, node) in graph.nodes() {
+                let elems: Vec<Elem> = node.operands.iter().map(|v| graph.ty(*v).elem).collect();
+                match &node.op {
+                    OpKind::MatMul(m) => assert!(m.rounded, "%{n} of {flow}"),
+                    OpKind::Attention(_) => assert_eq!(elems, [Elem::Bf16; 3]),
+                    OpKind::AttentionBackward(_) => assert_eq!(elems[..4], [Elem::Bf16; 4]),
+                    OpKind::Combine(_) => assert!(!elems.contains(&Elem::Bf16), "%{n} of {flow}"),
+                    _ => {}
+                }
+            }
+            assert!(
+                graph
+                    .outputs()
+                    .iter()
+                    .all(|(_, v)| graph.ty(*v).elem == Elem::Real)
+            );
+        }
+    }
+}
+
+/// An odd number of columns has no place in a cache of half words: attention stays f32, everywhere alike.
+#[test]
+fn attention_of_odd_width_is_not_rounded() {
+    let (_, text) = model("lie(att, ffn)", 2, "store;  precision bf16");
+    let text = text
+        .replace("width: 12", "width: 9")
+        .replace("heads: 2, causal, rope", "heads: 3, causal");
+    let mut sources = odec_grammar::Sources::default();
+    let main = sources.add("test.ode", &text);
+    let (file, errors) = odec_grammar::parse(main, &text);
+    assert_eq!(errors, []);
+    let checked = odec_compiler::model::compile(
+        &file,
+        main,
+        &mut sources,
+        &mut odec_compiler::scheme::NoFiles,
+    );
+    let built = checked.unwrap().built.unwrap();
+    let decode = run_graph_passes(built.decode.as_ref().expect("it decodes"), BF16).unwrap();
+    let elems = |op: fn(&OpKind) -> bool| -> Vec<Elem> {
+        let found = decode.nodes().filter(|(_, n)| op(&n.op));
+        found.map(|(_, n)| n.types[0].elem).collect()
+    };
+    assert_eq!(elems(|op| matches!(op, OpKind::Cache(_))), [Elem::Real; 4]);
+    assert!(elems(|op| matches!(op, OpKind::MatMul(_))).len() > 4);
+    let manifest = assemble(&Model::new(&built, &text), options())
+        .unwrap()
+        .manifest;
+    bits(&manifest);
+}
+
+/// The program against its graph in f64, with the same roundings: they differ where a sum in f32 and one in f64 lie on two
+/// sides of a tie.
+#[test]
+fn programs_mean_their_rounded_graphs() {
+    let (built, text) = model("rk4(layer)", 2, "store;  precision bf16");
+    let manifest = assemble(&Model::new(&built, &text), options())
+        .unwrap()
+        .manifest;
+    let mut e = executor(&manifest);
+    let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
+    let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+    let graph = run_graph_passes(&built.grad, BF16).unwrap();
+    let want = interp::run(&graph, &f, AT).unwrap();
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let loss = e
+        .run("grad", AT, &inputs, &[])
+        .unwrap()
+        .scalar("loss")
+        .unwrap();
+    close("loss", &[loss], &want["loss"].data, 1e-4);
+    for p in manifest.params {
+        let first = p.offset as usize / 4;
+        let want = &want[&format!("grad.{}", p.path)].data;
+        let got = &e.state(State::Grads)[first..first + want.len()];
+        close(&p.path, got, want, 2e-2);
+    }
+}
+
+/// Losses of 30 steps on one text.
+fn train(precision: &str) -> Vec<f32> {
+    let (manifest, _) = planned(
+        "lie(att, ffn)",
+        2,
+        &format!("store;  precision {precision}"),
+        Fusion::On,
+    );
+    let mut e = executor(&manifest);
+    let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let step = |t: i32| {
+        let loss = e
+            .run("grad", AT, &inputs, &[])
+            .unwrap()
+            .scalar("loss")
+            .unwrap();
+        let bias = |beta: f64| 1.0 / (1.0 - beta.powi(t));
+        let scalars = [
+            (named::LR, 1e-2),
+            (named::BIAS1, bias(0.9)),
+            (named::BIAS2, bias(0.95)),
+        ];
+        e.run("update", AT, &[], &scalars).unwrap();
+        loss
+    };
+    (1..=30).map(step).collect()
+}
+
+#[test]
+fn training_in_bf16_follows_training_in_f32() {
+    let (half, full) = (train("bf16"), train("f32"));
+    assert!(half[29] < half[0] / 2.0, "{half:?}");
+    for (t, (h, f)) in half.iter().zip(&full).enumerate() {
+        assert!((h - f).abs() <= 0.02 * full[0], "step {t}: {h} and {f}");
+    }
+    assert!(half != full);
+}
+
+/// Weights are rounded while they are packed, into panels of half the size; no copy of them is made.
+#[test]
+fn weights_are_rounded_while_they_are_packed() {
+    use odec_program::{KernelSpec, Slot};
+    let (manifest, _) = planned("lie(att, ffn)", 2, "store;  precision bf16", Fusion::On);
+    let p = &manifest.program;
+    let mut packs = 0;
+    for i in &p.entries["prepare"].instrs {
+        let KernelSpec::Pack(k) = &p.kernels[i.kernel as usize].spec else {
+            panic!("`prepare` only packs")
+        };
+        assert_eq!((k.from, k.dtype), (DType::F32, DType::Bf16));
+        assert_eq!(i.operands[0].slot, Slot::Params);
+        packs += 1;
+    }
+    assert!(packs > 8, "{packs}");
+}
+
+/// What the pass makes of one step.
+#[test]
+fn text_of_a_rounded_step() {
+    let (built, _) = model("lie(att, ffn)", 1, "store");
+    let graph = run_graph_passes(&built.grad, BF16).unwrap();
+    insta::assert_snapshot!(odec_graph::print::text(&graph));
+}
