@@ -24,6 +24,11 @@ pub enum Command {
     /// Parse and resolve files; print what each model is
     #[command(after_help = "Example:\n  odec check schemes/iiet.ode schemes/rk4.ode")]
     Check(Check),
+    /// What is true of schemes: tableau, order and what limits it, error constants, stability
+    #[command(
+        after_help = "Examples:\n  odec analyze schemes/rk4.ode\n  odec analyze schemes/macaron.ode strang\n  odec analyze schemes/gauss4.ode --json\n  odec analyze schemes/rk4.ode --latex\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
+    )]
+    Analyze(Analyze),
     /// Format files in place: indentation, columns, blanks; comments and meaning stay
     #[command(
         after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
@@ -102,6 +107,30 @@ pub struct Check {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Analyze {
+    #[command(flatten)]
+    pub source: FileAndName,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print the tableau as a LaTeX array
+    #[arg(long, conflicts_with = "json")]
+    pub latex: bool,
+}
+
+/// A source file, one of its schemes, and overrides of its numbers.
+#[derive(Args)]
+pub struct FileAndName {
+    /// The .ode file
+    pub file: PathBuf,
+    /// Only this scheme
+    pub name: Option<String>,
+    /// Override a number by its path (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
 }
 
 #[derive(Args)]

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
+        Command::Analyze(args) => commands::analyze::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Build(args) => commands::build::run(&args),

@@ -21,6 +21,27 @@ fn check_says_what_is_claimed_and_what_the_model_costs() {
 }
 
 #[test]
+fn analyze_says_what_is_true_of_schemes_and_flows() {
+    let place = Place::new();
+    let said = place.good(&["analyze", "tiny.ode"]);
+    assert!(said.contains("iie — step program"), "{said}");
+    assert!(said.contains("— evolve"), "{said}");
+    let one = place.good(&["analyze", "tiny.ode", "lie"]);
+    assert!(one.starts_with("lie — splitting, 2 evaluations"), "{one}");
+    let json = place.good(&["analyze", "tiny.ode", "lie", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(value[0]["order"], 1);
+    assert!(
+        place
+            .good(&["analyze", "tiny.ode", "lie", "--latex"])
+            .contains("\\begin{array}")
+    );
+    let (code, said) = place.bad(&["analyze", "tiny.ode", "nothing"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("there is lie, iie"), "{said}");
+}
+
+#[test]
 fn every_stage_can_be_shown() {
     let place = Place::new();
     let begins = [

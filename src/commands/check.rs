@@ -4,6 +4,8 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
+use odec_compiler::analysis::report::{Evolved, order_of};
+use odec_compiler::analysis::text;
 use odec_compiler::model::Checked;
 use odec_program::ACCUMULATE;
 use odec_program::manifest::ClaimStatus;
@@ -60,6 +62,18 @@ fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Memory>)> {
     Ok((checked, Some(memory)))
 }
 
+/// The order of a flow as it is computed, and what limits it.
+fn order(e: &Evolved) -> String {
+    match order_of(e) {
+        Err(beyond) => format!("not known: {} ({})", beyond.why, e.title),
+        Ok(found) => {
+            let limit = found.limit.as_ref().map(text::brief);
+            let limit = limit.map_or(String::new(), |l| format!("; {l}"));
+            format!("{} as computed ({}{limit})", found.order, e.title)
+        }
+    }
+}
+
 fn status(s: ClaimStatus) -> &'static str {
     match s {
         ClaimStatus::Proved => "proved",
@@ -92,6 +106,9 @@ fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
         "    evaluations      {} per step, {} in all",
         s.evaluations_per_step, s.evaluations
     );
+    for e in &checked.evolved {
+        println!("    order            {}", order(e));
+    }
     println!("    parameters       {}", terminal::thousands(s.parameters));
     println!(
         "    forward          {}FLOP per token",
@@ -136,10 +153,12 @@ fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
         .iter()
         .map(|c| json!({ "scheme": c.scheme, "claim": c.claim, "status": status(c.status), "note": c.note }))
         .collect();
+    let orders = checked.evolved.iter().map(order_of);
+    let orders: Vec<Option<usize>> = orders.map(|f| f.ok().map(|f| f.order)).collect();
     let model = checked.built.as_ref().zip(memory).map(|(b, m)| {
         let s = &b.summary;
         json!({
-            "name": b.name, "steps": s.steps, "evaluations_per_step": s.evaluations_per_step,
+            "name": b.name, "orders": orders, "steps": s.steps, "evaluations_per_step": s.evaluations_per_step,
             "evaluations": s.evaluations, "parameters": s.parameters,
             "forward_flops_per_token": s.forward_flops, "training_flops_per_token": s.training_flops,
             "activation_bytes": m.gradient, "state_bytes": m.state, "cache_bytes": m.cache,

@@ -1,5 +1,6 @@
 //! One command, one file: each takes its arguments and prints its result.
 
+pub mod analyze;
 pub mod bench;
 pub mod build;
 pub mod check;

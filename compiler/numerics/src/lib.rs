@@ -6,9 +6,13 @@
 
 pub mod draw;
 pub mod line;
+pub mod multistep;
 pub mod order;
+pub mod poly;
+pub mod properties;
 mod ring;
 pub mod series;
+pub mod stability;
 pub mod tableau;
 pub mod trees;
 

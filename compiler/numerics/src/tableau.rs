@@ -31,6 +31,13 @@ pub struct Part {
     pub used: Vec<usize>,
 }
 
+impl Part {
+    /// Row sums: the time that this field has run for at each point.
+    pub fn nodes(&self) -> Vec<Exact> {
+        self.a.iter().map(|r| r.iter().cloned().sum()).collect()
+    }
+}
+
 impl Tableau {
     /// A method of one field, called `F`.
     pub fn single(a: Vec<Vec<Exact>>, b: Vec<Exact>) -> Tableau {
@@ -107,11 +114,23 @@ impl Tableau {
         self.fields.iter().enumerate().map(part).collect()
     }
 
-    /// The same coefficients with all fields taken for one: what the method does to an unsplit equation.
-    pub fn merged(&self) -> Tableau {
+    /// The method for the equation in which each field stands with the weight that the method gives it, as learned fields
+    /// with weights of their own may: all Σ b of a field become 1, where they are not 0.
+    pub fn normalised(&self) -> Tableau {
+        let weight = |field: usize| -> Exact {
+            let own = (0..self.stages()).filter(|j| self.field_of[*j] == field);
+            own.map(|j| self.b[j].clone()).sum()
+        };
+        let over = |field: usize| crate::poly::inverse(&weight(field)).unwrap_or_else(Exact::one);
+        let over: Vec<Exact> = (0..self.fields.len()).map(over).collect();
+        let scaled = |row: &Vec<Exact>| -> Vec<Exact> {
+            let entries = row.iter().zip(&self.field_of);
+            entries.map(|(a, f)| a * &over[*f]).collect()
+        };
         Tableau {
-            fields: vec![self.fields.join(" + ")],
-            field_of: vec![0; self.stages()],
+            a: self.a.iter().map(scaled).collect(),
+            b: scaled(&self.b),
+            embedded: self.embedded.as_ref().map(scaled),
             ..self.clone()
         }
     }

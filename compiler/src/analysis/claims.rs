@@ -23,10 +23,10 @@ use odec_program::manifest::{Claim, ClaimStatus};
 use std::rc::Rc;
 
 /// Highest order that a claim may name.
-const MAX_CLAIM: u64 = 30;
+pub const MAX_CLAIM: u64 = 30;
 
 /// A scheme as it is applied somewhere.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Instance {
     pub scheme: Rc<SchemeDef>,
     pub settings: Settings,

@@ -44,6 +44,11 @@ impl Placed {
         self.line.tableau().map_err(|no| self.why_not(&no))
     }
 
+    pub fn has_flows(&self) -> bool {
+        let flow = |s: &Step| matches!(s, Step::Flow { .. });
+        self.line.steps.iter().any(flow)
+    }
+
     /// The place and the sentence.
     /// Where each evaluation is written, in the order of the tableau's stages.
     pub fn stages(&self) -> Vec<Span> {

@@ -4,7 +4,11 @@
 //! `odec-numerics`.
 
 pub mod claims;
+pub mod json;
+pub mod latex;
 pub mod line;
+pub mod report;
 pub mod stand_in;
 pub mod suspect;
+pub mod text;
 pub mod written;

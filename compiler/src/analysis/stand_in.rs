@@ -85,7 +85,8 @@ impl Wholes {
         let args = flow.args.iter().zip(&params);
         let args = args.map(|(a, param)| self.arg(a, param)).collect();
         let list = flow.list.iter().enumerate();
-        let list = list.map(|(i, a)| self.arg(a, &format!("L.{}", i + 1)));
+        let listed = flow.scheme.list.as_ref().map_or("L", |l| &l.name);
+        let list = list.map(|(i, a)| self.arg(a, &format!("{listed}.{}", i + 1)));
         let list = list.collect();
         Flow {
             scheme: flow.scheme.clone(),

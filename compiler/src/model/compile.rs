@@ -4,6 +4,7 @@ use super::build::{self, BuildError};
 use super::data::Tokenized;
 use super::{flops, params, primitives, spec, train};
 use crate::analysis::claims::{self, Instance};
+use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::{self, LISTED, Settings};
 use crate::codes;
 use crate::scheme::flow::{Applied, Field, Setting};
@@ -31,6 +32,10 @@ pub struct Checked {
     pub built: Option<Built>,
     /// Claims of all schemes that are defined here or used by the model.
     pub claims: Vec<manifest::Claim>,
+    /// The schemes behind them, with the settings they are applied with.
+    pub instances: Vec<Instance>,
+    /// The model's flows.
+    pub evolved: Vec<Evolved>,
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -210,6 +215,8 @@ pub fn compile(
         let all = spec.evolves.iter().map(|e| &e.unrolled.programs);
         programs.extend(all.flatten().cloned());
     }
+    let evolves = spec.iter().flat_map(|s| &s.evolves);
+    let evolved = evolves.flat_map(|e| e.evolved()).collect();
     let built = match (&spec, table) {
         (Some(spec), Some(params)) => Some(assemble(
             spec,
@@ -223,6 +230,8 @@ pub fn compile(
         programs,
         built,
         claims: claims.list,
+        instances: claims.done,
+        evolved,
         warnings: sink,
     })
 }
@@ -328,20 +337,20 @@ fn look_inside(field: &Field, sizes: Option<primitives::Sizes>, sink: &mut Vec<D
 #[derive(Default)]
 struct Claims {
     list: Vec<manifest::Claim>,
-    done: Vec<(String, Settings, usize)>,
+    done: Vec<Instance>,
 }
 
 impl Claims {
     fn add(&mut self, instance: Instance, sink: &mut Vec<Diagnostic>) {
-        let name = instance.scheme.name.name.clone();
-        let settings = instance.settings.clone();
-        let key = (name.clone(), settings, instance.listed);
-        if self.done.contains(&key) {
+        let named = |i: &&Instance| i.scheme.name.name == instance.scheme.name.name;
+        let mut known = self.done.iter().filter(named);
+        let same = |i: &Instance| i.settings == instance.settings && i.listed == instance.listed;
+        if known.clone().any(same) {
             return;
         }
-        let first = !self.done.iter().any(|(n, ..)| *n == name);
-        self.done.push(key);
+        let first = known.next().is_none();
         let found = claims::claims(&instance, sink);
+        self.done.push(instance);
         if first {
             self.list.extend(found);
         }

@@ -2,6 +2,8 @@
 
 use super::args::report;
 use super::layer::Layer;
+use crate::analysis::report::Evolved;
+use crate::analysis::stand_in::settings;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
@@ -20,6 +22,8 @@ pub struct EvolveSpec {
     /// Empty when there is one evolve without a label.
     pub label: String,
     pub steps: u64,
+    /// One flow for all steps, or one for each, as they are written.
+    pub flows: Vec<(Rc<Flow>, String)>,
     pub unrolled: Unrolled,
     /// Layers of each program's fields.
     pub layers: Vec<Vec<Layer>>,
@@ -135,6 +139,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         steps,
         layers: Vec::new(),
         policies: sharing,
+        flows,
         unrolled,
         h,
         learn_h,
@@ -143,6 +148,28 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
 }
 
 impl EvolveSpec {
+    /// The flows as they are computed, those with different settings apart.
+    pub fn evolved(&self) -> Vec<Evolved> {
+        let per_use = self.policies.iter().flatten();
+        let per_use = per_use.clone().any(|s| *s == Sharing::PerUse);
+        let mut seen = Vec::new();
+        for k in 0..self.steps as usize {
+            let (flow, title) = &self.flows[k.min(self.flows.len() - 1)];
+            let settings = settings(&flow.settings, k);
+            let key = (title.clone(), settings);
+            if !seen.iter().any(|(s, _)| *s == key) {
+                let evolved = Evolved {
+                    title: title.clone(),
+                    flow: flow.clone(),
+                    step: k,
+                    per_use,
+                };
+                seen.push((key, evolved));
+            }
+        }
+        seen.into_iter().map(|(_, e)| e).collect()
+    }
+
     /// The coefficients that are trained in a phase: the step size, then the scheme's.
     pub fn learned(&self, at: Phase) -> Vec<Learned> {
         let h = self.learn_h.iter().filter_map(|l| match at {

@@ -1,0 +1,203 @@
+//! Linear multistep methods `Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i]`: order, error constant, zero-stability, A-stability
+//! (Hairer, Nørsett & Wanner 1993, III.2–3; Hairer & Wanner 1996, V.1).
+
+use crate::poly::{Poly, Sturm, is_nonnegative};
+use odec_exact::Exact;
+
+/// Coefficients, newest first, equally long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Multistep {
+    pub alpha: Vec<Exact>,
+    pub beta: Vec<Exact>,
+}
+
+/// What is true of a multistep method; `None`: not decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    pub steps: usize,
+    pub explicit: bool,
+    pub order: usize,
+    /// `C = C_{p+1}/σ(1)`.
+    pub error_constant: Option<Exact>,
+    /// All roots of ρ lie in the unit disc, those on the circle are simple.
+    pub zero_stable: Option<bool>,
+    /// The same, and 1 is the only root on the circle.
+    pub strongly_stable: Option<bool>,
+    pub a_stable: Option<bool>,
+    /// The largest α for A(α)-stability, in degrees, estimated on the boundary locus; `None` for methods that are not
+    /// stable near infinity.
+    pub angle: Option<f64>,
+}
+
+/// Highest order that is looked for.
+const MAX_ORDER: usize = 40;
+/// Points of the boundary locus.
+const POINTS: usize = 40_000;
+
+impl Multistep {
+    /// Σ cᵢ ζᵏ⁻ⁱ.
+    fn polynomial(row: &[Exact]) -> Poly {
+        Poly::new(row.iter().rev().cloned().collect())
+    }
+    pub fn rho(&self) -> Poly {
+        Self::polynomial(&self.alpha)
+    }
+    pub fn sigma(&self) -> Poly {
+        Self::polynomial(&self.beta)
+    }
+
+    /// `C_q = Σ αᵢ tᵢ^q/q! − Σ βᵢ tᵢ^(q−1)/(q−1)!` with `tᵢ = k − i`.
+    pub fn constant(&self, q: usize) -> Exact {
+        let k = self.alpha.len() - 1;
+        let power = |i: usize, n: usize| {
+            let t = Exact::int((k - i) as i64);
+            let product = (1..=n).map(|m| &t * &Exact::ratio(1, m as i64));
+            product.fold(Exact::one(), |p, f| &p * &f)
+        };
+        let left: Exact = (0..=k).map(|i| &self.alpha[i] * &power(i, q)).sum();
+        match q {
+            0 => left,
+            _ => {
+                let right: Exact = (0..=k).map(|i| &self.beta[i] * &power(i, q - 1)).sum();
+                &left - &right
+            }
+        }
+    }
+
+    pub fn facts(&self) -> Facts {
+        let holds = |q: &usize| self.constant(*q).is_zero();
+        let order = (0..=MAX_ORDER).take_while(holds).count().saturating_sub(1);
+        let sigma = self.sigma().at(&Exact::one());
+        let error_constant = sigma.recip().ok();
+        let explicit = self.beta[0].is_zero();
+        let a_stable = if explicit {
+            Some(false)
+        } else {
+            self.a_stable()
+        };
+        let (zero_stable, circle) = match root_condition(&self.rho()) {
+            Some((stable, circle)) => (Some(stable), Some(circle)),
+            None => (None, None),
+        };
+        let damped = root_condition(&self.sigma()).is_some_and(|(stable, _)| stable);
+        Facts {
+            steps: self.alpha.len() - 1,
+            explicit,
+            order,
+            error_constant: error_constant.map(|o| &self.constant(order + 1) * &o),
+            strongly_stable: zero_stable.zip(circle).map(|(z, c)| z && c == 1),
+            angle: (zero_stable == Some(true) && !explicit && damped).then(|| self.angle()),
+            zero_stable,
+            a_stable,
+        }
+    }
+
+    /// ρ/σ maps the outside of the unit disc into the right half-plane: σ has no root outside, and `Re ρσ̄ ≥ 0` on the circle,
+    /// as a polynomial in cos θ (Dahlquist 1963).
+    fn a_stable(&self) -> Option<bool> {
+        let (sigma, _) = root_condition(&self.sigma())?;
+        let (rho, _) = root_condition(&self.rho())?;
+        if !sigma || !rho {
+            return Some(false);
+        }
+        let n = self.alpha.len();
+        let mut chebyshev = vec![
+            Poly::constant(Exact::one()),
+            Poly::new(vec![Exact::zero(), Exact::one()]),
+        ];
+        while chebyshev.len() < n {
+            let m = chebyshev.len();
+            let twice = Poly::new(vec![Exact::zero(), Exact::int(2)]);
+            let next = twice.times(&chebyshev[m - 1]).minus(&chebyshev[m - 2]);
+            chebyshev.push(next);
+        }
+        let mut real = Poly::default();
+        for (i, a) in self.alpha.iter().enumerate() {
+            for (j, b) in self.beta.iter().enumerate() {
+                real = real.plus(&chebyshev[i.abs_diff(j)].scaled(&(a * b)));
+            }
+        }
+        is_nonnegative(&real, &Exact::int(-1), &Exact::one())
+    }
+
+    /// The smallest angle between the negative axis and the boundary locus ρ(e^{iθ})/σ(e^{iθ}), in degrees, at most 90.
+    fn angle(&self) -> f64 {
+        let value = |row: &[Exact], theta: f64| {
+            let k = row.len() - 1;
+            let term = |(i, c): (usize, &Exact)| {
+                let (sin, cos) = ((k - i) as f64 * theta).sin_cos();
+                (c.to_f64() * cos, c.to_f64() * sin)
+            };
+            let terms = row.iter().enumerate().map(term);
+            terms.fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1))
+        };
+        let mut smallest: f64 = 90.0;
+        for i in 1..POINTS {
+            let theta = std::f64::consts::PI * i as f64 / POINTS as f64;
+            let (a, b) = value(&self.alpha, theta);
+            let (c, d) = value(&self.beta, theta);
+            let (re, im) = (a * c + b * d, b * c - a * d);
+            // Rounding near θ = 0, where the locus touches the imaginary axis, is no instability.
+            if re < -1e-9 * im.abs() {
+                smallest = smallest.min((im.abs() / -re).atan().to_degrees());
+            }
+        }
+        smallest
+    }
+}
+
+/// Whether all roots lie in the closed unit disc, those on the circle being simple, and how many those are.
+fn root_condition(p: &Poly) -> Option<(bool, usize)> {
+    if p.degree() == 0 {
+        return Some((true, 0));
+    }
+    // Roots at 0 lie inside.
+    let lowest = p.0.iter().position(|c| !c.is_zero())?;
+    let p = Poly::new(p.0[lowest..].to_vec());
+    let paired = p.gcd(&p.reversed())?;
+    let rest = p.divided(&paired)?.0;
+    // ζ = (1 + w)/(1 − w) takes the inside to the left half-plane.
+    let n = rest.degree();
+    let (plus, minus) = (
+        Poly::new(vec![Exact::one(), Exact::one()]),
+        Poly::new(vec![Exact::one(), Exact::int(-1)]),
+    );
+    let mut mapped = Poly::default();
+    for (i, c) in rest.0.iter().enumerate() {
+        let power =
+            |p: &Poly, n: usize| (0..n).fold(Poly::constant(Exact::one()), |q, _| q.times(p));
+        mapped = mapped.plus(&power(&plus, i).times(&power(&minus, n - i)).scaled(c));
+    }
+    let inside = mapped.degree() == n && mapped.is_hurwitz()?;
+    let simple = paired.gcd(&paired.derivative())?.degree() == 0;
+    let circle = paired.degree();
+    Some((inside && simple && on_circle(&paired)?, circle))
+}
+
+/// Whether all roots of a polynomial whose roots come in pairs ζ, 1/ζ, and are simple, lie on the unit circle.
+fn on_circle(p: &Poly) -> Option<bool> {
+    let mut p = p.clone();
+    for root in [1, -1] {
+        if p.at(&Exact::int(root)).is_zero() {
+            let factor = Poly::new(vec![Exact::int(-root), Exact::one()]);
+            p = p.divided(&factor)?.0;
+        }
+    }
+    let m = p.degree() / 2;
+    if p.degree() % 2 == 1 {
+        return Some(false);
+    }
+    // ζⁿ + ζ⁻ⁿ as a polynomial in x = ζ + 1/ζ.
+    let x = Poly::new(vec![Exact::zero(), Exact::one()]);
+    let mut powers = vec![Poly::constant(Exact::int(2)), x.clone()];
+    while powers.len() <= m {
+        let n = powers.len();
+        powers.push(x.times(&powers[n - 1]).minus(&powers[n - 2]));
+    }
+    let mut folded = Poly::constant(p.coefficient(m));
+    for (n, power) in powers.iter().enumerate().take(m + 1).skip(1) {
+        folded = folded.plus(&power.scaled(&p.coefficient(m + n)));
+    }
+    let two = Exact::int(2);
+    Some(Sturm::new(&folded)?.between(&-&two, &two) == m)
+}

@@ -1,0 +1,389 @@
+//! Polynomials with exact coefficients: gcd, Sturm chains, the Routh–Hurwitz criterion.
+//!
+//! What divides coefficients may have no exact result ([`Exact::recip`] has limits for numbers with many radicals); such
+//! questions are answered by `None`: not decided.
+
+use num_bigint::BigInt;
+use num_integer::Integer;
+use num_rational::BigRational;
+use num_traits::{One, Signed, Zero};
+use odec_exact::Exact;
+use std::cmp::Ordering;
+
+/// Most bits of a coefficient's numerator or denominator, times the degree, in questions about roots.
+const MAX_SIZE: u64 = 60_000;
+
+/// By rising powers; the last coefficient is not 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Poly(pub Vec<Exact>);
+
+/// `1/x`.
+pub(crate) fn inverse(x: &Exact) -> Option<Exact> {
+    match x.as_rational() {
+        Some(q) if !q.is_zero() => Some(Exact::from(q.recip())),
+        Some(_) => None,
+        None => x.recip().ok(),
+    }
+}
+
+impl Poly {
+    pub fn new(mut coefficients: Vec<Exact>) -> Poly {
+        while coefficients.last().is_some_and(Exact::is_zero) {
+            coefficients.pop();
+        }
+        Poly(coefficients)
+    }
+    pub fn constant(c: Exact) -> Poly {
+        Poly::new(vec![c])
+    }
+    pub fn is_zero(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The degree; 0 for constants, 0 among them.
+    pub fn degree(&self) -> usize {
+        self.0.len().saturating_sub(1)
+    }
+    pub fn leading(&self) -> Exact {
+        self.0.last().cloned().unwrap_or_default()
+    }
+    pub fn coefficient(&self, n: usize) -> Exact {
+        self.0.get(n).cloned().unwrap_or_default()
+    }
+    pub fn at(&self, x: &Exact) -> Exact {
+        let horner = |sum: Exact, c: &Exact| &(&sum * x) + c;
+        self.0.iter().rev().fold(Exact::zero(), horner)
+    }
+    /// The sign of `p(x)`; for whole coefficients at a fraction in whole numbers.
+    pub fn sign_at(&self, x: &Exact) -> Ordering {
+        let whole: Option<Vec<BigInt>> = self.0.iter().map(Exact::as_integer).collect();
+        let (Some(whole), Some(x)) = (whole, x.as_rational()) else {
+            return self.at(x).sign();
+        };
+        // Σ cᵢ nⁱ dᴺ⁻ⁱ, with d > 0.
+        let (mut sum, mut power) = (BigInt::zero(), BigInt::one());
+        for c in whole.iter().rev() {
+            sum = sum * x.numer() + c * &power;
+            power *= x.denom();
+        }
+        sum.cmp(&BigInt::zero())
+    }
+    pub fn plus(&self, other: &Poly) -> Poly {
+        let n = self.0.len().max(other.0.len());
+        let sum = |i| &self.coefficient(i) + &other.coefficient(i);
+        Poly::new((0..n).map(sum).collect())
+    }
+    pub fn scaled(&self, by: &Exact) -> Poly {
+        Poly::new(self.0.iter().map(|c| c * by).collect())
+    }
+    pub fn minus(&self, other: &Poly) -> Poly {
+        self.plus(&other.scaled(&Exact::int(-1)))
+    }
+    pub fn times(&self, other: &Poly) -> Poly {
+        if self.is_zero() || other.is_zero() {
+            return Poly::default();
+        }
+        let mut product = vec![Exact::zero(); self.0.len() + other.0.len() - 1];
+        for (i, a) in self.0.iter().enumerate() {
+            for (j, b) in other.0.iter().enumerate() {
+                product[i + j] = &product[i + j] + &(a * b);
+            }
+        }
+        Poly::new(product)
+    }
+    pub fn derivative(&self) -> Poly {
+        let terms = self.0.iter().enumerate().skip(1);
+        Poly::new(terms.map(|(n, c)| &Exact::int(n as i64) * c).collect())
+    }
+    /// `p(−x)`.
+    pub fn mirrored(&self) -> Poly {
+        let terms = self.0.iter().enumerate();
+        Poly::new(
+            terms
+                .map(|(n, c)| if n % 2 == 1 { -c } else { c.clone() })
+                .collect(),
+        )
+    }
+    /// `xⁿ p(1/x)` for the degree n.
+    pub fn reversed(&self) -> Poly {
+        Poly::new(self.0.iter().rev().cloned().collect())
+    }
+
+    /// Divided by a positive number so that rational coefficients are small whole ones.
+    fn primitive(self) -> Poly {
+        let rational: Option<Vec<&BigRational>> = self.0.iter().map(Exact::as_rational).collect();
+        let Some(rational) = rational.filter(|r| !r.is_empty()) else {
+            return self;
+        };
+        let (mut gcd, mut lcm) = (BigInt::zero(), BigInt::one());
+        for c in rational {
+            gcd = gcd.gcd(c.numer());
+            lcm = lcm.lcm(c.denom());
+        }
+        self.scaled(&Exact::from(BigRational::new(lcm, gcd.abs())))
+    }
+
+    fn bits(&self) -> u64 {
+        let terms = self.0.iter().flat_map(|c| {
+            let terms = c
+                .terms()
+                .map(|(_, q)| q.numer().bits().max(q.denom().bits()));
+            terms.collect::<Vec<u64>>()
+        });
+        terms.max().unwrap_or(0)
+    }
+
+    /// Quotient and remainder.
+    pub fn divided(&self, by: &Poly) -> Option<(Poly, Poly)> {
+        let over = inverse(&by.leading())?;
+        let mut rest = self.0.clone();
+        let n = by.0.len();
+        let mut quotient = Vec::new();
+        while rest.len() >= n {
+            let c = &rest.pop()? * &over;
+            let from = rest.len() + 1 - n;
+            for (r, b) in rest[from..].iter_mut().zip(&by.0) {
+                *r = &*r - &(&c * b);
+            }
+            quotient.push(c);
+        }
+        quotient.reverse();
+        Some((Poly::new(quotient), Poly::new(rest)))
+    }
+
+    /// A positive multiple of the remainder; with rational coefficients nothing is divided on the way.
+    fn remainder(&self, by: &Poly) -> Option<Poly> {
+        let rational = |p: &Poly| p.0.iter().all(|c| c.as_rational().is_some());
+        if !rational(self) || !rational(by) {
+            return Some(self.divided(by)?.1.primitive());
+        }
+        let (mut rest, by) = (self.0.clone(), by.clone().primitive());
+        let (lead, n) = (by.leading(), by.0.len());
+        let (size, minus) = match lead.is_negative() {
+            true => (-&lead, true),
+            false => (lead, false),
+        };
+        while rest.len() >= n {
+            let c = rest.pop()?;
+            let c = if minus { -&c } else { c };
+            let from = rest.len() + 1 - n;
+            for r in &mut rest {
+                *r = &*r * &size;
+            }
+            for (r, b) in rest[from..].iter_mut().zip(&by.0) {
+                *r = &*r - &(&c * b);
+            }
+        }
+        Some(Poly::new(rest).primitive())
+    }
+
+    pub fn gcd(&self, other: &Poly) -> Option<Poly> {
+        let (mut a, mut b) = (self.clone().primitive(), other.clone().primitive());
+        let size = self.degree() as u64;
+        while !b.is_zero() {
+            if b.bits() * size > MAX_SIZE {
+                return None;
+            }
+            let rest = a.remainder(&b)?;
+            (a, b) = (b, rest);
+        }
+        Some(a)
+    }
+
+    /// The product of the factors of odd multiplicity, each once: where the sign changes (Yun 1976).
+    fn odd_part(&self) -> Option<Poly> {
+        let mut odd = Poly::constant(Exact::one());
+        if self.degree() == 0 {
+            return Some(odd);
+        }
+        let derivative = self.derivative();
+        let common = self.gcd(&derivative)?;
+        let mut b = self.divided(&common)?.0;
+        let mut d = derivative.divided(&common)?.0.minus(&b.derivative());
+        let mut multiplicity = 1;
+        while b.degree() > 0 {
+            let factor = match d.is_zero() {
+                true => b.clone(),
+                false => b.gcd(&d)?,
+            };
+            if multiplicity % 2 == 1 {
+                odd = odd.times(&factor);
+            }
+            b = b.divided(&factor)?.0;
+            d = d.divided(&factor)?.0.minus(&b.derivative());
+            multiplicity += 1;
+        }
+        Some(odd.primitive())
+    }
+
+    /// Whether all roots have a negative real part (Routh 1877). Constants have no roots.
+    pub fn is_hurwitz(&self) -> Option<bool> {
+        let n = self.degree();
+        let descending: Vec<Exact> = self.0.iter().rev().cloned().collect();
+        let mut upper: Vec<Exact> = descending.iter().step_by(2).cloned().collect();
+        let mut lower: Vec<Exact> = descending.iter().skip(1).step_by(2).cloned().collect();
+        let sign = upper.first()?.sign();
+        for _ in 0..n {
+            let Some(first) = lower.first().cloned() else {
+                return Some(false);
+            };
+            if first.sign() != sign {
+                return Some(false);
+            }
+            let ratio = &upper[0] * &inverse(&first)?;
+            let next: Vec<Exact> = (1..upper.len())
+                .map(|i| {
+                    let below = lower.get(i).cloned().unwrap_or_default();
+                    &upper[i] - &(&ratio * &below)
+                })
+                .collect();
+            (upper, lower) = (lower, next);
+        }
+        Some(true)
+    }
+}
+
+/// Sturm's chain of a polynomial.
+pub struct Sturm(Vec<Poly>);
+
+impl Sturm {
+    pub fn new(p: &Poly) -> Option<Sturm> {
+        let mut chain = vec![p.clone().primitive(), p.derivative().primitive()];
+        while let [.., a, b] = &chain[..] {
+            if b.is_zero() {
+                chain.pop();
+                break;
+            }
+            if b.bits() * p.degree() as u64 > MAX_SIZE {
+                return None;
+            }
+            let rest = a.remainder(b)?;
+            chain.push(rest.scaled(&Exact::int(-1)));
+        }
+        Some(Sturm(chain))
+    }
+
+    fn changes(signs: impl Iterator<Item = Ordering>) -> usize {
+        let mut last = Ordering::Equal;
+        let mut changes = 0;
+        for sign in signs.filter(|s| s.is_ne()) {
+            changes += usize::from(last.is_ne() && sign != last);
+            last = sign;
+        }
+        changes
+    }
+    fn changes_at(&self, x: &Exact) -> usize {
+        Self::changes(self.0.iter().map(|p| p.sign_at(x)))
+    }
+    /// Distinct roots in `(from, to]`.
+    pub fn between(&self, from: &Exact, to: &Exact) -> usize {
+        self.changes_at(from).saturating_sub(self.changes_at(to))
+    }
+    /// Distinct roots above a number.
+    pub fn above(&self, from: &Exact) -> usize {
+        let end = Self::changes(self.0.iter().map(|p| p.leading().sign()));
+        self.changes_at(from).saturating_sub(end)
+    }
+}
+
+/// How far from 0 on a polynomial that is 0 or positive there stays so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Extent {
+    /// It is negative at once.
+    Zero,
+    /// It is never negative.
+    Infinite,
+    /// The root at which it changes its sign lies in `(lo, hi]`.
+    Until { lo: Exact, hi: Exact },
+}
+
+/// Width of the interval around a root, over the root.
+const WIDTH: i64 = 1 << 40;
+
+/// Where a polynomial first changes its sign above 0; `Some(None)`: nowhere.
+fn first_change(p: &Poly) -> Option<Option<(Exact, Exact)>> {
+    let lowest = p.0.iter().position(|c| !c.is_zero()).unwrap_or(0);
+    let p = Poly::new(p.0[lowest..].to_vec()).primitive();
+    let mut sturm = Sturm::new(&p)?;
+    let mut odd = p;
+    if sturm.0.last().is_some_and(|last| last.degree() > 0) {
+        odd = odd.odd_part()?;
+        sturm = Sturm::new(&odd)?;
+    }
+    let zero = Exact::zero();
+    if sturm.above(&zero) == 0 {
+        return Some(None);
+    }
+    let mut hi = Exact::one();
+    while sturm.between(&zero, &hi) == 0 {
+        hi = &hi * &Exact::int(2);
+    }
+    let mut lo = zero.clone();
+    let half = Exact::ratio(1, 2);
+    let mut alone = sturm.between(&lo, &hi) == 1;
+    while !alone || &(&hi - &lo) * &Exact::int(WIDTH) > hi {
+        let middle = &(&lo + &hi) * &half;
+        // Where only one root is left, the sign says on which side it lies; up to the first root it is that at 0.
+        let passed = match alone {
+            true => odd.sign_at(&middle) != odd.sign_at(&zero),
+            false => sturm.between(&zero, &middle) > 0,
+        };
+        if passed {
+            hi = middle;
+        } else {
+            lo = middle;
+        }
+        alone = alone || sturm.between(&lo, &hi) == 1;
+    }
+    Some(Some((lo, hi)))
+}
+
+/// How far a product of polynomials without common roots is 0 or positive, from 0 on.
+pub fn extent(factors: &[Poly]) -> Option<Extent> {
+    if factors.iter().any(Poly::is_zero) {
+        return Some(Extent::Infinite);
+    }
+    let lowest = |p: &Poly| {
+        p.0.iter()
+            .find(|c| !c.is_zero())
+            .is_some_and(Exact::is_negative)
+    };
+    if factors.iter().filter(|p| lowest(p)).count() % 2 == 1 {
+        return Some(Extent::Zero);
+    }
+    let mut first: Option<(Exact, Exact)> = None;
+    for p in factors {
+        if let Some((lo, hi)) = first_change(p)?
+            && first.as_ref().is_none_or(|(_, known)| hi < *known)
+        {
+            first = Some((lo, hi));
+        }
+    }
+    Some(match first {
+        None => Extent::Infinite,
+        Some((lo, hi)) => Extent::Until { lo, hi },
+    })
+}
+
+/// Whether `p ≥ 0` on `[from, to]`.
+pub fn is_nonnegative(p: &Poly, from: &Exact, to: &Exact) -> Option<bool> {
+    if p.is_zero() {
+        return Some(true);
+    }
+    let odd = p.odd_part()?;
+    // Inside; a change of sign at an end does not count.
+    let inside = Sturm::new(&odd)?.between(from, to) - usize::from(odd.at(to).is_zero());
+    if inside > 0 {
+        return Some(false);
+    }
+    let count = Exact::int(p.degree() as i64 + 2);
+    let step = &(to - from) * &inverse(&count)?;
+    let mut x = from.clone();
+    for _ in 0..=p.degree() {
+        x = &x + &step;
+        match p.at(&x).sign() {
+            Ordering::Equal => {}
+            sign => return Some(sign.is_gt()),
+        }
+    }
+    None
+}

@@ -1,0 +1,142 @@
+//! Stability functions: what a method does to `x' = λx`, `z = hλ`, as exact rational functions (Hairer & Wanner 1996, IV.3).
+//!
+//! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods the series
+//! `1 + Σ bᵀAᵏ⁻¹1 zᵏ`. A-stability is decided on the E-polynomial and the poles.
+
+use crate::poly::{Extent, Poly, extent, inverse};
+use crate::tableau::Tableau;
+use odec_exact::Exact;
+
+/// Most stages of an implicit method whose determinants are expanded.
+const MAX_STAGES: usize = 24;
+
+/// `R = P/Q` in lowest terms, `Q(0) = 1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StabilityFunction {
+    pub numerator: Poly,
+    pub denominator: Poly,
+}
+
+/// What follows from a stability function; `None`: not decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stability {
+    pub function: StabilityFunction,
+    pub a_stable: Option<bool>,
+    pub l_stable: Option<bool>,
+    /// How far `|R(−x)| ≤ 1`.
+    pub real: Option<Extent>,
+    /// How far `|R(iy)| ≤ 1`, as y².
+    pub imaginary_squared: Option<Extent>,
+}
+
+impl StabilityFunction {
+    pub fn new(t: &Tableau) -> Option<StabilityFunction> {
+        let s = t.stages();
+        if t.is_explicit() {
+            let mut series = vec![Exact::one()];
+            let mut v = vec![Exact::one(); s];
+            for _ in 0..s {
+                series.push(dot(&t.b, &v));
+                v = t.a.iter().map(|row| dot(row, &v)).collect();
+            }
+            return Some(StabilityFunction {
+                numerator: Poly::new(series),
+                denominator: Poly::constant(Exact::one()),
+            });
+        }
+        if s > MAX_STAGES {
+            return None;
+        }
+        let shifted: Vec<Vec<Exact>> =
+            t.a.iter()
+                .map(|row| row.iter().zip(&t.b).map(|(a, b)| a - b).collect())
+                .collect();
+        let (p, q) = (determinant(&shifted), determinant(&t.a));
+        let common = p.gcd(&q)?;
+        let (p, q) = (p.divided(&common)?.0, q.divided(&common)?.0);
+        let over = inverse(&q.coefficient(0))?;
+        Some(StabilityFunction {
+            numerator: p.scaled(&over),
+            denominator: q.scaled(&over),
+        })
+    }
+
+    /// `|Q(iy)|² − |P(iy)|²` as a polynomial in y².
+    fn e_polynomial(&self) -> Poly {
+        absolute(&self.denominator).minus(&absolute(&self.numerator))
+    }
+}
+
+fn dot(a: &[Exact], b: &[Exact]) -> Exact {
+    let products = a
+        .iter()
+        .zip(b)
+        .filter(|(a, b)| !a.is_zero() && !b.is_zero());
+    products.map(|(a, b)| a * b).sum()
+}
+
+/// `|p(iy)|²` by powers of y².
+fn absolute(p: &Poly) -> Poly {
+    // p(iy) = even(−y²) + iy·odd(−y²)
+    let part = |from: usize| {
+        let terms = p.0.iter().skip(from).step_by(2).enumerate();
+        Poly::new(
+            terms
+                .map(|(n, c)| if n % 2 == 1 { -c } else { c.clone() })
+                .collect(),
+        )
+    };
+    let (even, odd) = (part(0), part(1));
+    let y2 = Poly::new(vec![Exact::zero(), Exact::one()]);
+    even.times(&even).plus(&y2.times(&odd.times(&odd)))
+}
+
+/// `det(I − zM)`.
+fn determinant(m: &[Vec<Exact>]) -> Poly {
+    let n = m.len();
+    // Faddeev–LeVerrier: the characteristic polynomial, whose reverse is wanted.
+    let mut coefficients = vec![Exact::one()];
+    let mut current: Vec<Vec<Exact>> = vec![vec![Exact::zero(); n]; n];
+    for k in 1..=n {
+        let last = coefficients[k - 1].clone();
+        for (i, row) in current.iter_mut().enumerate() {
+            row[i] = &row[i] + &last;
+        }
+        let columns: Vec<Vec<Exact>> = (0..n)
+            .map(|j| current.iter().map(|row| row[j].clone()).collect())
+            .collect();
+        let product = |row: &Vec<Exact>| columns.iter().map(|c| dot(row, c)).collect();
+        current = m.iter().map(product).collect();
+        let trace: Exact = (0..n).map(|i| current[i][i].clone()).sum();
+        coefficients.push(&trace * &Exact::ratio(-1, k as i64));
+    }
+    Poly::new(coefficients)
+}
+
+impl Stability {
+    pub fn new(t: &Tableau) -> Option<Stability> {
+        let function = StabilityFunction::new(t)?;
+        let imaginary_squared = extent(&[function.e_polynomial()]);
+        let (p, q) = (
+            function.numerator.mirrored(),
+            function.denominator.mirrored(),
+        );
+        // Q² − P² = (Q − P)(Q + P), which have no common roots, as P and Q have none.
+        let real = extent(&[q.minus(&p), q.plus(&p)]);
+        // Poles have positive real parts when those of Q(−z) have negative ones.
+        let poles = q.is_hurwitz();
+        let a_stable = match (&imaginary_squared, poles) {
+            (Some(Extent::Infinite), poles) => poles,
+            (Some(_), _) | (_, Some(false)) => Some(false),
+            (None, _) => None,
+        };
+        let damped = function.numerator.degree() < function.denominator.degree();
+        Some(Stability {
+            l_stable: a_stable.map(|a| a && damped),
+            a_stable,
+            real,
+            imaginary_squared,
+            function,
+        })
+    }
+}

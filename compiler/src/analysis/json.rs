@@ -1,0 +1,122 @@
+//! Reports as JSON: exact numbers as strings, decimals beside them where someone would compute with them.
+
+use super::report::{Found, Limit, PrincipalError, Report};
+use super::text::end;
+use odec_graph::Exact;
+use odec_numerics::Tableau;
+use odec_numerics::poly::{Extent, Poly};
+use odec_numerics::properties::Ssp;
+use serde_json::{Value, json};
+
+fn row(r: &[Exact]) -> Value {
+    r.iter().map(Exact::to_string).collect()
+}
+fn matrix(m: &[Vec<Exact>]) -> Value {
+    m.iter().map(|r| row(r)).collect()
+}
+
+fn limit(l: &Limit) -> Value {
+    json!({
+        "differential": l.differential, "tree": l.tree,
+        "value": l.value.to_string(), "exact": l.expected.to_string(),
+    })
+}
+
+fn found(f: &Found) -> Value {
+    json!({
+        "order": f.order,
+        "within": f.within.as_ref().map(Exact::to_string),
+        "limit": f.limit.as_ref().map(limit),
+    })
+}
+
+/// A number, `"unbounded"`, or null where it is not decided.
+fn extent(e: &Option<Extent>, squared: bool) -> Value {
+    match e {
+        None => Value::Null,
+        Some(Extent::Zero) => json!(0.0),
+        Some(Extent::Infinite) => json!("unbounded"),
+        Some(Extent::Until { hi, .. }) => json!(end(hi, squared)),
+    }
+}
+
+fn tableau(t: &Tableau) -> Value {
+    let additive: Vec<Value> = t
+        .parts()
+        .iter()
+        .map(|p| {
+            json!({
+                "field": p.field, "A": matrix(&p.a), "b": row(&p.b), "c": row(&p.nodes()),
+                "b_hat": p.embedded.as_deref().map(row),
+            })
+        })
+        .collect();
+    json!({
+        "stages": t.stages(), "explicit": t.is_explicit(),
+        "A": matrix(&t.a), "b": row(&t.b), "c": row(&t.nodes()),
+        "b_hat": t.embedded.as_deref().map(row),
+        "fields": t.field_of.iter().map(|f| t.fields[*f].clone()).collect::<Vec<_>>(),
+        "additive": additive,
+    })
+}
+
+fn error(e: &PrincipalError) -> Value {
+    let terms: Vec<Value> = e
+        .terms
+        .iter()
+        .map(|(t, off)| json!({ "differential": t, "off": off.to_string() }))
+        .collect();
+    json!({ "norm": e.norm, "conditions": e.conditions, "terms": terms })
+}
+
+/// One object.
+pub fn json(r: &Report) -> Value {
+    let poly = |p: &Poly| row(&p.0);
+    let one = r.one_field.as_ref();
+    let properties = one.map(|f| &f.properties);
+    let stability = one.and_then(|f| f.stability.as_ref());
+    let main = match &r.implicit {
+        Some((t, _)) => Some(t),
+        None => r.tableau.as_ref().ok(),
+    };
+    json!({
+        "name": r.name,
+        "kind": r.kind,
+        "order_claimed": r.claims,
+        "order": r.order.as_ref().ok().map(|f| f.order),
+        "proof": r.order.as_ref().ok().map(found),
+        "why_not": r.order.as_ref().err().or(r.tableau.as_ref().err()).map(|b| &b.why),
+        "euler_sub_steps": r.stepped.as_ref().map(found),
+        "stages_found_exactly": r.implicit.as_ref().map(|(_, f)| found(f)),
+        "embedded_order": r.embedded,
+        "error_constants": r.error.as_ref().map(error),
+        "tableau": main.map(tableau),
+        "computed": r.implicit.as_ref().and(r.tableau.as_ref().ok()).map(tableau),
+        "structure": properties.map(|p| p.kind.name()),
+        "stage_order": properties.map(|p| p.stage_order()),
+        "assumptions": properties.map(|p| json!({ "B": p.quadrature, "C": p.stages, "D": p.weights })),
+        "stiffly_accurate": properties.map(|p| p.stiffly_accurate),
+        "first_same_as_last": properties.map(|p| p.first_same_as_last),
+        "symplectic": properties.map(|p| p.symplectic),
+        "symmetric": properties.map(|p| p.symmetric),
+        "stability": stability.map(|s| json!({
+            "num": poly(&s.function.numerator), "den": poly(&s.function.denominator),
+        })),
+        "A_stable": stability.and_then(|s| s.a_stable),
+        "L_stable": stability.and_then(|s| s.l_stable),
+        "real_limit": stability.map_or(Value::Null, |s| extent(&s.real, false)),
+        "imaginary_limit": stability.map_or(Value::Null, |s| extent(&s.imaginary_squared, true)),
+        "ssp": one.and_then(|f| f.ssp.as_ref()).map(|s| match s {
+            Ssp::None => json!(0.0),
+            Ssp::Unbounded => json!("unbounded"),
+            Ssp::Exactly(c) => json!(c.to_f64()),
+            Ssp::Between(lo, _) => json!(lo.to_f64()),
+        }),
+        "multistep": r.multistep.as_ref().map(|(m, f)| json!({
+            "alpha": row(&m.alpha), "beta": row(&m.beta), "steps": f.steps, "explicit": f.explicit, "order": f.order,
+            "error_constant": f.error_constant.as_ref().map(Exact::to_string),
+            "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable,
+            "angle": f.angle,
+        })),
+    })
+}

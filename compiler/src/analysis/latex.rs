@@ -1,0 +1,87 @@
+//! Tableaus as LaTeX arrays.
+
+use super::report::Report;
+use odec_graph::Exact;
+use odec_numerics::Tableau;
+
+/// The tableau, as it is written where its stages are iterated; `None`: there is none.
+pub fn latex(r: &Report) -> Option<String> {
+    let t = match &r.implicit {
+        Some((t, _)) => t,
+        None => r.tableau.as_ref().ok()?,
+    };
+    Some(array(t))
+}
+
+/// `c | A`, `b`; with several fields one block for each.
+fn array(t: &Tableau) -> String {
+    let (points, _) = t.points();
+    let (parts, nodes) = (t.parts(), t.nodes());
+    let columns: Vec<String> = parts.iter().map(|p| "c".repeat(p.used.len())).collect();
+    let mut out = format!("\\begin{{array}}{{c|{}}}\n", columns.join("|"));
+    let mut line = |first: String, cells: Vec<String>| {
+        out += &format!("  {first} & {} \\\\\n", cells.join(" & "));
+    };
+    if parts.len() > 1 {
+        let head = parts.iter().flat_map(|p| {
+            let rest = std::iter::repeat_n(String::new(), p.used.len().saturating_sub(1));
+            [format!("\\text{{{}}}", p.field)].into_iter().chain(rest)
+        });
+        line(String::new(), head.collect());
+    }
+    for (i, point) in points.iter().enumerate() {
+        let cells = parts
+            .iter()
+            .flat_map(|p| p.used.iter().map(move |j| &p.a[i][*j]));
+        let first = match parts.len() {
+            1 => number(&nodes[*point]),
+            _ => format!("Y_{{{}}}", i + 1),
+        };
+        line(first, cells.map(number).collect());
+    }
+    let weights = parts
+        .iter()
+        .flat_map(|p| p.used.iter().map(move |j| &p.b[*j]));
+    let mut last = vec![weights.map(number).collect::<Vec<_>>()];
+    let partner = parts.iter().map(|p| p.embedded.as_ref().map(|b| (p, b)));
+    if let Some(partner) = partner.collect::<Option<Vec<_>>>() {
+        let cells = partner
+            .iter()
+            .flat_map(|(p, b)| p.used.iter().map(move |j| &b[*j]));
+        last.push(cells.map(number).collect());
+    }
+    out += "  \\hline\n";
+    for cells in last {
+        out += &format!("   & {} \\\\\n", cells.join(" & "));
+    }
+    out + "\\end{array}\n"
+}
+
+/// `\tfrac{1}{2}`; sums and roots as they are printed, with their roots in LaTeX.
+fn number(x: &Exact) -> String {
+    if let Some(q) = x.as_rational() {
+        let (n, d) = (q.numer(), q.denom());
+        if d == &1.into() {
+            return n.to_string();
+        }
+        let sign = if x.is_negative() { "-" } else { "" };
+        return format!("{sign}\\tfrac{{{}}}{{{d}}}", n.magnitude());
+    }
+    let mut text = x.to_string().replace('*', " ");
+    while let Some(at) = text.find("sqrt(") {
+        let Some(close) = text[at..].find(')') else {
+            break;
+        };
+        let inside = text[at + 5..at + close].to_string();
+        text.replace_range(at..=at + close, &format!("\\sqrt{{{inside}}}"));
+    }
+    while let Some(at) = text.find("root(") {
+        let Some(close) = text[at..].find(')') else {
+            break;
+        };
+        let inside = text[at + 5..at + close].to_string();
+        let (of, degree) = inside.split_once(", ").unwrap_or((&inside, "2"));
+        text.replace_range(at..=at + close, &format!("\\sqrt[{degree}]{{{of}}}"));
+    }
+    text
+}

@@ -1,0 +1,256 @@
+//! Everything odec can say about a scheme, or about an evolve as it is computed.
+//!
+//! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
+
+use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
+use super::line::{Beyond, Placed, placed};
+use super::stand_in::{alone, opaque};
+use super::written;
+use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::flow::Flow;
+use crate::scheme::scalar::exact;
+use crate::scheme::stage::Steps;
+use odec_graph::Exact;
+use odec_numerics::multistep::{Facts, Multistep};
+use odec_numerics::order::{Weights, principal_error, prove};
+use odec_numerics::properties::{Properties, Ssp, ssp};
+use odec_numerics::stability::Stability;
+use odec_numerics::{Tableau, Trees, draw};
+use std::rc::Rc;
+
+/// An evolve of a model.
+#[derive(Clone, Debug)]
+pub struct Evolved {
+    /// The flow as it is written.
+    pub title: String,
+    pub flow: Rc<Flow>,
+    /// The step whose settings are meant.
+    pub step: usize,
+    /// Each written occurrence of a field has its own weights.
+    pub per_use: bool,
+}
+
+/// An order and what limits it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    pub order: usize,
+    /// The first condition that does not hold; `None`: no end was found.
+    pub limit: Option<Limit>,
+    /// What conditions may be off by; `None`: nothing.
+    pub within: Option<Exact>,
+}
+
+/// A condition that does not hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// `F''(F, F'F)`.
+    pub differential: String,
+    /// The same, drawn.
+    pub tree: String,
+    pub value: Exact,
+    pub expected: Exact,
+}
+
+/// The terms of the first order that is missed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrincipalError {
+    pub norm: f64,
+    /// Conditions of that order, and how many of them do not hold.
+    pub conditions: usize,
+    pub missed: usize,
+    /// Each missed one, with Φ − 1/γ.
+    pub terms: Vec<(String, Exact)>,
+}
+
+/// What is true of a method of one field.
+#[derive(Clone, Debug)]
+pub struct OneField {
+    pub properties: Properties,
+    pub stability: Option<Stability>,
+    pub ssp: Option<Ssp>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The scheme's name, or the flow as it is written.
+    pub name: String,
+    /// `tableau`, `splitting`, `step program`, `multistep method`, `evolve`.
+    pub kind: &'static str,
+    pub claims: Vec<String>,
+    /// As claims are meant.
+    pub order: Result<Found, Beyond>,
+    /// With Euler sub-steps, for splittings.
+    pub stepped: Option<Found>,
+    /// As it is computed.
+    pub tableau: Result<Tableau, Beyond>,
+    /// As it is written, where stages are found by iteration; with its own order.
+    pub implicit: Option<(Tableau, Found)>,
+    /// The order of the embedded partner.
+    pub embedded: Option<usize>,
+    pub error: Option<PrincipalError>,
+    /// Of the implicit method where there is one, else as it is computed.
+    pub one_field: Option<OneField>,
+    pub multistep: Option<(Multistep, Facts)>,
+}
+
+/// The order of an expansion.
+fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
+    let proof = e.prove(MAX_CLAIM as usize, within);
+    let limit = proof.violation.as_ref().map(|v| Limit {
+        differential: draw::differential(&e.trees, v.tree, &e.fields),
+        tree: draw::tree(&e.trees, v.tree, &e.fields),
+        value: v.value.clone(),
+        expected: v.expected.clone(),
+    });
+    Found {
+        order: proof.order,
+        limit,
+        within: within.cloned(),
+    }
+}
+
+fn of_tableau(t: &Tableau, within: Option<&Exact>) -> Option<Found> {
+    let mut e = Expanded {
+        method: Box::new(Weights::new(t)?),
+        trees: Trees::new(t.fields.len()),
+        fields: t.fields.clone(),
+    };
+    Some(found(&mut e, within))
+}
+
+/// The residual that a scheme's claim allows.
+fn residual(scheme: &SchemeDef, settings: &super::stand_in::Settings) -> Option<Exact> {
+    let within = scheme.claims.iter().find_map(|c| c.within.as_ref())?;
+    exact(within, &written::scope(scheme, settings, 0)?).ok()
+}
+
+fn order(p: &Result<Placed, Beyond>, within: Option<&Exact>) -> Result<Found, Beyond> {
+    let mut e = expanded(p.as_ref().map_err(Clone::clone)?)?;
+    Ok(found(&mut e, within))
+}
+
+fn error(t: &Tableau, order: usize) -> Option<PrincipalError> {
+    let mut trees = Trees::new(t.fields.len());
+    let (terms, norm) = principal_error(&mut Weights::new(t)?, &mut trees, order)?;
+    Some(PrincipalError {
+        norm,
+        conditions: trees.of_order(order + 1).count(),
+        missed: terms.len(),
+        terms: terms
+            .into_iter()
+            .map(|(tree, off)| (draw::differential(&trees, tree, &t.fields), off))
+            .collect(),
+    })
+}
+
+fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
+    let partner = t.partner()?;
+    let mut trees = Trees::new(t.fields.len());
+    let mut weights = Weights::new(&partner)?;
+    Some(prove(&mut weights, &mut trees, MAX_CLAIM as usize, within).order)
+}
+
+/// A scheme on fields of which nothing is known.
+pub fn scheme(i: &Instance) -> Report {
+    let within = residual(&i.scheme, &i.settings);
+    let within = within.as_ref();
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let meant = placed(&flow, Steps::Exact, false);
+    let computed = placed(&flow, Steps::Euler, false);
+    let has_flows = meant.as_ref().is_ok_and(Placed::has_flows);
+    let tableau = computed.clone().and_then(|p| p.tableau());
+    let implicit = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
+    let implicit = implicit.and_then(|t| {
+        let found = of_tableau(&t, within)?;
+        Some((t, found))
+    });
+    let order = order(&meant, within);
+    let best = implicit.as_ref().map(|(t, _)| t).or(tableau.as_ref().ok());
+    let of_best = match &implicit {
+        Some((_, found)) => Some(found.order),
+        None => order.as_ref().ok().map(|f| f.order),
+    };
+    let rows = written::multistep(&i.scheme, &i.settings);
+    Report {
+        name: i.scheme.name.name.clone(),
+        kind: match &i.scheme.body {
+            Body::Tableau(_) | Body::LearnedFrom(_) => "tableau",
+            Body::Splitting(_) => "splitting",
+            Body::Step(_) => "step program",
+            Body::Multistep(_) => "multistep method",
+        },
+        claims: i.scheme.claims.iter().map(|c| c.text.clone()).collect(),
+        stepped: match has_flows {
+            true => self::order(&computed, None).ok(),
+            false => None,
+        },
+        embedded: best.and_then(|t| embedded(t, within)),
+        error: best
+            .zip(of_best)
+            .filter(|_| !has_flows)
+            .and_then(|(t, p)| error(t, p)),
+        one_field: best.filter(|t| t.fields.len() == 1).map(one_field),
+        multistep: rows.map(|(alpha, beta)| {
+            let m = Multistep { alpha, beta };
+            let facts = m.facts();
+            (m, facts)
+        }),
+        order,
+        tableau,
+        implicit,
+    }
+}
+
+fn one_field(t: &Tableau) -> OneField {
+    OneField {
+        properties: Properties::new(t),
+        stability: Stability::new(t),
+        ssp: ssp(t),
+    }
+}
+
+/// The order of an evolve as it is computed, and its tableau. Where each written occurrence has weights of its own, each field stands
+/// in the equation with the weight that the scheme gives it.
+fn computed(e: &Evolved) -> (Result<Found, Beyond>, Result<Tableau, Beyond>) {
+    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+    let within = residual(&e.flow.scheme, &settings);
+    let placed = placed(&opaque(&e.flow, e.step), Steps::Euler, e.per_use);
+    let tableau = placed.clone().and_then(|p| p.tableau());
+    let found = match &tableau {
+        Ok(t) if e.per_use => of_tableau(&t.normalised(), within.as_ref()),
+        _ => None,
+    };
+    let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
+    (order, tableau)
+}
+
+/// A model's evolve as it is computed, each field as a whole.
+pub fn evolve(e: &Evolved) -> Report {
+    let (order, tableau) = computed(e);
+    let built = tableau.as_ref().ok();
+    let meant = built.map(|t| match e.per_use {
+        true => t.normalised(),
+        false => t.clone(),
+    });
+    Report {
+        name: e.title.clone(),
+        kind: "evolve",
+        claims: Vec::new(),
+        stepped: None,
+        implicit: None,
+        embedded: None,
+        error: meant
+            .as_ref()
+            .zip(order.as_ref().ok())
+            .and_then(|(t, f)| error(t, f.order)),
+        one_field: built.filter(|t| t.fields.len() == 1).map(one_field),
+        multistep: None,
+        order,
+        tableau,
+    }
+}
+
+/// The order of an evolve as it is computed, and what limits it.
+pub fn order_of(e: &Evolved) -> Result<Found, Beyond> {
+    computed(e).0
+}
