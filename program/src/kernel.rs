@@ -144,6 +144,27 @@ pub struct Contract {
     pub epilogue: Option<Epilogue>,
 }
 
+impl Contract {
+    /// Elements of scratch before the widened panels: one packed panel of A, mr × kc, plus a full register tile for ragged
+    /// edges.
+    pub fn tile_scratch(&self) -> u64 {
+        const VEC: u64 = 16; // elements of the widest vector: padding for overlapping stores
+        let b = self.blocking;
+        b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC
+    }
+    /// Elements of scratch of one thread: with bf16 panels, also a block of them, widened, nc × kc.
+    pub fn scratch(&self) -> u64 {
+        let widened = match self.b == self.dtype {
+            true => 0,
+            false => self.blocking.nc as u64 * self.blocking.kc as u64,
+        };
+        match widened {
+            0 => self.tile_scratch(),
+            n => self.tile_scratch().next_multiple_of(16) + n,
+        }
+    }
+}
+
 /// A map applied to the finished element of a contraction. Operand numbers are those of the launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
@@ -256,14 +277,8 @@ impl KernelSpec {
     /// Bytes of scratch one thread needs for a launch with these dims. The single source of truth for the
     /// planner, the emitters and the runtime.
     pub fn scratch_bytes(&self, dims: &[u64]) -> u64 {
-        const VEC: u64 = 16; // elements of the widest vector: padding for overlapping stores
         match self {
-            KernelSpec::Contract(c) => {
-                // one packed panel of A, mr × kc, plus a full register tile for ragged edges
-                let b = c.blocking;
-                (b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC)
-                    * c.dtype.bytes()
-            }
+            KernelSpec::Contract(c) => c.scratch() * c.dtype.bytes(),
             KernelSpec::Attend(a) | KernelSpec::AttendCached(a) => {
                 a.forward_scratch() * a.dtype.bytes()
             }

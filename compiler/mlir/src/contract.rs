@@ -3,13 +3,13 @@
 //! A tile of a launch is a panel of `mr` rows of C. For every block of columns and of the inner length,
 //! each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
-//! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened as they are read: A into its
-//! panel, B into registers; sums are f32 all the same.
+//! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
+//! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same.
 //!
 //! Scratch: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).
 
-use crate::emit::{Cmp, Elem, Emitter, Val};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::epilogue::{Columns, Epilogue};
 use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
@@ -21,6 +21,8 @@ use odec_program::kernel::Contract;
 const OVERRUN: u64 = 256;
 /// How many rows of a packed panel ahead are asked for.
 const PREFETCH: u64 = 16;
+/// As many panels of rows as make widening a block of B worth its stores.
+const SEVERAL: i64 = 4;
 
 /// Emits the kernel.
 ///
@@ -39,8 +41,21 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
     let (nc, kc) = (spec.blocking.nc as i64, spec.blocking.kc as i64);
     blocks(e, kernel.n, nc, |e, jc, columns| {
         blocks(e, kernel.k, kc, |e, pc, depth| {
-            e.for_each(begin, end, 1, |e, tile| {
-                kernel.rows(e, tile, jc, columns, pc, depth)
+            let tiles = |e: &mut Emitter, widened: bool| {
+                e.for_each(begin, end, 1, |e, tile| {
+                    kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
+                })
+            };
+            if spec.b == spec.dtype {
+                return tiles(e, false);
+            }
+            let (count, several) = (e.sub(end, begin), e.int(SEVERAL));
+            let widened = e.cmp(Cmp::Ge, count, several);
+            e.either(widened, |e, widened| {
+                if widened {
+                    kernel.widen(e, (jc, columns), (pc, depth));
+                }
+                tiles(e, widened);
             });
         });
     });
@@ -91,8 +106,8 @@ struct Job {
     /// How many rows and columns exist.
     rows: Val,
     width: Val,
-    /// The panel of B, at the block.
-    b: Val,
+    /// The panel of B, at the block, and the type of its elements.
+    b: (Val, Elem),
     /// C(row, column).
     c: Val,
     /// Where the block begins, and its length.
@@ -158,8 +173,49 @@ impl<'a> Kernel<'a> {
         self.spec.blocking.nr as i64
     }
 
+    /// The packed panel of B that begins with a column, at a block of the inner length.
+    fn panel(&self, e: &mut Emitter, column: Val, pc: Val) -> Val {
+        let offset = e.mul(column, self.k);
+        let block = e.mul_int(pc, self.nr());
+        let offset = e.add(offset, block);
+        e.at(self.b, offset, Elem::of(self.spec.b))
+    }
+
+    /// Where the panel that begins with column `jr` of the block lies when it is widened.
+    fn widened(&self, e: &mut Emitter, jr: Val) -> Val {
+        let first = self.spec.tile_scratch().next_multiple_of(16);
+        let scratch = e.scratch();
+        let blocks = e.at_const(scratch, first as i64, e.elem);
+        let offset = e.mul_int(jr, self.spec.blocking.kc as i64);
+        e.at(blocks, offset, e.elem)
+    }
+
+    /// Widens a block of B's panels into scratch: their rows lie one after the other there, too.
+    fn widen(&self, e: &mut Emitter, (jc, columns): (Val, Val), (pc, depth): (Val, Val)) {
+        blocks(e, columns, self.nr(), |e, jr, _| {
+            let column = e.add(jc, jr);
+            let (from, to) = (self.panel(e, column, pc), self.widened(e, jr));
+            let (elem, lanes) = (Elem::of(self.spec.b), e.lanes);
+            let (zero, count) = (e.int(0), e.mul_int(depth, self.nr()));
+            e.for_each(zero, count, lanes as i64, |e, i| {
+                let p = e.at(from, i, elem);
+                let x = e.load(p, Type::vector(elem, lanes));
+                let x = e.convert(x, e.elem);
+                let p = e.at(to, i, e.elem);
+                e.store(x, p);
+            });
+        });
+    }
+
     /// One panel of rows, for one block of columns and of the inner length.
-    fn rows(&self, e: &mut Emitter, tile: Val, jc: Val, columns: Val, pc: Val, depth: Val) {
+    fn rows(
+        &self,
+        e: &mut Emitter,
+        tile: Val,
+        (jc, columns): (Val, Val),
+        (pc, depth): (Val, Val),
+        widened: bool,
+    ) {
         let (mr, elem) = (self.mr(), Elem::of(self.spec.a));
         let row = e.mul_int(tile, mr);
         let whole = e.int(mr);
@@ -199,10 +255,10 @@ impl<'a> Kernel<'a> {
             let offset = e.mul(row, self.n);
             let offset = e.add(offset, column);
             let c = e.at(self.c, offset, e.elem);
-            let offset = e.mul(column, self.k);
-            let block = e.mul_int(pc, self.nr());
-            let offset = e.add(offset, block);
-            let b = e.at(self.b, offset, Elem::of(self.spec.b));
+            let b = match widened {
+                true => (self.widened(e, jr), e.elem),
+                false => (self.panel(e, column, pc), Elem::of(self.spec.b)),
+            };
             self.tile(
                 e,
                 Job {
@@ -248,8 +304,8 @@ impl<'a> Kernel<'a> {
             inner: mr,
         };
         let right = Right {
-            pointer: job.b,
-            elem: Elem::of(self.spec.b),
+            pointer: job.b.0,
+            elem: job.b.1,
             inner: nr,
             prefetch: PREFETCH,
         };

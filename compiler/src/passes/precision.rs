@@ -4,7 +4,7 @@
 //! |---|---|
 //! | factors of every contraction, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
-//! | results of contractions that only maps of the same evaluation read, one of them not linear: gates before their SiLU | bf16 |
+//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU | bf16 |
 //! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
@@ -126,11 +126,27 @@ impl<'g> Reading<'g> {
         self.graph.node(n).site.pass
     }
 
-    /// A contraction's result that stays inside its evaluation, where only maps read it, not all of them linear.
+    /// A contraction, or the sum of one and a number per column.
+    fn is_linear_map(&self, n: u32) -> bool {
+        let operands = &self.graph.node(n).operands;
+        let product = |v: &Value| matches!(self.graph.node(v.node).op, OpKind::MatMul(_));
+        match self.graph.node(n).op {
+            OpKind::MatMul(_) => true,
+            OpKind::Add(_) => {
+                operands.iter().any(product)
+                    && operands.iter().any(|v| self.graph.ty(*v).rank() == 1)
+            }
+            _ => false,
+        }
+    }
+
+    /// A linear map's result that stays inside its evaluation, where only maps read it that are not linear in it.
     fn is_inner(&self, v: Value) -> bool {
         let node = self.graph.node(v.node);
-        let contraction = matches!(node.op, OpKind::MatMul(_));
-        if !contraction || node.site.evaluation.is_none() || self.results.contains(&v) {
+        if !self.is_linear_map(v.node)
+            || node.site.evaluation.is_none()
+            || self.results.contains(&v)
+        {
             return false;
         }
         let mut forward = self.readers[&v]

@@ -227,6 +227,7 @@ fn contradictions_are_found_on_load() {
     });
     broken(&|m| m.program.entries.get_mut("forward").unwrap().arena_bytes = 64);
     broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::I32);
+    broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::Bf16);
     broken(&|m| {
         m.program.entries.get_mut("loss").unwrap().outputs[0].shape =
             vec![odec_program::Dim::Fixed(0)]
