@@ -125,7 +125,10 @@ impl Stability {
         let real = extent(&[q.minus(&p), q.plus(&p)]);
         // Poles have positive real parts when those of Q(−z) have negative ones.
         let poles = q.is_hurwitz();
+        // Far out, |R| grows without bound when the numerator has the higher degree.
+        let unbounded = p.degree() > q.degree();
         let a_stable = match (&imaginary_squared, poles) {
+            _ if unbounded => Some(false),
             (Some(Extent::Infinite), poles) => poles,
             (Some(_), _) | (_, Some(false)) => Some(false),
             (None, _) => None,

@@ -120,6 +120,18 @@ fn a_and_l_stability() {
     }
 }
 
+/// No explicit method is A-stable, however long its coefficients are.
+#[test]
+fn long_decimals() {
+    let long = Exact::decimal(&format!("0.{}", "1234567890".repeat(60))).unwrap();
+    let mut t = rk4();
+    for row in &mut t.a {
+        row.iter_mut().for_each(|a| *a = &*a * &long);
+    }
+    let s = Stability::new(&t).unwrap();
+    assert_eq!((s.a_stable, s.l_stable), (Some(false), Some(false)));
+}
+
 /// Hairer & Wanner, IV.2: −2 for one and two stages of full order, −2.5127 for three, −2.7853 for four; on the imaginary axis
 /// √3 for three and 2√2 for four stages.
 #[test]
