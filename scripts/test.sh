@@ -50,11 +50,17 @@ reference() {
         .venv/bin/python tests/reference/check.py "${CARGO_TARGET_DIR:-target}/debug/odec"
 }
 
+# Every kernel of the library through NVIDIA's assembler: none may spill or call.
+gpu_assembler() {
+    scripts/ptxas.sh && cargo test --quiet --package odec-mlir --test assemble -- --ignored
+}
+
 step 'format' cargo fmt --all -- --check -l
 step 'scripts' scripts_parse
 step 'lint' cargo clippy --quiet --workspace --all-targets -- -D warnings
 step 'without LLVM' without_llvm
 step 'tests' rust_tests
+step 'GPU assembler' gpu_assembler
 step 'doc tests' cargo test --quiet --workspace --doc
 step 'documentation' rust_docs
 step 'float64 reference' reference

@@ -1,6 +1,7 @@
 //! The command line's shape: commands, options and their help. What they do is in `commands/`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use odec_runtime::DeviceChoice;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -183,6 +184,8 @@ pub enum Emit {
     Program,
     /// Kernels before lowering
     Mlir,
+    /// Kernels as the driver of a GPU takes them (--target sm_80, sm_90a)
+    Ptx,
     /// Parameters as JSON: path and shape
     Params,
 }
@@ -194,7 +197,7 @@ pub struct Build {
     /// The artifact to write [default: FILE with .odex]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// cpu (this machine), cpu:avx512, cpu:avx2 or cpu:portable
+    /// cpu (this machine), cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
     #[arg(long, default_value = "cpu")]
     pub target: String,
     /// Print a stage of the compilation instead of building
@@ -213,14 +216,6 @@ pub struct Model {
     /// Override a number of a .ode file by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-}
-
-#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
-pub enum Device {
-    /// Compiled code
-    Cpu,
-    /// Scalar reference device: slow, needs no compiled code
-    Reference,
 }
 
 #[derive(Args)]
@@ -256,8 +251,9 @@ pub struct Train {
     /// Seconds between checkpoints; 0 writes one after each step
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     pub checkpoint_every: f64,
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: Device,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
     /// Print the result as JSON, and no chart
     #[arg(long)]
     pub json: bool,
@@ -275,8 +271,9 @@ pub struct Eval {
     pub windows: Option<u64>,
     #[arg(long)]
     pub json: bool,
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: Device,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
 }
 
 #[derive(Args)]
@@ -298,8 +295,9 @@ pub struct Generate {
     pub top_k: Option<usize>,
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: Device,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
 }
 
 #[derive(Args)]
@@ -356,8 +354,9 @@ pub struct Exec {
     /// Interpret the graph in f64 instead of running compiled code (.ode files only)
     #[arg(long)]
     pub interpret: bool,
-    #[arg(long, value_enum, default_value = "cpu")]
-    pub device: Device,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
 }
 
 #[derive(Args)]

@@ -6,13 +6,12 @@ use odec_compiler::codes;
 use odec_compiler::model::data::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
-use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
-use odec_program::{DType, Target};
+use odec_program::Target;
 use odec_runtime::tokenizer::TokenizerError;
-use odec_runtime::{Artifact, ObjectCode, Tokenizer};
+use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Tokenizer, cuda};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -172,11 +171,7 @@ fn tokenizer_fits(built: &Built) -> Vec<Diagnostic> {
 /// The program of a model for one target, without object code.
 pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
     let model = Model::new(built, source);
-    let options = Options {
-        blocking: target.blocking(DType::F32),
-        fusion: Fusion::default(),
-    };
-    assemble(&model, options).map_err(|e| match e {
+    assemble(&model, Options::of(target)).map_err(|e| match e {
         AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
             Failure::input(e)
         }
@@ -197,13 +192,27 @@ pub fn target(name: &str) -> Done<Target> {
     }
 }
 
-/// Compiles a program's kernels in a child process and links them.
+/// Compiles a program's kernels in a child process and links them, into one shared object or one PTX module.
 #[cfg(feature = "mlir")]
 pub fn object_code(kernels: &[odec_program::Kernel], target: Target) -> Done<ObjectCode> {
+    if let Some(reason) = (kernels.iter().filter(|_| target.is_gpu()))
+        .find_map(|k| odec_program::gpu::refusal(&k.spec))
+    {
+        return Err(Failure::Input(format!(
+            "this model cannot be built for {target}: {reason}"
+        )));
+    }
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
     child.arg("__codegen");
     let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(Failure::internal)?;
+    if target.is_gpu() {
+        return Ok(ObjectCode {
+            file: odec_program::manifest::GPU_OBJECT_FILE.into(),
+            target: target.name().into(),
+            bytes: odec_mlir::gpu::ptx::join(&objects),
+        });
+    }
     let folder = tempfile::tempdir().map_err(Failure::input)?;
     let file = folder.path().join("kernels.so");
     odec_mlir::link(&objects, &file).map_err(Failure::input)?;
@@ -238,8 +247,12 @@ pub fn build(
     Ok((artifact, built, assembled))
 }
 
-/// Opens an artifact, or builds a file into a temporary one that lives as long as the guard.
-pub fn artifact(path: &Path, overrides: &[String]) -> Done<(Artifact, Option<TempDir>)> {
+/// Opens an artifact, or builds a file for a device into a temporary one that lives as long as the guard.
+pub fn artifact(
+    path: &Path,
+    overrides: &[String],
+    device: DeviceChoice,
+) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
         if !overrides.is_empty() {
             return Err(Failure::Input(
@@ -248,13 +261,13 @@ pub fn artifact(path: &Path, overrides: &[String]) -> Done<(Artifact, Option<Tem
         }
         return Ok((Artifact::load(path).map_err(Failure::input)?, None));
     }
+    let target = match device {
+        DeviceChoice::Cuda(card) => cuda::target(card)
+            .map_err(|source| Failure::input(ArtifactError::Gpu { card, source }))?,
+        DeviceChoice::Cpu | DeviceChoice::Reference => target("cpu")?,
+    };
     let folder = tempfile::tempdir().map_err(Failure::input)?;
-    let (artifact, ..) = build(
-        path,
-        overrides,
-        target("cpu")?,
-        &folder.path().join("model.odex"),
-    )?;
+    let (artifact, ..) = build(path, overrides, target, &folder.path().join("model.odex"))?;
     Ok((artifact, Some(folder)))
 }
 

@@ -235,3 +235,27 @@ fn the_readme_is_true() {
         "docs/iiet.svg is out of date"
     );
 }
+
+/// Code for GPUs is built and hashed anywhere; where there is none, both ways of running it say what is missing.
+#[cfg(feature = "mlir")]
+#[test]
+fn artifacts_for_gpus_say_what_they_need() {
+    let place = Place::new();
+    place.good(&["build", "tiny.ode", "--target", "sm_80", "-o", "gpu.odex"]);
+    let ptx = place.read("gpu.odex/kernels.ptx");
+    assert!(ptx.contains(".target sm_80") && !ptx.contains(".extern"));
+    assert_eq!(
+        ptx,
+        place.good(&["build", "tiny.ode", "--target", "sm_80", "--emit", "ptx"])
+    );
+    let (code, said) = place.bad(&["train", "gpu.odex", "--out", "run"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("GPUs only (sm_80)"), "{said}");
+    let (code, said) = place.bad(&["build", "tiny.ode", "--emit", "ptx"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("--target sm_80"), "{said}");
+    // A machine without a driver says so; one with a card would go on.
+    let out = place.odec(&["train", "gpu.odex", "--device", "cuda:0", "--out", "run"]);
+    let said = place::text(&out.stderr);
+    assert!(out.status.success() || said.contains("cuda:0: "), "{said}");
+}

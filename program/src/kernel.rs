@@ -117,10 +117,38 @@ pub struct Pack {
     pub transposed: bool,
 }
 
-/// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`, B packed by [`Pack`].
+/// How a contraction's right-hand operand B(k, n) lies in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Panels made by [`Pack`].
+    #[default]
+    Panels,
+    /// [k, n], row stride n.
+    Rows,
+    /// [n, k], row stride k.
+    Columns,
+}
+
+impl Layout {
+    fn is_panels(&self) -> bool {
+        *self == Layout::Panels
+    }
+
+    /// The element that holds B(k, column), where B has `n` columns and inner length `len`, packed in panels of `nr`.
+    pub fn element(self, k: u64, column: u64, n: u64, len: u64, nr: u64) -> u64 {
+        match self {
+            Layout::Panels => (column / nr * len + k) * nr + column % nr,
+            Layout::Rows => k * n + column,
+            Layout::Columns => column * len + k,
+        }
+    }
+}
+
+/// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`.
 ///
 /// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
-/// operands: A, packed B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
+/// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
 /// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
 /// Elements of A are `a`, those of packed B `b`; all others, C included, are `dtype`, in which sums are taken. With bf16
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
@@ -139,6 +167,8 @@ pub struct Contract {
     pub n: Extent,
     pub k: Extent,
     pub a_transposed: bool,
+    #[serde(default, skip_serializing_if = "Layout::is_panels")]
+    pub layout: Layout,
     pub accumulate: bool,
     pub blocking: Blocking,
     pub epilogue: Option<Epilogue>,

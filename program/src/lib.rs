@@ -12,6 +12,7 @@ pub mod attend;
 pub mod bf16;
 pub mod eval;
 pub mod expr;
+pub mod gpu;
 pub mod kernel;
 pub mod manifest;
 pub mod real;

@@ -11,6 +11,8 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// The manifest's SHA-256, as `sha256sum -c` reads it.
 pub const HASH_FILE: &str = "manifest.sha256";
 pub const CPU_OBJECT_FILE: &str = "kernels.so";
+/// All kernels as PTX text, for the driver of the GPU to compile.
+pub const GPU_OBJECT_FILE: &str = "kernels.ptx";
 
 /// `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -145,7 +147,7 @@ impl Table {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     pub file: String,
-    /// `cpu:avx512`, `cpu:avx2`, `cpu:portable`.
+    /// `cpu:avx512`, `cpu:avx2`, `cpu:portable`, `sm_80`, `sm_90a`.
     pub target: String,
     /// SHA-256 of the file, in hex.
     pub sha256: String,

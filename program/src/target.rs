@@ -1,8 +1,8 @@
-//! The CPU variants that kernels are compiled for.
+//! The machines that kernels are compiled for.
 //!
-//! A target is an x86-64 microarchitecture level: the compiler emits for one, the runtime asks
-//! [`Target::supported`] by CPUID before it loads code, and refuses naming the missing feature.
-//! Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
+//! A target is an x86-64 microarchitecture level or an NVIDIA compute capability: the compiler emits for one, the
+//! runtime asks [`Target::supported`] by CPUID (or the GPU's driver) before it loads code, and refuses naming what is
+//! missing. Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
 
 use crate::DType;
 use crate::kernel::Blocking;
@@ -23,11 +23,20 @@ pub enum Target {
     /// x86-64-v4: 512-bit vectors and masks.
     #[serde(rename = "cpu:avx512")]
     Avx512,
+    /// NVIDIA GPUs from compute capability 8.0 on (Ampere).
+    #[serde(rename = "sm_80")]
+    Sm80,
+    /// NVIDIA GPUs of compute capability 9.0 (Hopper), with the instructions of this generation alone.
+    #[serde(rename = "sm_90a")]
+    Sm90a,
 }
 
 impl Target {
-    /// All targets, the fastest last.
-    pub const ALL: [Target; 3] = [Target::Portable, Target::Avx2, Target::Avx512];
+    /// All processors, the fastest last.
+    pub const CPUS: [Target; 3] = [Target::Portable, Target::Avx2, Target::Avx512];
+
+    /// All GPUs, the newest last.
+    pub const GPUS: [Target; 2] = [Target::Sm80, Target::Sm90a];
 
     /// The name used on command lines and in manifests.
     pub const fn name(self) -> &'static str {
@@ -35,22 +44,32 @@ impl Target {
             Target::Portable => "cpu:portable",
             Target::Avx2 => "cpu:avx2",
             Target::Avx512 => "cpu:avx512",
+            Target::Sm80 => "sm_80",
+            Target::Sm90a => "sm_90a",
         }
+    }
+
+    /// Whether code for the target runs on a GPU.
+    pub const fn is_gpu(self) -> bool {
+        matches!(self, Target::Sm80 | Target::Sm90a)
     }
 
     /// The fastest target that this machine runs, `None` on machines other than x86-64-v2 and above.
     pub fn detect() -> Option<Target> {
-        Target::ALL
+        Target::CPUS
             .into_iter()
             .rev()
             .find(|t| t.supported().is_ok())
     }
 
-    /// Whether this machine runs code for the target.
+    /// Whether this machine's processor runs code for the target.
     ///
     /// # Errors
-    /// The name of the first CPU feature that is missing.
+    /// The name of the first CPU feature that is missing, or that it takes a GPU.
     pub fn supported(self) -> Result<(), &'static str> {
+        if self.is_gpu() {
+            return Err("an NVIDIA GPU");
+        }
         let missing = |features: &[(&'static str, bool)]| {
             features.iter().find(|f| !f.1).map_or(Ok(()), |f| Err(f.0))
         };
@@ -64,10 +83,10 @@ impl Target {
         Ok(())
     }
 
-    /// Bytes of a vector register.
+    /// Bytes of a vector register; of one thread's widest access on a GPU.
     pub const fn vector_bytes(self) -> u64 {
         match self {
-            Target::Portable => 16,
+            Target::Portable | Target::Sm80 | Target::Sm90a => 16,
             Target::Avx2 => 32,
             Target::Avx512 => 64,
         }
@@ -78,11 +97,25 @@ impl Target {
         self.vector_bytes() / dtype.bytes()
     }
 
+    /// Whether contractions read their right-hand operand as panels packed beforehand. A GPU packs what it reads into
+    /// shared memory as it goes.
+    pub const fn packs(self) -> bool {
+        !self.is_gpu()
+    }
+
     /// The blocking of contractions. `kc` is the same on all targets, because it is part of the
     /// meaning; a register tile is as large as the registers allow (measured on AVX-512, see
-    /// `compiler/mlir/benches`).
+    /// `compiler/mlir/benches`). On a GPU `mr` × `nr` is the tile of a block of threads (no measurement behind it).
     pub const fn blocking(self, dtype: DType) -> Blocking {
         let (mr, vectors) = match self {
+            Target::Sm80 | Target::Sm90a => {
+                return Blocking {
+                    mr: 128,
+                    nr: 64,
+                    kc: 256,
+                    nc: 64,
+                };
+            }
             Target::Portable => (4, 2),
             Target::Avx2 => (6, 2),
             Target::Avx512 => (14, 2),
@@ -105,7 +138,9 @@ impl fmt::Display for Target {
 /// A target name that does not exist, or `cpu` on a machine without a supported instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    #[error("unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2 and cpu:avx512")]
+    #[error(
+        "unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2, cpu:avx512, sm_80 and sm_90a"
+    )]
     Unknown(String),
     #[error(
         "this machine runs none of the targets (it is not an x86-64-v2 processor); name one explicitly"
@@ -121,8 +156,7 @@ impl FromStr for Target {
         if s == "cpu" {
             return Target::detect().ok_or(TargetError::NoHost);
         }
-        Target::ALL
-            .into_iter()
+        (Target::CPUS.into_iter().chain(Target::GPUS))
             .find(|t| t.name() == s)
             .ok_or_else(|| TargetError::Unknown(s.to_string()))
     }
@@ -163,7 +197,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for t in Target::ALL {
+        for t in Target::CPUS.into_iter().chain(Target::GPUS) {
             assert_eq!(t.name().parse(), Ok(t));
             assert_eq!(serde_json::to_string(&t).unwrap(), format!("\"{t}\""));
         }
@@ -177,7 +211,7 @@ mod tests {
     fn a_supported_target_implies_the_slower_ones() {
         if let Some(host) = Target::detect() {
             assert!(
-                Target::ALL
+                Target::CPUS
                     .into_iter()
                     .filter(|t| *t <= host)
                     .all(|t| t.supported().is_ok())
@@ -188,7 +222,7 @@ mod tests {
 
     #[test]
     fn blockings_are_whole_vectors() {
-        for t in Target::ALL {
+        for t in Target::CPUS.into_iter().chain(Target::GPUS) {
             for d in [DType::F32, DType::F64] {
                 let b = t.blocking(d);
                 assert_eq!(b.nr as u64 % t.lanes(d), 0);

@@ -7,6 +7,7 @@
 
 use crate::check::{self, Invalid};
 use crate::cpu::{CpuDevice, CpuError};
+use crate::cuda::{self, CudaError};
 use crate::device::Device;
 use crate::files;
 use crate::pool;
@@ -74,6 +75,11 @@ pub enum ArtifactError {
     )]
     NoCode { path: String },
     #[error(
+        "{path} holds code for GPUs only ({built}); run it on such a GPU with `--device cuda:0`, \
+         or build it for this processor with `odec build`"
+    )]
+    GpuOnly { path: String, built: String },
+    #[error(
         "{path} was built for {built}, which this machine cannot run ({reason}); build it here with `odec build`"
     )]
     Foreign {
@@ -87,6 +93,8 @@ pub enum ArtifactError {
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
     Device { path: String, source: CpuError },
+    #[error("cuda:{card}: {source}")]
+    Gpu { card: u32, source: CudaError },
 }
 
 /// Which device runs a program.
@@ -97,6 +105,8 @@ pub enum DeviceChoice {
     Cpu,
     /// The interpreter of kernel specs.
     Reference,
+    /// Compiled code on an NVIDIA GPU, by its number.
+    Cuda(u32),
 }
 
 impl FromStr for DeviceChoice {
@@ -106,9 +116,12 @@ impl FromStr for DeviceChoice {
         match s {
             "cpu" => Ok(DeviceChoice::Cpu),
             "reference" => Ok(DeviceChoice::Reference),
-            _ => Err(format!(
-                "unknown device `{s}`; devices are cpu and reference"
-            )),
+            "cuda" => Ok(DeviceChoice::Cuda(0)),
+            _ => (s.strip_prefix("cuda:").and_then(|n| n.parse().ok()))
+                .map(DeviceChoice::Cuda)
+                .ok_or_else(|| {
+                    format!("unknown device `{s}`; devices are cpu, reference and cuda:0 (or another number)")
+                }),
         }
     }
 }
@@ -240,13 +253,19 @@ impl Artifact {
             .clone()
             .filter(|(t, _)| t.supported().is_ok())
             .max_by_key(|(t, _)| *t);
+        let built = || {
+            let targets: Vec<&str> = objects.iter().map(|o| o.target.as_str()).collect();
+            targets.join(", ")
+        };
+        if known.clone().count() == objects.len() && known.clone().all(|(t, _)| t.is_gpu()) {
+            return Err(ArtifactError::GpuOnly {
+                path: path(),
+                built: built(),
+            });
+        }
         best.ok_or_else(|| ArtifactError::Foreign {
             path: path(),
-            built: objects
-                .iter()
-                .map(|o| o.target.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
+            built: built(),
             reason: match known.filter_map(|(t, _)| t.supported().err()).next() {
                 Some(feature) => format!("its processor lacks {feature}"),
                 None => "the target is unknown here".into(),
@@ -266,6 +285,23 @@ impl Artifact {
         let program = &self.manifest.program;
         match choice {
             DeviceChoice::Reference => Ok(Box::new(ReferenceDevice::new(&program.kernels))),
+            DeviceChoice::Cuda(card) => {
+                let targets = self
+                    .manifest
+                    .objects
+                    .iter()
+                    .filter_map(|o| o.target.parse().ok());
+                let targets: Vec<Target> = targets.collect();
+                let code = |target: Target| {
+                    let named = |o: &&Object| o.target == target.name();
+                    let object = self.manifest.objects.iter().find(named);
+                    let object = object.ok_or(io::ErrorKind::NotFound)?;
+                    std::fs::read_to_string(self.path.join(&object.file))
+                };
+                let needed = check::memory_bytes(program);
+                cuda::open(card, &program.kernels, needed, &targets, code)
+                    .map_err(|source| ArtifactError::Gpu { card, source })
+            }
             DeviceChoice::Cpu => {
                 let (target, object) = self.object()?;
                 let threads = threads.unwrap_or_else(pool::default_threads);

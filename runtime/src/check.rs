@@ -312,6 +312,18 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
     }
 }
 
+/// Bytes of memory that a run takes, scratch and code aside.
+pub fn memory_bytes(p: &Program) -> u64 {
+    let ports = |e: &Entry| {
+        let ios = e.inputs.iter().chain(&e.outputs);
+        ios.filter_map(|io| io_bytes(io, e.maxima)).sum::<u64>()
+    };
+    let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
+    let states = 5 * p.param_bytes;
+    let fixed = states + p.const_bytes + p.prepared_bytes + p.cache_bytes + arena;
+    fixed + p.entries.values().map(ports).sum::<u64>()
+}
+
 /// Bytes of scratch one thread needs for any launch of the program.
 pub fn scratch_bytes(p: &Program) -> u64 {
     let of = |e: &Entry| {

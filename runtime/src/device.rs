@@ -1,18 +1,36 @@
 //! What a device is: something that launches one kernel.
 //!
-//! A program means the same on every device. The CPU device ([`crate::cpu`]) runs compiled code, the
+//! A program means the same on every device. The CPU device ([`crate::cpu`]) and GPUs ([`crate::cuda`]) run compiled code, the
 //! reference device ([`crate::reference`]) interprets the specs. Leaves the order of launches and the
 //! memory to [`crate::executor`].
 
-use crate::memory::Words;
+use crate::memory::{Buffer, Words};
 use odec_program::KernelSpec;
+use std::io;
 
 /// Launches the kernels of one program, whose specs it was made with.
 pub trait Device {
     /// How the device is called in messages.
     fn name(&self) -> String;
 
-    /// Runs all tiles of kernel number `kernel` and returns when they are done.
+    /// Zeroed memory that this device's kernels and this process both see.
+    ///
+    /// # Errors
+    /// When there is none left.
+    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    /// Waits for all launches: only then may memory be looked at. Devices that launch nothing in the background have
+    /// nothing to wait for.
+    ///
+    /// # Errors
+    /// Why a launch failed, in words.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Runs all tiles of kernel number `kernel`, at once or in the background ([`Device::finish`]).
     ///
     /// `operands`, `dims` and `coeffs` are in the order the kernel's spec documents. Each operand starts
     /// where the instruction says and reaches to the end of its slot.

@@ -103,6 +103,8 @@ pub enum RunError {
     OutputType { name: String },
     #[error("cannot reserve memory for the program: {0}")]
     Memory(#[from] io::Error),
+    #[error("the device failed: {0}")]
+    Device(String),
 }
 
 /// Buffers of one entry's inputs and outputs, at the planned maxima.
@@ -139,12 +141,13 @@ impl Executor {
     pub fn new(artifact: &Artifact, device: Box<dyn Device>) -> Result<Executor, RunError> {
         let m = artifact.manifest();
         let p = &m.program;
-        let state = || Buffer::zeroed(p.param_bytes);
-        let mut consts = Buffer::zeroed(p.const_bytes)?;
+        let zeroed = |bytes| device.allocate(bytes);
+        let state = || zeroed(p.param_bytes);
+        let mut consts = zeroed(p.const_bytes)?;
         init::constants(&m.constants, consts.f32_mut());
         let reserve = |ios: &[Io], at: Bindings| -> io::Result<Vec<Buffer>> {
             ios.iter()
-                .map(|io| Buffer::zeroed(check::io_bytes(io, at).unwrap_or(u64::MAX)))
+                .map(|io| zeroed(check::io_bytes(io, at).unwrap_or(u64::MAX)))
                 .collect()
         };
         let mut ports = BTreeMap::new();
@@ -158,21 +161,21 @@ impl Executor {
             );
         }
         Ok(Executor {
-            device,
             params: state()?,
             grads: state()?,
             sums: state()?,
             moment1: state()?,
             moment2: state()?,
             consts,
-            prepared: Buffer::zeroed(p.prepared_bytes)?,
-            cache: Buffer::zeroed(p.cache_bytes)?,
-            arena: Buffer::zeroed(p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0))?,
+            prepared: zeroed(p.prepared_bytes)?,
+            cache: zeroed(p.cache_bytes)?,
+            arena: zeroed(p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0))?,
             ports,
             poison: false,
             watch: false,
             profile: None,
             artifact: artifact.clone(),
+            device,
         })
     }
 
@@ -379,6 +382,9 @@ impl Executor {
             let start = self.profile.is_some().then(Instant::now);
             self.device
                 .launch(i.kernel as usize, &operands, &dims, &coeffs);
+            if self.profile.is_some() || self.watch {
+                self.device.finish().map_err(RunError::Device)?;
+            }
             if let (Some(profile), Some(start)) = (&mut self.profile, start) {
                 let spec = &program.kernels[i.kernel as usize].spec;
                 profile.add(i.kernel, entry, spec, &dims, start.elapsed());
@@ -399,6 +405,7 @@ impl Executor {
                 }
             }
         }
+        self.device.finish().map_err(RunError::Device)?;
         Ok(Outputs {
             entry,
             list: &e.outputs,

@@ -3,14 +3,14 @@
 //! Takes `name.odex/` folders made by `odec build`; gives trained parameters, losses, text.
 //!
 //! ```text
-//! artifact ──► check ──► executor ──► device: cpu (compiled code, threads) | reference (scalar Rust)
+//! artifact ──► check ──► executor ──► device: cpu (compiled code, threads) | cuda (a GPU) | reference (scalar Rust)
 //!                           ▲
 //!  train ► run · evaluate · generate · exec ◄── data · schedule · checkpoint · metrics · chart
 //! ```
 //!
 //! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
 //! instruction set and seed, never on the number of threads; files are written whole or not at
-//! all; nothing a person gives can cause a panic; `unsafe` is confined to `memory`, `pool` and `ffi`.
+//! all; nothing a person gives can cause a panic; `unsafe` is confined to `memory`, `pool`, `ffi` and `cuda::card`.
 
 #![deny(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod chart;
 pub mod check;
 pub mod checkpoint;
 pub mod cpu;
+pub mod cuda;
 pub mod data;
 pub mod device;
 pub mod evaluate;

@@ -20,11 +20,33 @@ pub const WORD: u64 = 4;
 /// What a poisoned word holds: a NaN as f32, in pairs as f64, and in halves as bf16.
 pub const POISON: u32 = 0x7FF4_7FAD;
 
-/// Zeroed memory, aligned to a page.
+/// Zeroed memory, aligned to a page; or memory that a device hands out.
 pub struct Buffer {
-    /// Never empty, because a mapping cannot be.
-    map: MmapMut,
+    memory: Memory,
     words: usize,
+}
+
+enum Memory {
+    /// Never empty, because a mapping cannot be.
+    Mapped(MmapMut),
+    Foreign(Foreign),
+}
+
+/// Memory of a device, given back when it is dropped.
+struct Foreign {
+    pointer: *mut u8,
+    free: Box<dyn Fn() + Send>,
+}
+
+// SAFETY: the memory belongs to the buffer alone, whose methods borrow it as a vector's would.
+unsafe impl Send for Foreign {}
+// SAFETY: shared views of it only read.
+unsafe impl Sync for Foreign {}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        (self.free)();
+    }
 }
 
 impl Buffer {
@@ -42,35 +64,61 @@ impl Buffer {
         // everything works the same.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Buffer { map, words })
+        let memory = Memory::Mapped(map);
+        Ok(Buffer { memory, words })
+    }
+
+    /// Memory that a device hands out, until `free` is called.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `pointer` on, aligned to 64, can be read and written by this process whenever it has the buffer,
+    /// and belong to nobody else until `free` returns.
+    pub unsafe fn foreign(pointer: *mut u8, bytes: usize, free: Box<dyn Fn() + Send>) -> Buffer {
+        Buffer {
+            memory: Memory::Foreign(Foreign { pointer, free }),
+            words: bytes / WORD as usize,
+        }
+    }
+
+    fn pointer(&self) -> *const u8 {
+        match &self.memory {
+            Memory::Mapped(map) => map.as_ptr(),
+            Memory::Foreign(f) => f.pointer,
+        }
+    }
+
+    fn pointer_mut(&mut self) -> *mut u8 {
+        match &mut self.memory {
+            Memory::Mapped(map) => map.as_mut_ptr(),
+            Memory::Foreign(f) => f.pointer,
+        }
     }
 
     /// The memory as words that may be read and written through several views at once.
     pub fn words(&mut self) -> Words<'_> {
         // SAFETY: a mapping is aligned to a page and holds at least `words` words; every bit pattern is
         // a u32; the exclusive borrow lasts as long as the view.
-        let words = unsafe {
-            std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<u32>(), self.words)
-        };
+        let words =
+            unsafe { std::slice::from_raw_parts_mut(self.pointer_mut().cast::<u32>(), self.words) };
         Cell::from_mut(words).as_slice_of_cells()
     }
 
     /// The memory as f32 elements.
     pub fn f32(&self) -> &[f32] {
         // SAFETY: as in `words`; every bit pattern is an f32.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<f32>(), self.words) }
+        unsafe { std::slice::from_raw_parts(self.pointer().cast::<f32>(), self.words) }
     }
 
     /// The memory as f32 elements to write.
     pub fn f32_mut(&mut self) -> &mut [f32] {
         // SAFETY: as in `f32`, borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<f32>(), self.words) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer_mut().cast::<f32>(), self.words) }
     }
 
     /// The memory as i32 elements to write.
     pub fn i32_mut(&mut self) -> &mut [i32] {
         // SAFETY: as in `words`; every bit pattern is an i32.
-        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast::<i32>(), self.words) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer_mut().cast::<i32>(), self.words) }
     }
 
     /// Fills the memory with signalling NaNs, so that reading a value nobody wrote shows.

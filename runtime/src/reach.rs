@@ -6,7 +6,7 @@
 //! device asks for the reach before each launch, so a launch never leaves its operands.
 
 use odec_program::expr::{ColMap, Expr, RowMap};
-use odec_program::kernel::{Extent, KernelSpec};
+use odec_program::kernel::{Extent, KernelSpec, Layout};
 use odec_program::{Access, Body, DType};
 
 /// The operands of a kernel, and its arguments.
@@ -251,14 +251,20 @@ impl Footprint {
                     );
                 }
                 let extras = c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
-                let panels = Reach::Panels {
-                    nr: b.nr.into(),
-                    n: 1,
-                    k: 2,
+                let right = match c.layout {
+                    Layout::Panels => Reach::Panels {
+                        nr: b.nr.into(),
+                        n: 1,
+                        k: 2,
+                    },
+                    Layout::Rows | Layout::Columns => Reach::Product {
+                        factor: 1,
+                        dims: 0b110,
+                    },
                 };
                 let mut operands = vec![
                     Touch::new(c.a, false, product(1, 0b101)),
-                    Touch::new(c.b, false, vec![panels]),
+                    Touch::new(c.b, false, vec![right]),
                 ];
                 operands.extend((0..extras).map(|_| Touch::new(c.dtype, false, vec![])));
                 operands.push(Touch::new(c.dtype, true, product(1, 0b011)));

@@ -12,7 +12,7 @@ use crate::memory::Words;
 use odec_program::attend;
 use odec_program::eval::{self, Evaluator, Memory};
 use odec_program::expr::{BinaryOp, UnaryOp};
-use odec_program::kernel::{Contract, Gather, Pack};
+use odec_program::kernel::{Contract, Gather, Layout, Pack};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, bf16};
 
@@ -128,14 +128,16 @@ fn pack<T: Real>(p: &Pack, m: &mut impl Memory<T>, dims: &[u64]) {
 fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], coeffs: &[f64]) {
     let (m, n, k) = (dims[0], dims[1], dims[2]);
     let (nr, kc) = (u64::from(c.blocking.nr), u64::from(c.blocking.kc));
+    let width = match c.layout {
+        Layout::Panels => n.next_multiple_of(nr),
+        Layout::Rows | Layout::Columns => n,
+    };
     let mut epilogue = c
         .epilogue
         .as_ref()
         .map(|e| (Evaluator::<T>::new(&e.body, coeffs), e.value));
     let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands);
-    let b: Vec<T> = (0..n.next_multiple_of(nr) * k)
-        .map(|i| memory.load(1, i))
-        .collect();
+    let b: Vec<T> = (0..width * k).map(|i| memory.load(1, i)).collect();
     let mut row = vec![T::ZERO; n as usize];
     for i in 0..m {
         let a: Vec<T> = (0..k)
@@ -146,8 +148,7 @@ fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], co
             })
             .collect();
         for (j, sum) in row.iter_mut().enumerate() {
-            let (panel, lane) = (j as u64 / nr, j as u64 % nr);
-            let column = |l: u64| b[((panel * k + l) * nr + lane) as usize];
+            let column = |l: u64| b[c.layout.element(l, j as u64, n, k, nr) as usize];
             let mut total = c.accumulate.then(|| memory.load(out, i * n + j as u64));
             for start in (0..k).step_by(kc as usize) {
                 let block = start..(start + kc).min(k);
@@ -296,16 +297,29 @@ mod tests {
                 n: Extent::Static(n),
                 k: Extent::Dynamic,
                 a_transposed,
+                layout: Layout::Panels,
                 accumulate,
                 blocking,
                 epilogue: Some(epilogue()),
             };
             let operands = [a.clone(), packed, bias.clone(), vec![0.5; (m * n) as usize]];
-            let out = run(
-                KernelSpec::Contract(contract),
-                &operands,
-                &[m, n, k],
-                &[2.0],
+            let multiply = |contract: &Contract, operands: &[Vec<f64>]| {
+                let spec = KernelSpec::Contract(contract.clone());
+                run(spec, operands, &[m, n, k], &[2.0])
+            };
+            let out = multiply(&contract, &operands);
+            let plain = Contract {
+                layout: if transposed {
+                    Layout::Columns
+                } else {
+                    Layout::Rows
+                },
+                ..contract.clone()
+            };
+            let [first, _, third, last] = operands.clone();
+            assert_eq!(
+                out[3],
+                multiply(&plain, &[first, b.clone(), third, last])[3]
             );
             for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
                 let start = if accumulate { 0.5 } else { 0.0 };

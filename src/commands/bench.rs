@@ -14,7 +14,8 @@ use serde_json::json;
 use std::time::Instant;
 
 pub fn run(args: &cli::Bench) -> Done {
-    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set)?;
+    let (artifact, _guard) =
+        source::artifact(&args.model.model, &args.model.set, DeviceChoice::Cpu)?;
     let device = artifact
         .device(DeviceChoice::Cpu, None)
         .map_err(Failure::input)?;

@@ -87,17 +87,28 @@ pub fn run(args: &cli::Build) -> Done {
                 .map(|p| json!({ "path": p.path, "shape": p.shape }));
             format!("{:#}\n", Value::Array(params.collect()))
         }
-        Emit::Program | Emit::Mlir => {
+        Emit::Program | Emit::Mlir | Emit::Ptx => {
             let built = parsed.built()?;
             let assembled = source::assembled(&built, parsed.sources.text(parsed.main), target)?;
             match emit {
                 Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,
+                Emit::Ptx => ptx(&assembled.manifest.program.kernels, target)?,
                 _ => odec_compiler::passes::print::program(&assembled.manifest, &assembled.memory),
             }
         }
     };
     print!("{text}");
     Ok(())
+}
+
+fn ptx(kernels: &[odec_program::Kernel], target: odec_program::Target) -> Done<String> {
+    if !target.is_gpu() {
+        return Err(Failure::Input(format!(
+            "{target} is no GPU; name one: --target sm_80 or --target sm_90a"
+        )));
+    }
+    let code = source::object_code(kernels, target)?;
+    String::from_utf8(code.bytes).map_err(Failure::internal)
 }
 
 #[cfg(feature = "mlir")]

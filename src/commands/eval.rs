@@ -1,13 +1,12 @@
 //! `odec eval`: loss and perplexity of a run on held-out text.
 
-use super::train::device;
 use crate::cli;
 use crate::fail::{Done, Failure};
 use odec_runtime::{Show, corpus_of, evaluate, open_run};
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {
-    let mut executor = open_run(&args.run, device(args.device), None).map_err(Failure::input)?;
+    let mut executor = open_run(&args.run, args.device, None).map_err(Failure::input)?;
     let corpus = corpus_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
     let e = evaluate(&mut executor, &corpus, args.windows, &mut |_| {}).map_err(Failure::input)?;
     if args.json {

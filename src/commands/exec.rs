@@ -1,7 +1,6 @@
 //! `odec exec`: the door for outside checks. One entry, tensors in and out as safetensors; compiled, or interpreted in
 //! f64 from the graph.
 
-use super::train::device;
 use crate::cli::{self, EntryName};
 use crate::fail::{Done, Failure};
 use crate::source;
@@ -16,10 +15,8 @@ pub fn run(args: &cli::Exec) -> Done {
     if args.interpret {
         return interpret(args);
     }
-    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set)?;
-    let device = artifact
-        .device(device(args.device), None)
-        .map_err(Failure::input)?;
+    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
+    let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     let entry = match args.entry {
         EntryName::Forward => "forward",

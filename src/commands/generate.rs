@@ -1,13 +1,12 @@
 //! `odec generate`: text from a run, as it comes.
 
-use super::train::device;
 use crate::cli;
 use crate::fail::{Done, Failure};
 use odec_runtime::{Sampling, Tokenizer, generate, open_run, tokenizer_of};
 use std::io::Write;
 
 pub fn run(args: &cli::Generate) -> Done {
-    let mut executor = open_run(&args.run, device(args.device), None).map_err(Failure::input)?;
+    let mut executor = open_run(&args.run, args.device, None).map_err(Failure::input)?;
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,

@@ -7,7 +7,7 @@ use crate::source;
 use odec_runtime::import::NameMap;
 use odec_runtime::run::CHART;
 use odec_runtime::train::Init;
-use odec_runtime::{DeviceChoice, End, Run, Settings, Summary, chart};
+use odec_runtime::{End, Run, Settings, Summary, chart};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub fn run(args: &cli::Train) -> Done {
         steps: args.steps,
         time_limit: args.time_limit,
         data: args.data.clone(),
-        device: device(args.device),
+        device: args.device,
         checkpoint_seconds: args.checkpoint_every,
         stop: signals.stop(),
         ..Settings::default()
@@ -37,7 +37,7 @@ pub fn run(args: &cli::Train) -> Done {
             "name a .ode file or a .odex artifact, or --resume RUN".into(),
         ));
     };
-    let (artifact, _guard) = source::artifact(model, &args.set)?;
+    let (artifact, _guard) = source::artifact(model, &args.set, args.device)?;
     let out = args
         .out
         .clone()
@@ -119,11 +119,4 @@ fn finish(
         out.join(CHART).display()
     );
     Ok(())
-}
-
-pub fn device(d: cli::Device) -> DeviceChoice {
-    match d {
-        cli::Device::Cpu => DeviceChoice::Cpu,
-        cli::Device::Reference => DeviceChoice::Reference,
-    }
 }

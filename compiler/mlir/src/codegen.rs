@@ -87,7 +87,7 @@ fn one(
 ) -> Result<Object, CodegenError> {
     let text = crate::mlir_text(kernel, target)?;
     if let Some(bytes) = cache.and_then(|c| c.get(&text, target)) {
-        return Object::new(&kernel.symbol, bytes);
+        return Object::new(&kernel.symbol, target, bytes);
     }
     let bytes = pipeline
         .get_or_insert_with(Pipeline::new)
@@ -96,7 +96,7 @@ fn one(
             symbol: kernel.symbol.clone(),
             message,
         })?;
-    let object = Object::new(&kernel.symbol, bytes)?;
+    let object = Object::new(&kernel.symbol, target, bytes)?;
     if let Some(cache) = cache {
         cache.put(&text, target, &object.bytes);
     }
@@ -208,7 +208,7 @@ pub fn compile_in_child(
         });
     }
     read.map_err(|e| CodegenError::Protocol(e.to_string()))?;
-    decode(&answer)
+    decode(&answer, target)
 }
 
 /// What a child said on standard error.
@@ -236,7 +236,7 @@ fn follow(stderr: impl Read) -> Log {
     log
 }
 
-fn decode(answer: &[u8]) -> Result<Vec<Object>, CodegenError> {
+fn decode(answer: &[u8], target: Target) -> Result<Vec<Object>, CodegenError> {
     let broken = |what: &str| CodegenError::Protocol(what.to_string());
     let end = answer
         .iter()
@@ -252,7 +252,7 @@ fn decode(answer: &[u8]) -> Result<Vec<Object>, CodegenError> {
                     .split_at_checked(size)
                     .ok_or_else(|| broken("an object is cut short"))?;
                 bytes = rest;
-                Object::new(&symbol, object.to_vec())
+                Object::new(&symbol, target, object.to_vec())
             })
             .collect(),
     }
@@ -324,7 +324,7 @@ mod tests {
             .unwrap();
             let log = follow(&log[..]);
             assert_eq!((log.open, log.rest), (vec![], String::new()));
-            decode(&answer)
+            decode(&answer, Target::Avx2)
         };
         let kernels = vec![pack(8), pack(16), pack(24)];
         let here = compile(&kernels, Target::Avx2, None).unwrap();

@@ -1,6 +1,6 @@
 //! The only unsafe code of this crate: LLVM's C API, wrapped so that every handle is freed once.
 //!
-//! Takes an MLIR module in the LLVM dialect; gives optimised LLVM IR as text or object code. Leaves
+//! Takes an MLIR module in the LLVM dialect; gives optimised LLVM IR as text, object code or PTX. Leaves
 //! the MLIR passes to [`crate::pipeline`].
 
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyModule};
@@ -16,7 +16,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Once;
 
-const TRIPLE: &CStr = c"x86_64-unknown-linux-gnu";
+/// The version of PTX, which says how new a driver must be: 8.0 came with CUDA 12.0.
+const PTX: &CStr = c"+ptx80";
 /// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
 const FUNCTION: u32 = u32::MAX;
 
@@ -68,10 +69,14 @@ impl Llvm {
     /// Sets triple, data layout and the attributes of functions.
     fn describe_target(&self, target: Target) {
         let width = (target.vector_bytes() * 8).to_string();
+        let widths: &[&str] = match target.is_gpu() {
+            true => &[],
+            false => &["prefer-vector-width", "min-legal-vector-width"],
+        };
         // SAFETY: module, context and machine are alive; strings are passed with their length or are
         // zero-terminated; the layout is freed after it was copied into the module.
         unsafe {
-            LLVMSetTarget(self.module, TRIPLE.as_ptr());
+            LLVMSetTarget(self.module, triple(target).as_ptr());
             let layout = LLVMCreateTargetDataLayout(self.machine.0);
             LLVMSetModuleDataLayout(self.module, layout);
             LLVMDisposeTargetData(layout);
@@ -80,7 +85,7 @@ impl Llvm {
             while !function.is_null() {
                 let attribute = LLVMCreateEnumAttribute(self.context, nounwind, 0);
                 LLVMAddAttributeAtIndex(function, FUNCTION, attribute);
-                for name in ["prefer-vector-width", "min-legal-vector-width"] {
+                for name in widths {
                     let attribute = LLVMCreateStringAttribute(
                         self.context,
                         name.as_ptr().cast(),
@@ -210,26 +215,32 @@ impl Machine {
             LLVMInitializeX86Target();
             LLVMInitializeX86TargetMC();
             LLVMInitializeX86AsmPrinter();
+            LLVMInitializeNVPTXTargetInfo();
+            LLVMInitializeNVPTXTarget();
+            LLVMInitializeNVPTXTargetMC();
+            LLVMInitializeNVPTXAsmPrinter();
         });
+        let triple = triple(target);
         let cpu = CString::new(cpu(target)).expect("names of CPUs contain no zero byte");
+        let features = if target.is_gpu() { PTX } else { c"" };
         let mut found: LLVMTargetRef = ptr::null_mut();
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: strings are zero-terminated and outlive the calls; the message is ours on failure.
         unsafe {
-            if LLVMGetTargetFromTriple(TRIPLE.as_ptr(), &mut found, &mut message) != 0 {
+            if LLVMGetTargetFromTriple(triple.as_ptr(), &mut found, &mut message) != 0 {
                 return Err(take_message(message));
             }
             let machine = LLVMCreateTargetMachine(
                 found,
-                TRIPLE.as_ptr(),
+                triple.as_ptr(),
                 cpu.as_ptr(),
-                c"".as_ptr(),
+                features.as_ptr(),
                 LLVMCodeGenOptLevel::LLVMCodeGenLevelDefault,
                 LLVMRelocMode::LLVMRelocPIC,
                 LLVMCodeModel::LLVMCodeModelDefault,
             );
             if machine.is_null() {
-                Err("LLVM has no x86-64 code generator".into())
+                Err(format!("LLVM has no code generator for {target}"))
             } else {
                 Ok(Machine(machine))
             }
@@ -243,6 +254,14 @@ fn cpu(target: Target) -> &'static str {
         Target::Portable => "x86-64-v2",
         Target::Avx2 => "x86-64-v3",
         Target::Avx512 => "x86-64-v4",
+        Target::Sm80 | Target::Sm90a => target.name(),
+    }
+}
+
+fn triple(target: Target) -> &'static CStr {
+    match target.is_gpu() {
+        true => c"nvptx64-nvidia-cuda",
+        false => c"x86_64-unknown-linux-gnu",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kernels to object code: the only crate that knows MLIR and LLVM.
 //!
-//! Takes [`odec_program::Kernel`]s; gives MLIR text, object files and shared objects for a
+//! Takes [`odec_program::Kernel`]s; gives MLIR text, object files and shared objects, or PTX, for a
 //! [`odec_program::Target`]. Leaves what the kernels mean to `odec-program`, which ones to make to
 //! `odec-compiler`, and running them to `odec-runtime`.
 //!
@@ -21,6 +21,7 @@ pub mod error;
 mod ffi;
 mod fma;
 mod gather;
+pub mod gpu;
 pub mod link;
 mod micro;
 pub mod object;
@@ -44,6 +45,9 @@ pub use pipeline::Pipeline;
 /// # Errors
 /// [`CodegenError::Spec`] when the spec asks for something that no emitter does.
 pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError> {
+    if target.is_gpu() {
+        return gpu::mlir_text(kernel, target);
+    }
     let mut e = Emitter::new(&kernel.symbol, kernel.spec.dtype(), target);
     let emitted: Result<(), String> = match &kernel.spec {
         KernelSpec::Rows(k) => rows::emit(&mut e, k),

@@ -75,7 +75,8 @@ mod tests {
         let pipeline = Pipeline::new();
         let object = |name: &str| {
             let text = format!("module {{ func.func @{name}() {{ return }} }}");
-            Object::new(name, pipeline.object(&text, Target::Portable).unwrap()).unwrap()
+            let bytes = pipeline.object(&text, Target::Portable).unwrap();
+            Object::new(name, Target::Portable, bytes).unwrap()
         };
         vec![object("one"), object("two")]
     }

@@ -1,8 +1,10 @@
 //! Object code of one kernel, and the check that it stands on its own.
 
 use crate::error::CodegenError;
+use crate::gpu::ptx;
+use odec_program::Target;
 
-/// An ELF object holding one kernel.
+/// An ELF object, or a PTX module, holding one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     pub symbol: String,
@@ -13,17 +15,21 @@ pub struct Object {
 const PROVIDED: [&str; 3] = ["memcpy", "memmove", "memset"];
 
 impl Object {
-    /// Wraps an object file.
+    /// Wraps an object file for a processor, or a PTX module for a GPU.
     ///
     /// # Errors
-    /// [`CodegenError::Undefined`] when it refers to anything but `memcpy`, `memmove` and `memset`;
-    /// [`CodegenError::Lower`] when it is not a 64-bit little-endian ELF object.
-    pub fn new(symbol: &str, bytes: Vec<u8>) -> Result<Object, CodegenError> {
+    /// [`CodegenError::Undefined`] when it refers to anything but `memcpy`, `memmove` and `memset` (PTX: to anything at
+    /// all); [`CodegenError::Lower`] when it is not a 64-bit little-endian ELF object, or PTX without the kernel.
+    pub fn new(symbol: &str, target: Target, bytes: Vec<u8>) -> Result<Object, CodegenError> {
         let symbol = symbol.to_string();
-        let Some(names) = undefined_symbols(&bytes) else {
+        let (found, what) = match target.is_gpu() {
+            true => (ptx::undefined(&symbol, &bytes), "PTX with the kernel"),
+            false => (undefined_symbols(&bytes), "an ELF object"),
+        };
+        let Some(names) = found else {
             return Err(CodegenError::Lower {
                 symbol,
-                message: "LLVM's output is not an ELF object".into(),
+                message: format!("LLVM's output is not {what}"),
             });
         };
         let names: Vec<String> = names
@@ -80,14 +86,13 @@ fn undefined_symbols(file: &[u8]) -> Option<Vec<String>> {
 mod tests {
     use super::*;
     use crate::pipeline::Pipeline;
-    use odec_program::Target;
 
     #[test]
     fn calls_to_libraries_are_found() {
         let text = "module { func.func private @expf(f32) -> f32
             func.func @k(%x: f32) -> f32 { %y = func.call @expf(%x) : (f32) -> f32  return %y : f32 } }";
         let bytes = Pipeline::new().object(text, Target::Portable).unwrap();
-        let error = Object::new("k", bytes).unwrap_err();
+        let error = Object::new("k", Target::Portable, bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
             "kernel k refers to undefined symbols: expf"
@@ -97,14 +102,14 @@ mod tests {
     #[test]
     fn garbage_is_not_an_object() {
         assert!(matches!(
-            Object::new("k", vec![1, 2, 3]),
+            Object::new("k", Target::Portable, vec![1, 2, 3]),
             Err(CodegenError::Lower { .. })
         ));
         let mut cut = Pipeline::new()
             .object("module { func.func @k() { return } }", Target::Portable)
             .unwrap();
-        assert!(Object::new("k", cut.clone()).is_ok());
+        assert!(Object::new("k", Target::Portable, cut.clone()).is_ok());
         cut.truncate(200);
-        assert!(Object::new("k", cut).is_err());
+        assert!(Object::new("k", Target::Portable, cut).is_err());
     }
 }

@@ -39,7 +39,9 @@ impl Pipeline {
         register_all_passes();
         let context = Context::new_with_threading(false);
         context.append_dialect_registry(&registry);
-        for dialect in ["arith", "cf", "func", "llvm", "math", "scf", "vector"] {
+        for dialect in [
+            "arith", "cf", "func", "llvm", "math", "nvvm", "scf", "vector",
+        ] {
             context.get_or_load_dialect(dialect);
         }
         register_all_llvm_translations(&context);
@@ -81,12 +83,12 @@ impl Pipeline {
         )
     }
 
-    /// An ELF object.
+    /// An ELF object; PTX, which is a kind of assembly, for GPUs.
     ///
     /// # Errors
     /// What MLIR or LLVM say.
     pub fn object(&self, text: &str, target: Target) -> Result<Vec<u8>, String> {
-        self.lower(text, target)?.emit(false)
+        self.lower(text, target)?.emit(target.is_gpu())
     }
 
     /// Optimised LLVM IR, for reading.

@@ -167,6 +167,7 @@ fn kernels(
         },
         k,
         a_transposed: form.a_transposed,
+        layout: odec_program::kernel::Layout::Panels,
         accumulate: form.accumulate,
         blocking,
         epilogue: form.epilogue.then(|| epilogue(shape.n)),

@@ -4,43 +4,16 @@
 //! whose dead slots are poisoned. Logits, losses, gradients, moments and parameters must be equal in every bit, on
 //! every target and for any number of threads.
 
-use odec_compiler::model::compile;
-use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::Loader;
-use odec_grammar::{Sources, parse};
+mod harness;
+
+use harness::models::{in_bf16, planned, ragged, same_steps, two_steps};
 use odec_mlir::link;
-use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, DType, Target};
+use odec_program::manifest::Manifest;
+use odec_program::{Bindings, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
 use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::{Artifact, Executor, Reader, State, Value};
-
-/// A model of the library with other sizes, planned for a target.
-fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
-    struct NoFiles;
-    impl Loader for NoFiles {
-        fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {
-            Err(format!("{path} is not in the library"))
-        }
-    }
-    let path = format!("{}/../../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
-    let mut text = std::fs::read_to_string(path).unwrap();
-    for (from, to) in sizes {
-        assert!(text.contains(from), "{name} has no `{from}`");
-        text = text.replace(from, to);
-    }
-    let mut sources = Sources::default();
-    let main = sources.add(name, &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let built = compile(&file, main, &mut sources, &mut NoFiles)
-        .unwrap()
-        .built
-        .unwrap();
-    let blocking = target.blocking(DType::F32);
-    build_manifest(&built, &text, blocking).unwrap().manifest
-}
+use odec_runtime::{Artifact, Executor, Reader, Value};
 
 /// The program's kernels, compiled.
 struct Compiled<'a> {
@@ -74,48 +47,6 @@ impl<'a> Compiled<'a> {
     }
 }
 
-/// Everything that two steps compute, as bits, by name.
-fn two_steps(
-    manifest: &Manifest,
-    device: Box<dyn Device>,
-    at: Bindings,
-) -> Vec<(String, Vec<u32>)> {
-    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
-    let mut e = Executor::new(&artifact, device).unwrap();
-    e.set_poison(true);
-    e.initialise(7);
-    let token = |i: u64, seed: u64| ((i * i * 7 + i * 3 + seed) % manifest.model.vocab) as i32;
-    let tokens = |seed| {
-        (0..at.batch * at.seq)
-            .map(|i| token(i, seed))
-            .collect::<Vec<i32>>()
-    };
-    let (x, y) = (tokens(1), tokens(5));
-    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-    let mut out = Vec::new();
-    let mut keep = |name: String, values: &[f32]| {
-        out.push((name, values.iter().map(|x| x.to_bits()).collect()))
-    };
-    for step in 1..3 {
-        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
-        keep(format!("logits {step}"), logits.f32("logits").unwrap());
-        let loss = e.run("grad", at, &inputs, &[]).unwrap();
-        keep(format!("loss {step}"), loss.f32("loss").unwrap());
-        keep(format!("gradients {step}"), e.state(State::Grads));
-        let scalars = [
-            (named::LR, 1e-2),
-            (named::BIAS1, 10.0 / f64::from(step)),
-            (named::BIAS2, 20.0 / f64::from(step)),
-        ];
-        let norm = e.run("update", at, &[], &scalars).unwrap();
-        keep(format!("norm {step}"), norm.f32("grad_norm").unwrap());
-        for state in [State::Params, State::Moment1, State::Moment2] {
-            keep(format!("{state:?} {step}"), e.state(state));
-        }
-    }
-    out
-}
-
 fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
     let at = Bindings::new(2, 19);
     for &target in targets {
@@ -125,17 +56,7 @@ fn check(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
         let compiled = Compiled::new(&manifest, target);
         for threads in [1, 2, 7] {
             let got = two_steps(&manifest, Box::new(compiled.device(threads)), at);
-            for ((what, got), (_, want)) in got.iter().zip(&want) {
-                let differ = got.iter().zip(want).position(|(g, w)| {
-                    g != w && !(f32::from_bits(*g).is_nan() && f32::from_bits(*w).is_nan())
-                });
-                if let Some(i) = differ {
-                    let (g, w) = (f32::from_bits(got[i]), f32::from_bits(want[i]));
-                    panic!(
-                        "{name}, {target}, {threads} threads: element {i} of {what} is {g:?}, not {w:?}"
-                    );
-                }
-            }
+            same_steps(&got, &want, &format!("{name}, {target}, {threads} threads"));
         }
     }
 }
@@ -197,7 +118,7 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
 
 #[test]
 fn decoding_a_prenorm_on_every_target() {
-    let targets: Vec<Target> = Target::ALL
+    let targets: Vec<Target> = Target::CPUS
         .into_iter()
         .filter(|t| t.supported().is_ok())
         .collect();
@@ -237,30 +158,11 @@ fn decoding_with_a_history() {
     check_decoding("dlcl_layer", &sizes, &host());
 }
 
-/// Widths that are no whole vectors, heads of 10, a hidden layer of 37.
-fn ragged(
-    hidden: &'static str,
-    width: &'static str,
-    steps: &'static str,
-) -> [(&'static str, &'static str); 3] {
-    [
-        (width, "width: 40"),
-        (hidden, "hidden: 37"),
-        (steps, "for 2 steps"),
-    ]
-}
-
-/// The same in bf16.
-fn in_bf16(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
-    let precision = ("clip 1.0;", "clip 1.0;  precision bf16;");
-    sizes.iter().copied().chain([precision]).collect()
-}
-
 /// Gated and plain, with biases and without, several evaluations per step; rounded factors, kept in two bytes or rounded
 /// as they are read.
 #[test]
 fn in_bf16_on_every_target() {
-    let targets: Vec<Target> = Target::ALL
+    let targets: Vec<Target> = Target::CPUS
         .into_iter()
         .filter(|t| t.supported().is_ok())
         .collect();
@@ -289,7 +191,7 @@ fn host() -> Vec<Target> {
 
 #[test]
 fn prenorm_on_every_target() {
-    let targets: Vec<Target> = Target::ALL
+    let targets: Vec<Target> = Target::CPUS
         .into_iter()
         .filter(|t| t.supported().is_ok())
         .collect();

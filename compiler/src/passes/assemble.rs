@@ -7,18 +7,18 @@ use super::body::dtype;
 use super::code::{Code, Home, Launch};
 use super::fuse::{Fusion, fuse};
 use super::layout::{ParamTable, TooManyParams, constants};
-use super::lower::{Homes, LowerError, REAL, lower};
+use super::lower::{Homes, LowerError, REAL, Tiling, lower};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
 use super::update::{accumulate, update};
 use super::{Policy, body, run_graph_passes};
 use crate::model::Built;
 use odec_graph::ops::{OpKind, Parameter};
 use odec_graph::{Graph, TensorType, TypeError};
-use odec_program::kernel::{Blocking, KernelSpec};
+use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Memory, Train};
 use odec_program::{
     ACCUMULATE, Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program,
-    Slot,
+    Slot, Target,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -74,8 +74,21 @@ impl<'a> Model<'a> {
 /// How a program is made: frozen in the artifact.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    pub blocking: Blocking,
+    pub tiling: Tiling,
     pub fusion: Fusion,
+}
+
+impl Options {
+    /// What is best for a target.
+    pub fn of(target: Target) -> Options {
+        Options {
+            tiling: Tiling {
+                blocking: target.blocking(REAL),
+                packs: target.packs(),
+            },
+            fusion: Fusion::On,
+        }
+    }
 }
 
 /// Why no program was made.
@@ -116,22 +129,16 @@ pub struct Assembled {
     pub memory: Vec<EntryMemory>,
 }
 
-/// The manifest of a model, with every entry planned for the given blocking of contractions.
+/// The manifest of a model, with every entry planned.
 ///
 /// # Errors
 /// As [`assemble`].
 pub fn build_manifest(
     built: &Built,
     source: &str,
-    blocking: Blocking,
+    options: Options,
 ) -> Result<Assembled, AssembleError> {
-    assemble(
-        &Model::new(built, source),
-        Options {
-            blocking,
-            fusion: Fusion::On,
-        },
-    )
+    assemble(&Model::new(built, source), options)
 }
 
 /// Builds every entry.
@@ -350,7 +357,7 @@ impl Maker<'_> {
             }
         }
         let units = fuse(&graph, self.options.fusion);
-        let mut code = lower(&graph, &units, &homes, self.options.blocking).map_err(|error| {
+        let mut code = lower(&graph, &units, &homes, self.options.tiling).map_err(|error| {
             AssembleError::Lower {
                 entry: name.into(),
                 error,

@@ -1,7 +1,7 @@
 //! Units to launches: operands, packing, accumulation.
 //!
 //! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`Code`] over virtual buffers.
-//! Right-hand operands of contractions are packed once per (value, layout) and shared by all contractions that read
+//! Right-hand operands of contractions are, where the target wants panels, packed once per (value, layout) and shared by all contractions that read
 //! them: a weight by every evaluation of a step, an activation by the weight gradients that start from it. In the
 //! backward pass a weight is packed anew for each step, so that no panel waits for steps that are computed again. Results
 //! go straight to their homes. Leaves arena offsets to `plan`.
@@ -12,7 +12,7 @@ use super::facts::{kind, only};
 use super::fuse::{Shape, Unit, Units, neighbourhood};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Pass, Site, Value};
-use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Pack};
+use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Layout, Pack};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -27,6 +27,14 @@ pub struct Homes {
     pub sources: BTreeMap<u32, Operand>,
     /// One place per result of the graph, in order.
     pub outputs: Vec<Operand>,
+}
+
+/// How contractions are cut up for a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    pub blocking: Blocking,
+    /// Whether right-hand operands are packed into panels first.
+    pub packs: bool,
 }
 
 /// Why a graph cannot be lowered: a fault of the compiler.
@@ -48,13 +56,13 @@ pub fn lower(
     graph: &Graph,
     units: &Units,
     homes: &Homes,
-    blocking: Blocking,
+    tiling: Tiling,
 ) -> Result<Code, LowerError> {
     let mut l = Lowering {
         graph,
         units,
         homes,
-        blocking,
+        tiling,
         code: Code::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
@@ -94,7 +102,7 @@ struct Lowering<'a> {
     graph: &'a Graph,
     units: &'a Units,
     homes: &'a Homes,
-    blocking: Blocking,
+    tiling: Tiling,
     code: Code,
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels, and the stretch they were last
@@ -447,14 +455,16 @@ impl Lowering<'_> {
         };
         let width = if b_transposed { tb.rows() } else { cols(tb) };
 
-        let stretch = self.stretch.at(&self.graph.node(n).site);
-        let weight = matches!(kind(self.graph, b.node), Kind::Source);
-        let layout = (b, b_transposed, panels);
-        let packed = match self.packs.get(&layout) {
-            Some((p, last)) if *last == stretch || !weight => *p,
-            _ => self.pack(n, layout, width, k)?,
+        let layout = match (self.tiling.packs, b_transposed) {
+            (true, _) => Layout::Panels,
+            (false, false) => Layout::Rows,
+            (false, true) => Layout::Columns,
         };
-        self.packs.insert(layout, (packed, stretch));
+        let right = match layout {
+            Layout::Panels => self.packed(n, (b, b_transposed, panels), width, k)?,
+            _ if dtype(tb, REAL) == panels => self.buffer(b)?,
+            _ => self.rounded(n, b, panels)?,
+        };
         let spec = Contract {
             dtype: REAL,
             a: dtype(ta, REAL),
@@ -463,19 +473,65 @@ impl Lowering<'_> {
             n: extent(width),
             k: extent(k),
             a_transposed,
+            layout,
             accumulate: self.accumulates(n),
-            blocking: self.blocking,
+            blocking: self.tiling.blocking,
             epilogue: None,
         };
         let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
         self.launch(
             KernelSpec::Contract(spec),
-            vec![a, packed, c],
+            vec![a, right, c],
             vec![m, width, k],
             vec![],
             n,
         );
         Ok(())
+    }
+
+    /// The panels of a right-hand operand with `n` columns and inner length `k`: those made before, or new ones.
+    fn packed(
+        &mut self,
+        node: u32,
+        layout: (Value, bool, DType),
+        n: Size,
+        k: Size,
+    ) -> Result<BufferId, LowerError> {
+        let stretch = self.stretch.at(&self.graph.node(node).site);
+        let packed = match self.found(layout, stretch) {
+            Some(p) => p,
+            None => self.pack(node, layout, n, k)?,
+        };
+        self.packs.insert(layout, (packed, stretch));
+        Ok(packed)
+    }
+
+    /// A right-hand operand as it lies, in another element type: made before, or a new copy.
+    fn rounded(&mut self, node: u32, b: Value, to: DType) -> Result<BufferId, LowerError> {
+        let stretch = self.stretch.at(&self.graph.node(node).site);
+        let layout = (b, false, to);
+        let copy = match self.found(layout, stretch) {
+            Some(copy) => copy,
+            None => {
+                let ty = self.graph.ty(b);
+                let name = format!("{}, rounded", self.name(b));
+                let copy = self.code.buffer(name, to, ty.size(), Home::Arena);
+                let (mut spec, dims) = body::copy(ty);
+                spec.operands[1] = to;
+                let from = self.buffer(b)?;
+                self.launch(KernelSpec::Rows(spec), vec![from, copy], dims, vec![], node);
+                copy
+            }
+        };
+        self.packs.insert(layout, (copy, stretch));
+        Ok(copy)
+    }
+
+    /// What was made of a right-hand operand before, unless it is a weight in another stretch.
+    fn found(&self, layout: (Value, bool, DType), stretch: u32) -> Option<BufferId> {
+        let weight = matches!(kind(self.graph, layout.0.node), Kind::Source);
+        let (made, last) = self.packs.get(&layout)?;
+        (*last == stretch || !weight).then_some(*made)
     }
 
     /// Packs a right-hand operand with `n` columns and inner length `k`.
@@ -486,7 +542,7 @@ impl Lowering<'_> {
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
-        let nr = self.blocking.nr;
+        let nr = self.tiling.blocking.nr;
         let overflow = || LowerError::Overflow {
             what: "the packed operand",
             op: self.graph.node(node).op.name(),

@@ -7,7 +7,7 @@
 use super::assemble::EntryMemory;
 use super::code::{Mode, mode};
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Attend, Contract, Extent, KernelSpec};
+use odec_program::kernel::{Attend, Contract, Extent, KernelSpec, Layout};
 use odec_program::manifest::{Manifest, Table};
 use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
 use std::fmt::Write;
@@ -286,8 +286,13 @@ fn contract(c: &Contract) -> String {
     } else {
         ""
     };
+    let right = match c.layout {
+        Layout::Panels => "B",
+        Layout::Rows => "B [k, n]",
+        Layout::Columns => "B [n, k]",
+    };
     format!(
-        "C {sign} {a}·B, m = {m}, n = {n}, k = {k}, tiles {}×{}, blocks k {} n {}{epilogue}",
+        "C {sign} {a}·{right}, m = {m}, n = {n}, k = {k}, tiles {}×{}, blocks k {} n {}{epilogue}",
         b.mr, b.nr, b.kc, b.nc
     )
 }

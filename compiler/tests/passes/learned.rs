@@ -48,7 +48,7 @@ fn built(text: &str) -> Built {
 fn check(scheme: &str, flow: &str, steps: u64) {
     let text = format!("{scheme}{}", model(flow, steps));
     let built = built(&text);
-    let manifest = build_manifest(&built, &text, options().blocking)
+    let manifest = build_manifest(&built, &text, options())
         .unwrap_or_else(|e| panic!("{e}"))
         .manifest;
     let mut e = executor(&manifest);

@@ -56,7 +56,7 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
             .built
             .unwrap();
         assert_eq!(built.config.context, CONTEXT as u64, "{name}");
-        let assembled = build_manifest(&built, &text, options().blocking).unwrap();
+        let assembled = build_manifest(&built, &text, options()).unwrap();
         (name, assembled.manifest)
     })
     .collect()

@@ -36,7 +36,7 @@ pub fn model(flow: &str, steps: u64, policy: &str) -> (Built, String) {
 /// Bits of loss and gradients, and bytes of the arena.
 fn gradient(flow: &str, steps: u64, policy: &str) -> (Vec<u32>, u64) {
     let (built, text) = model(flow, steps, policy);
-    let assembled = build_manifest(&built, &text, options().blocking).unwrap();
+    let assembled = build_manifest(&built, &text, options()).unwrap();
     let memory = assembled.memory.iter().find(|m| m.entry == "grad").unwrap();
     let mut e = executor(&assembled.manifest);
     e.set_poison(true);

@@ -85,7 +85,7 @@ fn the_five_architectures() {
     let mut out = String::new();
     for name in ["prenorm", "macaron", "rk2", "rk4_layer", "iiet"] {
         let (source, built) = library(name);
-        let a = build_manifest(&built, &source, options().blocking).unwrap();
+        let a = build_manifest(&built, &source, options()).unwrap();
         odec_runtime::Artifact::in_memory(a.manifest.clone()).expect("the manifest is consistent");
         let p = &a.manifest.program;
         out += &format!(

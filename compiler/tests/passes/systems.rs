@@ -2,6 +2,7 @@
 
 use odec_compiler::passes::assemble::GRAD_PREFIX;
 use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::passes::lower::Tiling;
 use odec_compiler::passes::{Model, Options};
 use odec_graph::nn::{self, AttentionWeights, Rotary};
 use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
@@ -129,11 +130,14 @@ impl Decoder {
 /// A blocking of its own, so that listings do not change with the tuning of a target.
 pub fn options() -> Options {
     Options {
-        blocking: Blocking {
-            mr: 4,
-            nr: 8,
-            kc: 16,
-            nc: 16,
+        tiling: Tiling {
+            blocking: Blocking {
+                mr: 4,
+                nr: 8,
+                kc: 16,
+                nc: 16,
+            },
+            packs: true,
         },
         fusion: Fusion::On,
     }

@@ -130,6 +130,7 @@ fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
         n: Extent::Static(n),
         k,
         a_transposed,
+        layout: odec_program::kernel::Layout::Panels,
         accumulate: false,
         blocking: BLOCKING,
         epilogue: None,

@@ -1,7 +1,7 @@
 //! A small builder of MLIR text.
 //!
 //! Takes calls such as `e.fma(a, b, c)`; gives the text of one module holding one kernel function
-//! with the C ABI of [`odec_program::kernel`]. Values carry their types, so an operation picks its
+//! with the C ABI of [`odec_program::kernel`], or one for a GPU ([`odec_program::gpu`]). Values carry their types, so an operation picks its
 //! form (`arith.addi`, `arith.addf`) by itself. Integer arithmetic on constants is folded, constants
 //! appear once at the top of the function, temporaries are numbered in order: equal specs give equal
 //! text. Pointers are bare `!llvm.ptr`; there are no memref descriptors.
@@ -14,10 +14,12 @@ use std::fmt::{self, Write};
 
 mod arith;
 mod control;
+mod gpu;
 mod lanes;
 mod memory;
 mod types;
 
+pub(crate) use gpu::Arguments;
 use types::Name;
 pub use types::{Cmp, Elem, Type, Val};
 
@@ -29,6 +31,7 @@ pub struct Emitter {
     /// Elements of a vector register of the target.
     pub lanes: u64,
     symbol: String,
+    gpu: Option<gpu::Block>,
     ints: BTreeSet<i64>,
     consts: Vec<(String, Type)>,
     body: String,
@@ -45,6 +48,7 @@ impl Emitter {
             elem: Elem::of(dtype),
             lanes: target.lanes(dtype),
             symbol: symbol.to_string(),
+            gpu: None,
             ints: BTreeSet::new(),
             consts: Vec::new(),
             body: String::new(),
@@ -57,6 +61,13 @@ impl Emitter {
     /// The text of the module.
     pub fn finish(self) -> String {
         let mut out = String::from("module {\n");
+        if let Some(block) = &self.gpu {
+            out.push_str(&block.memory(&self.symbol));
+            let head = block.signature(&self.symbol);
+            out.push_str(&self.function(&head, "llvm.return"));
+            out.push_str("}\n");
+            return out;
+        }
         let args = "%operands: !llvm.ptr, %dims: !llvm.ptr, %coeffs: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr";
         out.push_str(&self.function(&format!("func.func @{}({args})", self.symbol), "return"));
         for text in self.helpers.values() {
@@ -133,6 +144,9 @@ impl Emitter {
     }
     /// Loads the pointer of operand `n`.
     pub fn operand(&mut self, n: u64) -> Val {
+        if self.gpu.is_some() {
+            return gpu::argument("o", n, Type::PTR);
+        }
         let array = Val {
             name: Name::Arg("operands"),
             ty: Type::PTR,
@@ -142,6 +156,9 @@ impl Emitter {
     }
     /// Loads dimension `n`.
     pub fn dim(&mut self, n: u64) -> Val {
+        if self.gpu.is_some() {
+            return gpu::argument("d", n, Type::I64);
+        }
         let array = Val {
             name: Name::Arg("dims"),
             ty: Type::PTR,
@@ -151,12 +168,17 @@ impl Emitter {
     }
     /// Loads coefficient `n`, rounded to the kernel's element type.
     pub fn coeff(&mut self, n: u64) -> Val {
-        let array = Val {
-            name: Name::Arg("coeffs"),
-            ty: Type::PTR,
+        let x = match self.gpu {
+            Some(_) => gpu::argument("u", n, Type::scalar(Elem::F64)),
+            None => {
+                let array = Val {
+                    name: Name::Arg("coeffs"),
+                    ty: Type::PTR,
+                };
+                let slot = self.at_const(array, n as i64, Elem::F64);
+                self.load(slot, Type::scalar(Elem::F64))
+            }
         };
-        let slot = self.at_const(array, n as i64, Elem::F64);
-        let x = self.load(slot, Type::scalar(Elem::F64));
         match self.elem {
             Elem::F32 => self.op(
                 "arith.truncf",

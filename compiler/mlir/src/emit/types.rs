@@ -109,6 +109,8 @@ pub struct Val {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     Arg(&'static str),
+    /// The n-th argument of a kind, of kernels that take them one by one.
+    Nth(&'static str, u32),
     Temp(u32),
     /// An i64 constant, known to the builder.
     Int(i64),
@@ -130,6 +132,7 @@ impl fmt::Display for Val {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.name {
             Name::Arg(s) => write!(f, "%{s}"),
+            Name::Nth(s, n) => write!(f, "%{s}{n}"),
             Name::Temp(n) => write!(f, "%{n}"),
             Name::Int(n) if n < 0 => write!(f, "%c_{}", n.unsigned_abs()),
             Name::Int(n) => write!(f, "%c{n}"),

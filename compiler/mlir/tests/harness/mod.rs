@@ -5,6 +5,9 @@
 
 #![allow(dead_code, unsafe_code)]
 
+pub mod bodies;
+pub mod models;
+
 use odec_mlir::Cache;
 use odec_program::eval::Memory;
 use odec_program::real::Real;
@@ -162,7 +165,7 @@ pub struct Compiled {
 
 /// The targets that this machine runs.
 pub fn targets() -> Vec<Target> {
-    Target::ALL
+    Target::CPUS
         .into_iter()
         .filter(|t| t.supported().is_ok())
         .collect()

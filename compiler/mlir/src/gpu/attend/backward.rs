@@ -1,0 +1,193 @@
+//! Attention, backward.
+//!
+//! Takes an [`Attend`] spec. One half of the blocks computes gradients of queries, walking over keys; the other half those
+//! of keys and values, walking over queries. Both compute the weights again from the scores and the forward kernel's
+//! statistic, so no block waits for another and nothing is added up by several.
+
+use super::{MINE, Mask, Seen, Work, number};
+use crate::body::apply;
+use crate::emit::{Cmp, Emitter, Type, Val};
+use odec_program::expr::UnaryOp;
+use odec_program::gpu::attend::{COLS, ROWS, SCORES, THREADS, staged};
+use odec_program::kernel::Attend;
+
+/// q, k, v and o.
+const INPUTS: u64 = 4;
+const LSE: u64 = 4;
+
+/// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
+pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    let (batch, seq) = (e.dim(0), e.dim(1));
+    let block = e.block();
+    let tiles = e.div_ceil(seq, ROWS as i64);
+    let half = e.mul(batch, tiles);
+    let half = e.mul_int(half, kernel.heads as i64);
+    let of_queries = e.below(block, half);
+    e.either(of_queries, |e, of_queries| match of_queries {
+        true => {
+            let work = Work::new(e, kernel, INPUTS, block, seq);
+            queries(e, &work, seq);
+        }
+        false => {
+            let tile = e.sub(block, half);
+            let work = Work::new(e, kernel, INPUTS, tile, seq);
+            keys(e, &work, seq);
+        }
+    });
+    Ok(())
+}
+
+/// dQ = dS·K.
+fn queries(e: &mut Emitter, work: &Work, seq: Val) {
+    let [q, k, v, d_o, d_q] = [0, 1, 2, 5, 6].map(|n| work.matrix(e, n, seq));
+    deltas(e, work, seq, work.row, ROWS);
+    e.barrier();
+    // The thread's rows; those beyond the last repeat it.
+    let own = work.own_row(e);
+    let place = delta_place(e, work);
+    let rows: Vec<(Val, Val)> = (0..MINE as i64)
+        .map(|i| {
+            let r = e.add_int(own, i);
+            let delta = number(e, place, r);
+            let r = e.add(work.row, r);
+            (statistic(e, work, seq, r), delta)
+        })
+        .collect();
+    let end = match work.kernel.causal {
+        true => {
+            let end = e.add_int(work.row, ROWS as i64);
+            e.min(end, seq)
+        }
+        false => seq,
+    };
+    let zero = e.int(0);
+    let seen = Seen {
+        begin: zero,
+        end,
+        mask: match work.kernel.causal {
+            true => Mask::After { past: zero },
+            false => Mask::Nothing,
+        },
+    };
+    let slopes = work.weights(e, 1);
+    let start = work.nothing(e);
+    let sums = e.for_with(zero, end, COLS as i64, &start, |e, first, sums| {
+        let scores = work.products(e, q, k, first);
+        let rates = work.products(e, d_o, v, first);
+        let numbers: Vec<Val> = (0..scores.len())
+            .map(|n| {
+                let (lse, delta) = rows[n / 4];
+                weight(e, work, scores[n], rates[n], lse, delta).1
+            })
+            .collect();
+        work.put(e, slopes, &numbers);
+        e.barrier();
+        work.accumulate(e, slopes, k, first, &seen, sums)
+    });
+    work.write(e, d_q, &sums, None);
+}
+
+/// dV = Pᵀ·dO, dK = dSᵀ·Q.
+fn keys(e: &mut Emitter, work: &Work, seq: Val) {
+    let [q, k, v, d_o, d_k, d_v] = [0, 1, 2, 5, 7, 8].map(|n| work.matrix(e, n, seq));
+    let zero = e.int(0);
+    let (begin, mask) = match work.kernel.causal {
+        true => (e.floor_to(work.row, COLS as i64), Mask::Before),
+        false => (zero, Mask::Nothing),
+    };
+    let seen = Seen {
+        begin: match work.kernel.causal {
+            true => work.row,
+            false => zero,
+        },
+        end: seq,
+        mask,
+    };
+    let (weights, slopes) = (work.weights(e, 0), work.weights(e, 1));
+    let place = delta_place(e, work);
+    let own = e.mul_int(work.x, 4);
+    let start = [work.nothing(e), work.nothing(e)].concat();
+    let count = start.len() / 2;
+    let sums = e.for_with(begin, seq, COLS as i64, &start, |e, first, sums| {
+        deltas(e, work, seq, first, COLS);
+        let scores = work.products(e, k, q, first);
+        let rates = work.products(e, v, d_o, first);
+        let columns: Vec<(Val, Val)> = (0..4)
+            .map(|j| {
+                let c = e.add_int(own, j);
+                let delta = number(e, place, c);
+                let c = e.add(first, c);
+                (statistic(e, work, seq, c), delta)
+            })
+            .collect();
+        let numbers: Vec<(Val, Val)> = (0..scores.len())
+            .map(|n| {
+                let (lse, delta) = columns[n % 4];
+                weight(e, work, scores[n], rates[n], lse, delta)
+            })
+            .collect();
+        let (p, s): (Vec<Val>, Vec<Val>) = numbers.into_iter().unzip();
+        work.put(e, weights, &p);
+        work.put(e, slopes, &s);
+        e.barrier();
+        let of_values = work.accumulate(e, weights, d_o, first, &seen, &sums[..count]);
+        let of_keys = work.accumulate(e, slopes, q, first, &seen, &sums[count..]);
+        [of_values, of_keys].concat()
+    });
+    work.write(e, d_v, &sums[..count], None);
+    work.write(e, d_k, &sums[count..], None);
+}
+
+/// The weight of a pair, and the gradient of its score before scaling.
+fn weight(e: &mut Emitter, work: &Work, score: Val, rate: Val, lse: Val, delta: Val) -> (Val, Val) {
+    let scale = work.scale(e);
+    let scaled = e.mul(score, scale);
+    let shifted = e.sub(scaled, lse);
+    let p = apply(e, UnaryOp::Exp, shifted);
+    let away = e.sub(rate, delta);
+    let slope = e.mul(p, away);
+    (p, e.mul(slope, scale))
+}
+
+/// The forward kernel's statistic of a row; rows beyond the last repeat it.
+fn statistic(e: &mut Emitter, work: &Work, seq: Val, row: Val) -> Val {
+    let last = e.add_int(seq, -1);
+    let row = e.min(row, last);
+    let p = work.statistic(e, LSE, seq, row);
+    e.load(p, e.scalar())
+}
+
+fn delta_place(e: &mut Emitter, work: &Work) -> Val {
+    e.shared(staged(work.kernel) + 2 * SCORES)
+}
+
+/// δ = Σ o ∘ dO of `count` rows from `first` on, into shared memory: 16 threads to a row, one virtual lane each.
+fn deltas(e: &mut Emitter, work: &Work, seq: Val, first: Val, count: u64) {
+    let (o, d_o) = (work.matrix(e, 3, seq), work.matrix(e, 5, seq));
+    let place = delta_place(e, work);
+    let (zero, last) = (e.int(0), e.add_int(seq, -1));
+    let at_once = THREADS / 16;
+    for turn in 0..count / at_once {
+        let slot = e.add_int(work.y, (turn * at_once) as i64);
+        let row = e.add(first, slot);
+        let row = e.min(row, last);
+        let base = e.mul(row, o.stride);
+        let nothing = e.float(0.0, e.scalar());
+        let mut sum = e.for_with(work.x, o.cols, 16, &[nothing], |e, c, sum| {
+            let at = e.add(base, c);
+            let (p, r) = (e.at(o.pointer, at, o.elem), e.at(d_o.pointer, at, e.elem));
+            let a = e.load(p, Type::scalar(o.elem));
+            let (a, b) = (e.convert(a, e.elem), e.load(r, e.scalar()));
+            vec![e.fma(a, b, sum[0])]
+        })[0];
+        for distance in [8, 4, 2, 1] {
+            let far = e.at_distance(sum, distance);
+            sum = e.add(sum, far);
+        }
+        let speaks = e.cmp(Cmp::Eq, work.x, zero);
+        e.when(speaks, |e| {
+            let p = e.at(place, slot, e.elem);
+            e.store(sum, p);
+        });
+    }
+}

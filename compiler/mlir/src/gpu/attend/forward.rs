@@ -1,0 +1,139 @@
+//! Attention, forward: of whole sequences, and of a few tokens after those whose keys and values are kept.
+//!
+//! Takes an [`Attend`] spec. Walks over blocks of 64 keys with a running maximum and sum for each query, as
+//! [`odec_program::attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
+//! not pass through shared memory.
+
+use super::{Mask, PITCH, Seen, Work, number, spread};
+use crate::body::apply;
+use crate::emit::{Emitter, Val};
+use odec_program::expr::UnaryOp;
+use odec_program::gpu::attend::{COLS, ROWS};
+use odec_program::kernel::Attend;
+
+/// q, k and v.
+const INPUTS: u64 = 3;
+
+/// Dims `[batch, seq]`; operands q, k, v, o, lse.
+pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    let seq = e.dim(1);
+    let zero = e.int(0);
+    attend(e, kernel, seq, zero, true);
+    Ok(())
+}
+
+/// Dims `[seq, past]`; operands q, k, v, o.
+pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    if !kernel.causal {
+        return Err("attention to kept keys is causal".into());
+    }
+    let (seq, past) = (e.dim(0), e.dim(1));
+    attend(e, kernel, seq, past, false);
+    Ok(())
+}
+
+/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
+fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
+    let tile = e.block();
+    let work = Work::new(e, kernel, INPUTS, tile, seq);
+    let total = e.add(past, seq);
+    let q = work.matrix(e, 0, seq);
+    let (k, v) = (work.matrix(e, 1, total), work.matrix(e, 2, total));
+    let out = work.matrix(e, 3, seq);
+    // How many keys the query of this thread sees, and the last one of the block.
+    let row = e.add(work.row, work.lane);
+    let (keys, end) = match kernel.causal {
+        true => {
+            let sees = |e: &mut Emitter, row: Val| {
+                let n = e.add(past, row);
+                let n = e.add_int(n, 1);
+                e.min(n, total)
+            };
+            let last = e.add_int(work.row, ROWS as i64 - 1);
+            (sees(e, row), sees(e, last))
+        }
+        false => (total, total),
+    };
+    let seen = Seen {
+        begin: e.int(0),
+        end,
+        mask: match kernel.causal {
+            true => Mask::After { past },
+            false => Mask::Nothing,
+        },
+    };
+    let weights = work.weights(e, 0);
+    let scale = work.scale(e);
+    let (zero, block) = (e.int(0), e.int(COLS as i64));
+    let mut start = vec![
+        e.float(f64::NEG_INFINITY, e.scalar()),
+        e.float(0.0, e.scalar()),
+    ];
+    start.extend(work.nothing(e));
+    let done = e.for_with(zero, end, COLS as i64, &start, |e, first, carried| {
+        let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
+        let scores = work.products(e, q, k, first);
+        let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
+        work.put(e, weights, &scores);
+        e.barrier();
+        let here = e.sub(keys, first);
+        let here = e.max(here, zero);
+        let here = e.min(here, block);
+        let score = |e: &mut Emitter, j: Val| {
+            let at = e.mul_int(j, PITCH as i64);
+            let at = e.add(at, work.lane);
+            number(e, weights, at)
+        };
+        let max = e.for_with(zero, here, 1, &[before], |e, j, max| {
+            let s = score(e, j);
+            vec![e.max_float(max[0], s)]
+        })[0];
+        let moved = e.sub(before, max);
+        let shrink = apply(e, UnaryOp::Exp, moved);
+        // Everybody has read the scores before they become weights.
+        e.barrier();
+        let maxima = spread(e, &work, max);
+        let exponentials: Vec<Val> = scores
+            .iter()
+            .enumerate()
+            .map(|(n, s)| {
+                let x = e.sub(*s, maxima[n / 4]);
+                apply(e, UnaryOp::Exp, x)
+            })
+            .collect();
+        work.put(e, weights, &exponentials);
+        e.barrier();
+        let nothing = e.float(0.0, e.scalar());
+        let total = e.for_with(zero, here, 1, &[nothing], |e, j, total| {
+            let p = score(e, j);
+            vec![e.add(total[0], p)]
+        })[0];
+        let sum = e.fma(sum, shrink, total);
+        let factors = spread(e, &work, shrink);
+        let per = o.len() / factors.len();
+        let o: Vec<Val> = o
+            .iter()
+            .enumerate()
+            .map(|(n, x)| e.mul(*x, factors[n / per]))
+            .collect();
+        let o = work.accumulate(e, weights, v, first, &seen, &o);
+        [vec![max, sum], o].concat()
+    });
+    let (max, sum, o) = (done[0], done[1], &done[2..]);
+    let one = e.float(1.0, e.scalar());
+    let inverse = e.div(one, sum);
+    let factors = spread(e, &work, inverse);
+    work.write(e, out, o, Some(&factors));
+    if keeps_statistic {
+        // The first warp speaks for all.
+        let thirty_two = e.int(ROWS as i64);
+        let (speaks, exists) = (e.below(work.team.thread, thirty_two), e.below(row, seq));
+        let writes = e.and(speaks, exists);
+        e.when(writes, |e| {
+            let log = apply(e, UnaryOp::Log, sum);
+            let lse = e.add(max, log);
+            let p = work.statistic(e, 4, seq, row);
+            e.store(lse, p);
+        });
+    }
+}

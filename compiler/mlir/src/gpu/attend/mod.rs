@@ -1,0 +1,341 @@
+//! Attention in f32: what the forward and the backward kernel have in common.
+//!
+//! A block of 128 threads takes 32 rows of one head (queries; keys, for their gradients) and walks over the other side in
+//! tiles of 64. For scores, 8 × 16 threads hold 4 × 4 each; for sums over the other side, 4 rows and every 16th column of
+//! the head. The orders of all sums are those of [`odec_program::attend`], which leaves open who computes what.
+
+pub(super) mod backward;
+pub(super) mod forward;
+
+use super::stage::{Matrix, Place, Team, four, outer, stage};
+use crate::emit::{Elem, Emitter, Type, Val};
+use odec_program::gpu::attend::{CHUNK, COLS, DEPTH, PAD, ROWS, SCORES, THREADS, staged};
+use odec_program::kernel::Attend;
+
+/// Rows of a thread.
+const MINE: usize = 4;
+/// Elements from one column of a tile of scores to the next.
+const PITCH: u64 = ROWS + PAD;
+
+/// A head of a sequence, and this thread's part of the block's work.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    kernel: &'a Attend,
+    /// How many operands are of the type of the inputs.
+    inputs: u64,
+    team: Team,
+    /// The thread's place among 8 × 16.
+    y: Val,
+    x: Val,
+    /// The thread's number in its warp: the row whose maximum and sum it keeps.
+    lane: Val,
+    /// The first of the block's rows.
+    row: Val,
+    /// Sequence and head.
+    batch: Val,
+    head: Val,
+}
+
+/// Rows of the other side that each of the block's rows is to be summed over: from `begin` to `end`, except those that
+/// a causal mask hides.
+struct Seen {
+    begin: Val,
+    end: Val,
+    mask: Mask,
+}
+
+/// What a causal mask hides.
+#[derive(Clone, Copy)]
+enum Mask {
+    Nothing,
+    /// Row r sees what stands at most `past` further.
+    After {
+        past: Val,
+    },
+    /// Row r sees what stands at least as far.
+    Before,
+}
+
+impl<'a> Work<'a> {
+    /// `tile` is the block's number among all tiles of `seq` rows.
+    fn new(e: &mut Emitter, kernel: &'a Attend, inputs: u64, tile: Val, seq: Val) -> Work<'a> {
+        let thread = e.thread();
+        let tiles = e.div_ceil(seq, ROWS as i64);
+        let (number, within) = (e.div(tile, tiles), e.rem(tile, tiles));
+        let heads = e.int(kernel.heads as i64);
+        let (sixteen, warp) = (e.int(16), e.int(32));
+        Work {
+            kernel,
+            inputs,
+            team: Team {
+                thread,
+                threads: THREADS,
+            },
+            y: e.div(thread, sixteen),
+            x: e.rem(thread, sixteen),
+            lane: e.rem(thread, warp),
+            row: e.mul_int(within, ROWS as i64),
+            batch: e.div(number, heads),
+            head: e.rem(number, heads),
+        }
+    }
+
+    /// The head's part of an operand of `rows` rows per sequence.
+    fn matrix(&self, e: &mut Emitter, operand: u64, rows: Val) -> Matrix {
+        let k = self.kernel;
+        let pointer = e.operand(operand);
+        let first = e.mul(self.batch, rows);
+        let first = e.mul_int(first, k.heads as i64);
+        let first = e.add(first, self.head);
+        let first = e.mul_int(first, k.head as i64);
+        let dtype = if operand < self.inputs {
+            k.inputs
+        } else {
+            k.dtype
+        };
+        let elem = Elem::of(dtype);
+        Matrix {
+            pointer: e.at(pointer, first, elem),
+            elem,
+            rounds: false,
+            rows,
+            cols: e.int(k.head as i64),
+            stride: e.int((k.heads * k.head) as i64),
+            whole: k.head.is_multiple_of(4),
+        }
+    }
+
+    /// The address of the number that belongs to a row and this head.
+    fn statistic(&self, e: &mut Emitter, operand: u64, rows: Val, row: Val) -> Val {
+        let pointer = e.operand(operand);
+        let at = e.mul(self.batch, rows);
+        let at = e.add(at, row);
+        let at = e.mul_int(at, self.kernel.heads as i64);
+        let at = e.add(at, self.head);
+        e.at(pointer, at, e.elem)
+    }
+
+    /// The first of the thread's four rows, within the block.
+    fn own_row(&self, e: &mut Emitter) -> Val {
+        e.mul_int(self.y, MINE as i64)
+    }
+
+    /// Columns of the head that the thread sums: x, x + 16, …; those beyond the last repeat it.
+    fn own_columns(&self, e: &mut Emitter) -> Vec<Val> {
+        let last = e.int(self.kernel.head as i64 - 1);
+        let count = self.kernel.head.div_ceil(16) as i64;
+        (0..count)
+            .map(|i| {
+                let c = e.add_int(self.x, 16 * i);
+                e.min(c, last)
+            })
+            .collect()
+    }
+
+    /// Zeros for the thread's rows and columns.
+    fn nothing(&self, e: &mut Emitter) -> Vec<Val> {
+        let count = MINE * self.kernel.head.div_ceil(16) as usize;
+        vec![e.float(0.0, e.scalar()); count]
+    }
+
+    /// The place of the weights, or with `n` = 1 of the slopes.
+    fn weights(&self, e: &mut Emitter, n: u64) -> Val {
+        e.shared(staged(self.kernel) + n * SCORES)
+    }
+
+    /// Products of the block's rows of `left` and 64 rows of `right` from `other` on: 4 × 4, row by row. Begins and ends
+    /// with shared memory free for others.
+    fn products(&self, e: &mut Emitter, left: Matrix, right: Matrix, other: Val) -> Vec<Val> {
+        let (xs, ys) = (e.shared(0), e.shared(DEPTH * PITCH));
+        let place = |pointer, rows: u64| Place {
+            pointer,
+            rows,
+            cols: DEPTH,
+            pitch: rows + PAD,
+            turned: true,
+        };
+        let start = vec![e.float(0.0, e.scalar()); MINE * 4];
+        let (zero, depth) = (e.int(0), e.int(self.kernel.head as i64));
+        e.for_with(zero, depth, DEPTH as i64, &start, |e, d, sums| {
+            stage(e, self.team, left, self.row, d, place(xs, ROWS));
+            stage(e, self.team, right, other, d, place(ys, COLS));
+            e.barrier();
+            let (all, left) = (e.int(DEPTH as i64), e.sub(depth, d));
+            let count = e.min(all, left);
+            let after = e.for_with(zero, count, 1, sums, |e, i, sums| {
+                let (x_at, y_at) = (
+                    e.mul_int(i, PITCH as i64),
+                    e.mul_int(i, (COLS + PAD) as i64),
+                );
+                let (own_x, own_y) = (e.mul_int(self.y, 4), e.mul_int(self.x, 4));
+                let (x_at, y_at) = (e.add(x_at, own_x), e.add(y_at, own_y));
+                let (x, y) = (four(e, xs, x_at), four(e, ys, y_at));
+                outer(e, &x, &y, sums)
+            });
+            e.barrier();
+            after
+        })
+    }
+
+    /// Puts the thread's 4 × 4 numbers into a tile of scores, where columns come first.
+    fn put(&self, e: &mut Emitter, tile: Val, numbers: &[Val]) {
+        let row = self.own_row(e);
+        let first = e.mul_int(self.x, 4 * PITCH as i64);
+        let first = e.add(first, row);
+        for j in 0..4 {
+            let column: Vec<Val> = (0..MINE).map(|i| numbers[i * 4 + j]).collect();
+            let column = e.join(&column);
+            let at = e.add_int(first, j as i64 * PITCH as i64);
+            let p = e.at(tile, at, e.elem);
+            e.store_whole(column, p);
+        }
+    }
+
+    /// Adds `Σ weight(row, j) · from(j, ·)` over the 64 rows j from `other` on, as far as they are seen, to the thread's
+    /// sums. Ends with shared memory free for others.
+    fn accumulate(
+        &self,
+        e: &mut Emitter,
+        tile: Val,
+        from: Matrix,
+        other: Val,
+        seen: &Seen,
+        sums: &[Val],
+    ) -> Vec<Val> {
+        let staging = e.shared(0);
+        let head = self.kernel.head;
+        let pitch = head.next_multiple_of(4);
+        let columns = self.own_columns(e);
+        let row = self.own_row(e);
+        let first = e.add(self.row, row);
+        let top = e.add_int(other, COLS as i64);
+        let stop = e.min(top, seen.end);
+        e.for_with(other, stop, CHUNK as i64, sums, |e, chunk, sums| {
+            let place = Place {
+                pointer: staging,
+                rows: CHUNK,
+                cols: head,
+                pitch,
+                turned: false,
+            };
+            let zero = e.int(0);
+            stage(e, self.team, from, chunk, zero, place);
+            e.barrier();
+            let end = e.add_int(chunk, CHUNK as i64);
+            let end = e.min(end, stop);
+            let begin = e.max(chunk, seen.begin);
+            // All rows of the block see what lies between the two.
+            let last = e.add_int(self.row, ROWS as i64 - 1);
+            let (low, high) = match seen.mask {
+                Mask::Nothing => (begin, end),
+                Mask::After { past } => {
+                    let high = e.add(self.row, past);
+                    let high = e.add_int(high, 1);
+                    let high = e.min(high, end);
+                    (begin, e.max(high, begin))
+                }
+                Mask::Before => {
+                    let low = e.max(begin, last);
+                    (e.min(low, end), end)
+                }
+            };
+            let step = |e: &mut Emitter, j: Val, sums: &[Val], masked: bool| {
+                let (within, in_chunk) = (e.sub(j, other), e.sub(j, chunk));
+                let at = e.mul_int(within, PITCH as i64);
+                let at = e.add(at, row);
+                let weights = four(e, tile, at);
+                let base = e.mul_int(in_chunk, pitch as i64);
+                let values: Vec<Val> = columns
+                    .iter()
+                    .map(|c| {
+                        let at = e.add(base, *c);
+                        let p = e.at(staging, at, e.elem);
+                        e.load(p, e.scalar())
+                    })
+                    .collect();
+                let after = outer(e, &weights, &values, sums);
+                if !masked {
+                    return after;
+                }
+                let per = values.len();
+                let mut out = Vec::with_capacity(after.len());
+                for i in 0..MINE {
+                    let r = e.add_int(first, i as i64);
+                    let sees = match seen.mask {
+                        Mask::Before => e.cmp(crate::emit::Cmp::Ge, j, r),
+                        Mask::After { past } => {
+                            let most = e.add(r, past);
+                            e.cmp(crate::emit::Cmp::Le, j, most)
+                        }
+                        Mask::Nothing => unreachable!("nothing is masked"),
+                    };
+                    for t in i * per..(i + 1) * per {
+                        out.push(e.select(sees, after[t], sums[t]));
+                    }
+                }
+                out
+            };
+            let mut sums = sums.to_vec();
+            if let Mask::Before = seen.mask {
+                sums = e.for_with(begin, low, 1, &sums, |e, j, sums| step(e, j, sums, true));
+            }
+            sums = e.for_with(low, high, 1, &sums, |e, j, sums| step(e, j, sums, false));
+            if let Mask::After { .. } = seen.mask {
+                sums = e.for_with(high, end, 1, &sums, |e, j, sums| step(e, j, sums, true));
+            }
+            e.barrier();
+            sums
+        })
+    }
+
+    /// Writes the thread's sums, each row times `factors`, where there are rows and columns for them.
+    fn write(&self, e: &mut Emitter, to: Matrix, sums: &[Val], factors: Option<&[Val]>) {
+        let row = self.own_row(e);
+        let first = e.add(self.row, row);
+        let per = sums.len() / MINE;
+        for i in 0..MINE {
+            let r = e.add_int(first, i as i64);
+            let exists = e.below(r, to.rows);
+            e.when(exists, |e| {
+                let base = e.mul(r, to.stride);
+                for t in 0..per {
+                    let c = e.add_int(self.x, 16 * t as i64);
+                    let value = match factors {
+                        Some(f) => e.mul(sums[i * per + t], f[i]),
+                        None => sums[i * per + t],
+                    };
+                    let at = e.add(base, c);
+                    let p = e.at(to.pointer, at, e.elem);
+                    if (t as u64 + 1) * 16 <= self.kernel.head {
+                        e.store(value, p);
+                        continue;
+                    }
+                    let inside = e.below(c, to.cols);
+                    e.when(inside, |e| e.store(value, p));
+                }
+            });
+        }
+    }
+
+    fn scale(&self, e: &mut Emitter) -> Val {
+        e.float(self.kernel.scale, e.scalar())
+    }
+}
+
+/// A number per row that each warp holds one per thread, for the thread's four rows.
+fn spread(e: &mut Emitter, work: &Work, x: Val) -> Vec<Val> {
+    let row = work.own_row(e);
+    (0..MINE as i64)
+        .map(|i| {
+            let lane = e.add_int(row, i);
+            e.of_lane(x, lane)
+        })
+        .collect()
+}
+
+/// An f32 of shared memory.
+fn number(e: &mut Emitter, pointer: Val, at: Val) -> Val {
+    let p = e.at(pointer, at, e.elem);
+    let ty: Type = e.scalar();
+    e.load(p, ty)
+}

@@ -1,0 +1,92 @@
+//! Kernels for NVIDIA GPUs.
+//!
+//! Takes the same [`Kernel`]s as the emitters for processors; gives MLIR text with thread numbers, shared memory, barriers
+//! and shuffles (dialect `nvvm`), which LLVM turns into PTX. Who computes what is said in [`odec_program::gpu`]; what is
+//! computed, in the kernel's specification: a kernel on a GPU gives the bits that it gives on a processor.
+//!
+//! Leaves assembling PTX to the driver, and launching to `odec-runtime`.
+
+mod access;
+mod attend;
+mod columns;
+mod contract;
+mod gather;
+pub mod ptx;
+mod rows;
+mod stage;
+
+use crate::CodegenError;
+use crate::emit::{Arguments, Emitter};
+use odec_program::gpu::{refusal, shape};
+use odec_program::{Kernel, KernelSpec, Target};
+
+/// The MLIR text of a kernel, before lowering.
+///
+/// # Errors
+/// [`CodegenError::Spec`] when the spec asks for something that no emitter does.
+pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError> {
+    let failed = |reason| CodegenError::Spec {
+        symbol: kernel.symbol.clone(),
+        reason,
+    };
+    if let Some(reason) = refusal(&kernel.spec) {
+        return Err(failed(reason));
+    }
+    let arguments = arguments(&kernel.spec);
+    let shape = shape(&kernel.spec, &vec![1; arguments.dims]).expect("packing was refused");
+    let registers = registers(&kernel.spec);
+    let mut e = Emitter::for_gpu(&kernel.symbol, target, arguments, shape, registers);
+    match &kernel.spec {
+        KernelSpec::Rows(k) => rows::emit(&mut e, k),
+        KernelSpec::Columns(k) => columns::emit(&mut e, k),
+        KernelSpec::Contract(k) => contract::emit(&mut e, k),
+        KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
+        KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
+        KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
+        KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
+        KernelSpec::AttendCached(k) => attend::forward::emit_cached(&mut e, k),
+        KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
+        KernelSpec::Pack(_) => Err("packing is for processors".into()),
+    }
+    .map_err(failed)?;
+    Ok(e.finish())
+}
+
+/// How many registers a thread may have. Named, because an assembler that is not told keeps fewer than it needs, and
+/// spills, to make room for more blocks.
+fn registers(spec: &KernelSpec) -> u64 {
+    match spec {
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
+            if a.head > 64 =>
+        {
+            255
+        }
+        _ => 168,
+    }
+}
+
+/// What a kernel takes.
+fn arguments(spec: &KernelSpec) -> Arguments {
+    let (operands, dims, coeffs) = match spec {
+        KernelSpec::Rows(k) => (k.operands.len(), 2, k.uniforms),
+        KernelSpec::Columns(k) => (k.operands.len(), 2, k.uniforms),
+        KernelSpec::Pack(_) => (2, 2, 0),
+        KernelSpec::Contract(c) => {
+            let (extras, uniforms) = c
+                .epilogue
+                .as_ref()
+                .map_or((0, 0), |e| (e.operands, e.uniforms));
+            (3 + extras as usize, 3, uniforms)
+        }
+        KernelSpec::Attend(_) => (5, 2, 0),
+        KernelSpec::AttendBackward(_) => (9, 2, 0),
+        KernelSpec::AttendCached(_) => (4, 2, 0),
+        KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) => (3, 2, 0),
+        KernelSpec::PositionSum(_) => (2, 3, 0),
+    };
+    Arguments {
+        operands,
+        dims,
+        coeffs: coeffs as usize,
+    }
+}

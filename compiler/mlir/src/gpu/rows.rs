@@ -1,0 +1,324 @@
+//! Row kernels: a group of threads takes a row and walks over its columns together.
+//!
+//! Takes a [`Rows`] spec; emits one sweep over the columns for each depth of reductions, and one for the results. In a
+//! reduction the threads of a row hold its 16 virtual lanes (four threads four lanes each, or sixteen threads one), so
+//! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles.
+
+use super::access::{self, wide};
+use crate::access::{load_scalar, row_base};
+use crate::body::{Lowered, Values, binary};
+use crate::emit::{Elem, Emitter, Type, Val};
+use odec_program::eval::LANES;
+use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp, RowMap};
+use odec_program::gpu::{Split, WARP};
+use odec_program::kernel::{Rows, Store};
+
+/// Emits the kernel.
+///
+/// # Errors
+/// What the spec asks for and no kernel can do.
+pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
+    let low = Lowered::new(&kernel.body, kernel.dtype);
+    if low.body.nodes.iter().any(|n| matches!(n, Expr::Acc)) {
+        return Err("a row kernel has no accumulator".into());
+    }
+    let per_column = |s: &Store| s.access.col == ColMap::Col || kernel.cols == 1;
+    if let Some(s) = kernel
+        .stores
+        .iter()
+        .find(|s| !per_column(s) && low.levels[low.node(s.value)] >= Level::Col)
+    {
+        return Err(format!(
+            "operand {} takes one value per row and is given one per column",
+            s.operand
+        ));
+    }
+    let split = Split::of(kernel);
+    let place = Place::new(e, split, 0);
+    let pointers = (0..kernel.operands.len() as u64)
+        .map(|n| e.operand(n))
+        .collect();
+    let by_position =
+        |n: &Expr| matches!(n, Expr::Load { access, .. } if access.row == RowMap::Position);
+    let by_position = low.body.nodes.iter().any(by_position);
+    let roots: Vec<usize> = kernel.stores.iter().map(|s| low.node(s.value)).collect();
+    let needed = low.needed(&roots);
+    let mut row = Row {
+        kernel,
+        split,
+        low,
+        needed,
+        pointers,
+        place,
+        position: None,
+    };
+    // A warp has all of its threads here, or none.
+    e.when(place.warp_exists, |e| {
+        row.position = by_position.then(|| {
+            let seq = e.dim(1);
+            e.rem(place.row, seq)
+        });
+        let mut scalars = row.low.no_values();
+        row.scalars(e, 0, &mut scalars);
+        let phases = row.reductions().map(|(i, ..)| row.low.phases[i]);
+        for phase in 1..=phases.max().unwrap_or(0) {
+            row.reduce(e, phase, &mut scalars);
+            row.scalars(e, phase, &mut scalars);
+        }
+        // Results may lie where other threads have read what is the same for the row.
+        e.warp_barrier();
+        row.results(e, &scalars, per_column);
+    });
+    Ok(())
+}
+
+/// The row that a thread works on, and its number among the threads of that row.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub row: Val,
+    /// Whether the row exists; threads beyond the last row repeat it, and write nothing.
+    pub exists: Val,
+    /// Whether any row of the thread's warp exists.
+    pub warp_exists: Val,
+    pub member: Val,
+}
+
+impl Place {
+    /// Rows are counted by `dims[dim]`.
+    pub fn new(e: &mut Emitter, split: Split, dim: u64) -> Place {
+        let (thread, block, rows) = (e.thread(), e.block(), e.dim(dim));
+        let group = e.int(split.group as i64);
+        let (number, member) = (e.div(thread, group), e.rem(thread, group));
+        let first = e.mul_int(block, split.rows() as i64);
+        let row = e.add(first, number);
+        let exists = e.below(row, rows);
+        let of_warp = e.floor_to(number, (WARP / split.group) as i64);
+        let of_warp = e.add(first, of_warp);
+        let warp_exists = e.below(of_warp, rows);
+        let last = e.add_int(rows, -1);
+        let row = e.min(row, last);
+        Place {
+            row,
+            exists,
+            warp_exists,
+            member,
+        }
+    }
+}
+
+struct Row<'a> {
+    kernel: &'a Rows,
+    split: Split,
+    low: Lowered,
+    needed: Vec<bool>,
+    pointers: Vec<Val>,
+    place: Place,
+    position: Option<Val>,
+}
+
+impl Row<'_> {
+    fn base(&self, e: &mut Emitter, operand: u32, access: Access) -> (Val, Elem) {
+        let elem = Elem::of(self.kernel.operands[operand as usize]);
+        let pointer = self.pointers[operand as usize];
+        (
+            row_base(e, pointer, elem, access, self.place.row, self.position),
+            elem,
+        )
+    }
+
+    /// Needed reductions: node, kind, argument.
+    fn reductions(&self) -> impl Iterator<Item = (usize, ReduceOp, usize)> {
+        let nodes = self.low.body.nodes.iter().enumerate();
+        nodes.filter_map(|(i, n)| match n {
+            Expr::Reduce(op, a) if self.needed[i] => Some((i, *op, a.0 as usize)),
+            _ => None,
+        })
+    }
+
+    /// Emits what is the same for the whole row and needs no deeper reductions than `phase`.
+    fn scalars(&self, e: &mut Emitter, phase: u32, values: &mut Values) {
+        let marks: Vec<bool> = (0..self.needed.len())
+            .map(|i| {
+                self.needed[i] && self.low.levels[i] <= Level::Row && self.low.phases[i] <= phase
+            })
+            .collect();
+        let ty = e.scalar();
+        self.low.emit(e, &marks, ty, values, |e, node| match *node {
+            Expr::Uniform(n) => e.coeff(n as u64),
+            Expr::Load { operand, access } => {
+                let (base, elem) = self.base(e, operand, access);
+                load_scalar(e, base, elem)
+            }
+            _ => unreachable!("column numbers are no scalars"),
+        });
+    }
+
+    /// Emits the values of `roots` in the columns from `first` on.
+    fn columns(&self, e: &mut Emitter, roots: &[usize], scalars: &Values, first: Val) -> Vec<Val> {
+        let vector = self.split.vector;
+        let ty = wide(e.elem, vector);
+        let marks = self.low.needed_until(roots, |i| scalars[i].is_some());
+        let mut values = self.low.no_values();
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = match (scalars[i], vector) {
+                (Some(x), 1) => Some(x),
+                (Some(_), n) if marks[i] => Some(match self.low.body.nodes[i] {
+                    Expr::Const(c) => e.float(c, ty),
+                    _ => e.broadcast(scalars[i].expect("it has a value"), n),
+                }),
+                _ => None,
+            };
+        }
+        self.low
+            .emit(e, &marks, ty, &mut values, |e, node| match *node {
+                Expr::Load { operand, access } => {
+                    let (base, elem) = self.base(e, operand, access);
+                    access::load(e, base, elem, access, first, vector)
+                }
+                Expr::ColIndex => {
+                    let numbers: Vec<Val> = (0..vector as i64)
+                        .map(|i| {
+                            let c = e.add_int(first, i);
+                            e.convert(c, Elem::I32)
+                        })
+                        .collect();
+                    let numbers = if vector > 1 {
+                        e.join(&numbers)
+                    } else {
+                        numbers[0]
+                    };
+                    e.convert(numbers, e.elem)
+                }
+                _ => unreachable!("uniform and per-row nodes have values"),
+            });
+        roots
+            .iter()
+            .map(|r| values[*r].expect("the root is marked"))
+            .collect()
+    }
+
+    /// A walk over the columns of this thread, with values carried along.
+    fn sweep(
+        &self,
+        e: &mut Emitter,
+        start: &[Val],
+        step: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let first = e.mul_int(self.place.member, self.split.vector as i64);
+        let end = e.int(self.kernel.cols as i64);
+        let stride = self.split.vector * self.split.group;
+        e.for_with(first, end, stride as i64, start, step)
+    }
+
+    /// Emits the reductions of a phase.
+    fn reduce(&self, e: &mut Emitter, phase: u32, scalars: &mut Values) {
+        let due: Vec<(usize, ReduceOp, usize)> = self
+            .reductions()
+            .filter(|r| self.low.phases[r.0] == phase)
+            .collect();
+        let arguments: Vec<usize> = due.iter().map(|r| r.2).collect();
+        let ty = wide(e.elem, self.split.vector);
+        let start: Vec<Val> = due
+            .iter()
+            .map(|r| e.float(combination(r.1).1, ty))
+            .collect();
+        let sums = self.sweep(e, &start, |e, c, sums| {
+            let values = self.columns(e, &arguments, scalars, c);
+            due.iter()
+                .zip(sums.iter().zip(values))
+                .map(|(r, (sum, x))| binary(e, combination(r.1).0, *sum, x))
+                .collect()
+        });
+        for ((node, op, _), sum) in due.iter().zip(sums) {
+            scalars[*node] = Some(self.tree(e, combination(*op).0, sum));
+        }
+    }
+
+    /// Combines the virtual lanes, of which each thread of the row holds `vector`.
+    fn tree(&self, e: &mut Emitter, op: BinaryOp, lanes: Val) -> Val {
+        let mut lanes = e.parts(lanes);
+        let held = lanes.len() as u64;
+        let mut distance = LANES as u64 / 2;
+        while distance > 0 {
+            match distance / held {
+                0 => {
+                    let far = lanes.split_off(distance as usize);
+                    lanes = lanes
+                        .iter()
+                        .zip(far)
+                        .map(|(a, b)| binary(e, op, *a, b))
+                        .collect();
+                }
+                threads => {
+                    lanes = lanes
+                        .iter()
+                        .map(|near| {
+                            let far = e.at_distance(*near, threads);
+                            binary(e, op, *near, far)
+                        })
+                        .collect();
+                }
+            }
+            distance /= 2;
+        }
+        // The first thread has combined near with far, in this order, all the way; the others take its word.
+        let thread = e.thread();
+        let warp = e.int(WARP as i64);
+        let lane = e.rem(thread, warp);
+        let first = e.floor_to(lane, self.split.group as i64);
+        e.of_lane(lanes[0], first)
+    }
+
+    /// Writes everything.
+    fn results(&self, e: &mut Emitter, scalars: &Values, per_column: impl Fn(&Store) -> bool) {
+        let (wide, single): (Vec<&Store>, Vec<&Store>) =
+            self.kernel.stores.iter().partition(|s| per_column(s));
+        e.when(self.place.exists, |e| {
+            if !wide.is_empty() {
+                let roots: Vec<usize> = wide.iter().map(|s| self.low.node(s.value)).collect();
+                self.sweep(e, &[], |e, c, _| {
+                    let values = self.columns(e, &roots, scalars, c);
+                    for (s, x) in wide.iter().zip(values) {
+                        let (base, elem) = self.base(e, s.operand, s.access);
+                        let x = self.low.stored(e, self.low.node(s.value), x, elem);
+                        access::store(e, x, base, s.access, c);
+                    }
+                    vec![]
+                });
+            }
+            if !single.is_empty() {
+                let zero = e.int(0);
+                let first = e.cmp(crate::emit::Cmp::Eq, self.place.member, zero);
+                e.when(first, |e| {
+                    for s in single {
+                        let x =
+                            scalars[self.low.node(s.value)].expect("it is the same for the row");
+                        let (base, elem) = self.base(e, s.operand, s.access);
+                        let x = self.low.stored(e, self.low.node(s.value), x, elem);
+                        e.store(x, base);
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn combination(op: ReduceOp) -> (BinaryOp, f64) {
+    match op {
+        ReduceOp::Sum => (BinaryOp::Add, 0.0),
+        ReduceOp::Max => (BinaryOp::Max, f64::NEG_INFINITY),
+    }
+}
+
+/// An address of a row of a matrix of `cols` columns.
+pub(super) fn row_at(e: &mut Emitter, base: Val, r: Val, cols: u64) -> Val {
+    let offset = e.mul_int(r, cols as i64);
+    e.at(base, offset, e.elem)
+}
+
+/// Loads an index as i64.
+pub(super) fn index(e: &mut Emitter, base: Val, r: Val) -> Val {
+    let p = e.at(base, r, Elem::I32);
+    let i = e.load(p, Type::scalar(Elem::I32));
+    e.convert(i, Elem::I64)
+}

@@ -1,0 +1,122 @@
+//! Every kernel of every model of the library, for every GPU, through NVIDIA's assembler.
+//!
+//! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
+//! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
+
+mod harness;
+
+use harness::models::library;
+use odec_mlir::Cache;
+use odec_program::{Kernel, Target, gpu};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+fn assembler() -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ptxas/ptxas");
+    assert!(
+        path.is_file(),
+        "there is no {}; scripts/ptxas.sh fetches it",
+        path.display()
+    );
+    path
+}
+
+/// The distinct kernels of all models, planned for a target.
+fn kernels(target: Target) -> Vec<Kernel> {
+    let models = library(target);
+    assert!(models.len() > 20, "{} models", models.len());
+    let all = models.into_iter().flat_map(|(_, m)| m.program.kernels);
+    let distinct: BTreeMap<String, Kernel> = all.map(|k| (k.symbol.clone(), k)).collect();
+    distinct.into_values().collect()
+}
+
+/// What `ptxas -v` says about a module.
+fn assemble(ptxas: &Path, text: &[u8], target: Target) -> Result<String, String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let source = folder.path().join("kernel.ptx");
+    std::fs::write(&source, text).map_err(|e| e.to_string())?;
+    let done = Command::new(ptxas)
+        .arg("-v")
+        .arg(format!("-arch={target}"))
+        .arg(&source)
+        .arg("-o")
+        .arg(folder.path().join("kernel.cubin"))
+        .output()
+        .map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    match done.status.success() {
+        true => Ok(said),
+        false => Err(said),
+    }
+}
+
+/// What is wrong with a kernel of this report.
+fn complaint(said: &str, kernel: &Kernel) -> Option<String> {
+    let numbers = |line: &str| {
+        let words = line.split(|c: char| !c.is_ascii_digit());
+        words
+            .filter_map(|w| w.parse::<u64>().ok())
+            .collect::<Vec<_>>()
+    };
+    let line = |what: &str| said.lines().find(|l| l.contains(what)).map(str::to_string);
+    let Some(stack) = line("bytes stack frame") else {
+        return Some(format!("no report: {said}"));
+    };
+    if numbers(&stack).iter().any(|n| *n != 0) {
+        return Some(stack);
+    }
+    let used = line("Used ")?;
+    let shared = used.split(", ").find(|p| p.ends_with("bytes smem"));
+    let shared = shared.map_or(0, |p| numbers(p)[0]);
+    let dims = vec![1; 3];
+    let planned = gpu::shape(&kernel.spec, &dims).map_or(0, |s| s.shared);
+    (shared != planned).then(|| format!("{shared} bytes of shared memory, planned {planned}"))
+}
+
+fn check(target: Target) {
+    let ptxas = assembler();
+    let kernels = kernels(target);
+    let objects = odec_mlir::compile(&kernels, target, Cache::from_env().as_ref());
+    let objects = objects.unwrap_or_else(|e| panic!("{e}"));
+    let left = Mutex::new(kernels.iter().zip(&objects).collect::<Vec<_>>());
+    let wrong = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((kernel, object)) = { left.lock().unwrap().pop() } {
+            let found = match assemble(&ptxas, &object.bytes, target) {
+                Ok(said) => complaint(&said, kernel),
+                Err(said) => Some(said),
+            };
+            wrong
+                .lock()
+                .unwrap()
+                .extend(found.map(|w| format!("{}: {w}", kernel.symbol)));
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(work);
+        work();
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        kernels.len(),
+        wrong.join("\n")
+    );
+    eprintln!("{target}: {} kernels", kernels.len());
+}
+
+#[test]
+#[ignore = "needs ptxas; `make test` fetches it and runs this"]
+fn every_kernel_assembles_for_sm_80() {
+    check(Target::Sm80);
+}
+
+#[test]
+#[ignore = "needs ptxas; `make test` fetches it and runs this"]
+fn every_kernel_assembles_for_sm_90a() {
+    check(Target::Sm90a);
+}

@@ -1,0 +1,501 @@
+//! Kernels for GPUs, run from their PTX on an emulated GPU, against the reference device, bit for bit.
+//!
+//! The emulator (`ptx/`) ends the test at any access outside of an operand, unaligned access, race, or read of shared
+//! memory that nobody wrote, and at instructions whose rounding an assembler may choose.
+
+mod harness;
+mod ptx;
+
+use harness::Buffer as Data;
+use harness::bodies::{COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks, random_rows};
+use harness::noise;
+use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
+use odec_program::kernel::{
+    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Rows, Store,
+};
+use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
+use odec_runtime::device::Device;
+use odec_runtime::memory::{Buffer, Words};
+use odec_runtime::reference::ReferenceDevice;
+use proptest::prelude::*;
+use ptx::Emulated;
+
+/// One launch: kernel, operands' bits, operands in the place of others (b, a), dims, coefficients.
+struct Case {
+    spec: KernelSpec,
+    operands: Vec<Vec<u32>>,
+    aliases: Vec<(usize, usize)>,
+    dims: Vec<u64>,
+    coeffs: Vec<f64>,
+}
+
+fn floats(n: u64, seed: u64) -> Vec<u32> {
+    let mut next = noise(seed);
+    (0..n).map(|_| (next() as f32).to_bits()).collect()
+}
+
+/// The same numbers as elements of a type.
+fn of_type(dtype: DType, n: u64, seed: u64) -> Vec<u32> {
+    let half = |x: &u32| u32::from(bf16::of_f32(f32::from_bits(*x)));
+    match dtype {
+        DType::Bf16 => (floats(n, seed).chunks(2))
+            .map(|p| half(&p[0]) | p.get(1).map_or(0, half) << 16)
+            .collect(),
+        _ => floats(n, seed),
+    }
+}
+
+/// Room for a result, full of NaN.
+fn room(n: u64) -> Vec<u32> {
+    vec![f32::NAN.to_bits(); n as usize]
+}
+
+fn kernel(spec: &KernelSpec) -> Kernel {
+    Kernel {
+        symbol: spec.symbol(),
+        spec: spec.clone(),
+    }
+}
+
+/// The operands after a launch of kernel `n` of a device.
+fn run(device: &mut dyn Device, n: usize, case: &Case) -> Vec<Vec<u32>> {
+    let mut buffers: Vec<Buffer> = case
+        .operands
+        .iter()
+        .map(|o| Buffer::zeroed(4 * o.len() as u64).unwrap())
+        .collect();
+    for (b, o) in buffers.iter_mut().zip(&case.operands) {
+        b.words().iter().zip(o).for_each(|(w, x)| w.set(*x));
+    }
+    let mut words: Vec<Words> = buffers
+        .iter_mut()
+        .zip(&case.operands)
+        .map(|(b, o)| &b.words()[..o.len()])
+        .collect();
+    for (b, a) in &case.aliases {
+        words[*b] = words[*a];
+    }
+    device.launch(n, &words, &case.dims, &case.coeffs);
+    words
+        .iter()
+        .map(|w| w.iter().map(|x| x.get()).collect())
+        .collect()
+}
+
+fn check(cases: &[Case]) {
+    let kernels: Vec<Kernel> = cases.iter().map(|c| kernel(&c.spec)).collect();
+    let mut reference = ReferenceDevice::new(&kernels);
+    let mut gpu = Emulated::new(&kernels, Target::Sm80);
+    for (n, case) in cases.iter().enumerate() {
+        let want = run(&mut reference, n, case);
+        let got = run(&mut gpu, n, case);
+        for (operand, (got, want)) in got.iter().zip(&want).enumerate() {
+            let dtype = case.spec.operand_type(operand);
+            let differ = (0..got.len()).find(|i| !same(dtype, got[*i], want[*i]));
+            if let Some(i) = differ {
+                let [g, w] = [got[i], want[i]].map(f32::from_bits);
+                panic!(
+                    "{:?}\ndims {:?}, operand {operand}, element {i}: {g:?}, not {w:?}",
+                    case.spec, case.dims
+                );
+            }
+        }
+    }
+}
+
+fn bits(data: &[Data<f32>]) -> Vec<Vec<u32>> {
+    let pair = |x: &[u16]| u32::from(x[0]) | x.get(1).map_or(0, |x| u32::from(*x) << 16);
+    let of = |d: &Data<f32>| match d {
+        Data::Real(x) => x.iter().map(|x| x.to_bits()).collect(),
+        Data::Half(x) => x.chunks(2).map(pair).collect(),
+        Data::Int(x) => x.iter().map(|x| *x as u32).collect(),
+    };
+    data.iter().map(of).collect()
+}
+
+/// Equal bits, or both NaN.
+fn same(dtype: DType, a: u32, b: u32) -> bool {
+    let nan = |x: u32| f32::from_bits(x).is_nan();
+    let equal = |a: u32, b: u32| a == b || nan(a) && nan(b);
+    match dtype {
+        DType::Bf16 => equal(a << 16, b << 16) && equal(a & 0xFFFF_0000, b & 0xFFFF_0000),
+        _ => equal(a, b),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows(cols in 0..COLS.len(), table in any::<u16>(), rows in 1u64..40, picks in picks(3..24), half in any::<bool>()) {
+        let (cols, table) = (COLS[cols], period(COLS[cols], table));
+        let kernel = random_rows::<f32>(cols, table, &picks, half);
+        let mut data = inputs::<f32>(rows, cols, table);
+        data.extend([rows * cols, rows * cols, rows].map(|n| Data::nan(n as usize)));
+        let types = kernel.operands.iter();
+        let data: Vec<Data<f32>> = data.into_iter().zip(types).map(|(b, d)| b.in_type(*d)).collect();
+        let case = |aliases: Vec<(usize, usize)>| Case {
+            spec: KernelSpec::Rows(kernel.clone()),
+            operands: bits(&data),
+            aliases,
+            dims: vec![rows, SEQ],
+            coeffs: vec![0.3, -1.7],
+        };
+        // In place: the first output is the full input.
+        check(&[case(vec![]), case(vec![(INPUTS as usize, 0)])]);
+    }
+
+    #[test]
+    fn columns(cols in 0..COLS.len(), table in any::<u16>(), picks in picks(2..10), accumulate in any::<bool>(), rows in 1u64..150) {
+        let (cols, table) = (COLS[cols], period(COLS[cols], table));
+        check(&[columns_case(cols, table, &picks, accumulate, rows)]);
+    }
+}
+
+fn columns_case(cols: u64, table: u64, picks: &[Pick], accumulate: bool, rows: u64) -> Case {
+    let body = build::<f32>(cols, table, picks, false);
+    let value = ExprId(body.nodes.len() as u32 - 1);
+    let mut operands = vec![DType::F32; INPUTS as usize + 1];
+    operands[In::Index as usize] = DType::I32;
+    let mut data = inputs::<f32>(rows, cols, table);
+    data.push(Data::from_fn(cols as usize, |i| i as f64 * 0.01));
+    let spec = Columns {
+        dtype: DType::F32,
+        cols,
+        operands,
+        uniforms: 2,
+        body,
+        value,
+        accumulate,
+    };
+    Case {
+        spec: KernelSpec::Columns(spec),
+        operands: bits(&data),
+        aliases: vec![],
+        dims: vec![rows, SEQ],
+        coeffs: vec![0.3, -1.7],
+    }
+}
+
+#[test]
+fn transcendentals_on_their_whole_range() {
+    let (rows, cols) = (64, 512);
+    let n = rows * cols;
+    let case = |op| {
+        let mut body = Body::default();
+        let x = body.load(0, Access::full(cols));
+        let value = body.unary(op, x);
+        let store = Store {
+            operand: 1,
+            access: Access::full(cols),
+            value,
+        };
+        let spec = Rows {
+            dtype: DType::F32,
+            cols,
+            operands: vec![DType::F32; 2],
+            uniforms: 0,
+            body,
+            stores: vec![store],
+        };
+        let spread = (0..n).map(|i| (i * ((1 << 32) / n)) as u32).collect();
+        Case {
+            spec: KernelSpec::Rows(spec),
+            operands: vec![spread, room(n)],
+            aliases: vec![],
+            dims: vec![rows, 1],
+            coeffs: vec![],
+        }
+    };
+    check(&[UnaryOp::Exp, UnaryOp::Log, UnaryOp::Erf].map(case));
+}
+
+#[test]
+fn gathers_scatters_and_sums_by_position() {
+    let mut cases = vec![];
+    for cols in [1u64, 3, 32, 33, 36, 100, 132, 300] {
+        let (rows, entries) = (75u64, 7u64);
+        let spec = Gather {
+            dtype: DType::F32,
+            cols,
+        };
+        // one entry is never named, one often
+        let index: Vec<u32> = (0..rows as u32).map(|r| r * r % 6).collect();
+        let (table, values) = (floats(entries * cols, 1), floats(rows * cols, 2));
+        let case = |spec, operands, dims| Case {
+            spec,
+            operands,
+            aliases: vec![],
+            dims,
+            coeffs: vec![],
+        };
+        cases.push(case(
+            KernelSpec::Gather(spec.clone()),
+            vec![index.clone(), table.clone(), room(rows * cols)],
+            vec![rows, entries],
+        ));
+        cases.push(case(
+            KernelSpec::ScatterAdd(spec.clone()),
+            vec![index, values.clone(), table],
+            vec![rows, entries],
+        ));
+        cases.push(case(
+            KernelSpec::PositionSum(spec),
+            vec![values, room(30 * cols)],
+            vec![3, 25, 30],
+        ));
+    }
+    check(&cases);
+}
+
+fn blocking() -> Blocking {
+    Target::Sm80.blocking(DType::F32)
+}
+
+/// Bias by column, a row's number, a scale: what an epilogue may read.
+fn epilogue(n: u64) -> Epilogue {
+    let mut body = Body::default();
+    let (acc, bias, residual, two) = (
+        body.push(Expr::Acc),
+        body.load(2, Access::PER_COL),
+        body.load(3, Access::full(n)),
+        body.uniform(0),
+    );
+    let scaled = body.mul(acc, two);
+    let shifted = body.add(scaled, bias);
+    let value = body.fma(shifted, two, residual);
+    Epilogue {
+        operands: 2,
+        uniforms: 1,
+        body,
+        value,
+    }
+}
+
+#[test]
+fn contractions() {
+    let mut cases = vec![];
+    let sizes = [
+        (1, 1, 1),
+        (5, 7, 3),
+        (127, 63, 17),
+        (128, 64, 16),
+        (129, 65, 255),
+        (130, 68, 256),
+        (33, 132, 260),
+        (200, 40, 530),
+    ];
+    for (i, (m, n, k)) in sizes.into_iter().enumerate() {
+        for (a_transposed, layout, accumulate) in [
+            (false, Layout::Columns, false),
+            (false, Layout::Rows, true),
+            (true, Layout::Rows, i % 2 == 0),
+            (true, Layout::Columns, false),
+        ] {
+            let dynamic = |x: u64, d: bool| {
+                if d {
+                    Extent::Dynamic
+                } else {
+                    Extent::Static(x)
+                }
+            };
+            let finish = (i % 3 == 0).then(|| epilogue(n));
+            let types = [DType::F32, DType::Bf16];
+            let (a, right) = [(0, 0), (1, 1), (0, 1), (0, 0)][(i + n as usize) % 4];
+            let (a, right) = (types[a], types[right]);
+            let mut operands = vec![of_type(a, m * k, 1), of_type(right, k * n, 2)];
+            if finish.is_some() {
+                operands.extend([floats(n, 3), floats(m * n, 4)]);
+            }
+            operands.push(if accumulate {
+                floats(m * n, 5)
+            } else {
+                room(m * n)
+            });
+            let spec = Contract {
+                dtype: DType::F32,
+                a,
+                b: right,
+                m: dynamic(m, !a_transposed),
+                n: Extent::Static(n),
+                k: dynamic(k, a_transposed),
+                a_transposed,
+                layout,
+                accumulate,
+                blocking: blocking(),
+                epilogue: finish.clone(),
+            };
+            cases.push(Case {
+                spec: KernelSpec::Contract(spec),
+                operands,
+                aliases: vec![],
+                dims: vec![m, n, k],
+                coeffs: vec![1.25; finish.map_or(0, |_| 1)],
+            });
+        }
+    }
+    check(&cases);
+}
+
+/// A sum keeps the sign of a zero.
+#[test]
+fn contractions_of_zeros() {
+    let (m, n, k) = (3, 5, 300);
+    let spec = Contract {
+        dtype: DType::F32,
+        a: DType::F32,
+        b: DType::F32,
+        m: Extent::Dynamic,
+        n: Extent::Static(n),
+        k: Extent::Static(k),
+        a_transposed: false,
+        layout: Layout::Columns,
+        accumulate: true,
+        blocking: blocking(),
+        epilogue: None,
+    };
+    let zero = |n: u64, sign: f32| vec![(0.0 * sign).to_bits(); n as usize];
+    let case = |signs: [f32; 3], accumulate| Case {
+        spec: KernelSpec::Contract(Contract {
+            accumulate,
+            ..spec.clone()
+        }),
+        operands: vec![
+            zero(m * k, signs[0]),
+            zero(k * n, signs[1]),
+            zero(m * n, signs[2]),
+        ],
+        aliases: vec![],
+        dims: vec![m, n, k],
+        coeffs: vec![],
+    };
+    let mut cases = vec![];
+    for i in 0..8 {
+        let signs = [i & 1, i >> 1 & 1, i >> 2].map(|s| 1.0 - 2.0 * s as f32);
+        cases.extend([case(signs, true), case(signs, false)]);
+    }
+    check(&cases);
+}
+
+/// Sequences, heads and their columns around the sizes of tiles.
+const SHAPES: [[u64; 4]; 7] = [
+    [1, 1, 1, 1],
+    [2, 5, 2, 3],
+    [1, 33, 1, 10],
+    [1, 64, 2, 16],
+    [1, 65, 1, 17],
+    [1, 100, 1, 36],
+    [1, 97, 1, 64],
+];
+
+#[test]
+fn attention_forward_and_backward() {
+    let (mut forward, mut backward) = (vec![], vec![]);
+    for [batch, seq, heads, head] in SHAPES {
+        for (causal, inputs) in [(true, DType::F32), (false, DType::F32), (true, DType::Bf16)] {
+            let spec = Attend {
+                dtype: DType::F32,
+                inputs,
+                heads,
+                head,
+                causal,
+                scale: 1.0 / (head as f64).sqrt(),
+            };
+            let (n, rows) = (batch * seq * heads * head, batch * seq * heads);
+            let dims = vec![batch, seq];
+            let case = |spec, operands| Case {
+                spec,
+                operands,
+                aliases: vec![],
+                dims: dims.clone(),
+                coeffs: vec![],
+            };
+            let o = of_type(inputs, n, 8);
+            let inputs: Vec<Vec<u32>> = (1..4).map(|s| of_type(inputs, n, s)).collect();
+            let f = case(
+                KernelSpec::Attend(spec.clone()),
+                [inputs.clone(), vec![room(n), room(rows)]].concat(),
+            );
+            let kernels = [kernel(&f.spec)];
+            let done = run(&mut ReferenceDevice::new(&kernels), 0, &f);
+            let results = vec![o, done[4].clone(), floats(n, 9), room(n), room(n), room(n)];
+            backward.push(case(
+                KernelSpec::AttendBackward(spec),
+                [inputs, results].concat(),
+            ));
+            forward.push(f);
+        }
+    }
+    check(&forward);
+    check(&backward);
+}
+
+#[test]
+fn attention_to_kept_keys() {
+    let mut cases = vec![];
+    for (seq, past, head) in [
+        (1, 0, 4),
+        (1, 70, 10),
+        (5, 3, 16),
+        (40, 29, 8),
+        (33, 64, 17),
+        (65, 1, 4),
+    ] {
+        let heads = 2;
+        let spec = Attend {
+            dtype: DType::F32,
+            inputs: DType::F32,
+            heads,
+            head,
+            causal: true,
+            scale: 0.4,
+        };
+        let width = heads * head;
+        cases.push(Case {
+            spec: KernelSpec::AttendCached(spec),
+            operands: vec![
+                floats(seq * width, 1),
+                floats((past + seq) * width, 2),
+                floats((past + seq) * width, 3),
+                room(seq * width),
+            ],
+            aliases: vec![],
+            dims: vec![seq, past],
+            coeffs: vec![],
+        });
+    }
+    check(&cases);
+}
+
+/// What a query must not see may be anything.
+#[test]
+fn hidden_keys_are_not_touched() {
+    let (seq, head) = (70, 8);
+    let spec = Attend {
+        dtype: DType::F32,
+        inputs: DType::F32,
+        heads: 1,
+        head,
+        causal: true,
+        scale: 0.4,
+    };
+    let n = seq * head;
+    let mut values = floats(n, 3);
+    values[(40 * head) as usize..].fill(f32::INFINITY.to_bits());
+    let operands = vec![floats(n, 1), floats(n, 2), values, room(n), room(seq)];
+    let case = Case {
+        spec: KernelSpec::Attend(spec),
+        operands,
+        aliases: vec![],
+        dims: vec![1, seq],
+        coeffs: vec![],
+    };
+    let kernels = [kernel(&case.spec)];
+    let o = run(&mut Emulated::new(&kernels, Target::Sm90a), 0, &case)[3].clone();
+    let finite = |row: u64| {
+        let row = &o[(row * head) as usize..][..head as usize];
+        row.iter().all(|x| f32::from_bits(*x).is_finite())
+    };
+    assert!((0..40).all(finite) && !finite(40));
+    check(&[case]);
+}

@@ -1,0 +1,72 @@
+//! Whole planned programs on an emulated GPU, from the PTX that an artifact holds, against the reference device, bit for
+//! bit; and against the same model on the host's processor, which must learn the same bits.
+
+mod harness;
+mod ptx;
+
+use harness::models::{in_bf16, planned, ragged, same_steps, two_steps};
+use odec_program::{Bindings, Target};
+use odec_runtime::reference::ReferenceDevice;
+use ptx::Emulated;
+
+fn check(name: &str, sizes: &[(&str, &str)], target: Target) {
+    let at = Bindings::new(2, 19);
+    let manifest = planned(name, sizes, target);
+    let reference = ReferenceDevice::new(&manifest.program.kernels);
+    let want = two_steps(&manifest, Box::new(reference), at);
+    let gpu = Emulated::new(&manifest.program.kernels, target);
+    let got = two_steps(&manifest, Box::new(gpu), at);
+    same_steps(&got, &want, &format!("{name}, {target}"));
+    // The plan for a processor packs and blocks in its own way, and computes the same.
+    let manifest = planned(name, sizes, Target::Portable);
+    let reference = ReferenceDevice::new(&manifest.program.kernels);
+    let processor = two_steps(&manifest, Box::new(reference), at);
+    same_steps(
+        &got,
+        &processor,
+        &format!("{name}, {target} against a processor"),
+    );
+}
+
+#[test]
+fn prenorm() {
+    check(
+        "prenorm",
+        &ragged("hidden: 704", "width: 256", "for 6 steps"),
+        Target::Sm80,
+    );
+}
+
+#[test]
+fn rk4() {
+    check(
+        "rk4_layer",
+        &ragged("hidden: 704", "width: 256", "for 6 steps"),
+        Target::Sm90a,
+    );
+}
+
+#[test]
+fn gpt() {
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 4*width", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check("gpt", &sizes, Target::Sm80);
+}
+
+#[test]
+fn iterated_implicit_euler() {
+    check(
+        "iiet",
+        &ragged("hidden: 352", "width: 128", "for 4 steps"),
+        Target::Sm80,
+    );
+}
+
+#[test]
+fn in_bf16_on_a_gpu() {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check("prenorm", &in_bf16(&sizes), Target::Sm80);
+}

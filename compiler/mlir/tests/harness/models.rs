@@ -1,0 +1,126 @@
+//! Models of the library made small, and what two steps of training compute.
+
+use odec_compiler::model::compile;
+use odec_compiler::passes::{Options, build_manifest};
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_program::manifest::{Manifest, named};
+use odec_program::{Bindings, Target};
+use odec_runtime::device::Device;
+use odec_runtime::{Artifact, Executor, State, Value};
+use std::path::{Path, PathBuf};
+
+/// A file's model, planned for a target; `None` when it has none.
+fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
+    let mut sources = Sources::default();
+    let main = sources.add(name, text);
+    let (file, errors) = parse(main, text);
+    assert_eq!(errors, [], "{name}");
+    let checked = compile(&file, main, &mut sources, &mut NoFiles);
+    let built = checked.unwrap_or_else(|e| panic!("{name}: {e:?}")).built?;
+    let assembled = build_manifest(&built, text, Options::of(target));
+    Some(assembled.unwrap_or_else(|e| panic!("{name}: {e}")).manifest)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes")
+}
+
+/// A model of the library with other sizes, planned for a target.
+pub fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
+    let mut text = std::fs::read_to_string(folder().join(format!("{name}.ode"))).unwrap();
+    for (from, to) in sizes {
+        assert!(text.contains(from), "{name} has no `{from}`");
+        text = text.replace(from, to);
+    }
+    plan(name, &text, target).expect("it is a model")
+}
+
+/// All models of the library as they are, planned for a target, by name.
+pub fn library(target: Target) -> Vec<(String, Manifest)> {
+    let files = std::fs::read_dir(folder()).unwrap();
+    let mut paths: Vec<PathBuf> = files.map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let mut out = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if text.contains("\nmodel ") {
+            out.extend(plan(&name, &text, target).map(|m| (name, m)));
+        }
+    }
+    out
+}
+
+/// Widths that are no whole vectors, heads of 10, a hidden layer of 37.
+pub fn ragged(
+    hidden: &'static str,
+    width: &'static str,
+    steps: &'static str,
+) -> [(&'static str, &'static str); 3] {
+    [
+        (width, "width: 40"),
+        (hidden, "hidden: 37"),
+        (steps, "for 2 steps"),
+    ]
+}
+
+/// The same in bf16.
+pub fn in_bf16(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let precision = ("clip 1.0;", "clip 1.0;  precision bf16;");
+    sizes.iter().copied().chain([precision]).collect()
+}
+
+/// What was computed: names and bits.
+pub type Steps = Vec<(String, Vec<u32>)>;
+
+/// Everything that two steps compute, as bits, by name.
+pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> Steps {
+    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+    let mut e = Executor::new(&artifact, device).unwrap();
+    e.set_poison(true);
+    e.initialise(7);
+    let token = |i: u64, seed: u64| ((i * i * 7 + i * 3 + seed) % manifest.model.vocab) as i32;
+    let tokens = |seed| {
+        (0..at.batch * at.seq)
+            .map(|i| token(i, seed))
+            .collect::<Vec<i32>>()
+    };
+    let (x, y) = (tokens(1), tokens(5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let mut out = Vec::new();
+    let mut keep = |name: String, values: &[f32]| {
+        out.push((name, values.iter().map(|x| x.to_bits()).collect()))
+    };
+    for step in 1..3 {
+        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
+        keep(format!("logits {step}"), logits.f32("logits").unwrap());
+        let loss = e.run("grad", at, &inputs, &[]).unwrap();
+        keep(format!("loss {step}"), loss.f32("loss").unwrap());
+        keep(format!("gradients {step}"), e.state(State::Grads));
+        let scalars = [
+            (named::LR, 1e-2),
+            (named::BIAS1, 10.0 / f64::from(step)),
+            (named::BIAS2, 20.0 / f64::from(step)),
+        ];
+        let norm = e.run("update", at, &[], &scalars).unwrap();
+        keep(format!("norm {step}"), norm.f32("grad_norm").unwrap());
+        for state in [State::Params, State::Moment1, State::Moment2] {
+            keep(format!("{state:?} {step}"), e.state(state));
+        }
+    }
+    out
+}
+
+/// Panics naming the first element in which two runs differ.
+pub fn same_steps(got: &Steps, want: &Steps, who: &str) {
+    for ((what, got), (_, want)) in got.iter().zip(want) {
+        let differ = got.iter().zip(want).position(|(g, w)| {
+            g != w && !(f32::from_bits(*g).is_nan() && f32::from_bits(*w).is_nan())
+        });
+        if let Some(i) = differ {
+            let (g, w) = (f32::from_bits(got[i]), f32::from_bits(want[i]));
+            panic!("{who}: element {i} of {what} is {g:?}, not {w:?}");
+        }
+    }
+}

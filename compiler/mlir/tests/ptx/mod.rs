@@ -1,0 +1,65 @@
+//! A GPU for tests: runs the PTX that artifacts hold, one thread after the other.
+//!
+//! Takes a program's kernels; gives a [`Device`], so that single kernels and whole programs can be held against the
+//! reference device. It executes the instructions that the emitters' kernels are made of, exactly, and refuses all others;
+//! it says nothing about speed, nor about what an assembler or a card would do with the text.
+
+#![allow(dead_code)]
+
+mod memory;
+mod parse;
+mod run;
+
+use odec_mlir::Cache;
+use odec_program::{KernelSpec, Target};
+use odec_runtime::cuda::plan::{Launch, plan};
+use odec_runtime::device::Device;
+use odec_runtime::memory::Words;
+use std::rc::Rc;
+
+/// Kernels as PTX, ready to run.
+pub struct Emulated {
+    kernels: Vec<(KernelSpec, Rc<parse::Kernel>)>,
+}
+
+impl Emulated {
+    /// Compiles kernels for a GPU, joins them as in an artifact, and reads the text back.
+    pub fn new(kernels: &[odec_program::Kernel], target: Target) -> Emulated {
+        let mut distinct = kernels.to_vec();
+        distinct.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+        distinct.dedup_by(|a, b| a.symbol == b.symbol);
+        let objects = odec_mlir::compile(&distinct, target, Cache::from_env().as_ref());
+        let objects = objects.unwrap_or_else(|e| panic!("{e}"));
+        let text = String::from_utf8(odec_mlir::gpu::ptx::join(&objects)).unwrap();
+        let modules: Vec<Rc<parse::Kernel>> =
+            parse::module(&text).into_iter().map(Rc::new).collect();
+        let find = |k: &odec_program::Kernel| {
+            let found = modules.iter().find(|m| m.name == k.symbol);
+            (
+                k.spec.clone(),
+                found.expect("the text has every kernel").clone(),
+            )
+        };
+        Emulated {
+            kernels: kernels.iter().map(find).collect(),
+        }
+    }
+}
+
+impl Device for Emulated {
+    fn name(&self) -> String {
+        "emulated GPU".into()
+    }
+
+    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+        let (spec, kernel) = &self.kernels[kernel];
+        let planned = plan(spec, operands, dims, coeffs).unwrap_or_else(|e| panic!("{e}"));
+        let Some(Launch { shape, arguments }) = planned else {
+            return;
+        };
+        assert_eq!(kernel.threads as u64, shape.threads, "{}", kernel.name);
+        assert_eq!(kernel.shared, shape.shared, "{}", kernel.name);
+        let mut memory = memory::Memory::new(operands);
+        run::launch(kernel, shape.blocks, &arguments, &mut memory);
+    }
+}

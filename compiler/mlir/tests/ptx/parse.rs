@@ -1,0 +1,453 @@
+//! PTX text to instructions.
+//!
+//! Takes a module as the compiler writes it; gives its kernels. Registers become numbers, labels become positions, shared
+//! memory gets addresses. Everything that is not known ends the test: nothing is skipped but comments and `.pragma`.
+
+use std::collections::HashMap;
+
+/// The address of the first byte of shared memory.
+pub const SHARED: u64 = 1 << 12;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ty {
+    Pred,
+    U(u32),
+    S(u32),
+    B(u32),
+    F(u32),
+}
+
+impl Ty {
+    fn of(s: &str) -> Option<Ty> {
+        if s == "pred" {
+            return Some(Ty::Pred);
+        }
+        let bits = s.get(1..)?.parse().ok()?;
+        Some(match s.as_bytes()[0] {
+            b'u' => Ty::U(bits),
+            b's' => Ty::S(bits),
+            b'b' => Ty::B(bits),
+            b'f' => Ty::F(bits),
+            _ => return None,
+        })
+    }
+    pub fn bits(self) -> u32 {
+        match self {
+            Ty::Pred => 1,
+            Ty::U(n) | Ty::S(n) | Ty::B(n) | Ty::F(n) => n,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    Reg(u32),
+    Imm(u64),
+    Tid,
+    Ctaid,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Space {
+    Global,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    Mov,
+    /// Two halves to one register, and back.
+    Pack,
+    Unpack,
+    Param(usize),
+    Load(Space),
+    Store(Space),
+    Add,
+    Sub,
+    Mul,
+    MulWide,
+    MulHigh,
+    Mad,
+    MadWide,
+    Fma,
+    Div,
+    Rem,
+    Min,
+    Max,
+    Neg,
+    Abs,
+    Sqrt,
+    Reciprocal,
+    And,
+    Or,
+    Xor,
+    Not,
+    ShiftLeft,
+    ShiftRight,
+    Compare(&'static str),
+    Select,
+    /// From a type, with a rounding of the text of the instruction.
+    Convert(Ty, &'static str),
+    /// Bits from a position on, so many of them.
+    Field,
+    /// Four bytes picked from two words.
+    Permute,
+    Popc,
+    Clz,
+    Brev,
+    Barrier,
+    WarpBarrier,
+    FromDistance,
+    FromLane,
+    Ballot,
+    Branch(usize),
+    Return,
+}
+
+#[derive(Clone, Debug)]
+pub struct Instr {
+    pub guard: Option<(u32, bool)>,
+    pub op: Op,
+    pub ty: Ty,
+    pub to: Vec<u32>,
+    pub args: Vec<Arg>,
+    /// Added to the address of loads and stores.
+    pub offset: i64,
+    pub text: String,
+}
+
+#[derive(Debug)]
+pub struct Kernel {
+    pub name: String,
+    pub params: usize,
+    pub threads: usize,
+    pub shared: u64,
+    pub registers: usize,
+    pub code: Vec<Instr>,
+}
+
+struct Function {
+    kernel: Kernel,
+    registers: HashMap<String, u32>,
+    symbols: HashMap<String, u64>,
+    labels: HashMap<String, usize>,
+    jumps: Vec<(usize, String)>,
+}
+
+/// All kernels of a module.
+pub fn module(text: &str) -> Vec<Kernel> {
+    let mut out = Vec::new();
+    let mut function: Option<Function> = None;
+    let mut inside = false;
+    for line in text.lines() {
+        let line = line.split("//").next().unwrap().trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix(".visible .entry ") {
+            let kernel = Kernel {
+                name: name.trim_end_matches('(').to_string(),
+                params: 0,
+                threads: 0,
+                shared: 0,
+                registers: 0,
+                code: vec![],
+            };
+            function = Some(Function {
+                kernel,
+                registers: HashMap::new(),
+                symbols: HashMap::new(),
+                labels: HashMap::new(),
+                jumps: vec![],
+            });
+            continue;
+        }
+        let Some(f) = &mut function else {
+            let known = [".version", ".target", ".address_size"];
+            assert!(known.iter().any(|k| line.starts_with(k)), "{line}");
+            continue;
+        };
+        match line {
+            "{" => inside = true,
+            "}" => {
+                inside = false;
+                out.push(function.take().unwrap().finish());
+            }
+            _ if !inside => f.head(line),
+            _ => f.line(line),
+        }
+    }
+    assert!(function.is_none(), "a kernel without an end");
+    out
+}
+
+impl Function {
+    fn finish(mut self) -> Kernel {
+        for (at, label) in &self.jumps {
+            self.kernel.code[*at].op = Op::Branch(self.labels[label]);
+        }
+        self.kernel.registers = self.registers.len();
+        self.kernel
+    }
+
+    fn head(&mut self, line: &str) {
+        if line.starts_with(".param") {
+            self.kernel.params += 1;
+        } else if let Some(n) = line.strip_prefix(".reqntid ") {
+            self.kernel.threads = n.split(',').next().unwrap().trim().parse().unwrap();
+        } else {
+            assert!(
+                [")", ".maxnreg"].iter().any(|k| line.starts_with(k)),
+                "{line}"
+            );
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if line.starts_with(".reg") || line.starts_with(".pragma") {
+            return;
+        }
+        if let Some(rest) = line.strip_prefix(".shared .align ") {
+            let (align, rest) = rest.split_once(" .b8 ").expect(line);
+            let (name, size) = rest.trim_end_matches("];").split_once('[').expect(line);
+            let at = self.kernel.shared.next_multiple_of(align.parse().unwrap());
+            self.symbols.insert(name.into(), SHARED + at);
+            self.kernel.shared = at + size.parse::<u64>().unwrap();
+            return;
+        }
+        if let Some(label) = line.strip_suffix(':') {
+            self.labels.insert(label.into(), self.kernel.code.len());
+            return;
+        }
+        self.instruction(line.strip_suffix(';').unwrap_or_else(|| panic!("{line}")));
+    }
+
+    fn register(&mut self, name: &str) -> u32 {
+        let n = self.registers.len() as u32;
+        *self.registers.entry(name.to_string()).or_insert(n)
+    }
+
+    fn arg(&mut self, s: &str) -> Arg {
+        let s = s.trim();
+        match s {
+            "%tid.x" => Arg::Tid,
+            "%ctaid.x" => Arg::Ctaid,
+            "true" => Arg::Imm(1),
+            "false" => Arg::Imm(0),
+            _ if s.starts_with('%') => Arg::Reg(self.register(s)),
+            _ if s.starts_with("0f") || s.starts_with("0d") => {
+                Arg::Imm(u64::from_str_radix(&s[2..], 16).expect(s))
+            }
+            _ if s.starts_with("0x") => {
+                let digits = s[2..].trim_end_matches('U');
+                Arg::Imm(u64::from_str_radix(digits, 16).expect(s))
+            }
+            _ => match s.parse::<i128>() {
+                Ok(n) => Arg::Imm(n as u64),
+                Err(_) => Arg::Imm(
+                    *self
+                        .symbols
+                        .get(s)
+                        .unwrap_or_else(|| panic!("what is {s}?")),
+                ),
+            },
+        }
+    }
+
+    fn instruction(&mut self, line: &str) {
+        let text = line.to_string();
+        let mut rest = line;
+        let mut guard = None;
+        if let Some(g) = rest.strip_prefix('@') {
+            let (name, after) = g.split_once(char::is_whitespace).expect(line);
+            let negated = name.starts_with('!');
+            guard = Some((self.register(name.trim_start_matches('!')), negated));
+            rest = after.trim();
+        }
+        let (name, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let mut groups = split(operands);
+        let parts: Vec<&str> = name.split('.').collect();
+        let last = parts
+            .iter()
+            .rev()
+            .find_map(|p| Ty::of(p))
+            .unwrap_or(Ty::B(32));
+        let (op, ty) = self.operation(&parts, last, line, &groups);
+        let mut offset = 0;
+        let (to, args): (Vec<u32>, Vec<Arg>) = match op {
+            Op::Branch(_) => {
+                self.jumps.push((self.kernel.code.len(), groups[0].clone()));
+                (vec![], vec![])
+            }
+            Op::Barrier | Op::WarpBarrier | Op::Return => (vec![], vec![]),
+            Op::Param(_) => (vec![self.register(&groups[0])], vec![]),
+            Op::Load(_) | Op::Store(_) => {
+                if let Op::Store(_) = op {
+                    groups.swap(0, 1);
+                }
+                let address = groups
+                    .iter()
+                    .find(|g| g.starts_with('['))
+                    .expect(line)
+                    .clone();
+                let values = groups
+                    .iter()
+                    .find(|g| !g.starts_with('['))
+                    .expect(line)
+                    .clone();
+                let inner = address.trim_matches(['[', ']']);
+                let (base, add) = inner.split_once('+').unwrap_or((inner, "0"));
+                offset = add.trim().parse().expect(line);
+                let base = self.arg(base);
+                let values: Vec<String> = values
+                    .trim_matches(['{', '}'])
+                    .split(',')
+                    .map(|v| v.trim().into())
+                    .collect();
+                match op {
+                    Op::Load(_) => (
+                        values.iter().map(|v| self.register(v)).collect(),
+                        vec![base],
+                    ),
+                    _ => {
+                        let mut args = vec![base];
+                        args.extend(values.iter().map(|v| self.arg(v)));
+                        (vec![], args)
+                    }
+                }
+            }
+            _ => {
+                let to = groups.remove(0);
+                let to = to.trim_matches(['{', '}']);
+                // a second result of a shuffle, after `|`, is not used
+                let to = to.split('|').next().unwrap();
+                let to = to.split(',').map(|v| self.register(v.trim())).collect();
+                let args = groups.iter().flat_map(|g| {
+                    g.trim_matches(['{', '}'])
+                        .split(',')
+                        .map(str::to_string)
+                        .collect::<Vec<_>>()
+                });
+                let args: Vec<String> = args.collect();
+                (to, args.iter().map(|a| self.arg(a)).collect())
+            }
+        };
+        self.kernel.code.push(Instr {
+            guard,
+            op,
+            ty,
+            to,
+            args,
+            offset,
+            text,
+        });
+    }
+
+    fn operation(&mut self, parts: &[&str], ty: Ty, line: &str, groups: &[String]) -> (Op, Ty) {
+        let has = |s: &str| parts.contains(&s);
+        let float = matches!(ty, Ty::F(_));
+        let space = || match (has("global"), has("shared")) {
+            (true, _) => Space::Global,
+            (_, true) => Space::Shared,
+            _ => panic!("a generic access: {line}"),
+        };
+        // PTX lets an assembler fuse what is not told to round
+        if float && ["add", "sub", "mul", "fma", "div", "sqrt", "rcp"].contains(&parts[0]) {
+            assert!(
+                has("rn") && !has("ftz") && !has("approx"),
+                "not rounded as it should: {line}"
+            );
+        }
+        let op = match parts[0] {
+            "mov" if groups[0].starts_with('{') => Op::Unpack,
+            "mov" if groups[1].starts_with('{') => Op::Pack,
+            "mov" | "cvta" => Op::Mov,
+            "ld" if has("param") => {
+                let name = groups[1].trim_matches(['[', ']']);
+                Op::Param(name.rsplit('_').next().unwrap().parse().expect(line))
+            }
+            "ld" => Op::Load(space()),
+            "st" => Op::Store(space()),
+            "add" => Op::Add,
+            "sub" => Op::Sub,
+            "mul" if has("wide") => Op::MulWide,
+            "mul" if has("hi") => Op::MulHigh,
+            "mul" => Op::Mul,
+            "mad" if has("wide") => Op::MadWide,
+            "mad" => Op::Mad,
+            "fma" => Op::Fma,
+            "div" => Op::Div,
+            "rem" => Op::Rem,
+            "min" | "max" if has("NaN") || has("ftz") => panic!("another minimum: {line}"),
+            "min" => Op::Min,
+            "max" => Op::Max,
+            "neg" => Op::Neg,
+            "abs" => Op::Abs,
+            "sqrt" => Op::Sqrt,
+            "rcp" => Op::Reciprocal,
+            "and" => Op::And,
+            "or" => Op::Or,
+            "xor" => Op::Xor,
+            "not" => Op::Not,
+            "shl" => Op::ShiftLeft,
+            "shr" => Op::ShiftRight,
+            "setp" => {
+                let known = [
+                    "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu",
+                    "num", "nan",
+                ];
+                assert!(parts.len() == 3, "{line}");
+                Op::Compare(
+                    known
+                        .iter()
+                        .find(|k| **k == parts[1])
+                        .unwrap_or_else(|| panic!("{line}")),
+                )
+            }
+            "selp" => Op::Select,
+            "cvt" => {
+                let types: Vec<Ty> = parts.iter().filter_map(|p| Ty::of(p)).collect();
+                let rounding = ["rni", "rzi", "rn", "sat"]
+                    .into_iter()
+                    .find(|r| has(r))
+                    .unwrap_or("");
+                assert!(rounding != "sat" && types.len() == 2, "{line}");
+                return (Op::Convert(types[1], rounding), types[0]);
+            }
+            "bfe" => Op::Field,
+            "prmt" => Op::Permute,
+            "popc" => Op::Popc,
+            "clz" => Op::Clz,
+            "brev" => Op::Brev,
+            "bar" if has("warp") => Op::WarpBarrier,
+            "bar" | "barrier" => Op::Barrier,
+            "shfl" if has("bfly") => Op::FromDistance,
+            "shfl" if has("idx") => Op::FromLane,
+            "vote" if has("ballot") => Op::Ballot,
+            "bra" => Op::Branch(0),
+            "ret" => Op::Return,
+            _ => panic!("unknown instruction: {line}"),
+        };
+        (op, ty)
+    }
+}
+
+/// Operands, at commas outside of braces and brackets.
+fn split(operands: &str) -> Vec<String> {
+    let (mut out, mut depth) = (vec![String::new()], 0);
+    for c in operands.chars() {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            _ => {}
+        }
+        match c {
+            ',' if depth == 0 => out.push(String::new()),
+            c => out.last_mut().unwrap().push(c),
+        }
+    }
+    out.iter()
+        .map(|s| s.trim().to_string())
+        .filter(|s| !s.is_empty())
+        .collect()
+}

@@ -1,0 +1,301 @@
+//! How kernels are launched on a GPU: what the emitters in `odec-mlir` and the launches in `odec-runtime` agree on.
+//!
+//! Takes a [`KernelSpec`] and the dims of a launch; gives blocks, threads and shared memory. A kernel means what its spec
+//! says, on a GPU as on a processor, down to the order of every sum: this page only says who computes what.
+//!
+//! # ABI of compiled kernels
+//! ```text
+//! .visible .entry symbol(.u64 operand…, .u64 dim…, .f64 coefficient…)
+//! ```
+//! in the orders of [`crate::kernel`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared memory is static.
+
+use crate::expr::{Access, ColMap, Expr, RowMap};
+use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows};
+use crate::{Body, DType};
+
+/// Threads that run in step.
+pub const WARP: u64 = 32;
+/// Shared memory that every GPU gives to a block without being asked, in bytes.
+pub const SHARED_LIMIT: u64 = 48 << 10;
+/// More blocks than any launch may have along x.
+pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
+
+/// The shape of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks of threads; a launch of none is left out.
+    pub blocks: u64,
+    /// Threads of a block, whole warps.
+    pub threads: u64,
+    /// Static shared memory of a block, in bytes.
+    pub shared: u64,
+}
+
+/// The shape of a launch with these dims; `None` for packing, which GPUs leave out.
+pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
+    let by_rows = |rows: u64, split: Split| Shape {
+        blocks: rows.div_ceil(split.rows()),
+        threads: Split::THREADS,
+        shared: 0,
+    };
+    Some(match spec {
+        KernelSpec::Rows(k) => by_rows(dims[0], Split::of(k)),
+        KernelSpec::Gather(g) => by_rows(dims[0], Split::map(g.cols)),
+        KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
+        KernelSpec::ScatterAdd(g) => Shape {
+            blocks: (dims[1] * scatter::pieces(g)).div_ceil(scatter::THREADS / WARP),
+            threads: scatter::THREADS,
+            shared: 0,
+        },
+        KernelSpec::Columns(k) => Shape {
+            blocks: k.cols.div_ceil(columns::COLS),
+            threads: columns::THREADS,
+            shared: columns::COLS * columns::ROWS * 4,
+        },
+        KernelSpec::Contract(c) => Shape {
+            blocks: contract::panels(c, dims[0]) * dims[1].div_ceil(c.blocking.nr.into()),
+            threads: contract::THREADS,
+            shared: contract::shared(c),
+        },
+        KernelSpec::Attend(a) => Shape {
+            blocks: dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
+            threads: attend::THREADS,
+            shared: attend::forward_shared(a),
+        },
+        KernelSpec::AttendBackward(a) => Shape {
+            // One half for the gradients of queries, one for those of keys and values.
+            blocks: 2 * dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
+            threads: attend::THREADS,
+            shared: attend::backward_shared(a),
+        },
+        KernelSpec::AttendCached(a) => Shape {
+            blocks: a.heads * dims[0].div_ceil(attend::ROWS),
+            threads: attend::THREADS,
+            shared: attend::forward_shared(a),
+        },
+        KernelSpec::Pack(_) => return None,
+    })
+}
+
+/// How rows are split among the threads of a block: `group` threads for a row, each taking `vector` consecutive columns
+/// at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Columns of one access: four where rows are whole vectors, else one.
+    pub vector: u64,
+    /// Threads of a row, a power of two within a warp.
+    pub group: u64,
+}
+
+impl Split {
+    pub const THREADS: u64 = 128;
+
+    /// For a map or reduction over rows. Where rows are reduced, the threads of a row hold the 16 virtual lanes of
+    /// [`crate::expr::ReduceOp`] among them, so that the sum is taken in its order.
+    pub fn of(kernel: &Rows) -> Split {
+        let reduces = |b: &Body| b.nodes.iter().any(|n| matches!(n, Expr::Reduce(..)));
+        let map = Split::map(kernel.cols);
+        match reduces(&kernel.body) {
+            true => Split {
+                group: crate::eval::LANES as u64 / map.vector,
+                ..map
+            },
+            false => map,
+        }
+    }
+
+    /// For rows of `cols` columns, each column on its own.
+    pub fn map(cols: u64) -> Split {
+        let vector = if cols.is_multiple_of(4) { 4 } else { 1 };
+        let group = (cols / vector).next_power_of_two().min(WARP);
+        Split { vector, group }
+    }
+
+    /// Rows of a block.
+    pub fn rows(self) -> u64 {
+        Self::THREADS / self.group
+    }
+}
+
+/// Column sums: a block takes [`COLS`](columns::COLS) columns; its warps compute the values of
+/// [`ROWS`](columns::ROWS) rows into shared memory, the first one adds them up in order.
+pub mod columns {
+    pub const THREADS: u64 = 256;
+    pub const COLS: u64 = 32;
+    pub const ROWS: u64 = 64;
+}
+
+/// A warp takes a piece of a row of the table and looks through all indices for it, in order.
+pub mod scatter {
+    use super::{Gather, Split, WARP};
+    pub const THREADS: u64 = 128;
+    /// Pieces of a row of the table.
+    pub fn pieces(g: &Gather) -> u64 {
+        g.cols.div_ceil(Split::map(g.cols).vector * WARP)
+    }
+}
+
+/// A block computes `mr` × `nr` elements, each thread [`M`](contract::M) × [`N`](contract::N) of them.
+pub mod contract {
+    use super::Contract;
+    pub const THREADS: u64 = 256;
+    /// Rows and columns of a thread, in runs of four.
+    pub const M: u64 = 8;
+    pub const N: u64 = 4;
+    /// Inner length that is in shared memory at a time.
+    pub const K: u64 = 16;
+    /// Elements between the rows of a tile in shared memory beyond its width.
+    pub const PAD: u64 = 4;
+
+    pub fn panels(c: &Contract, m: u64) -> u64 {
+        m.div_ceil(c.blocking.mr.into())
+    }
+    /// Bytes of a tile of A and a tile of B, inner index first.
+    pub fn shared(c: &Contract) -> u64 {
+        let (m, n) = (u64::from(c.blocking.mr), u64::from(c.blocking.nr));
+        K * (m + n + 2 * PAD) * 4
+    }
+}
+
+/// Attention: a block takes [`ROWS`](attend::ROWS) queries (or keys, for their gradients) of a head and walks over the
+/// other side in tiles of [`COLS`](attend::COLS). Each thread holds 4 × 4 scores, and 4 rows of results, every 16th column.
+pub mod attend {
+    use super::Attend;
+    pub const THREADS: u64 = 128;
+    pub const ROWS: u64 = 32;
+    pub const COLS: u64 = Attend::BLOCK;
+    /// Columns of heads that are in shared memory at a time, for products over them.
+    pub const DEPTH: u64 = 32;
+    /// Rows of the other side that are in shared memory at a time, for sums over them.
+    pub const CHUNK: u64 = 16;
+    /// As [`super::contract::PAD`].
+    pub const PAD: u64 = 4;
+    /// The widest head: a thread keeps its results in registers.
+    pub const MAX_HEAD: u64 = 256;
+
+    /// Elements of the operands' tiles.
+    pub fn staged(a: &Attend) -> u64 {
+        (DEPTH * (ROWS + COLS + 2 * PAD)).max(CHUNK * (a.head.next_multiple_of(4)))
+    }
+    /// Elements of a tile of scores, columns first.
+    pub const SCORES: u64 = COLS * (ROWS + PAD);
+    /// Bytes for operands and weights.
+    pub fn forward_shared(a: &Attend) -> u64 {
+        (staged(a) + SCORES) * 4
+    }
+    /// Bytes for operands, weights and slopes, and a number per row or column.
+    pub fn backward_shared(a: &Attend) -> u64 {
+        (staged(a) + 2 * SCORES + COLS) * 4
+    }
+}
+
+/// Whether `vector` columns of the domain, from a multiple of `vector` on, are one aligned access.
+pub fn whole(access: Access, vector: u64) -> bool {
+    let rows = access.row == RowMap::Zero || access.stride.is_multiple_of(vector);
+    let columns = match access.col {
+        ColMap::Col => true,
+        ColMap::Zero => false,
+        ColMap::Turn { cols, by } => cols.is_multiple_of(vector) && by.is_multiple_of(vector),
+        ColMap::HalfSwap(n) => (n / 2).is_multiple_of(vector),
+    };
+    rows && columns
+}
+
+/// What the address of operand `n` must be a multiple of, in bytes.
+pub fn alignment(spec: &KernelSpec, n: usize) -> u64 {
+    let element = spec.operand_type(n).bytes();
+    let four = |wide: bool| if wide { 4 * element } else { element };
+    let fixed = |x: Extent| matches!(x, Extent::Static(x) if x.is_multiple_of(4));
+    match spec {
+        KernelSpec::Rows(k) => {
+            let vector = Split::of(k).vector;
+            let loads = k.body.nodes.iter().filter_map(|e| match e {
+                Expr::Load { operand, access } => Some((*operand, *access)),
+                _ => None,
+            });
+            let stores = k.stores.iter().map(|s| (s.operand, s.access));
+            let mut own = loads.chain(stores).filter(|a| a.0 as usize == n);
+            four(vector == 4 && own.any(|a| whole(a.1, vector)))
+        }
+        KernelSpec::Contract(c) => {
+            let last = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+            let row = match n {
+                0 => {
+                    if c.a_transposed {
+                        c.m
+                    } else {
+                        c.k
+                    }
+                }
+                1 => {
+                    if c.layout == Layout::Columns {
+                        c.k
+                    } else {
+                        c.n
+                    }
+                }
+                n if n == last => c.n,
+                _ => return element,
+            };
+            four(fixed(row))
+        }
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            four(a.head.is_multiple_of(4) && n != 4)
+        }
+        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
+            four(n > 0 && Split::map(g.cols).vector == 4)
+        }
+        KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
+        KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
+    }
+}
+
+/// Why a kernel cannot run on a GPU, in words.
+pub fn refusal(spec: &KernelSpec) -> Option<String> {
+    if spec.dtype() != DType::F32 {
+        return Some(format!(
+            "arithmetic in {:?}; kernels for GPUs compute in f32",
+            spec.dtype()
+        ));
+    }
+    match spec {
+        KernelSpec::Pack(_) => Some("packing is for processors".into()),
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            let most = attend::MAX_HEAD;
+            (a.head > most).then(|| format!("heads of {} columns; at most {most}", a.head))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_split_into_whole_warps_of_groups() {
+        for cols in [1, 2, 3, 4, 5, 8, 37, 40, 64, 100, 1024, 50257] {
+            let s = Split::map(cols);
+            assert!(s.group.is_power_of_two() && s.group <= WARP);
+            assert_eq!(cols % s.vector, 0);
+            assert!(s.group * s.vector * 2 > cols.min(2 * WARP * s.vector) || s.group == WARP);
+            assert_eq!(Split::THREADS % s.group, 0);
+        }
+    }
+
+    #[test]
+    fn shared_memory_fits() {
+        for head in [1, 8, 40, 64, 128, attend::MAX_HEAD] {
+            let a = Attend {
+                dtype: DType::F32,
+                inputs: DType::F32,
+                heads: 1,
+                head,
+                causal: true,
+                scale: 1.0,
+            };
+            assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
+            assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
+        }
+    }
+}

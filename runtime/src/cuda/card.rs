@@ -1,0 +1,156 @@
+//! CUDA's driver, loaded at run time: building odec needs no CUDA, and a machine without it gets a sentence.
+//!
+//! Not run on a card yet.
+
+#![allow(unsafe_code)]
+
+use super::{CudaError, Driver};
+use crate::memory::Buffer;
+use cudarc::driver::{CudaContext, DriverError, result, sys};
+use odec_program::Target;
+use odec_program::gpu::Shape;
+use std::ffi::{CString, c_void};
+use std::io;
+use std::sync::Arc;
+
+/// One card.
+pub(super) struct Cuda {
+    context: Arc<CudaContext>,
+    name: String,
+    capability: (i32, i32),
+    functions: Vec<sys::CUfunction>,
+}
+
+fn refused(e: DriverError) -> String {
+    e.to_string()
+}
+
+impl Cuda {
+    /// Card number `card`.
+    pub fn open(card: u32) -> Result<Cuda, CudaError> {
+        // SAFETY: it only tries to load the library.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        let driver = |e: DriverError| CudaError::Driver(e.to_string());
+        let found = CudaContext::device_count().map_err(driver)?;
+        let found = u32::try_from(found).unwrap_or(0);
+        if card >= found {
+            return Err(CudaError::NoCard {
+                wanted: card,
+                found,
+            });
+        }
+        let context = CudaContext::new(card as usize).map_err(driver)?;
+        let name = context.name().map_err(driver)?;
+        let (major, minor) = context.compute_capability().map_err(driver)?;
+        if major < 8 {
+            let card = name;
+            return Err(CudaError::TooOld { card, major, minor });
+        }
+        Ok(Cuda {
+            context,
+            name,
+            capability: (major, minor),
+            functions: vec![],
+        })
+    }
+
+    /// The best target for this card.
+    pub fn target(&self) -> Target {
+        match self.runs(Target::Sm90a) {
+            true => Target::Sm90a,
+            false => Target::Sm80,
+        }
+    }
+
+    /// Whether the card runs code for a target.
+    pub fn runs(&self, target: Target) -> bool {
+        match target {
+            Target::Sm80 => self.capability >= (8, 0),
+            Target::Sm90a => self.capability == (9, 0),
+            _ => false,
+        }
+    }
+}
+
+impl Driver for Cuda {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn load(&mut self, ptx: &str, symbols: &[&str]) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let text = CString::new(ptx).map_err(|e| e.to_string())?;
+        // SAFETY: the text is zero-terminated and outlives the call; the module is never unloaded, so its functions stay
+        // valid as long as the context, which is kept beside them.
+        self.functions = unsafe {
+            let module = result::module::load_data(text.as_ptr().cast()).map_err(refused)?;
+            let function = |s: &&str| {
+                let name = CString::new(*s).map_err(|e| e.to_string())?;
+                result::module::get_function(module, name).map_err(refused)
+            };
+            symbols.iter().map(function).collect::<Result<_, _>>()?
+        };
+        Ok(())
+    }
+
+    fn free_memory(&self) -> Result<u64, String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let (free, _) = result::mem_get_info().map_err(refused)?;
+        Ok(free as u64)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
+        let other = |e: DriverError| io::Error::other(e.to_string());
+        let bytes = usize::try_from(bytes.max(4)).map_err(io::Error::other)?;
+        let bytes = bytes
+            .checked_next_multiple_of(4)
+            .ok_or_else(|| io::Error::other("size overflows"))?;
+        self.context.bind_to_thread().map_err(other)?;
+        let global = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
+        // SAFETY: the memory is `bytes` long, zeroed, seen by kernels and by this process at the same address, and freed
+        // once, when the buffer is dropped; the context is kept until then.
+        unsafe {
+            let pointer = result::malloc_managed(bytes, global).map_err(other)?;
+            let context = self.context.clone();
+            let free = move || {
+                let _ = context
+                    .bind_to_thread()
+                    .and_then(|()| result::memory_free(pointer));
+            };
+            let buffer = Buffer::foreign(pointer as *mut u8, bytes, Box::new(free));
+            result::memset_d8_sync(pointer, 0, bytes).map_err(other)?;
+            result::ctx::synchronize().map_err(other)?;
+            Ok(buffer)
+        }
+    }
+
+    fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let mut pointers: Vec<*mut c_void> = arguments
+            .iter()
+            .map(|a| a as *const u64 as *mut c_void)
+            .collect();
+        let blocks = u32::try_from(shape.blocks).map_err(|e| e.to_string())?;
+        // SAFETY: the plan made as many arguments of 8 bytes as the kernel takes, and checked that operands cover what it
+        // touches; the driver copies them before the call returns. Shared memory is static. The null stream runs launches
+        // in order.
+        unsafe {
+            result::launch_kernel(
+                self.functions[function],
+                (blocks, 1, 1),
+                (shape.threads as u32, 1, 1),
+                0,
+                std::ptr::null_mut(),
+                &mut pointers,
+            )
+        }
+        .map_err(refused)
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        result::ctx::synchronize().map_err(refused)
+    }
+}

@@ -1,0 +1,189 @@
+//! NVIDIA GPUs: compiled kernels as PTX, launched one after the other on one stream.
+//!
+//! Takes a program's kernels and the PTX of its artifact; gives a [`Device`]. What is launched, with which blocks, threads
+//! and arguments, is decided here ([`mod@plan`]); a [`Driver`] only hands it on. There are two: CUDA's own (feature `cuda`),
+//! and one that writes down what it is told ([`recording`]), for machines without a card. Memory is managed: the kernels
+//! and this process see the same addresses, and the process looks at them only after [`Device::finish`].
+//!
+//! Nothing in here has run on a card yet: launches are checked against the recording driver, kernels on an emulated GPU
+//! (`compiler/mlir/tests/gpu.rs`).
+
+#[cfg(feature = "cuda")]
+mod card;
+pub mod plan;
+pub mod recording;
+
+use crate::device::Device;
+use crate::memory::{Buffer, Words};
+use odec_program::gpu::{self, Shape};
+use odec_program::{Kernel, KernelSpec, Target};
+use std::io;
+
+/// What a card's driver does for us.
+pub trait Driver {
+    /// The card, in words.
+    fn name(&self) -> String;
+    /// Compiles a module; functions are numbered as `symbols` are.
+    fn load(&mut self, ptx: &str, symbols: &[&str]) -> Result<(), String>;
+    /// Bytes that can still be reserved.
+    fn free_memory(&self) -> Result<u64, String>;
+    /// Zeroed memory that kernels and this process both see.
+    fn allocate(&self, bytes: u64) -> io::Result<Buffer>;
+    /// Queues a launch.
+    fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String>;
+    /// Waits for all launches.
+    fn finish(&mut self) -> Result<(), String>;
+}
+
+/// Why a GPU cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CudaError {
+    #[error(
+        "this odec was built without support for GPUs (feature `cuda`); build it with `cargo build --release --features cuda`"
+    )]
+    NotBuilt,
+    #[error(
+        "there is no NVIDIA driver on this machine (libcuda.so cannot be loaded); install one, or run on the processor with `--device cpu`"
+    )]
+    NoDriver,
+    #[error("there is no GPU number {wanted}; this machine has {found}")]
+    NoCard { wanted: u32, found: u32 },
+    #[error("{card} has compute capability {major}.{minor}; odec generates code for 8.0 and above")]
+    TooOld {
+        card: String,
+        major: i32,
+        minor: i32,
+    },
+    #[error(
+        "the artifact holds no code for {card} (it has {built}); build it with `odec build FILE.ode --target {wanted}`"
+    )]
+    NoCode {
+        card: String,
+        built: String,
+        wanted: Target,
+    },
+    #[error(
+        "the program needs {needed} bytes of GPU memory and {card} has {free} left; a smaller batch or `memory revolve(slots: n)` needs less"
+    )]
+    Memory {
+        card: String,
+        needed: u64,
+        free: u64,
+    },
+    #[error("a kernel of this program cannot run on a GPU: {0}")]
+    Kernel(String),
+    #[error("the NVIDIA driver refuses: {0}")]
+    Driver(String),
+}
+
+/// Runs a program's kernels on a card.
+pub struct CudaDevice<D> {
+    driver: D,
+    kernels: Vec<KernelSpec>,
+    /// The first launch that was refused.
+    failed: Option<String>,
+}
+
+impl<D: Driver> CudaDevice<D> {
+    /// Loads the kernels' code; `needed` bytes will be asked for.
+    ///
+    /// # Errors
+    /// When there is less memory, a kernel is none for GPUs, or the driver does not take the code.
+    pub fn new(
+        mut driver: D,
+        ptx: &str,
+        kernels: &[Kernel],
+        needed: u64,
+    ) -> Result<CudaDevice<D>, CudaError> {
+        if let Some(reason) = kernels.iter().find_map(|k| gpu::refusal(&k.spec)) {
+            return Err(CudaError::Kernel(reason));
+        }
+        let free = driver.free_memory().map_err(CudaError::Driver)?;
+        if needed > free {
+            let card = driver.name();
+            return Err(CudaError::Memory { card, needed, free });
+        }
+        let symbols: Vec<&str> = kernels.iter().map(|k| k.symbol.as_str()).collect();
+        driver.load(ptx, &symbols).map_err(CudaError::Driver)?;
+        Ok(CudaDevice {
+            driver,
+            kernels: kernels.iter().map(|k| k.spec.clone()).collect(),
+            failed: None,
+        })
+    }
+}
+
+impl<D: Driver> Device for CudaDevice<D> {
+    fn name(&self) -> String {
+        self.driver.name()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
+        self.driver.allocate(bytes)
+    }
+
+    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+        if self.failed.is_some() {
+            return;
+        }
+        let planned = plan::plan(&self.kernels[kernel], operands, dims, coeffs);
+        let done = planned.and_then(|launch| match launch {
+            Some(l) => self.driver.launch(kernel, l.shape, &l.arguments),
+            None => Ok(()),
+        });
+        self.failed = done.err();
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let finished = self.driver.finish();
+        self.failed.take().map_or(finished, Err)
+    }
+}
+
+/// The target that code for a card is built for.
+///
+/// # Errors
+/// When there is no such card, or it is too old.
+pub fn target(card: u32) -> Result<Target, CudaError> {
+    #[cfg(feature = "cuda")]
+    return card::Cuda::open(card).map(|c| c.target());
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = card;
+        Err(CudaError::NotBuilt)
+    }
+}
+
+/// A card, ready to run a program; `built` are the targets there is code for, `ptx` gives the code for one of them.
+///
+/// # Errors
+/// When there is no such card, no code for it, too little memory, or the driver refuses.
+pub fn open(
+    card: u32,
+    kernels: &[Kernel],
+    needed: u64,
+    built: &[Target],
+    ptx: impl Fn(Target) -> io::Result<String>,
+) -> Result<Box<dyn Device>, CudaError> {
+    #[cfg(feature = "cuda")]
+    {
+        let driver = card::Cuda::open(card)?;
+        let best = built.iter().filter(|t| driver.runs(**t)).max();
+        let Some(best) = best else {
+            let names: Vec<&str> = built.iter().map(|t| t.name()).collect();
+            return Err(CudaError::NoCode {
+                card: driver.name(),
+                built: names.join(", "),
+                wanted: driver.target(),
+            });
+        };
+        let text = ptx(*best).map_err(|e| CudaError::Driver(e.to_string()))?;
+        let device = CudaDevice::new(driver, &text, kernels, needed)?;
+        Ok(Box::new(device))
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (card, kernels, needed, built, ptx);
+        Err(CudaError::NotBuilt)
+    }
+}

@@ -1,0 +1,62 @@
+//! What a launch passes to the driver: blocks, threads, and arguments as 8 bytes each.
+//!
+//! Takes a kernel and the operands of a launch; gives a [`Launch`] whose operands reach as far as the kernel does and are
+//! aligned as its accesses assume.
+
+use crate::memory::Words;
+use crate::reach::Footprint;
+use odec_program::KernelSpec;
+use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
+
+/// One launch, ready for a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub shape: Shape,
+    /// Addresses of operands, then dims, then the bits of coefficients.
+    pub arguments: Vec<u64>,
+}
+
+/// Plans a launch; `None` when there is nothing to do.
+///
+/// # Errors
+/// In words, when the operands do not fit the kernel: a fault of the compiler.
+pub fn plan(
+    spec: &KernelSpec,
+    operands: &[Words],
+    dims: &[u64],
+    coeffs: &[f64],
+) -> Result<Option<Launch>, String> {
+    let wrong = |what: String| Err(format!("kernel {}: {what}", spec.symbol()));
+    let footprint = Footprint::of(spec)?;
+    if (operands.len(), dims.len(), coeffs.len())
+        != (
+            footprint.operands.len(),
+            footprint.dims.len(),
+            footprint.coeffs,
+        )
+    {
+        return wrong("another number of arguments".into());
+    }
+    let Some(shape) = shape(spec, dims) else {
+        return wrong("there is no such kernel for GPUs".into());
+    };
+    for (n, (words, touch)) in operands.iter().zip(&footprint.operands).enumerate() {
+        if touch.words(dims).is_none_or(|w| w > words.len() as u64) {
+            return wrong(format!("operand {n} is too short"));
+        }
+        let address = words.as_ptr() as u64;
+        if !address.is_multiple_of(alignment(spec, n)) {
+            return wrong(format!("operand {n} at {address:#x} is not aligned"));
+        }
+    }
+    if shape.blocks > MAX_BLOCKS {
+        return wrong(format!("{} blocks", shape.blocks));
+    }
+    let addresses = operands.iter().map(|w| w.as_ptr() as u64);
+    let arguments = addresses.chain(dims.iter().copied());
+    let arguments = arguments.chain(coeffs.iter().map(|x| x.to_bits()));
+    Ok((shape.blocks > 0).then(|| Launch {
+        shape,
+        arguments: arguments.collect(),
+    }))
+}
