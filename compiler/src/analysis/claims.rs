@@ -16,6 +16,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_numerics::line::Step;
+use odec_numerics::multistep::Multistep;
 use odec_numerics::order::{Expansion, Proof, Violation, Weights, prove};
 use odec_numerics::series::Series;
 use odec_numerics::{Tableau, Trees, draw};
@@ -204,8 +205,19 @@ fn claim(
         .steps
         .iter()
         .any(|s| matches!(s, Step::Flow { .. }));
-    let note = has_flows.then(|| sub_steps(&flow, order)).flatten();
+    let note = match has_flows {
+        true => sub_steps(&flow, order),
+        false => diverges(i),
+    };
     Some((ClaimStatus::Proved, note.unwrap_or_default()))
+}
+
+/// A multistep method of any order whose errors grow from step to step (Dahlquist 1956).
+fn diverges(i: &Instance) -> Option<String> {
+    let (alpha, beta) = written::multistep(&i.scheme, &i.settings)?;
+    let facts = Multistep { alpha, beta }.facts();
+    let diverges = facts.zero_stable == Some(false);
+    diverges.then(|| "but not zero-stable: it does not converge".to_string())
 }
 
 /// What Euler sub-steps make of a splitting's order.

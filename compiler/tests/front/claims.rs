@@ -190,6 +190,19 @@ fn what_cannot_be_proved_is_said() {
     insta::assert_snapshot!(shown.join("\n\n"));
 }
 
+/// The explicit method of order 3 with two steps (Dahlquist 1956) is consistent and of no use.
+#[test]
+fn an_unstable_multistep_method_is_named() {
+    let text = "scheme mine {\n  order 3\n  multistep { alpha 1 4 -5; beta 0 4 2 }\n  start by kutta3\n}\n";
+    let found = claims(text);
+    assert_eq!(found[0].status, ClaimStatus::Proved);
+    assert!(
+        found[0].note.contains("not zero-stable"),
+        "{}",
+        found[0].note
+    );
+}
+
 /// Learned coefficients at their start, and history written by hand.
 #[test]
 fn step_programs() {
