@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench curves setup data build fmt lint clean
+.PHONY: help demo test bench curves systems setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -37,6 +37,10 @@ bench: build ## The training step beside PyTorch's, for five systems (half an ho
 curves: build ## Every system's training losses beside the float64 reference (10 minutes)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@.venv/bin/python tests/reference/train.py $(ODEC)
+
+systems: build ## docs/systems.md: every system's errors in f64, f32 and bf16, and its training beside the reference (15 minutes)
+	@scripts/venv.sh .venv tests/reference/requirements.txt
+	@.venv/bin/python tests/reference/table.py $(ODEC)
 
 setup: ## Install what is missing: packages, Rust
 	@scripts/setup.sh

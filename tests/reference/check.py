@@ -162,8 +162,16 @@ def compare_bf16(outputs: dict[str, np.ndarray], loss: float, gradient: Paramete
     return loss_error, norm, where, within
 
 
-def check(binary: str, system: str, name: str, folder: Path) -> bool:
-    """One row of the table; whether it is within the limits."""
+@dataclasses.dataclass
+class Row:
+    """What was found for one system at one size: each mode's error of the gradient (worst element, in bf16 the norm), and whether all is within the limits."""
+
+    errors: dict[str, float]
+    good: bool = True
+
+
+def check(binary: str, system: str, name: str, folder: Path) -> Row:
+    """Measures and prints one row of the table."""
     meant, shape = SYSTEMS[system], SHAPES[name]
     shape = dataclasses.replace(shape, steps=meant.steps or shape.steps)
     source, sets = source_of(meant, folder), overrides(meant, shape)
@@ -183,7 +191,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> bool:
         half = folder / "half.odex"
         odec(binary, "build", source, *sets, "--set", "train.precision=bf16", "-o", str(half))
         runs["bf16"] = [str(half)]
-    good, cells = True, []
+    row, cells = Row({}), []
     for mode, what in runs.items():
         if mode == "interpreted" and name in COMPILED_ONLY:
             cells.append(f"{'–':>9} {'–':>9}  {'':<26}")
@@ -192,16 +200,18 @@ def check(binary: str, system: str, name: str, folder: Path) -> bool:
         odec(binary, "exec", *what, "--entry", "grad", "--inputs", str(inputs), "--outputs", str(outputs))
         if mode == "bf16":
             loss_error, worst, where, within = compare_bf16(load_file(outputs), loss, gradient)
-            good &= within
+            row.good &= within
+            row.errors[mode] = worst
             cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
             continue
         loss_error, worst, where = compare(load_file(outputs), loss, gradient)
         limit = min(LIMITS[mode], meant.limit) if mode == "interpreted" else LIMITS[mode]
         within = loss_error <= limit and worst <= limit
-        good &= within
+        row.good &= within
+        row.errors[mode] = worst
         cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
     print(f"{system:<17} {name:<5} {loss:9.6f}  {' '.join(cells)}".rstrip(), flush=True)
-    return good
+    return row
 
 
 def main() -> int:
@@ -225,7 +235,7 @@ def main() -> int:
                 folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
-                    failures += not check(binary, system, name, folder)
+                    failures += not check(binary, system, name, folder).good
                 except Failure as failure:
                     failures += 1
                     print(f"{system:<17} {name:<5} FAILED: {failure}", flush=True)

@@ -94,8 +94,10 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
-def curves(binary: str, name: str, steps: int, folder: Path) -> tuple[list[float], list[float]]:
-    """The losses of odec and of the reference, before each of `steps` steps."""
+def curves(
+    binary: str, name: str, steps: int, folder: Path, precisions: tuple[str, ...] = ("f32",)
+) -> tuple[list[list[float]], list[float]]:
+    """The losses of odec in each precision and of the reference, before each of `steps` steps."""
     system = SYSTEMS[name]
     shape = SHAPES["even"]
     if system.masked:
@@ -116,9 +118,11 @@ train {{
     copy = folder / "trained.ode"
     copy.write_text(trained, encoding="utf-8")
     sets = overrides(system, shape)
-    fixed, run = folder / "fixed", folder / "run"
+    fixed = folder / "fixed"
     odec(binary, "train", str(copy), *sets, "--set", "train.lr=0", "--out", str(fixed))
-    odec(binary, "train", str(copy), *sets, "--set", f"train.steps={steps}", "--out", str(run))
+    for precision in precisions:
+        chosen = ["--set", f"train.steps={steps}", "--set", f"train.precision={precision}"]
+        odec(binary, "train", str(copy), *sets, *chosen, "--out", str(folder / precision))
     start = {k: v for k, v in load_file(fixed / "checkpoint.safetensors").items() if not k.startswith("moment")}
     p = {path: jnp.asarray(value, jnp.float64) for path, value in start.items()}
     step = jax.jit(jax.value_and_grad(lambda q, x, y: loss_of(system, shape, q, x, y)))
@@ -134,7 +138,7 @@ train {{
         value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets))
         theirs.append(float(value))
         p = adamw(p, gradient, moments, t + 1)
-    return losses(run), theirs
+    return [losses(folder / precision) for precision in precisions], theirs
 
 
 def main() -> int:
@@ -151,7 +155,7 @@ def main() -> int:
             folder = Path(scratch) / name
             folder.mkdir()
             try:
-                ours, theirs = curves(binary, name, arguments.steps, folder)
+                (ours,), theirs = curves(binary, name, arguments.steps, folder)
                 if len(ours) != len(theirs):
                     raise Failure(f"{len(ours)} losses, expected {len(theirs)}")
                 distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))

@@ -1,0 +1,74 @@
+"""Writes docs/systems.md: every system, its errors, and its loss after some steps beside the float64 reference.
+
+    table.py ODEC [--only SYSTEM] [--steps N] [--out FILE]
+
+One row of `check.py` (the first size) and one of `train.py` for each system of `systems.py`, which are imported, not repeated.
+Ends with 1 if an error is beyond its limit.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from check import BF16, LIMITS, ROOT, Failure, check
+from systems import SYSTEMS
+from train import LIMIT, curves
+
+HEAD = """# Every system, measured
+
+Written by `make systems`. Small models (width 32 or 40, two steps or as many as the system needs) beside an independent implementation in float64
+(`tests/reference/`, JAX):
+
+- **Gradient**: the relative error of loss and gradient for random weights and tokens, interpreted in f64, compiled in f32 (the worst element of any
+  tensor) and in bf16 (the whole gradient in the Euclidean norm). `make test` holds the limits {limits}, and checks more sizes.
+- **Training**: {steps} steps of AdamW from the same initial weights on the same batches of docs/language.md. The loss before the first step and before the last, in the reference and
+  in odec; the largest relative distance of the two curves at any step (f32); and the last loss of a bf16 run.
+
+| system | file | gradient, f64 | f32 | bf16 | first loss | last, reference | last, odec f32 | distance | last, odec bf16 |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
+    """One line of the table; whether it is within the limits."""
+    system = SYSTEMS[name]
+    found = check(binary, name, system.sizes[0], folder)
+    errors = " | ".join(f"{found.errors[mode]:.1e}" for mode in (*LIMITS, "bf16"))
+    (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
+    distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+    file = f"[{system.file}](../schemes/{system.file})" + (f", `{system.flow}`" if system.flow else "")
+    cells = f"{theirs[0]:.4f} | {theirs[-1]:.4f} | {ours[-1]:.4f} | {distance:.0e} | {half[-1]:.4f}"
+    return f"| {name} | {file} | {errors} | {cells} |", found.good and distance <= LIMIT
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("odec", help="the odec binary")
+    parser.add_argument("--only", choices=SYSTEMS, help="one system only")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "systems.md")
+    arguments = parser.parse_args()
+    binary = str(Path(arguments.odec).resolve())
+    began, failures, lines = time.monotonic(), 0, []
+    with tempfile.TemporaryDirectory(prefix="odec-table-") as scratch:
+        for name in SYSTEMS if arguments.only is None else (arguments.only,):
+            folder = Path(scratch) / name
+            folder.mkdir()
+            try:
+                line, good = row(binary, name, arguments.steps, folder)
+                lines.append(line)
+                failures += not good
+            except Failure as failure:
+                failures += 1
+                print(f"{name} FAILED: {failure}", flush=True)
+    limits = ", ".join(f"{limit:g} {mode}" for mode, limit in (*LIMITS.items(), ("bf16", BF16["norm"])))
+    head = HEAD.format(steps=arguments.steps, limits=limits)
+    arguments.out.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{arguments.out}: {len(lines)} systems, {failures} failed, {time.monotonic() - began:.0f} s")
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
