@@ -229,7 +229,7 @@ pub struct Train {
     /// Folder of the run [default: runs/NAME]
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Start from the parameters in a safetensors file
+    /// Start from the parameters of a run, or in a safetensors file
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
     /// How the tensors of --init are called: a JSON object from parameter paths to tensor names; a `*` in both

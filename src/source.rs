@@ -10,6 +10,7 @@ use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::Target;
+use odec_runtime::import::Init;
 use odec_runtime::tokenizer::TokenizerError;
 use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Tokenizer, cuda};
 use std::collections::BTreeMap;
@@ -126,6 +127,7 @@ impl Parsed {
                 report(&checked.warnings, &self.sources)?;
                 if let Some(built) = &checked.built {
                     report(&tokenizer_fits(built), &self.sources)?;
+                    report(&parameters_fit(built), &self.sources)?;
                 }
                 Ok(checked)
             }
@@ -151,7 +153,7 @@ impl Parsed {
 
 /// What is wrong with the tokenizer file of a train block. That it is missing is for the run to say: it may be elsewhere.
 fn tokenizer_fits(built: &Built) -> Vec<Diagnostic> {
-    let Some(Tokenized { path, span }) = &built.tokenized else {
+    let Some(Tokenized { path, span }) = &built.named.tokenizer else {
         return vec![];
     };
     let vocab = built.config.vocab;
@@ -166,6 +168,34 @@ fn tokenizer_fits(built: &Built) -> Vec<Diagnostic> {
             e.to_string(),
         )],
     }
+}
+
+/// What is wrong with the parameters that a train block starts from. That they are missing is a warning: they may be
+/// made later, or be elsewhere.
+fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
+    let Some((from, span)) = &built.named.from else {
+        return vec![];
+    };
+    let (path, map) = (Path::new(&from.path), from.map.as_deref().map(Path::new));
+    if let Some(missing) = [Some(path), map]
+        .into_iter()
+        .flatten()
+        .find(|p| !p.exists())
+    {
+        let message = format!("there is no {}", missing.display());
+        return vec![
+            Diagnostic::warning(codes::IMPORT_FAILED, *span, message)
+                .label("training would start from there"),
+        ];
+    }
+    let params = built.params.iter().map(|p| (p.path.as_str(), &p.shape[..]));
+    let checked = Init::open(path, map).and_then(|init| init.check(params));
+    let Err(why) = checked else { return vec![] };
+    let d = Diagnostic::error(codes::IMPORT_FAILED, *span, why.to_string());
+    vec![d.help(
+        "steps with parameters of their own take those of the step with the same number; a map of names can say others: \
+         `from \"runs/a\", \"names.json\"`",
+    )]
 }
 
 /// The program of a model for one target, without object code.

@@ -319,3 +319,99 @@ fn accumulated_gradients_are_those_of_the_batch() {
         "{said}"
     );
 }
+
+/// `from` in a train block takes a run's parameters, or a file's, also into another number of steps.
+#[test]
+fn a_file_says_which_run_it_starts_from() {
+    let place = Place::new();
+    let start = |from: &str| TINY.replace("seed 0", &format!("seed 1\n  from {from}"));
+    place.good(&["train", "tiny.ode", "--out", "runs/a", "--steps", "3"]);
+    std::fs::create_dir(place.path().join("models")).expect("a folder");
+    let parameters = |run: &str| {
+        let mut all = place.tensors(run);
+        all.retain(|(name, _)| !name.starts_with("moment"));
+        all
+    };
+    // No step is taken: a run that was asked for none has its initial parameters.
+    let begin = |out: &str, more: &[&str]| {
+        let none = ["train", "models/fine.ode", "--out", out, "--steps", "0"];
+        place.good(&[&none[..], more].concat());
+        parameters(out)
+    };
+    let trained = parameters("runs/a");
+    place.write("models/fine.ode", &start(r#""../runs/a""#));
+    assert!(begin("runs/b", &[]) == trained);
+    place.write(
+        "models/fine.ode",
+        &start(r#""../runs/a/checkpoint.safetensors""#),
+    );
+    assert!(begin("runs/c", &[]) == trained);
+    // What the command line says wins.
+    place.good(&["train", "tiny.ode", "--out", "runs/other", "--steps", "1"]);
+    assert!(begin("runs/d", &["--init", "runs/other"]) == parameters("runs/other"));
+
+    // One step fewer: a part of the parameters. One more: a map of names says whose they are.
+    let one = begin("runs/e", &["--set", "model.steps=1"]);
+    assert!(one.len() < trained.len() && one.iter().all(|p| trained.contains(p)));
+    let three = ["--set", "model.steps=3"];
+    let (code, said) = place.bad(&[&["check", "models/fine.ode"][..], &three].concat());
+    let place_of = |said: &str| said.contains("models/fine.ode:19:3") && said.contains("  from ");
+    assert!(code == 1 && place_of(&said), "{said}");
+    assert!(said.contains("missing: step.2.att.q.weight"), "{said}");
+    place.write(
+        "models/names.json",
+        r#"{"step.2.*.*": "step.1.*.*", "step.2.*.*.*": "step.1.*.*.*"}"#,
+    );
+    place.write("models/fine.ode", &start(r#""../runs/a", "names.json""#));
+    let three = begin("runs/f", &three);
+    let of = |step: &str| {
+        let of = |(name, bytes): &(String, Vec<u8>)| {
+            Some((name.strip_prefix(step)?.to_string(), bytes.clone()))
+        };
+        three.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert!(!of("step.1.").is_empty() && of("step.1.") == of("step.2."));
+    assert!(trained.iter().all(|p| three.contains(p)));
+
+    // It goes on learning, and a resumed run does not begin again.
+    place.good(&[
+        "train",
+        "models/fine.ode",
+        "--out",
+        "runs/g",
+        "--steps",
+        "4",
+    ]);
+    place.good(&[
+        "train",
+        "models/fine.ode",
+        "--out",
+        "runs/h",
+        "--steps",
+        "2",
+    ]);
+    place.good(&["train", "--resume", "runs/h", "--steps", "4"]);
+    assert!(place.tensors("runs/g") == place.tensors("runs/h"));
+    assert!(parameters("runs/g") != trained);
+
+    // What is not there is a warning before it is needed.
+    place.write("models/fine.ode", &start(r#""../runs/none""#));
+    let out = place.odec(&["check", "models/fine.ode"]);
+    let said = text(&out.stderr);
+    assert!(out.status.success() && place_of(&said), "{said}");
+    assert!(
+        said.contains("warning") && said.contains("there is no models/../runs/none"),
+        "{said}"
+    );
+    let (code, said) = place.bad(&["train", "models/fine.ode", "--out", "runs/x"]);
+    assert!(
+        code == 1 && said.contains("there is no file models/../runs/none"),
+        "{said}"
+    );
+    place.write("models/fine.ode", &start(r#""../tiny.ode""#));
+    let (code, said) = place.bad(&["check", "models/fine.ode"]);
+    assert!(
+        code == 1 && place_of(&said) && said.contains("is not a safetensors file"),
+        "{said}"
+    );
+}

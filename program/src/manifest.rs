@@ -189,6 +189,19 @@ pub struct Train {
     pub precision: Precision,
     #[serde(default)]
     pub loss: Loss,
+    /// Parameters to start from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Pretrained>,
+}
+
+/// Trained parameters. Paths are relative to the working directory: those of the source, seen from where it was built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pretrained {
+    /// The folder of a run, or a safetensors file.
+    pub path: String,
+    /// A JSON object from parameter paths to tensor names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
 }
 
 /// What contractions and attention read. Sums, states and parameters are f32 either way.

@@ -8,10 +8,11 @@
 use crate::checkpoint::{self, CheckpointError};
 use crate::executor::{Executor, State};
 use crate::init;
-use safetensors::Dtype;
+use crate::run::CHECKPOINT;
 use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// From parameter paths to tensor names, both with stars.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,63 +91,111 @@ fn matches<'p>(pattern: &str, path: &'p str, words: &mut Vec<&'p str>) -> bool {
     false
 }
 
-/// Fills all parameters from a file; gives the names of its tensors that nothing asked for.
-///
-/// # Errors
-/// The list of everything that is missing, ambiguous, or of the wrong shape or type; nothing is copied then.
-pub fn import(path: &Path, map: &NameMap, x: &mut Executor) -> Result<Vec<String>, ImportError> {
-    let artifact = x.artifact().clone();
-    let unused =
-        checkpoint::with_tensors(path, |file| {
-            let mut wrong = Vec::new();
-            let mut used = BTreeSet::new();
-            let mut found = Vec::new();
-            for p in &artifact.manifest().params {
-                let name = match &map.tensors(&p.path)[..] {
-                    [] => p.path.clone(),
-                    [one] => one.clone(),
-                    several => {
-                        wrong.push(format!(
-                            "  ambiguous: {} is {}",
-                            p.path,
-                            several.join(" and ")
-                        ));
-                        continue;
-                    }
-                };
-                let called = match name == p.path {
-                    true => String::new(),
-                    false => format!(" (for {})", p.path),
-                };
-                match file.tensor(&name) {
-                Err(_) => wrong.push(format!("  missing: {name} {:?}{called}", p.shape)),
-                Ok(t) if !t.shape().iter().map(|d| *d as u64).eq(p.shape.iter().copied()) => {
-                    let (is, must) = (t.shape(), &p.shape);
-                    wrong.push(format!(
-                        "  wrong shape: {name} is {is:?} and must be {must:?}{called}"
-                    ));
-                }
-                Ok(t) => match numbers(&t) {
-                    Some(values) => found.push((init::range(p), values)),
-                    None => wrong.push(format!(
-                        "  wrong type: {name} is {:?} and must be F32, F64, BF16 or F16{called}",
-                        t.dtype()
-                    )),
-                },
+/// Where a run's parameters come from.
+#[derive(Clone, Debug)]
+pub struct Init {
+    /// A safetensors file.
+    pub file: PathBuf,
+    pub map: NameMap,
+}
+
+impl Init {
+    /// `path` is a safetensors file, or the folder of a run, whose last checkpoint it means.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn open(path: &Path, map: Option<&Path>) -> Result<Init, ImportError> {
+        let file = match path.is_dir() {
+            true => path.join(CHECKPOINT),
+            false => path.to_path_buf(),
+        };
+        let map = map.map_or_else(|| Ok(NameMap::default()), NameMap::open)?;
+        Ok(Init { file, map })
+    }
+
+    /// Whether there is a tensor for each parameter, given by path and shape.
+    ///
+    /// # Errors
+    /// The list of everything that is missing, ambiguous, or of the wrong shape or type.
+    pub fn check<'p>(
+        &self,
+        params: impl Iterator<Item = (&'p str, &'p [u64])>,
+    ) -> Result<(), ImportError> {
+        let names = |file: &SafeTensors| self.names(file, params);
+        checkpoint::with_tensors(&self.file, names)?;
+        Ok(())
+    }
+
+    /// Fills all parameters; gives the names of tensors that nothing asked for.
+    ///
+    /// # Errors
+    /// Those of [`Init::check`]; nothing is copied then.
+    pub fn import(&self, x: &mut Executor) -> Result<Vec<String>, ImportError> {
+        let artifact = x.artifact().clone();
+        let params = &artifact.manifest().params;
+        let unused = checkpoint::with_tensors(&self.file, |file| {
+            let shapes = params.iter().map(|p| (p.path.as_str(), &p.shape[..]));
+            let names = self.names(file, shapes)?;
+            let memory = x.state_mut(State::Params);
+            for (p, name) in params.iter().zip(&names) {
+                let values = file.tensor(name).ok().and_then(|t| numbers(&t));
+                memory[init::range(p)].copy_from_slice(&values.unwrap_or_default());
             }
-                used.insert(name);
-            }
-            if !wrong.is_empty() {
-                return Err(checkpoint::mismatch(path, wrong));
-            }
-            let params = x.state_mut(State::Params);
-            for (range, values) in found {
-                params[range].copy_from_slice(&values);
-            }
+            let used: BTreeSet<&str> = names.iter().map(String::as_str).collect();
             let unused = file.names().into_iter().filter(|n| !used.contains(*n));
             Ok(unused.map(String::from).collect())
         })?;
-    Ok(unused)
+        Ok(unused)
+    }
+
+    /// The tensor of each parameter.
+    fn names<'p>(
+        &self,
+        file: &SafeTensors,
+        params: impl Iterator<Item = (&'p str, &'p [u64])>,
+    ) -> Result<Vec<String>, CheckpointError> {
+        let (mut wrong, mut names) = (Vec::new(), Vec::new());
+        for (path, shape) in params {
+            let name = match &self.map.tensors(path)[..] {
+                [] => path.to_string(),
+                [one] => one.clone(),
+                several => {
+                    let all = several.join(" and ");
+                    wrong.push(format!("  ambiguous: {path} is {all}"));
+                    continue;
+                }
+            };
+            let called = match name == path {
+                true => String::new(),
+                false => format!(" (for {path})"),
+            };
+            match file.tensor(&name) {
+                Err(_) => wrong.push(format!("  missing: {name} {shape:?}{called}")),
+                Ok(t)
+                    if !t
+                        .shape()
+                        .iter()
+                        .map(|d| *d as u64)
+                        .eq(shape.iter().copied()) =>
+                {
+                    let is = t.shape();
+                    wrong.push(format!(
+                        "  wrong shape: {name} is {is:?} and must be {shape:?}{called}"
+                    ));
+                }
+                Ok(t) if !READABLE.contains(&t.dtype()) => wrong.push(format!(
+                    "  wrong type: {name} is {:?} and must be F32, F64, BF16 or F16{called}",
+                    t.dtype()
+                )),
+                Ok(_) => {}
+            }
+            names.push(name);
+        }
+        match wrong.is_empty() {
+            true => Ok(names),
+            false => Err(checkpoint::mismatch(&self.file, wrong)),
+        }
+    }
 }
 
 /// Writes all parameters under their paths, and nothing else.
@@ -164,6 +213,9 @@ pub fn export(path: &Path, x: &Executor) -> Result<(), CheckpointError> {
         .collect();
     checkpoint::write_tensors(path, &list, &[])
 }
+
+/// The types of numbers that are read.
+const READABLE: [Dtype; 4] = [Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16];
 
 /// The elements of a tensor, rounded to f32.
 fn numbers(t: &TensorView) -> Option<Vec<f32>> {

@@ -4,27 +4,27 @@
 //! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
 //! files made from texts are kept beside it, for all runs in that place. Each step draws a batch by (seed, step), runs entry
 //! `grad`, then `update`. A run that is resumed gives the bits and metrics of one that never stopped, unless it
-//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves when
+//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves the texts it trains on to [`mod@crate::material`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
 use crate::artifact::{Artifact, DeviceChoice};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
-use crate::data::{Batch, Corpus, DataError, Source};
+use crate::data::{Batch, Corpus, DataError};
 use crate::evaluate::{Evaluation, evaluate, window};
 use crate::executor::{Executor, RunError, State};
 use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::gradient::{alone, gradient};
-use crate::import::import;
+use crate::import::Init;
 use crate::mask;
+use crate::material::{open_corpus, saved_tokenizer, with_files};
 use crate::metrics::{HeldOut, Metrics, Record, Step};
-use crate::progress::Show;
 use crate::schedule::{self, Position};
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
 use odec_program::Bindings;
-use odec_program::manifest::{self, Data, Form, Train, named};
+use odec_program::manifest::{self, Form, Train, named};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,6 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 pub const METRICS: &str = "metrics.jsonl";
 pub const CHART: &str = "loss.svg";
 pub const TOKENIZER: &str = "tokenizer.json";
-/// Beside the run: token files made from texts.
-pub const CACHE: &str = ".tokens";
 /// Locked by the process that trains.
 pub const LOCK: &str = ".lock";
 
@@ -85,8 +83,13 @@ impl Run {
         progress.tokens = corpus.len();
         let mut x = Executor::new(artifact, artifact.device(s.device, s.threads)?)?;
         x.initialise(progress.seed);
-        if let Some(from) = &s.init {
-            import(&from.file, &from.map, &mut x)?;
+        match (&s.init, &train.from) {
+            (Some(init), _) => _ = init.import(&mut x)?,
+            (None, Some(from)) => {
+                let map = from.map.as_deref().map(Path::new);
+                Init::open(Path::new(&from.path), map)?.import(&mut x)?;
+            }
+            (None, None) => {}
         }
         let lock = lock(out)?;
         if out.join(CHECKPOINT).exists() {
@@ -394,64 +397,6 @@ impl Run {
     }
 }
 
-/// What a run trains on, in its two parts; or other files, read alike, of which all is held out.
-///
-/// # Errors
-/// When there is no run, or its text cannot be read.
-pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, TrainError> {
-    let artifact = Artifact::load(&run.join(MODEL))?;
-    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
-    let progress = checkpoint.progress()?;
-    let tokenizer = saved_tokenizer(run, progress)?;
-    let data = with_files(&progress.data, files)?;
-    let corpus = open_corpus(&artifact, &data, &tokenizer, run, show)?;
-    Ok(match files {
-        [] => corpus,
-        _ => corpus.all_held_out(),
-    })
-}
-
-/// The tokenizer that a run was trained with; nothing when it was trained on token files.
-///
-/// # Errors
-/// When there is no run, or its tokenizer is damaged.
-pub fn tokenizer_of(run: &Path) -> Result<Option<Tokenizer>, TrainError> {
-    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
-    let progress = checkpoint.progress()?;
-    Ok(match progress.data.form {
-        Form::Tokens => None,
-        Form::Text { .. } => Some(saved_tokenizer(run, progress)?),
-    })
-}
-
-fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, TrainError> {
-    Ok(match &p.tokenizer {
-        Some(identity) => Tokenizer::open_same(&run.join(TOKENIZER), identity)?,
-        None => Tokenizer::bytes(),
-    })
-}
-
-/// The same data from other files, when there are any. Files named `….bin` hold tokens.
-fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainError> {
-    if files.is_empty() {
-        return Ok(data.clone());
-    }
-    let is_bin = |f: &PathBuf| f.extension().is_some_and(|e| e == "bin");
-    let form = match (&data.form, files.iter().find(|f| !is_bin(f))) {
-        (_, None) => Form::Tokens,
-        (text @ Form::Text { .. }, Some(_)) => text.clone(),
-        (Form::Tokens, Some(text)) => {
-            let path = text.display().to_string();
-            return Err(TrainError::Data(DataError::NotTokens { path }));
-        }
-    };
-    Ok(Data {
-        files: files.iter().map(|f| f.display().to_string()).collect(),
-        form,
-        held_out_percent: data.held_out_percent,
-    })
-}
-
 /// Makes the folder of a run ours, and clears away what killed processes left in it. The lock ends with the process,
 /// however that ends.
 fn lock(out: &Path) -> Result<File, TrainError> {
@@ -489,22 +434,6 @@ fn check_limit(p: &Progress) -> Result<(), TrainError> {
         Some(limit) if !(limit > 0.0 && limit.is_finite()) => Err(TrainError::TimeLimit(limit)),
         _ => Ok(()),
     }
-}
-
-fn open_corpus(
-    a: &Artifact,
-    data: &Data,
-    tokenizer: &Tokenizer,
-    run: &Path,
-    show: Show,
-) -> Result<Corpus, TrainError> {
-    let source = Source {
-        data,
-        tokenizer,
-        cache: &files::parent(run).join(CACHE),
-        show,
-    };
-    Ok(Corpus::open(source, a.manifest().model.vocab)?)
 }
 
 /// A trained model: the artifact and parameters of a run, or an artifact and the checkpoint of another place.

@@ -6,7 +6,7 @@
 use crate::artifact::{Artifact, DeviceChoice};
 use crate::evaluate::{Evaluation, window};
 use crate::failure::TrainError;
-use crate::import::NameMap;
+use crate::import::Init;
 use crate::progress::{Display, Show, State};
 use crate::run::Run;
 use crate::schedule::Position;
@@ -23,7 +23,7 @@ pub struct Settings {
     pub time_limit: Option<f64>,
     /// Other files than the manifest's or the run's, when there are any.
     pub data: Vec<PathBuf>,
-    /// Parameters to start from; ignored when a run is resumed.
+    /// Parameters to start from instead of the manifest's; ignored when a run is resumed.
     pub init: Option<Init>,
     /// Ignored when a run is resumed.
     pub seed: Option<u64>,
@@ -57,13 +57,6 @@ impl Default for Settings {
             stop: Arc::default(),
         }
     }
-}
-
-/// Where a new run takes its parameters from.
-#[derive(Clone, Debug)]
-pub struct Init {
-    pub file: PathBuf,
-    pub map: NameMap,
 }
 
 /// Why a sitting ended.

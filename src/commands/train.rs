@@ -4,9 +4,8 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::signals::Signals;
 use crate::source;
-use odec_runtime::import::NameMap;
+use odec_runtime::import::Init;
 use odec_runtime::run::CHART;
-use odec_runtime::train::Init;
 use odec_runtime::{End, Run, Settings, Summary, chart};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -53,14 +52,8 @@ pub fn run(args: &cli::Train) -> Done {
 
 /// Where `--init` and `--map` say that parameters come from.
 fn init(args: &cli::Train) -> Done<Option<Init>> {
-    let Some(file) = args.init.clone() else {
-        return Ok(None);
-    };
-    let map = match &args.map {
-        Some(path) => NameMap::open(path).map_err(Failure::input)?,
-        None => NameMap::default(),
-    };
-    Ok(Some(Init { file, map }))
+    let open = |path: &PathBuf| Init::open(path, args.map.as_deref()).map_err(Failure::input);
+    args.init.as_ref().map(open).transpose()
 }
 
 fn finish(

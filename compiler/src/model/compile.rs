@@ -1,7 +1,7 @@
 //! From a parsed file to everything the later stages need; the front half of the compiler in one call.
 
 use super::build::{self, BuildError};
-use super::data::Tokenized;
+use super::train::Named;
 use super::{flops, params, primitives, spec, train};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::report::Evolved;
@@ -67,8 +67,8 @@ pub struct Built {
     pub config: manifest::Model,
     pub claims: Vec<manifest::Claim>,
     pub train: Option<manifest::Train>,
-    /// The tokenizer file of the train block, for who may open it.
-    pub tokenized: Option<Tokenized>,
+    /// The files that the train block names.
+    pub named: Named,
     /// Planned maximum of the batch: the train block's, or 1.
     pub batch: u64,
     pub summary: Summary,
@@ -107,6 +107,7 @@ pub fn compile(
     loader: &mut dyn Loader,
 ) -> Result<Checked, CompileError> {
     let mut sink = Vec::new();
+    let path = sources.name(main).to_string();
     let mut names = Namespace::new(file, main, sources, loader, &mut sink);
     let own = names.own.clone();
     let mut r = Resolver::new(&mut names, &mut sink);
@@ -193,7 +194,7 @@ pub fn compile(
     if let Some(model) = models.first() {
         spec = spec::read(model, &mut r);
         let vocab = spec.as_ref().map_or(u64::MAX, |s| s.sizes.vocab);
-        settings = trains.first().map(|t| train::read(t, vocab, r.sink));
+        settings = trains.first().map(|t| train::read(t, vocab, &path, r.sink));
         if let (Some(spec), Some(Some((train, _)))) = (&mut spec, &settings) {
             spec.loss = train.loss;
         }
@@ -239,14 +240,14 @@ pub fn compile(
 fn assemble(
     spec: &spec::Spec,
     params: Vec<Parameter>,
-    train: Option<(manifest::Train, Option<Tokenized>)>,
+    train: Option<(manifest::Train, Named)>,
     claims: Vec<manifest::Claim>,
 ) -> Result<Built, BuildError> {
     let forward = build::forward(spec, &params)?;
     let decode = build::decode(spec, &params)?;
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
-    let (train, tokenized) = train.unzip();
+    let (train, named) = train.unzip();
     let (first, evolves) = (spec.evolves.first(), spec.evolves.iter());
     let summary = Summary {
         steps: spec.evolves.iter().map(|e| e.steps).sum(),
@@ -273,7 +274,7 @@ fn assemble(
         claims,
         batch: train.as_ref().map_or(1, |t| t.batch / t.accumulate),
         train,
-        tokenized: tokenized.flatten(),
+        named: named.unwrap_or_default(),
         summary,
         params,
     })

@@ -13,6 +13,7 @@
 //! | `seed n` | 0 | |
 //! | `precision f32` / `bf16` | `f32` | what contractions and attention read: see `passes/precision.rs` |
 //! | `memory store` / `revolve(slots: n)` | `store` | what the gradient keeps of the forward pass |
+//! | `from "runs/a"`, `from "a.safetensors", "names.json"` | random numbers | parameters to start from, and a map of names; relative to the file |
 
 use super::args::{Args, Bounds, real, report};
 use super::data::{self, Tokenized};
@@ -20,9 +21,13 @@ use super::spec::expect;
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use num_bigint::BigInt;
+use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::{AdamW, Form, Loss, Memory, Precision, Schedule, Tokenizer, Train};
+use odec_program::manifest::{
+    AdamW, Form, Loss, Memory, Precision, Pretrained, Schedule, Tokenizer, Train,
+};
+use std::path::Path;
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
@@ -42,15 +47,24 @@ const ENTRIES: &[&str] = &[
     "seed",
     "precision",
     "memory",
+    "from",
 ];
-const LATER: &[&str] = &["constrain", "from", "tune"];
+const LATER: &[&str] = &["constrain", "tune"];
 
-/// Reads a train block; `vocab` is the model's.
+/// Files that a train block names, for who may open them, with the places.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Named {
+    pub tokenizer: Option<Tokenized>,
+    pub from: Option<(Pretrained, Span)>,
+}
+
+/// Reads a train block; `vocab` is the model's, `source` the name of the file.
 pub fn read(
     block: &Block,
     vocab: u64,
+    source: &str,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Train, Option<Tokenized>)> {
+) -> Option<(Train, Named)> {
     let before = sink.len();
     let mut found: Vec<(&str, &Entry)> = Vec::new();
     let mut misspelt = Vec::new();
@@ -69,7 +83,7 @@ pub fn read(
                         .also(first.span, "the first time"),
                     );
                 }
-                if let Some(more) = e.values.get(1) {
+                if let Some(more) = e.values.get(1).filter(|_| *name != "from") {
                     sink.push(Diagnostic::error(
                         codes::ARGUMENT_COUNT,
                         more.span,
@@ -157,6 +171,8 @@ pub fn read(
             data::BYTES + 1
         )));
     }
+    let entry = found.iter().find(|(n, _)| *n == "from");
+    let from = entry.and_then(|(_, e)| from(e, source, sink));
     let memory = value("memory").map_or(Some(Memory::Store), |e| memory(e, sink));
     if sink.len() > before {
         return None;
@@ -174,8 +190,41 @@ pub fn read(
         memory: memory?,
         precision: precision?,
         loss: loss?,
+        from: from.as_ref().map(|(from, _)| from.clone()),
     };
-    Some((train, tokenized))
+    let named = Named {
+        tokenizer: tokenized,
+        from,
+    };
+    Some((train, named))
+}
+
+/// `from "runs/a"`, or `from "theirs.safetensors", "names.json"`; relative to the folder of the file that says so.
+fn from(e: &Entry, source: &str, sink: &mut Vec<Diagnostic>) -> Option<(Pretrained, Span)> {
+    const HELP: &str =
+        "write `from \"runs/pretrained\"`, or `from \"theirs.safetensors\", \"names.json\"`";
+    let folder = Path::new(source).parent().unwrap_or(Path::new(""));
+    let mut paths = Vec::new();
+    for value in &e.values {
+        let ExprKind::Str(path) = &value.kind else {
+            let message = "this is not the path of a run or of a file";
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, value.span, message);
+            sink.push(d.help(HELP));
+            return None;
+        };
+        paths.push(folder.join(path).display().to_string());
+    }
+    if let Some(third) = e.values.get(2) {
+        let message = "`from` takes a run or a file, and a map of names";
+        sink.push(Diagnostic::error(codes::ARGUMENT_COUNT, third.span, message).help(HELP));
+        return None;
+    }
+    let mut paths = paths.into_iter();
+    let from = Pretrained {
+        path: paths.next()?,
+        map: paths.next(),
+    };
+    Some((from, e.span))
 }
 
 /// A number of micro-batches of equal size.

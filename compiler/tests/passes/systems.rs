@@ -165,6 +165,7 @@ fn train() -> Train {
         memory: manifest::Memory::Store,
         precision: manifest::Precision::F32,
         loss: Default::default(),
+        from: None,
     }
 }
 

@@ -430,6 +430,7 @@ pub fn manifest() -> Manifest {
         memory: Memory::Store,
         precision: Precision::F32,
         loss: Default::default(),
+        from: None,
     };
     let lines = fixed(2 * TABLE / LINE);
     let named = |n: &str| Coeff::Named(n.into());
