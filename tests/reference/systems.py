@@ -81,6 +81,7 @@ class System:
             "up": affine_table(4 * shape.width, shape.width),
             "down": affine_table(shape.width, 4 * shape.width),
             "gate": {"linear.weight": (1, 2 * shape.width), "linear.bias": (1,)},
+            "inject": {"linear.weight": (shape.width, shape.width)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
         }
@@ -267,6 +268,15 @@ def hybrid(s: Step, x: Array) -> Array:
     """Two attentions side by side, each over twice the step, averaged; then the FFN. All Euler, so 2 · 1/2 = 1."""
     y = (x + 2 * s.field("att")(x) + x + 2 * s.field("near")(x)) / 2
     return y + s.ffn(y)
+
+
+def equilibrium(s: Step, x: Array) -> Array:
+    """z = F(z + G(x)) six times from 0."""
+    injected = x @ s.value("inject.linear.weight").T
+    z = 0 * x
+    for _ in range(6):
+        z = s.layer(z + injected)
+    return z
 
 
 def hybrid_of_three(s: Step, x: Array) -> Array:
@@ -462,6 +472,12 @@ SYSTEMS: dict[str, System] = {
     ),
     "sdirk2": System(
         over_layer(fixed_point([[GAMMA, 0.0], [1 - GAMMA, GAMMA]], [1 - GAMMA, GAMMA], 3)), file="sdirk.ode"
+    ),
+    "equilibrium": System(
+        equilibrium,
+        file="equilibrium_layer.ode",
+        fields={"att": "att", "ffn": "ffn", "inject": "inject"},
+        owner=lambda name, k: "",
     ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),

@@ -115,7 +115,7 @@ pub fn compile(
     let mut claims = Claims::default();
     let mut fields = Vec::new();
     for name in &own {
-        let Ok(def) = r.names.get(&name.name, r.sink) else {
+        let Ok(def) = r.names.get(name, r.sink) else {
             continue;
         };
         match def {

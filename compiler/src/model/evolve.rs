@@ -6,8 +6,8 @@ use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::settings;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::MAX_EVALUATIONS;
-use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
+use crate::scheme::scalar::{Scope, constant, measured, not_supported, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow, Learned};
@@ -221,13 +221,25 @@ fn step_sizes(
         return Some((vec![Exact::one(); steps as usize], None));
     };
     let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
+    let mut work = 0u64;
+    let mut at = |k: Option<u64>| -> Result<Exact, Diagnostic> {
+        let mut scope: Scope = [("steps".to_string(), whole(steps))].into();
+        scope.extend(k.map(|k| ("k".to_string(), whole(k))));
+        let (h, took) = measured(rule, &scope)?;
+        work += took as u64;
+        if work > MAX_WORK {
+            let message = "the step sizes take too long to compute";
+            return Err(Diagnostic::error(codes::TOO_LARGE, rule.span, message));
+        }
+        constant(h, rule.span)
+    };
+    // A rule without k gives one number, which is computed once.
+    let same = at(None).ok();
     let each = (0..steps).map(|k| {
-        let scope: Scope = [
-            ("steps".to_string(), whole(steps)),
-            ("k".to_string(), whole(k)),
-        ]
-        .into();
-        let h = exact(rule, &scope)?;
+        let h = match &same {
+            Some(h) => h.clone(),
+            None => at(Some(k))?,
+        };
         if !h.to_f64().is_finite() || (h.is_zero() && learn.is_none()) {
             return Err(Diagnostic::error(
                 codes::INVALID_VALUE,

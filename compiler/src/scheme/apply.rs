@@ -7,7 +7,7 @@ use super::define::{Body, SchemeDef};
 use super::flow::{Applied, Flow, FlowArg, FlowArgKind, Method, Setting};
 use super::names::Definition;
 use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
-use super::scalar::{Scope, exact, name_of};
+use super::scalar::{Scope, name_of};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
@@ -110,10 +110,7 @@ impl Resolver<'_, '_> {
         let e = &arg.value;
         let is_scheme = match &e.kind {
             ExprKind::Call(call) => match name_of(&call.callee) {
-                Some(n) => matches!(
-                    self.names.get(&n.name, self.sink),
-                    Ok(Definition::Scheme(_))
-                ),
+                Some(n) => matches!(self.names.get(&n, self.sink), Ok(Definition::Scheme(_))),
                 None => false,
             },
             _ => false,
@@ -254,11 +251,11 @@ impl Resolver<'_, '_> {
                 ExprKind::List(items) => {
                     let values: Option<Vec<Exact>> = items
                         .iter()
-                        .map(|i| self.checked(exact(i, &Scope::new())))
+                        .map(|i| self.number(i, &Scope::new()))
                         .collect();
                     values.map(|v| Setting::PerStep(v, value.span))
                 }
-                _ => self.checked(exact(value, &Scope::new())).map(Setting::One),
+                _ => self.number(value, &Scope::new()).map(Setting::One),
             };
             match (setting, given.get(param.name.as_str())) {
                 (Some(s), None) => _ = given.insert(&param.name, (s, label.span)),
@@ -274,7 +271,7 @@ impl Resolver<'_, '_> {
         for (param, default) in &scheme.values {
             let setting = match given.remove(param.name.as_str()) {
                 Some((s, _)) => s,
-                None => Setting::One(self.checked(exact(default, &scope))?),
+                None => Setting::One(self.number(default, &scope)?),
             };
             if let Setting::One(v) = &setting {
                 scope.insert(param.name.clone(), Coeff::constant(v.clone()));

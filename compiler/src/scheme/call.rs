@@ -5,7 +5,7 @@ use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
-use super::scalar::{exact, name_of, not_supported, unknown_name};
+use super::scalar::{name_of, not_supported, unknown_name};
 use super::stage::{Instr, Projection, default_eps};
 use super::value::Names;
 use crate::codes;
@@ -150,7 +150,7 @@ impl Machine<'_> {
         let (mean, std) = (moment("mean"), moment("std"));
         let eps = match given("eps") {
             None => default_eps(),
-            Some(e) => self.ok(exact(e, &names.numbers()))?,
+            Some(e) => self.constant(e, &names.numbers())?,
         };
         let (mean, std) = (mean?, std?);
         let onto = Projection::Moments { mean, std, eps };
@@ -241,7 +241,7 @@ impl Machine<'_> {
 
     /// A place in a list of `n`, from 0 to `last`; negative ones count from the end.
     fn position(&mut self, e: &Expr, n: usize, last: i64, names: &Names) -> Option<usize> {
-        let value = self.ok(exact(e, &names.numbers()))?;
+        let value = self.constant(e, &names.numbers())?;
         let i = value.as_integer().and_then(|i| i64::try_from(i).ok());
         let i = i.map(|i| if i < 0 { i + n as i64 } else { i });
         match i.filter(|i| (0..=last).contains(i)) {

@@ -6,7 +6,7 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::run::Machine;
-use super::scalar::binary;
+use super::scalar::{binary, cost};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::BinOp;
@@ -49,8 +49,10 @@ impl Machine<'_> {
     pub(super) fn arithmetic(&mut self, op: BinOp, a: Item, b: Item, span: Span) -> Option<Item> {
         let (a, b) = match (a, b) {
             (Item::Number(a), Item::Number(b)) => {
-                self.charge(a.weight() * b.weight(), span)?;
-                return self.ok(binary(op, &a, &b, span)).map(Item::Number);
+                self.charge(1, span)?;
+                let value = self.ok(binary(op, &a, &b, span))?;
+                self.charge(cost(op, &a, &b, &value), span)?;
+                return Some(Item::Number(value));
             }
             (a, b) => (a, b),
         };
@@ -61,6 +63,7 @@ impl Machine<'_> {
             (BinOp::Mul, _) => self.multiplied(a, b, span),
             (BinOp::Div, Item::Number(c)) => {
                 let inverse = self.ok(binary(BinOp::Div, &one, c, span))?;
+                self.charge(cost(op, &one, c, &inverse), span)?;
                 self.multiplied(a, Item::Number(inverse), span)
             }
             _ => {

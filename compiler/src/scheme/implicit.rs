@@ -1,17 +1,21 @@
-//! Implicit tableaus, solved by fixed-point iteration.
+//! Implicit tableaus and equations, solved by fixed-point iteration.
 //!
 //! Yᵢ = x at first; then, as often as the scheme says, all stages at once become Yᵢ = x + h Σ aᵢⱼ F(Yⱼ); the result is
-//! x + h Σ bᵢ F(Yᵢ). Equal stages are evaluated once: all of them at the start, an explicit first stage throughout.
+//! x + h Σ bᵢ F(Yᵢ). Equal stages are evaluated once: all of them at the start, an explicit first stage throughout. `solve z = E(z) from s` in a step: z = s at
+//! first, then z = E(z), as often as it says.
 
 use super::args::Args;
 use super::combination::Combination;
+use super::factor::Item;
 use super::flow::Field;
+use super::mentions::Mentions;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{name_of, not_supported, unknown_name, whole};
+use super::scalar::{Scope, name_of, not_supported, unknown_name};
 use super::tableau::Row;
+use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{Method, Tableau};
+use odec_grammar::ast::{Expr, Ident, Method, Tableau};
 use odec_grammar::diag::Diagnostic;
 use std::collections::HashMap;
 
@@ -36,7 +40,7 @@ impl Machine<'_> {
         match (implicit, &frame.flow.scheme.solve) {
             (None, None) => self.explicit(rows, needed, field, frame),
             (Some(_), Some((method, _))) => {
-                let iterations = self.iterations(method, frame)?;
+                let iterations = self.iterations(method, &frame.scope)?;
                 self.fixed_point(rows, field, iterations, frame)
             }
             (None, Some((_, span))) => self.fail(
@@ -113,13 +117,50 @@ impl Machine<'_> {
         None
     }
 
+    /// `solve z = F(z + G(x)) from 0 by fixed_point(iterations: 8)`.
+    pub(super) fn solve(
+        &mut self,
+        name: &Ident,
+        value: &Expr,
+        from: &Expr,
+        method: &Method,
+        names: &mut Names,
+    ) -> Option<Combination> {
+        self.assignable(name, names)?;
+        let mut z = match self.item(from, names)? {
+            Item::Number(c) if c.is_zero() => Combination::zero(),
+            Item::Vector(v) => v,
+            _ => {
+                let message = "this is no state to start from";
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, from.span, message);
+                return self.fail(d.label("a state, or 0, is expected"));
+            }
+        };
+        let mut mentions = Mentions::default();
+        mentions.expr(value);
+        if !mentions.read.contains(name.name.as_str()) {
+            let message = format!("`{}` is not in its equation", name.name);
+            let d = Diagnostic::error(codes::UNUSED_NAME, value.span, message)
+                .label("there is nothing to solve");
+            return self.fail(d.help(format!("write `{} = …`", name.name)));
+        }
+        for _ in 0..self.iterations(method, &names.numbers())? {
+            names.set.insert(name.name.clone(), Some(Item::Vector(z)));
+            z = self.vector(value, names)?;
+        }
+        Some(z)
+    }
+
     /// `fixed_point(iterations: 3)`.
-    pub(super) fn iterations(&mut self, method: &Method, frame: &Frame) -> Option<usize> {
+    pub(super) fn iterations(&mut self, method: &Method, scope: &Scope) -> Option<usize> {
         if let Some(g) = &method.gradient
             && name_of(g).is_none_or(|n| n.name != "unroll")
         {
             let d = not_supported(g.span, "another gradient than `unroll`");
-            return self.fail(d.label("the iterations are differentiated one by one"));
+            let d = d.label("the iterations are differentiated one by one");
+            return self.fail(
+                d.help("write `fixed_point(iterations: 8)` with `gradient unroll`, or without"),
+            );
         }
         let span = method.call.span;
         let Some(mut args) = Args::of(&method.call) else {
@@ -127,7 +168,8 @@ impl Machine<'_> {
         };
         let name = args.callee.clone();
         if LATER.contains(&name.name.as_str()) {
-            return self.fail(not_supported(name.span, &format!("`{}`", name.name)));
+            let d = not_supported(name.span, &format!("`{}`", name.name));
+            return self.fail(d.help("write `fixed_point(iterations: 8)`, which is unrolled"));
         }
         if !METHODS.contains(&name.name.as_str()) {
             let d = unknown_name(&name.name, name.span, METHODS.into_iter());
@@ -139,12 +181,12 @@ impl Machine<'_> {
         if self.sink().len() > before {
             return None;
         }
-        let n = self.ok(whole(found?, &frame.scope, 0, MAX_EVALUATIONS as u64))?;
+        let n = self.whole(found?, scope, 0, MAX_EVALUATIONS as u64)?;
         Some(n as usize)
     }
 }
 
 fn unknown_method(span: Span) -> Diagnostic {
     Diagnostic::error(codes::TYPE_MISMATCH, span, "this is no way to solve")
-        .help("write `solve by fixed_point(iterations: 3)`")
+        .help("write `fixed_point(iterations: 3)` after `by`")
 }

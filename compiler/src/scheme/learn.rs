@@ -8,7 +8,7 @@ use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
 use super::history::Lengths;
 use super::mentions::Mentions;
-use super::scalar::{Scope, exact, name_of, not_supported, whole};
+use super::scalar::{Scope, constant, measured, name_of, not_supported, whole};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Learn, LearnLen};
@@ -40,6 +40,8 @@ pub(super) struct Declared {
     pub learned: Vec<Learned>,
     /// Entries of each list.
     pub lists: BTreeMap<String, usize>,
+    /// What computing their starts took.
+    pub work: usize,
 }
 
 /// Reads the declarations of a scheme; single coefficients join the scope.
@@ -61,9 +63,9 @@ pub(super) fn declared(
             init,
             span: l.name.span,
         };
-        match starts(l, lengths, scope) {
+        match starts(l, lengths, scope, &mut found.work) {
             Ok(None) => {
-                let init = exact(&l.init, scope).map_err(|d| sink.push(d));
+                let init = counted(&l.init, scope, &mut found.work).map_err(|d| sink.push(d));
                 let Ok(init) = init else {
                     good = false;
                     continue;
@@ -87,8 +89,20 @@ pub(super) fn declared(
     good.then_some(found)
 }
 
+/// A start, its work counted.
+fn counted(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Exact, Diagnostic> {
+    let (value, took) = measured(e, scope)?;
+    *work += took;
+    constant(value, e.span)
+}
+
 /// The starts of a list; `None`: this is no list.
-fn starts(l: &Learn, lengths: Lengths, scope: &Scope) -> Result<Option<Vec<Exact>>, Diagnostic> {
+fn starts(
+    l: &Learn,
+    lengths: Lengths,
+    scope: &Scope,
+    work: &mut usize,
+) -> Result<Option<Vec<Exact>>, Diagnostic> {
     let n = match &l.len {
         LearnLen::Scalar => return Ok(None),
         LearnLen::Count(n) => whole(n, scope, 1, MAX_ENTRIES)? as usize,
@@ -110,7 +124,7 @@ fn starts(l: &Learn, lengths: Lengths, scope: &Scope) -> Result<Option<Vec<Exact
         }
     };
     let ExprKind::List(items) = &l.init.kind else {
-        return Ok(Some(vec![exact(&l.init, scope)?; n]));
+        return Ok(Some(vec![counted(&l.init, scope, work)?; n]));
     };
     if items.len() != n {
         let message = format!("{} values for {n} coefficients", items.len());
@@ -121,7 +135,7 @@ fn starts(l: &Learn, lengths: Lengths, scope: &Scope) -> Result<Option<Vec<Exact
                 .help("give one value for each entry, or one for all"),
         );
     }
-    let each = |e: &Expr| exact(e, scope);
+    let each = |e: &Expr| counted(e, scope, work);
     items.iter().map(each).collect::<Result<_, _>>().map(Some)
 }
 

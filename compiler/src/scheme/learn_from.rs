@@ -24,7 +24,7 @@ impl Resolver<'_, '_> {
             return Some(scheme);
         };
         let from = &l.from;
-        let source = match self.names.get(&from.name, self.sink) {
+        let source = match self.names.get(from, self.sink) {
             Ok(Definition::Scheme(source)) => source,
             Err(true) => return None,
             Err(false) => {

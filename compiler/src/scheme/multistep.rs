@@ -11,7 +11,7 @@ use super::embedded::Reached;
 use super::flow::{Flow, FlowArgKind};
 use super::resolve::{count, flow_for_field};
 use super::run::{Frame, Machine};
-use super::scalar::{Scope, arithmetic, exact};
+use super::scalar::{Scope, arithmetic};
 use super::stage::{Moment, Phase};
 use crate::codes;
 use odec_grammar::Span;
@@ -209,7 +209,7 @@ impl Machine<'_> {
     ) -> Option<Option<usize>> {
         match (beta[0].is_zero(), &frame.flow.scheme.solve) {
             (true, None) => Some(None),
-            (false, Some((method, _))) => self.iterations(method, frame).map(Some),
+            (false, Some((method, _))) => self.iterations(method, &frame.scope).map(Some),
             (true, Some((_, span))) => self.fail(
                 Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
                     .label("the new state does not depend on its own evaluation")
@@ -227,7 +227,7 @@ impl Machine<'_> {
     fn coefficients(&mut self, m: &Multistep, scope: &Scope) -> Option<Coefficients> {
         let mut row = |entries: &[Expr]| -> Option<Vec<Exact>> {
             let values: Option<Vec<Exact>> =
-                entries.iter().map(|e| self.ok(exact(e, scope))).collect();
+                entries.iter().map(|e| self.constant(e, scope)).collect();
             let mut values = values?;
             // With room for one entry of the past, so that slices begin somewhere.
             values.resize((m.steps() + 1).max(2), Exact::zero());

@@ -1,7 +1,7 @@
 //! The namespace of schemes, fields and primitives: the user's file, what it imports, and the library by name.
 //!
 //! Takes a parsed file and a [`Loader`]; gives definitions by name. Library schemes are parsed when they are first
-//! named. Leaves reading files to the loader, expressions to `resolve.rs`.
+//! named. A file's own definition comes before a library scheme of the same name, except in the library itself. Leaves reading files to the loader, expressions to `resolve.rs`.
 
 use super::define::{SchemeDef, define};
 use crate::codes;
@@ -77,6 +77,9 @@ pub struct Namespace<'s> {
     sources: &'s mut Sources,
     /// By name, with the place of the name; `None`: defined, but wrongly.
     names: BTreeMap<String, (Option<Definition>, Span)>,
+    /// Schemes of the library that were named, and the sources of its texts.
+    library: BTreeMap<String, Option<Definition>>,
+    library_sources: BTreeSet<u32>,
     /// Names of the main file's schemes and fields, in order.
     pub own: Vec<Ident>,
 }
@@ -93,6 +96,8 @@ impl<'s> Namespace<'s> {
         let mut ns = Namespace {
             sources,
             names: BTreeMap::new(),
+            library: BTreeMap::new(),
+            library_sources: BTreeSet::new(),
             own: Vec::new(),
         };
         let name = ns.sources.name(source).to_string();
@@ -202,34 +207,46 @@ impl<'s> Namespace<'s> {
             sink.push(
                 clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
             );
-        } else if !repeats && library(word).is_some() {
-            sink.push(
-                clash(format!("`{word}` is the name of a library scheme"))
-                    .help("choose another name, or remove this definition and use the library's"),
-            );
         } else {
+            if !repeats && library(word).is_some() {
+                let message = format!("`{word}` is also the name of a library scheme");
+                sink.push(
+                    Diagnostic::warning(codes::REDEFINITION, name.span, message)
+                        .label("this one is meant wherever this file is used")
+                        .help(format!(
+                            "the library's is in schemes/{word}.ode; choose another name to have both"
+                        )),
+                );
+            }
             self.names.insert(word.to_string(), (def, name.span));
         }
     }
 
-    /// What a name stands for. `Err(true)`: it is defined, but wrongly, and that has been said.
-    pub fn get(&mut self, name: &str, sink: &mut Vec<Diagnostic>) -> Result<Definition, bool> {
-        if !self.names.contains_key(name)
-            && let Some(text) = library(name)
+    /// What a name stands for where it is written. `Err(true)`: it is defined, but wrongly, and that has been said.
+    pub fn get(&mut self, name: &Ident, sink: &mut Vec<Diagnostic>) -> Result<Definition, bool> {
+        let word = name.name.as_str();
+        if !self.library_sources.contains(&name.span.source)
+            && let Some((def, _)) = self.names.get(word)
         {
-            let id = self.sources.add(format!("library/{name}.ode"), text);
+            return def.clone().ok_or(true);
+        }
+        if !self.library.contains_key(word)
+            && let Some(text) = library(word)
+        {
+            let id = self.sources.add(format!("library/{word}.ode"), text);
+            self.library_sources.insert(id);
             let (file, errors) = odec_grammar::parse(id, text);
             sink.extend(errors);
             for item in file.items {
                 if let Item::Scheme(s) = item {
                     let def = define(&s, text, sink).map(|d| Definition::Scheme(Rc::new(d)));
-                    self.names.insert(s.name.name.clone(), (def, s.name.span));
+                    self.library.insert(s.name.name.clone(), def);
                 }
             }
         }
-        match self.names.get(name) {
-            Some((Some(def), _)) => Ok(def.clone()),
-            Some((None, _)) => Err(true),
+        match self.library.get(word) {
+            Some(Some(def)) => Ok(def.clone()),
+            Some(None) => Err(true),
             None => Err(false),
         }
     }

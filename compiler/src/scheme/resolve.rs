@@ -5,11 +5,13 @@
 use super::define::SchemeDef;
 use super::flow::{Applied, Field, Flow};
 use super::names::{Definition, LATER_PRIMITIVES, Namespace, PRIMITIVES};
-use super::scalar::{name_of, not_supported};
+use super::run::MAX_WORK;
+use super::scalar::{Scope, constant, measured, name_of, not_supported};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -29,6 +31,8 @@ pub struct Resolver<'n, 's> {
     used: Vec<Applied>,
     /// Expressions being resolved, one inside the other.
     nesting: usize,
+    /// What computing numbers has taken so far.
+    work: u64,
     /// How deep the definitions resolved so far inside the current expression are.
     pub(super) height: usize,
 }
@@ -42,6 +46,7 @@ impl<'n, 's> Resolver<'n, 's> {
             open: Vec::new(),
             used: Vec::new(),
             nesting: 0,
+            work: 0,
             height: 0,
         }
     }
@@ -55,6 +60,21 @@ impl<'n, 's> Resolver<'n, 's> {
         r.map_err(|d| self.sink.push(d)).ok()
     }
 
+    /// A constant as it is written, its work counted.
+    pub(super) fn number(&mut self, e: &Expr, scope: &Scope) -> Option<Exact> {
+        if self.work > MAX_WORK {
+            // That has been said.
+            return None;
+        }
+        let (value, work) = self.checked(measured(e, scope))?;
+        self.work = self.work.saturating_add(work as u64);
+        if self.work > MAX_WORK {
+            let message = "the numbers of this file take too long to compute";
+            return self.fail(Diagnostic::error(codes::TOO_LARGE, e.span, message));
+        }
+        self.checked(constant(value, e.span))
+    }
+
     /// Schemes applied so far, in order; one that is applied again with the same settings is listed once.
     pub fn used(&self) -> &[Applied] {
         &self.used
@@ -63,7 +83,7 @@ impl<'n, 's> Resolver<'n, 's> {
     /// `at`: how many were known before what it is applied to was looked at.
     pub(super) fn uses(&mut self, at: usize, applied: Applied) {
         let same = |a: &Applied| {
-            a.scheme.name.name == applied.scheme.name.name
+            a.scheme.name == applied.scheme.name
                 && a.settings == applied.settings
                 && a.listed == applied.listed
         };
@@ -95,7 +115,7 @@ impl<'n, 's> Resolver<'n, 's> {
 
     /// The definition behind a name, or a message.
     pub fn definition(&mut self, name: &Ident) -> Option<Definition> {
-        match self.names.get(&name.name, self.sink) {
+        match self.names.get(name, self.sink) {
             Ok(Definition::Scheme(s)) => self.concrete(s).map(Definition::Scheme),
             Ok(d) => Some(d),
             Err(true) => None,
@@ -120,7 +140,7 @@ impl<'n, 's> Resolver<'n, 's> {
             let shown = name
                 .as_ref()
                 .map_or("this".into(), |n| format!("`{}`", n.name));
-            let d = match name.as_ref().map(|n| self.names.get(&n.name, self.sink)) {
+            let d = match name.as_ref().map(|n| self.names.get(n, self.sink)) {
                 Some(Ok(Definition::Scheme(_))) => Diagnostic::error(
                     codes::TYPE_MISMATCH,
                     e.span,

@@ -13,10 +13,11 @@ use super::evaluate::Used;
 use super::flow::{Flow, Leaf, Setting};
 use super::learn::{self, Declared, Learned};
 use super::resolve::too_deep;
-use super::scalar::{Scope, arithmetic, length_of, scalar};
+use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
 use super::stage::{Instr, Moment, Phase, Program, Steps};
 use crate::codes;
 use odec_grammar::Span;
+use odec_grammar::ast::Expr;
 use odec_grammar::diag::{Diagnostic, Label};
 use odec_graph::Exact;
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +26,7 @@ use std::rc::Rc;
 /// Most field evaluations of a whole model (per step times steps).
 pub const MAX_EVALUATIONS: usize = 20_000;
 /// Most monomials read or written while one stage program is made.
-const MAX_WORK: u64 = 500_000;
+pub(crate) const MAX_WORK: u64 = 500_000;
 /// The same for all programs of an evolution.
 pub(crate) const MAX_TOTAL: u64 = 4_000_000;
 /// Deepest nesting of expressions in flows in fields in flows; the parser's limit for one expression lies below it.
@@ -209,6 +210,25 @@ impl<'s> Machine<'s> {
         )
     }
 
+    /// A number as it is written, its work counted.
+    pub(super) fn number(&mut self, e: &Expr, scope: &Scope) -> Option<Coeff> {
+        let (value, work) = self.ok(measured(e, scope))?;
+        self.charge(work, e.span)?;
+        Some(value)
+    }
+
+    /// The same, in which no symbol may remain.
+    pub(super) fn constant(&mut self, e: &Expr, scope: &Scope) -> Option<Exact> {
+        let value = self.number(e, scope)?;
+        self.ok(constant(value, e.span))
+    }
+
+    /// A count.
+    pub(super) fn whole(&mut self, e: &Expr, scope: &Scope, min: u64, max: u64) -> Option<u64> {
+        let value = self.constant(e, scope)?;
+        self.ok(in_range(&value, e.span, min, max))
+    }
+
     /// `a + c·b`.
     pub(super) fn add_scaled(
         &mut self,
@@ -299,8 +319,8 @@ impl<'s> Machine<'s> {
         }
         let lengths = self.lengths(flow, outermost)?;
         let declared = learn::declared(&flow.scheme.learns, lengths, &mut scope, self.sink)?;
-        self.charge(declared.learned.len(), flow.span)?;
-        let Declared { learned, lists } = declared;
+        self.charge(declared.learned.len() + declared.work, flow.span)?;
+        let Declared { learned, lists, .. } = declared;
         let names: Vec<&str> = flow
             .scheme
             .learns
@@ -309,7 +329,7 @@ impl<'s> Machine<'s> {
             .collect();
         self.learns(flow, &names, learned)?;
         for (name, value) in &flow.scheme.lets {
-            let v = self.ok(scalar(value, &scope))?;
+            let v = self.number(value, &scope)?;
             self.charge(v.as_constant().map_or(v.weight(), |c| c.cost()), value.span)?;
             scope.insert(name.name.clone(), v);
         }

@@ -11,8 +11,24 @@ use std::collections::BTreeMap;
 /// Named numbers in scope.
 pub type Scope = BTreeMap<String, Coeff>;
 
+/// Most work that one number may take: entries of the linear equations that quotients are solutions of.
+const MAX_WORK: usize = 200_000;
+/// What a root counts for: the factors of a number are looked for.
+const ROOT_WORK: usize = 50;
+
 /// The value of an expression that stands for a number.
 pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
+    measured(e, scope).map(|(value, _)| value)
+}
+
+/// The same, and the work that it took.
+pub fn measured(e: &Expr, scope: &Scope) -> Result<(Coeff, usize), Diagnostic> {
+    let mut work = 0;
+    let value = evaluated(e, scope, &mut work)?;
+    Ok((value, work))
+}
+
+fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coeff, Diagnostic> {
     match &e.kind {
         ExprKind::Number(text) => literal(text, e.span),
         ExprKind::Quantity(text, unit) if unit == "%" => {
@@ -22,46 +38,63 @@ pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
                 .map_err(|why| arithmetic(why, e.span))
         }
         ExprKind::Name(name) => scope.get(name).cloned().ok_or_else(|| {
-            unknown_name(
-                name,
-                e.span,
-                scope
-                    .keys()
-                    .map(String::as_str)
-                    .filter(|n| !n.contains('(')),
-            )
-            .label("a number is expected here")
+            let written = scope.keys().filter(|n| !n.contains('('));
+            unknown_name(name, e.span, written.map(String::as_str))
+                .label("a number is expected here")
         }),
-        ExprKind::Neg(inner) => Ok(scalar(inner, scope)?.neg()),
-        ExprKind::Binary(op, a, b) => binary(*op, &scalar(a, scope)?, &scalar(b, scope)?, e.span),
-        ExprKind::Tuple(items) if items.len() == 1 => scalar(&items[0], scope),
-        ExprKind::Call(call) if is_root(call) => root(call, scope, e.span),
+        ExprKind::Neg(inner) => Ok(evaluated(inner, scope, work)?.neg()),
+        ExprKind::Binary(op, a, b) => {
+            let (a, b) = (evaluated(a, scope, work)?, evaluated(b, scope, work)?);
+            let value = binary(*op, &a, &b, e.span)?;
+            *work += cost(*op, &a, &b, &value);
+            if *work > MAX_WORK {
+                let message = "this number takes too long to compute";
+                let d = Diagnostic::error(codes::TOO_LARGE, e.span, message);
+                return Err(d.help("fewer quotients of sums of roots, or a decimal"));
+            }
+            Ok(value)
+        }
+        ExprKind::Tuple(items) if items.len() == 1 => evaluated(&items[0], scope, work),
+        ExprKind::Call(call) if is_root(call) => root(call, scope, e.span, work),
         ExprKind::Call(call) if is_length(call) => length(call, scope, e.span),
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
     }
 }
 
+/// What an operation took: a quotient is the solution of linear equations, and a power is many products.
+pub fn cost(op: BinOp, a: &Coeff, b: &Coeff, value: &Coeff) -> usize {
+    match op {
+        BinOp::Div | BinOp::Pow => value.as_constant().map_or(value.weight(), |c| c.cost()),
+        _ => a.weight() * b.weight(),
+    }
+}
+
 /// The value of an expression in which no symbol may remain.
 pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
-    scalar(e, scope)?.as_constant().ok_or_else(|| {
-        Diagnostic::error(
-            codes::TYPE_MISMATCH,
-            e.span,
-            "this number is not a constant",
-        )
-        .label("it depends on the step size or on a learned coefficient")
+    constant(scalar(e, scope)?, e.span)
+}
+
+/// A value in which no symbol may remain.
+pub fn constant(value: Coeff, span: Span) -> Result<Exact, Diagnostic> {
+    value.as_constant().ok_or_else(|| {
+        Diagnostic::error(codes::TYPE_MISMATCH, span, "this number is not a constant")
+            .label("it depends on the step size or on a learned coefficient")
     })
 }
 
 /// A whole number in a range.
 pub fn whole(e: &Expr, scope: &Scope, min: u64, max: u64) -> Result<u64, Diagnostic> {
-    let value = exact(e, scope)?;
+    in_range(&exact(e, scope)?, e.span, min, max)
+}
+
+/// The same, of a value.
+pub fn in_range(value: &Exact, span: Span, min: u64, max: u64) -> Result<u64, Diagnostic> {
     let n = value.as_integer().and_then(|n| u64::try_from(n).ok());
     n.filter(|n| (min..=max).contains(n)).ok_or_else(|| {
-        let mut d = out_of_range(&value, e.span)
+        let mut d = out_of_range(value, span)
             .label(format!("a whole number from {min} to {max} is expected"));
-        if value > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)) {
+        if *value > Exact::int(i64::try_from(max).unwrap_or(i64::MAX)) {
             d.code = codes::TOO_LARGE;
         }
         d
@@ -147,7 +180,7 @@ fn length(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
 }
 
 /// `sqrt(3)`, `root(2, 3)`: a number and the degree of its root.
-fn root(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
+fn root(call: &Call, scope: &Scope, span: Span, work: &mut usize) -> Result<Coeff, Diagnostic> {
     let sqrt = name_of(&call.callee).is_some_and(|f| f.name == "sqrt");
     let plain = call
         .args
@@ -167,11 +200,18 @@ fn root(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
         }
     };
     let degree = degree.as_integer().and_then(|n| u32::try_from(n).ok());
-    let value = exact(of, scope)?.root(degree.unwrap_or(0));
+    *work += ROOT_WORK;
+    let radicand = constant(evaluated(of, scope, work)?, of.span)?;
+    let value = radicand.root(degree.unwrap_or(0));
     value.map(Coeff::constant).map_err(|why| {
         let d = arithmetic(why.into(), span);
         match why {
-            ExactError::Nested => d.help("write a decimal with as many digits as you need"),
+            ExactError::Nested => {
+                let near = radicand.to_f64().powf(1.0 / f64::from(degree.unwrap_or(1)));
+                d.help(format!(
+                    "write a decimal with as many digits as you need: {near}…"
+                ))
+            }
             _ => d,
         }
     })

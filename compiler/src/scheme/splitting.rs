@@ -8,7 +8,7 @@ use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind};
 use super::run::{Frame, Machine};
-use super::scalar::{exact, unknown_name};
+use super::scalar::unknown_name;
 use super::stage::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::SubFlow;
@@ -49,7 +49,7 @@ impl Machine<'_> {
                 let d = unknown_name(name, sub.name.span, known);
                 self.fail(d.label("a flow of this scheme's parameters is expected"))
             })?;
-            let fraction = self.ok(exact(&sub.fraction, &frame.scope))?;
+            let fraction = self.constant(&sub.fraction, &frame.scope)?;
             let h = frame.h.mul(&Coeff::constant(fraction));
             let h = self.exact(h, sub.fraction.span)?;
             let start = self.value(state, sub.span)?;

@@ -9,7 +9,6 @@ use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::factor::Item;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{not_supported, whole};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
@@ -119,30 +118,46 @@ impl Machine<'_> {
         match stmt {
             Stmt::Assign { name, value, .. } => {
                 self.assignable(name, names)?;
-                let mut item = self.item(value, names);
-                // What later steps read is a value of its own, and this step reads it as one too.
-                let frame = names.frame;
-                let kept =
-                    frame.outermost && frame.flow.scheme.history.past.contains_key(&name.name);
-                if let Some(Item::Vector(v)) = &mut item
-                    && kept
-                {
-                    *v = Combination::value(self.value(v.clone(), value.span)?);
-                }
-                let good = item.is_some();
-                names.set.insert(name.name.clone(), item);
-                good.then_some(())
+                let item = self.item(value, names);
+                self.set(name, item, value.span, names)
             }
             Stmt::Repeat { count, body, span } => self.repeat(count, body, *span, names),
-            Stmt::Solve { name, span, .. } => {
-                names.set.insert(name.name.clone(), None);
-                self.fail(not_supported(*span, "`solve`"))
+            Stmt::Solve {
+                name,
+                value,
+                from,
+                method,
+                ..
+            } => {
+                let solved = self.solve(name, value, from, method, names);
+                self.set(name, solved.map(Item::Vector), value.span, names)
             }
             Stmt::Return { span, .. } => self.fail(
                 Diagnostic::error(codes::MISSING_RETURN, *span, "`return` inside `repeat`")
                     .label("`return` must be the last statement of the step"),
             ),
         }
+    }
+
+    /// Gives a name its value, if there is one.
+    fn set(
+        &mut self,
+        name: &Ident,
+        mut item: Option<Item>,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<()> {
+        // What later steps read is a value of its own, and this step reads it as one too.
+        let frame = names.frame;
+        let kept = frame.outermost && frame.flow.scheme.history.past.contains_key(&name.name);
+        if let Some(Item::Vector(v)) = &mut item
+            && kept
+        {
+            *v = Combination::value(self.value(v.clone(), span)?);
+        }
+        let good = item.is_some();
+        names.set.insert(name.name.clone(), item);
+        good.then_some(())
     }
 
     pub(super) fn assignable(&mut self, name: &Ident, names: &Names) -> Option<()> {
@@ -175,7 +190,7 @@ impl Machine<'_> {
     ) -> Option<()> {
         let (variable, range) = match count {
             RepeatCount::Times(e) => {
-                let times = self.ok(whole(e, &names.numbers(), 0, MAX_EVALUATIONS as u64))?;
+                let times = self.whole(e, &names.numbers(), 0, MAX_EVALUATIONS as u64)?;
                 (None, 0..times as i64)
             }
             RepeatCount::Over(variable, Over::Numbers(range)) => {

@@ -9,7 +9,7 @@ use super::embedded::Reached;
 use super::flow::FlowArgKind;
 use super::resolve::count;
 use super::run::{Frame, Machine};
-use super::scalar::{Scope, exact};
+use super::scalar::Scope;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Tableau, TableauRow};
@@ -146,7 +146,7 @@ impl Machine<'_> {
                 continue;
             };
             let c = row.c.as_ref()?;
-            let node = self.ok(exact(c, scope));
+            let node = self.constant(c, scope);
             let sum: Exact = a.iter().cloned().sum();
             match node {
                 Some(node) if node != sum => {
@@ -204,7 +204,7 @@ impl Machine<'_> {
         let values: Vec<Option<Exact>> = row
             .entries
             .iter()
-            .map(|e| self.ok(exact(e, scope)))
+            .map(|e| self.constant(e, scope))
             .collect();
         let mut values = values.into_iter().collect::<Option<Vec<Exact>>>()?;
         let work = values.iter().map(Exact::cost).sum();

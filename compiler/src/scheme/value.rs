@@ -7,13 +7,11 @@ use super::combination::Combination;
 use super::factor::Item;
 use super::flow::FlowArg;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{
-    Scope, exact, is_function, literal, not_supported, scalar, unknown_name, whole,
-};
+use super::scalar::{Scope, is_function, is_root, literal, not_supported, unknown_name};
 use super::stage::Moment;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident, Over, Range};
+use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Over, Range};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use std::collections::BTreeMap;
@@ -55,11 +53,11 @@ impl Machine<'_> {
                     .help("give the range an end: `0..n`");
                 return self.fail(d);
             }
-            let start = self.ok(whole(start, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
+            let start = self.whole(start, &scope, 0, MAX_EVALUATIONS as u64)? as i64;
             return Some(start..history.entries(self.at.phase) as i64);
         };
-        let start = self.ok(whole(start, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
-        let end = self.ok(whole(end, &scope, 0, MAX_EVALUATIONS as u64))? as i64;
+        let start = self.whole(start, &scope, 0, MAX_EVALUATIONS as u64)? as i64;
+        let end = self.whole(end, &scope, 0, MAX_EVALUATIONS as u64)? as i64;
         Some(start..end + i64::from(range.inclusive))
     }
 
@@ -97,7 +95,7 @@ impl Machine<'_> {
                 self.arithmetic(*op, a?, b?, e.span)
             }
             ExprKind::Call(call) if is_function(call) => {
-                self.ok(scalar(e, &names.numbers())).map(Item::Number)
+                self.function(call, e, names).map(Item::Number)
             }
             ExprKind::Call(call) => self.call(call, e.span, names),
             ExprKind::Index(name, at) => self.indexed(name, at, e.span, names),
@@ -109,7 +107,7 @@ impl Machine<'_> {
                     .map(Item::Vector)
             }
             ExprKind::Tuple(items) if items.len() == 1 => self.item(&items[0], names),
-            ExprKind::Quantity(..) => self.ok(scalar(e, &Scope::new())).map(Item::Number),
+            ExprKind::Quantity(..) => self.number(e, &Scope::new()).map(Item::Number),
             _ => self.fail(
                 Diagnostic::error(
                     codes::TYPE_MISMATCH,
@@ -121,12 +119,29 @@ impl Machine<'_> {
         }
     }
 
+    /// `sqrt(3)`, `len(L)`: numbers of numbers.
+    fn function(&mut self, call: &Call, e: &Expr, names: &mut Names) -> Option<Coeff> {
+        let args = call.args.iter().map(|a| &a.value).filter(|_| is_root(call));
+        for arg in args {
+            if let Item::Vector(_) | Item::Factor { .. } = self.item(arg, names)? {
+                let message = "a state has no root here";
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, arg.span, message)
+                    .label("a number that is known when the model is built is expected");
+                return self.fail(d.help(
+                    "states are added, multiplied, given to fields and projected; \
+                     `normalize(u, mean: 0, std: 1)` divides by a deviation, which is a root",
+                ));
+            }
+        }
+        self.number(e, &names.numbers())
+    }
+
     /// `beta[j]`, an entry of a learned list.
     fn indexed(&mut self, name: &Ident, at: &Expr, span: Span, names: &mut Names) -> Option<Item> {
         let Some(len) = names.frame.lists.get(&name.name) else {
             return self.indexed_state(name, at, span, names);
         };
-        let i = self.ok(whole(at, &names.numbers(), 0, *len as u64 - 1))?;
+        let i = self.whole(at, &names.numbers(), 0, *len as u64 - 1)?;
         let symbol = format!("{}[{i}]", name.name);
         Some(Item::Number(Coeff::symbol(&symbol)))
     }
@@ -139,7 +154,7 @@ impl Machine<'_> {
         span: Span,
         names: &mut Names,
     ) -> Option<Item> {
-        let index = self.ok(exact(at, &names.numbers()))?;
+        let index = self.constant(at, &names.numbers())?;
         let age = index.as_integer().and_then(|i| usize::try_from(-i).ok());
         match age {
             Some(0) => self.name(&name.name, name.span, names),

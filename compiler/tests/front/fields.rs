@@ -153,6 +153,53 @@ fn mistakes() {
                 "s(ffn, one, [att, ffn])",
             ),
         ),
+        (
+            "root_of_a_state",
+            with("return x + sqrt(x)", "s(ffn, one, att)"),
+        ),
+        (
+            "root_of_a_rate",
+            with("return x + root(1 + h*F(x), 3)", "s(ffn, one, att)"),
+        ),
+        (
+            "nested_root",
+            with("return x + sqrt(2 + sqrt(2))*F(x)", "s(ffn, one, att)"),
+        ),
+        (
+            "solve_by_anderson",
+            with(
+                "solve z = F(z + x) from 0 by anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit;  return z",
+                "s(ffn, one, att)",
+            ),
+        ),
+        (
+            "solve_to_a_tolerance",
+            with(
+                "solve z = F(z + x) from x by fixed_point(tol: 1e-3, iterations: 3);  return z",
+                "s(ffn, one, att)",
+            ),
+        ),
+        (
+            "solve_from_a_number",
+            with(
+                "solve z = F(z + x) from 1 by fixed_point(iterations: 3);  return z",
+                "s(ffn, one, att)",
+            ),
+        ),
+        (
+            "solve_nothing",
+            with(
+                "solve z = F(x) from 0 by fixed_point(iterations: 3);  return z",
+                "s(ffn, one, att)",
+            ),
+        ),
+        (
+            "solve_for_the_state",
+            with(
+                "solve x = F(x) from 0 by fixed_point(iterations: 3);  return x",
+                "s(ffn, one, att)",
+            ),
+        ),
         ("no_list", with(good, "s(ffn, one, [])")),
         ("length", with("return x + len(x)*F(x)", "s(ffn, one, att)")),
         (
@@ -205,4 +252,19 @@ fn mistakes() {
         assert!(outcome.checked.is_none(), "{name}");
         insta::assert_snapshot!(format!("fields_mistake_{name}"), outcome.rendered());
     }
+}
+
+/// An equation solved by iteration is the loop one would write, and counts come from parameters.
+#[test]
+fn equations() {
+    let solved = "scheme s(F, G, n = 3) { step x { r = 2;  solve z = F(z + h*G(x)) from x by fixed_point(iterations: n + r - 2) gradient unroll;  return z } }";
+    let looped =
+        "scheme s(F, G, n = 3) { step x { z = x;  repeat n { z = F(z + h*G(x)) } return z } }";
+    let stages = |text: &str| compile_text(text).checked().stages();
+    assert_eq!(stages(solved), stages(looped));
+    let none =
+        "scheme s(F) { step x { solve z = F(z) from x by fixed_point(iterations: 0);  return z } }";
+    assert!(stages(none).contains("return x"));
+    let past = "scheme s(F) { step x { solve z = F(z + z[-1]) from 0 by fixed_point(iterations: 2);  return z } }";
+    insta::assert_snapshot!("fields_equation_with_a_past", stages(past));
 }

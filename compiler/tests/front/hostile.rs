@@ -97,12 +97,58 @@ fn large_numbers() {
     };
     let all: Vec<String> = (0..200).map(|i| format!("a{i}")).collect();
     let product = scheme(lets(200), &all.join("*"));
-    refused("200 reciprocals multiplied", &product, codes::ARITHMETIC);
+    refused("200 reciprocals multiplied", &product, codes::TOO_LARGE);
     refused(
         "5000 reciprocals",
         &scheme(lets(5000), "a0"),
         codes::TOO_LARGE,
     );
+    // Quotients of sums of roots, made again and again where one would not look for them.
+    let slow = "1/(7/10 + sqrt(2) + sqrt(3) + root(2, 3)/9)";
+    let many = vec![slow; 250].join(" + ");
+    for (what, scheme) in [
+        (
+            "in a loop",
+            format!("step x {{ a = 1;  repeat 20000 {{ a = {slow} }} return x + a*F(x) }}"),
+        ),
+        (
+            "of a state",
+            format!("step x {{ y = x;  repeat 20000 {{ y = x/({slow}) }} return y + F(y) }}"),
+        ),
+        (
+            "counted",
+            format!(
+                "step x {{ y = x;  repeat 20000 {{ repeat 0*{slow} {{ y = x }} }} return F(y) }}"
+            ),
+        ),
+        (
+            "in one number",
+            format!("let a = 0*({many})\n step x {{ return x + a*F(x) }}"),
+        ),
+        (
+            "in a fraction",
+            format!("step x {{ y = x;  repeat 20000 {{ y = flow F(0*{slow}) from y }} return y }}"),
+        ),
+    ] {
+        refused(
+            what,
+            &format!("scheme s(F) {{ {scheme} }}"),
+            codes::TOO_LARGE,
+        );
+    }
+    let rule = |h: &str| model("euler(att)", 19_000, &format!("h = {h}"));
+    refused(
+        "step sizes",
+        &rule("1/(7/10 + k + sqrt(2) + sqrt(3) + root(2, 3)/9)"),
+        codes::TOO_LARGE,
+    );
+    let flows = vec!["s(att)"; 2_000].join(", ");
+    let scheme = format!(
+        "scheme s(F, r = 0*({})) {{ step x {{ return x + r*F(x) }} }}\n",
+        [slow; 50].join(" + ")
+    );
+    let text = scheme + &model(&format!("[{flows}]"), 2_000, "");
+    refused("defaults", &text, codes::TOO_LARGE);
     let wide = "field f = rmsnorm |> swiglu(hidden: 1048576)\nmodel m { input tokens(vocab: 9, context: 9)\n embed learned(width: 1048576)\n evolve euler(f) for 5 steps\n output logits(tied) }";
     refused("10^13 parameters", wide, codes::TOO_LARGE);
 }

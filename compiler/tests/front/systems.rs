@@ -152,6 +152,13 @@ fn lists_per_step() {
     assert_eq!(each, [7, 9], "1 + 2 per iteration");
 }
 
+/// A costly rule without `k` is computed once for all steps.
+#[test]
+fn step_sizes_of_many_steps() {
+    let rule = "h = 1/(7/10 + sqrt(2) + sqrt(3) + root(2, 3)/9);  weights shared";
+    assert_eq!(built("euler(ffn)", 400, rule).summary.steps, 400);
+}
+
 /// `h = 1/(k+1)` reaches the coefficients exactly.
 #[test]
 fn step_sizes() {
@@ -216,6 +223,31 @@ fn repeated_library_schemes() {
     let outcome = compile_text(&text.replace("2/3", "4/6"));
     let codes: Vec<&str> = outcome.messages.iter().map(|d| d.code).collect();
     assert_eq!(codes, ["redefinition"]);
+    assert_eq!(outcome.checked().programs.len(), 2);
+}
+
+/// A definition of a file's own comes before the library's, with a warning; the library's schemes keep meaning each other.
+#[test]
+fn own_schemes_with_a_library_name() {
+    let own =
+        "scheme heun(F) { step x { return x } }\nfield kutta3 = rmsnorm |> swiglu(hidden: 3)\n";
+    let text = format!("{own}{}", model("ab2(kutta3)", 3, ""));
+    let outcome = compile_text(&text);
+    insta::assert_snapshot!("own_schemes_with_a_library_name", outcome.rendered());
+    let evaluations: Vec<usize> = outcome
+        .checked()
+        .programs
+        .iter()
+        .map(|p| p.evaluations())
+        .collect();
+    assert_eq!(evaluations, [0, 2, 1], "own heun; the library's heun; ab2");
+    let outcome = compile_text(&text.replace("ab2(kutta3)", "heun(kutta3)"));
+    assert_eq!(outcome.checked().programs[1].evaluations(), 0);
+    let mistake = compile_text(&format!(
+        "scheme heun(F) {{ step x {{ return y }} }}\n{}",
+        model("heun(ffn)", 1, "")
+    ));
+    assert!(mistake.checked.is_none());
 }
 
 /// Imports bring fields.
