@@ -8,6 +8,8 @@
 
 /// Most trees that are made.
 pub const MAX_TREES: usize = 40_000;
+/// Most coefficients, trees times values of a step, that [`Trees::for_values`] lets a proof ask for.
+pub const MAX_WORK: usize = 600_000;
 /// Largest order: the densities still fit into 128 bits.
 pub const MAX_ORDER: usize = 32;
 
@@ -33,6 +35,8 @@ pub struct Trees {
     colours: usize,
     /// Only trees without branches.
     tall: bool,
+    /// No more are made.
+    most: usize,
     trees: Vec<Tree>,
     /// Number of the first tree of each order, from order 1; the last entry is the number of trees.
     starts: Vec<usize>,
@@ -44,6 +48,7 @@ impl Trees {
         Trees {
             colours,
             tall: false,
+            most: MAX_TREES,
             trees: Vec::new(),
             starts: vec![0],
         }
@@ -55,6 +60,11 @@ impl Trees {
             tall: true,
             ..Trees::new(colours)
         }
+    }
+    /// The same for steps of so many values, each of which has a coefficient for every tree: fewer where they are many.
+    pub fn for_values(self, values: usize) -> Trees {
+        let most = MAX_TREES.min(MAX_WORK / values.max(1));
+        Trees { most, ..self }
     }
 
     pub fn colours(&self) -> usize {
@@ -82,7 +92,7 @@ impl Trees {
     /// Makes the trees of the next order; `false`: there would be too many, and none is made.
     pub fn grow(&mut self) -> bool {
         let n = self.orders() + 1;
-        if n > MAX_ORDER || self.trees.len().saturating_mul(2) > MAX_TREES {
+        if n > MAX_ORDER || self.trees.len().saturating_mul(2) > self.most {
             return false;
         }
         let before = self.trees.len();
@@ -108,7 +118,7 @@ impl Trees {
                     if last.is_some_and(|last| right < last) {
                         continue;
                     }
-                    if self.trees.len() == MAX_TREES {
+                    if self.trees.len() >= self.most {
                         self.trees.truncate(before);
                         return false;
                     }

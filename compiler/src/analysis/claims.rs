@@ -55,7 +55,7 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
     {
         return Ok(Expanded {
             method: Box::new(weights),
-            trees: Trees::new(n),
+            trees: Trees::new(n).for_values(steps.len()),
             fields,
         });
     }
@@ -65,7 +65,8 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
         trees: match p.line.is_product_of_flows() {
             true => Trees::tall(n),
             false => Trees::new(n),
-        },
+        }
+        .for_values(steps.len()),
         fields,
     })
 }
@@ -161,7 +162,7 @@ fn claim(
     if proof.order < order {
         let Some(violation) = &proof.violation else {
             let why = format!(
-                "there are too many trees of order {} with {} colours",
+                "there are too many trees of order {} with {} colours for a step of this length",
                 proof.order + 1,
                 expanded.fields.len()
             );

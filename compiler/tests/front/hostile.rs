@@ -321,10 +321,11 @@ fn damaged_files_are_refused_with_a_place() {
         .map(|e| e.unwrap().path())
         .collect();
     paths.sort();
-    let texts: Vec<Vec<String>> = paths
-        .iter()
-        .map(|p| {
-            let text = std::fs::read_to_string(p).unwrap();
+    // Long tables of numbers have no words that short ones lack, and take seconds to prove.
+    let texts = paths.iter().map(|p| std::fs::read_to_string(p).unwrap());
+    let texts: Vec<Vec<String>> = texts
+        .filter(|text| text.len() < 2500)
+        .map(|text| {
             let words = text.split_inclusive([' ', '\n', '(', ')', ',', '[', ']', '*', '+']);
             words.map(String::from).collect()
         })
