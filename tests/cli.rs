@@ -259,3 +259,38 @@ fn artifacts_for_gpus_say_what_they_need() {
     let said = place::text(&out.stderr);
     assert!(out.status.success() || said.contains("cuda:0: "), "{said}");
 }
+
+/// Colours on a terminal, unless it or `NO_COLOR` says no; none in pipes and files.
+#[cfg(target_os = "linux")]
+#[test]
+fn colours_are_for_terminals() {
+    let place = Place::new();
+    place.write("bad.ode", &TINY.replace("rmsnorm", "rmsnrom"));
+    let odec = env!("CARGO_BIN_EXE_odec");
+    let said = |command: &mut std::process::Command| {
+        let out = command.env_remove("NO_COLOR").env("TERM", "xterm").output();
+        let out = out.expect("it starts");
+        let said = place::text(&out.stdout) + &place::text(&out.stderr);
+        assert!(said.contains("rmsnrom"), "{said}");
+        said
+    };
+    assert!(!said(&mut place.command(&["check", "bad.ode"])).contains('\u{1b}'));
+    // `script` runs a command on a terminal of its own.
+    let on_a_terminal = |before: &str| {
+        let line = format!("{before} '{odec}' check bad.ode");
+        let script = std::process::Command::new("script");
+        said(&mut place.through(script, &["-qec", &line, "/dev/null"]))
+    };
+    assert!(
+        on_a_terminal("env").contains("\u{1b}["),
+        "a terminal has colours"
+    );
+    for plain in ["env NO_COLOR=1", "env TERM=dumb"] {
+        let said = on_a_terminal(plain);
+        assert!(!said.contains('\u{1b}'), "{plain}: {said:?}");
+    }
+    assert!(
+        on_a_terminal("env NO_COLOR=").contains("\u{1b}["),
+        "an empty NO_COLOR says nothing"
+    );
+}

@@ -7,7 +7,7 @@ mod place;
 
 use place::{Place, TINY, text};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -252,6 +252,79 @@ fn a_run_that_diverges_names_step_tensor_and_checkpoint() {
     let checkpoint = "the last good checkpoint is run/checkpoint.safetensors (step ";
     assert!(error.contains(checkpoint), "{said}");
     place.good(&["eval", "run", "--windows", "2"]);
+}
+
+/// A second signal ends the process at once, in the middle of a step, as if it did not listen.
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let place = Place::new();
+    // One step takes many seconds.
+    place.write("slow.ode", &TINY.replace("batch 4", "batch 8192"));
+    let args = ["train", "slow.ode", "--out", "run", "--device", "reference"];
+    let mut child = spawn(&mut place.command(&args));
+    let started = Instant::now();
+    while !place.path().join("run/checkpoint.safetensors").exists() {
+        assert!(
+            started.elapsed() < Duration::from_secs(120),
+            "no checkpoint"
+        );
+        assert!(child.try_wait().expect("a state").is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let signal = |child: &Child| {
+        let kill = format!("kill -INT {}", child.id());
+        let done = Command::new("sh").args(["-c", &kill]).status();
+        assert!(done.expect("sh").success());
+    };
+    signal(&child);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        child.try_wait().expect("a state").is_none(),
+        "the first one only asks"
+    );
+    signal(&child);
+    let asked = Instant::now();
+    let ended = child.wait().expect("it ends");
+    assert_eq!(ended.signal(), Some(2), "{ended:?}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        asked.elapsed()
+    );
+    assert_eq!(
+        place.metrics("run").len(),
+        0,
+        "in the middle of the first step"
+    );
+    // The folder is free, and the run as it was saved.
+    place.good(&["eval", "run", "--windows", "1", "--device", "reference"]);
+}
+
+/// Hidden tokens are the same in micro-batches, and each part counts by how many it has.
+#[test]
+fn accumulated_gradients_of_hidden_tokens() {
+    let place = Place::new();
+    let masked = TINY
+        .replace("vocab: 256", "vocab: 257")
+        .replace(", causal, rope", "")
+        .replace("loss      cross_entropy", "loss      masked(rate: 15%)");
+    let first = |n: u32| {
+        let (file, out) = (format!("by{n}.ode"), format!("by{n}"));
+        place.write(
+            &file,
+            &masked.replace("batch 4", &format!("batch 8;  accumulate {n}")),
+        );
+        place.good(&["train", &file, "--out", &out, "--steps", "1"]);
+        let m = place.metrics(&out);
+        ["loss", "grad_norm"].map(|key| m[0][key].as_f64().expect("a number"))
+    };
+    let whole = first(1);
+    for n in [2, 8] {
+        for (a, b) in whole.iter().zip(first(n)) {
+            assert!((a - b).abs() < 1e-6 * a, "{a} and {b} in {n} parts");
+        }
+    }
 }
 
 /// Micro-batches give the gradient of the whole batch up to rounding, and compiled code the bits of the reference device.

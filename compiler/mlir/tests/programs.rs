@@ -185,6 +185,23 @@ fn decoding_in_bf16() {
     check_decoding("iiet", &in_bf16(&sizes), &host());
 }
 
+/// A gate that weighs what this step found against what the step before found.
+#[test]
+fn decoding_with_a_history_and_a_gate() {
+    let gated = "scheme momentum(F, G) {\n  step x {\n    k = F(x)\n    g = G(k, k[-1])\n    \
+                 return x + h*(g*k + (1 - g)*k[-1])\n  }\n}\nmodel gated {";
+    let sizes = [
+        ("model rk2_gated_layer {", gated),
+        (
+            "rk2_gated(layer, gate) for 6 steps",
+            "momentum(layer, gate) for 3 steps",
+        ),
+        ("width: 256", "width: 40"),
+        ("hidden: 704", "hidden: 37"),
+    ];
+    check_decoding("rk2_gated_layer", &sizes, &host());
+}
+
 fn host() -> Vec<Target> {
     Target::detect().into_iter().collect()
 }
