@@ -1,12 +1,25 @@
 //! What the terminal can show.
 
+use odec_compiler::analysis::page::Screen;
 use std::io::IsTerminal;
 
 /// Whether standard error takes colours: a terminal, and neither `NO_COLOR` nor `TERM=dumb`.
 pub fn colour() -> bool {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
-        || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-    std::io::stderr().is_terminal() && !plain
+    std::io::stderr().is_terminal() && !plain()
+}
+
+fn plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+        || std::env::var_os("TERM").is_some_and(|t| t == "dumb")
+}
+
+/// What reports on standard output are laid out for: as wide as `COLUMNS` says, or the terminal is.
+pub fn screen() -> Screen {
+    let terminal = console::Term::stdout();
+    let said = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let size = terminal.size_checked().map(|(_, columns)| columns.into());
+    let width = said.or(size).unwrap_or(Screen::PLAIN.width);
+    Screen::of(width, terminal.is_term() && !plain())
 }
 
 /// `1234567` as `1,234,567`.

@@ -3,6 +3,7 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
+use crate::terminal;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, text};
 use serde_json::Value;
@@ -43,7 +44,9 @@ pub fn run(args: &cli::Analyze) -> Done {
             }
         }
     } else {
-        let texts: Vec<String> = reports.iter().map(text::text).collect();
+        let screen = terminal::screen();
+        let texts = reports.iter().map(|r| text::text_on(r, screen));
+        let texts: Vec<String> = texts.collect();
         print!("{}", texts.join("\n"));
     }
     Ok(())

@@ -305,7 +305,7 @@ impl Made<'_> {
         }
         let mut name = self.program.fields[field].name.clone();
         if self.per_use && self.program.usages[field] > 1 {
-            name += &format!(".{usage}");
+            name += &format!(".{}", usage + 1);
         }
         self.fields.push((key, name));
         self.fields.len() - 1

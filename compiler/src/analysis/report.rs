@@ -83,6 +83,8 @@ pub struct Report {
     pub stepped: Option<Found>,
     /// As it is computed.
     pub tableau: Result<Tableau, Beyond>,
+    /// Of a splitting: its flows in turn, each with its part of the step.
+    pub flows: Vec<(String, Exact)>,
     /// As it is written, where stages are found by iteration; with its own order.
     pub implicit: Option<(Tableau, Found)>,
     /// The order of the embedded partner.
@@ -195,6 +197,7 @@ pub fn scheme(i: &Instance) -> Report {
             let facts = m.facts();
             (m, facts)
         }),
+        flows: written::flows(&i.scheme, &i.settings),
         order,
         tableau,
         implicit,
@@ -237,6 +240,7 @@ pub fn evolve(e: &Evolved) -> Report {
         kind: "evolve",
         claims: Vec::new(),
         stepped: None,
+        flows: Vec::new(),
         implicit: None,
         embedded: None,
         error: meant

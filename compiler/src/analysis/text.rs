@@ -1,98 +1,153 @@
-//! Reports as text: aligned tables of exact fractions, drawn trees.
+//! Reports as text: the tableau, then sections of facts.
+//!
+//! Takes a report and a screen; gives lines that fit it. Leaves wrapping to `page.rs`, columns to `table.rs`, digits to
+//! `number.rs`.
 
+use super::number::{about, number, polynomial, subscript};
+use super::page::{FAST, Page, Screen};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
+use super::table::{Cell, Table};
+use crate::scheme::resolve::count;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::multistep::{Facts, Multistep};
-use odec_numerics::poly::{Extent, Poly};
+use odec_numerics::poly::Extent;
 use odec_numerics::properties::Ssp;
 use odec_numerics::tableau::Part;
-use std::fmt::Write;
 
-/// Widest number that is written out in a table.
-const WIDEST: usize = 26;
 /// Most stages of a tableau that is printed.
 const MAX_STAGES: usize = 32;
-/// Columns of the names of facts.
-const NAMES: usize = 20;
+/// Most stages of a tableau whose rows and columns have no numbers.
+const FEW: usize = 8;
 
-/// The whole report; ends with a line end.
+/// The whole report for a page; ends with a line end.
 pub fn text(r: &Report) -> String {
-    let mut out = String::new();
-    let stages = match &r.tableau {
-        Ok(t) => format!(
-            ", {}",
-            crate::scheme::resolve::count(t.stages(), "evaluation")
-        ),
-        Err(_) => String::new(),
-    };
-    let _ = writeln!(out, "{} — {}{stages}\n", r.name, r.kind);
-    if let Some((m, _)) = &r.multistep {
-        out += &indented(&rows(m));
-        out.push('\n');
-    }
-    if let Some((t, _)) = &r.implicit {
-        out += &indented(&tableau(t));
-        out.push('\n');
-        out += "  as it is iterated:\n\n";
-    }
-    match &r.tableau {
-        Ok(t) if t.stages() <= MAX_STAGES => out += &indented(&tableau(t)),
-        Ok(_) => out += "  (too many stages to be printed; --json has them)\n",
-        Err(beyond) => fact(&mut out, "tableau", &format!("none: {}", beyond.why)),
-    }
-    out.push('\n');
-    facts(&mut out, r);
-    let limit = r.order.as_ref().ok().and_then(|f| f.limit.as_ref());
-    let shown = r.stepped.as_ref().and_then(|f| f.limit.as_ref()).or(limit);
-    if let Some(limit) = shown {
-        let _ = writeln!(
-            out,
-            "\n  What limits {}: {} where the exact solution has {}\n",
-            if r.stepped.is_some() {
-                "the order with Euler sub-steps"
-            } else {
-                "the order"
-            },
-            number(&limit.value),
-            limit.expected
-        );
-        out += &indented(&limit.tree);
-    }
-    out
+    text_on(r, Screen::PLAIN)
 }
 
-fn facts(out: &mut String, r: &Report) {
+/// The whole report for a screen; ends with a line end.
+pub fn text_on(r: &Report, screen: Screen) -> String {
+    let mut page = Page::new(screen);
+    let stages = match &r.tableau {
+        Ok(t) => format!(", {}", count(t.stages(), "evaluation")),
+        Err(_) => String::new(),
+    };
+    page.title(&r.name, &format!("{}{stages}", r.kind));
+    coefficients(&mut page, r);
+    page.section("Order");
+    orders(&mut page, r);
+    if let Some(f) = r.one_field.as_ref().filter(|_| r.multistep.is_none()) {
+        page.section("Structure");
+        structure(&mut page, f);
+        page.section("Stability");
+        stability(&mut page, f);
+    }
+    if let Some((_, f)) = &r.multistep {
+        page.section("Stability");
+        multistep(&mut page, f);
+    }
+    page.finish()
+}
+
+/// The scheme as numbers.
+fn coefficients(page: &mut Page, r: &Report) {
+    page.blank();
+    if !r.flows.is_empty() {
+        let flow = |(name, c): &(String, Exact)| {
+            let c = number(c).replace(' ', &FAST.to_string());
+            format!("{name}({c})")
+        };
+        let flows: Vec<String> = r.flows.iter().map(flow).collect();
+        page.paragraph(&flows.join(" "));
+        page.blank();
+    }
+    if let Some((m, _)) = &r.multistep {
+        page.table(&rows(m));
+    }
+    if let Some((t, _)) = &r.implicit {
+        page.table(&tableau(t));
+        page.blank();
+    }
+    match &r.tableau {
+        Ok(t) => {
+            let shown = tableau(t);
+            let short = t.stages() <= MAX_STAGES && (!again(r) || page.holds(&shown));
+            match (short, r.implicit.is_some(), r.flows.is_empty()) {
+                (true, true, _) => page.paragraph("as it is iterated:"),
+                (true, _, false) => page.paragraph("with one Euler step for each:"),
+                (true, false, true) => {}
+                (false, ..) => page.paragraph(&format!(
+                    "{}: {} (--json has the tableau)",
+                    match (r.implicit.is_some(), r.flows.is_empty()) {
+                        (true, _) => "as it is iterated",
+                        (_, false) => "with one Euler step for each",
+                        _ => "tableau",
+                    },
+                    count(t.stages(), "stage")
+                )),
+            }
+            if short && again(r) {
+                page.blank();
+            }
+            if short {
+                page.table(&shown);
+            }
+        }
+        Err(beyond) if r.multistep.is_none() => {
+            page.paragraph(&format!("no tableau: {}", beyond.why));
+        }
+        Err(_) => {}
+    }
+}
+
+/// Whether the tableau repeats what is shown above it.
+fn again(r: &Report) -> bool {
+    r.implicit.is_some() || !r.flows.is_empty()
+}
+
+fn orders(page: &mut Page, r: &Report) {
     let claimed = match r.claims.as_slice() {
         [] => String::new(),
         claims => format!("  (claimed: {})", claims.join(", ")),
     };
     match &r.order {
-        Ok(f) => fact(out, "order", &format!("{}{claimed}", order(f))),
-        Err(beyond) => fact(out, "order", &format!("not known: {}{claimed}", beyond.why)),
+        Ok(f) => {
+            page.fact("order", &format!("{}{claimed}", order(f)));
+            limited(page, f);
+        }
+        Err(beyond) => page.fact("order", &format!("not known: {}{claimed}", beyond.why)),
     }
     if let Some(f) = &r.stepped {
-        fact(out, "Euler sub-steps", &order(f));
+        page.fact("Euler sub-steps", &order(f));
+        limited(page, f);
     }
     if let Some((_, f)) = &r.implicit {
-        fact(out, "stages found exactly", &order(f));
+        page.fact("stages found exactly", &order(f));
     }
     if let Some(p) = r.embedded {
-        fact(out, "embedded order", &p.to_string());
+        page.fact("embedded order", &p.to_string());
     }
     if let Some(e) = &r.error {
-        fact(out, "principal error", &principal(e));
+        let order = r.order.as_ref().map_or(0, |f| f.order);
+        let of = r.implicit.as_ref().map_or(order, |(_, f)| f.order);
+        page.fact("principal error", &principal(e, of + 1));
     }
-    if let Some((_, f)) = &r.multistep {
-        multistep(out, f);
-    }
-    if let Some(f) = &r.one_field {
-        one_field(out, f, r.multistep.is_some());
+    if let Some(c) = r
+        .multistep
+        .as_ref()
+        .and_then(|(_, f)| f.error_constant.as_ref())
+    {
+        page.fact("error constant", &number(c));
     }
 }
 
-fn fact(out: &mut String, name: &str, value: &str) {
-    let _ = writeln!(out, "  {name:<NAMES$} {value}");
+/// The first condition that does not hold, and its tree.
+fn limited(page: &mut Page, f: &Found) {
+    if let Some(limit) = &f.limit {
+        let brief = brief(limit).replace("exact ", &format!("exact{FAST}"));
+        page.fact("limited by", &brief);
+        page.beside(&limit.tree);
+    }
 }
 
 fn order(f: &Found) -> String {
@@ -114,14 +169,16 @@ pub fn brief(l: &Limit) -> String {
     )
 }
 
-fn principal(e: &PrincipalError) -> String {
+fn principal(e: &PrincipalError, order: usize) -> String {
+    let norm = about(e.norm);
     format!(
-        "{:.4e}, {} of {} conditions missed",
-        e.norm, e.missed, e.conditions
+        "{norm}, {} of {} conditions of order {order} missed",
+        e.missed, e.conditions
     )
 }
 
-fn decided(answer: Option<bool>) -> &'static str {
+/// `yes`, `no`, or that nobody knows.
+pub fn decided(answer: Option<bool>) -> &'static str {
     match answer {
         Some(true) => "yes",
         Some(false) => "no",
@@ -129,61 +186,29 @@ fn decided(answer: Option<bool>) -> &'static str {
     }
 }
 
-fn multistep(out: &mut String, f: &Facts) {
-    if let Some(c) = &f.error_constant {
-        fact(out, "error constant", &number(c));
-    }
+fn multistep(page: &mut Page, f: &Facts) {
     let strongly = match f.strongly_stable {
         Some(true) => ", strongly",
         _ => "",
     };
-    fact(
-        out,
+    page.fact(
         "zero-stable",
         &format!("{}{strongly}", decided(f.zero_stable)),
     );
-    fact(out, "A-stable", decided(f.a_stable));
+    page.fact("A-stable", decided(f.a_stable));
     if let Some(angle) = f.angle.filter(|_| f.a_stable == Some(false)) {
-        fact(out, "A(α)-stable", &format!("α = {angle:.2}° (estimated)"));
+        page.fact("A(α)-stable", &format!("α = {angle:.2}° (estimated)"));
     }
 }
 
-fn one_field(out: &mut String, f: &OneField, multistep: bool) {
-    if multistep {
-        return;
-    }
+fn structure(page: &mut Page, f: &OneField) {
     let p = &f.properties;
-    fact(out, "kind", p.kind.name());
+    page.fact("kind", p.kind.name());
     let assumptions = format!("B({}) C({}) D({})", p.quadrature, p.stages, p.weights);
-    fact(
-        out,
+    page.fact(
         "stage order",
         &format!("{}  {assumptions}", p.stage_order()),
     );
-    if let Some(s) = &f.stability {
-        let (num, den) = (&s.function.numerator, &s.function.denominator);
-        let shown = match den.degree() {
-            0 => polynomial(num),
-            _ => format!("({}) / ({})", polynomial(num), polynomial(den)),
-        };
-        fact(out, "stability function", &shown);
-        fact(out, "A-stable", decided(s.a_stable));
-        fact(out, "L-stable", decided(s.l_stable));
-        fact(out, "real axis", &extent(&s.real, false, "-"));
-        fact(
-            out,
-            "imaginary axis",
-            &extent(&s.imaginary_squared, true, "±"),
-        );
-    }
-    let ssp = match &f.ssp {
-        None => "not sought".to_string(),
-        Some(Ssp::None) => "0".to_string(),
-        Some(Ssp::Unbounded) => "unbounded".to_string(),
-        Some(Ssp::Exactly(c)) => c.to_string(),
-        Some(Ssp::Between(lo, _)) => format!("{:.5}", lo.to_f64()),
-    };
-    fact(out, "SSP coefficient", &ssp);
     let named = [
         ("stiffly accurate", p.stiffly_accurate),
         ("first same as last", p.first_same_as_last),
@@ -193,8 +218,31 @@ fn one_field(out: &mut String, f: &OneField, multistep: bool) {
     let named = named.iter().filter(|(_, is)| *is).map(|(n, _)| *n);
     let named: Vec<&str> = named.collect();
     if !named.is_empty() {
-        fact(out, "also", &named.join(", "));
+        page.fact("also", &named.join(", "));
     }
+}
+
+fn stability(page: &mut Page, f: &OneField) {
+    if let Some(s) = &f.stability {
+        let (num, den) = (&s.function.numerator, &s.function.denominator);
+        let shown = match den.degree() {
+            0 => polynomial(num),
+            _ => format!("({}) / ({})", polynomial(num), polynomial(den)),
+        };
+        page.fact("stability function", &shown);
+        page.fact("A-stable", decided(s.a_stable));
+        page.fact("L-stable", decided(s.l_stable));
+        page.fact("real axis", &extent(&s.real, false, "-"));
+        page.fact("imaginary axis", &extent(&s.imaginary_squared, true, "±"));
+    }
+    let ssp = match &f.ssp {
+        None => "not sought".to_string(),
+        Some(Ssp::None) => "0".to_string(),
+        Some(Ssp::Unbounded) => "unbounded".to_string(),
+        Some(Ssp::Exactly(c)) => c.to_string(),
+        Some(Ssp::Between(lo, _)) => format!("{:.5}", lo.to_f64()),
+    };
+    page.fact("SSP coefficient", &ssp);
 }
 
 fn extent(e: &Option<Extent>, squared: bool, sign: &str) -> String {
@@ -212,165 +260,92 @@ pub fn end(hi: &Exact, squared: bool) -> f64 {
     if squared { x.sqrt() } else { x }
 }
 
-/// A number, rounded where it is long.
-pub fn number(x: &Exact) -> String {
-    let text = x.to_string();
-    match text.len() {
-        0..=WIDEST => text,
-        _ => format!("{:.12}…", x.to_f64()),
+fn rows(m: &Multistep) -> Table {
+    let mut table = Table::new(1);
+    table.block(1, "");
+    for (name, row) in [("α", &m.alpha), ("β", &m.beta)] {
+        let cells = row.iter().cloned().map(Cell::Number);
+        table.row([Cell::right(name)].into_iter().chain(cells).collect());
+    }
+    table
+}
+
+/// `c | A` over `| b` and `| b̂`, numbered where there are many stages; with several fields the points, and one block of columns
+/// for each field, of the points where it is evaluated.
+pub fn tableau(t: &Tableau) -> Table {
+    match t.fields.len() {
+        1 => of_one(t),
+        _ => of_several(t),
     }
 }
 
-/// `1 + z + 1/2 z² + 1/6 z³`.
-fn polynomial(p: &Poly) -> String {
-    let mut text = String::new();
-    for (n, c) in p.0.iter().enumerate().filter(|(_, c)| !c.is_zero()) {
-        let minus = c.is_negative();
-        let magnitude = if minus { -c } else { c.clone() };
-        text += match (text.is_empty(), minus) {
-            (true, false) => "",
-            (true, true) => "-",
-            (false, false) => " + ",
-            (false, true) => " - ",
-        };
-        let shown = match magnitude.is_sum() {
-            true => format!("({})", number(&magnitude)),
-            false => number(&magnitude),
-        };
-        text += &match (n, magnitude.is_one()) {
-            (0, _) => shown,
-            (1, true) => "z".to_string(),
-            (1, false) => format!("{shown} z"),
-            (_, true) => format!("z{}", superscript(n)),
-            (_, false) => format!("{shown} z{}", superscript(n)),
-        };
+/// A line of the first columns and of numbers.
+fn line<'x>(first: &[Cell], numbers: impl Iterator<Item = &'x Exact>) -> Vec<Cell> {
+    let numbers = numbers.cloned().map(Cell::Number);
+    first.iter().cloned().chain(numbers).collect()
+}
+
+/// Every stage has its own row and column, as it is written.
+fn of_one(t: &Tableau) -> Table {
+    let (n, explicit) = (t.stages(), t.is_explicit());
+    let numbered = n > FEW;
+    let fixed = if numbered { 2 } else { 1 };
+    let mut table = Table::new(fixed);
+    table.block(fixed, "");
+    let name = |i: usize| Cell::right(format!("k{}", subscript(i + 1)));
+    let none = vec![Cell::Empty; fixed];
+    if numbered {
+        table.row(none.iter().cloned().chain((0..n).map(name)).collect());
     }
-    if text.is_empty() { "0".into() } else { text }
+    for (i, c) in t.nodes().iter().enumerate() {
+        let c = Cell::Number(c.clone());
+        let first = if numbered { vec![name(i), c] } else { vec![c] };
+        let known = if explicit { i } else { n };
+        let mut cells = line(&first, t.a[i].iter().take(known));
+        cells.resize(fixed + n, Cell::Empty);
+        table.row(cells);
+    }
+    table.rule();
+    for b in [Some(&t.b), t.embedded.as_ref()].into_iter().flatten() {
+        table.row(line(&none, b.iter()));
+    }
+    table
 }
 
-fn superscript(n: usize) -> String {
-    let digit = |c: char| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(c as usize - '0' as usize);
-    n.to_string().chars().filter_map(digit).collect()
-}
-
-fn indented(text: &str) -> String {
-    text.lines()
-        .map(|l| format!("  {l}").trim_end().to_string() + "\n")
-        .collect()
-}
-
-fn rows(m: &Multistep) -> String {
-    let row =
-        |name: &str, r: &[Exact]| [vec![name.to_string()], r.iter().map(number).collect()].concat();
-    aligned(&[row("α", &m.alpha), row("β", &m.beta)], &[1])
-}
-
-/// `c | A` over `| b` and `| b̂`; with several fields the points, and one block of columns for each field, of the points where it
-/// is evaluated.
-pub fn tableau(t: &Tableau) -> String {
-    let (points, _) = t.points();
-    let (parts, nodes) = (t.parts(), t.nodes());
-    let single = parts.len() == 1;
-    // With one field every stage has its own row and column, as it is written.
-    let c: Vec<&Exact> = match single {
-        true => nodes.iter().collect(),
-        false => points.iter().map(|p| &nodes[*p]).collect(),
-    };
-    let n = c.len();
+fn of_several(t: &Tableau) -> Table {
+    let (points, parts) = (t.points().0.len(), t.parts());
     let explicit = t.is_explicit();
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    let mut bars = vec![1];
-    let blocks: Vec<Part> = match single {
-        true => vec![Part {
-            field: String::new(),
-            a: t.a.clone(),
-            b: t.b.clone(),
-            embedded: t.embedded.clone(),
-            used: (0..n).collect(),
-        }],
-        false => parts,
-    };
-    if !single {
-        let mut head = vec![String::new()];
-        for p in &blocks {
-            head.extend(p.used.iter().enumerate().map(|(i, _)| match i {
-                0 => p.field.clone(),
-                _ => String::new(),
-            }));
-        }
-        lines.push(head);
+    let mut table = Table::new(1);
+    let name = |i: usize| Cell::right(format!("Y{}", subscript(i + 1)));
+    let mut names = vec![Cell::Empty];
+    for p in parts.iter().filter(|p| !p.used.is_empty()) {
+        table.block(names.len(), &p.field);
+        names.extend(p.used.iter().map(|j| name(*j)));
     }
-    for p in &blocks {
-        bars.push(bars[bars.len() - 1] + p.used.len());
-    }
-    for (i, c) in c.iter().enumerate() {
-        let mut line = vec![match single {
-            true => number(c),
-            false => format!("Y{}", i + 1),
-        }];
-        for p in &blocks {
-            line.extend(p.used.iter().map(|j| match explicit && single && *j >= i {
-                true => String::new(),
-                false => number(&p.a[i][*j]),
-            }));
-        }
-        lines.push(line);
-    }
-    let weights = |of: &dyn Fn(&Part) -> Option<Vec<Exact>>| -> Option<Vec<String>> {
-        let mut line = vec![String::new()];
-        for p in &blocks {
-            let b = of(p)?;
-            line.extend(p.used.iter().map(|j| number(&b[*j])));
-        }
-        Some(line)
-    };
-    let rule = lines.len();
-    lines.extend(weights(&|p| Some(p.b.clone())));
-    lines.extend(weights(&|p| p.embedded.clone()));
-    bars.pop();
-    let text = aligned(&lines, &bars);
-    let mut shown: Vec<&str> = text.lines().collect();
-    let line: String = shown
-        .iter()
-        .max_by_key(|l| l.chars().count())
-        .map_or(String::new(), |l| {
-            l.chars()
-                .map(|c| if c == '│' { '┼' } else { '─' })
-                .collect()
-        });
-    shown.insert(rule, &line);
-    shown.join("\n")
-}
-
-/// Columns to the right, with a bar before some of them.
-fn aligned(lines: &[Vec<String>], bars: &[usize]) -> String {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let wide = |s: &String| s.chars().count();
-    let width = |j: usize| {
-        lines
+    table.row(names);
+    for i in 0..points {
+        let entries = parts
             .iter()
-            .filter_map(|l| l.get(j))
-            .map(wide)
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for line in lines {
-        for (j, w) in widths.iter().enumerate() {
-            let cell = line.get(j).map_or("", String::as_str);
-            let before = match (j, bars.contains(&j)) {
-                (0, _) => "",
-                (_, true) => " │ ",
-                (_, false) => "  ",
-            };
-            let _ = write!(
-                out,
-                "{before}{}{cell}",
-                " ".repeat(w - cell.chars().count())
-            );
-        }
-        out.push('\n');
+            .flat_map(|p| p.used.iter().map(move |j| (p, *j)));
+        let cells = entries.map(|(p, j)| match explicit && j >= i {
+            true => Cell::Empty,
+            false => Cell::Number(p.a[i][j].clone()),
+        });
+        table.row([name(i)].into_iter().chain(cells).collect());
     }
-    out
+    table.rule();
+    let weights = |of: &dyn Fn(&Part) -> Option<Vec<Exact>>| -> Option<Vec<Cell>> {
+        let mut cells = vec![Cell::Empty];
+        for p in &parts {
+            let b = of(p)?;
+            cells.extend(p.used.iter().map(|j| Cell::Number(b[*j].clone())));
+        }
+        Some(cells)
+    };
+    let b = [
+        weights(&|p| Some(p.b.clone())),
+        weights(&|p| p.embedded.clone()),
+    ];
+    b.into_iter().flatten().for_each(|cells| table.row(cells));
+    table
 }

@@ -7,7 +7,7 @@ use super::stand_in::Settings;
 use crate::scheme::Coeff;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::scalar::{Scope, exact, length_of, scalar};
-use odec_grammar::ast::Expr;
+use odec_grammar::ast::{Expr, SubFlow};
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 
@@ -66,4 +66,17 @@ pub fn multistep(def: &SchemeDef, settings: &Settings) -> Option<(Vec<Exact>, Ve
     let scope = scope(def, settings, 0)?;
     let n = m.steps() + 1;
     Some((row(&m.alpha, n, &scope)?, row(&m.beta, n, &scope)?))
+}
+
+/// The flows of a splitting in turn, each with its part of the step; none for another scheme.
+pub fn flows(def: &SchemeDef, settings: &Settings) -> Vec<(String, Exact)> {
+    let Body::Splitting(flows) = &def.body else {
+        return Vec::new();
+    };
+    let Some(scope) = scope(def, settings, 0) else {
+        return Vec::new();
+    };
+    let part = |f: &SubFlow| Some((f.name.name.clone(), exact(&f.fraction, &scope).ok()?));
+    let all: Option<Vec<_>> = flows.iter().map(part).collect();
+    all.unwrap_or_default()
 }

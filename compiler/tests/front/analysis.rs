@@ -1,6 +1,7 @@
 //! `odec analyze`: reports of schemes whose facts are known, as text, JSON and LaTeX.
 
 use crate::common::{compile_text, model};
+use odec_compiler::analysis::page::Screen;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, text};
 
@@ -75,6 +76,16 @@ fn reports_as_json_and_latex() {
     }
 }
 
+/// A wide tableau on a narrow screen, in parts that each have their stages' numbers; headings marked where colours are wanted.
+#[test]
+fn reports_on_a_narrow_screen() {
+    let r = &reports(library("dormand_prince8"))[0];
+    insta::assert_snapshot!("narrow", text::text_on(r, Screen::of(72, false)));
+    let marked = text::text_on(r, Screen::of(72, true));
+    assert!(marked.contains("\x1b[1mStability\x1b[0m\n"), "{marked}");
+    assert!(!text::text(r).contains('\x1b'));
+}
+
 #[test]
 fn json_md_names_all_members() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md");
@@ -116,6 +127,11 @@ fn the_whole_library() {
         for r in reports(source) {
             let said = text::text(&r);
             assert!(said.starts_with(&r.name), "{name}");
+            for width in [80, 110] {
+                let said = text::text_on(&r, Screen::of(width, false));
+                let fits = |l: &str| l.chars().count() <= width;
+                assert!(said.lines().all(fits), "{name} on {width} columns:\n{said}");
+            }
             json::json(&r);
             let Some(one) = &r.one_field else { continue };
             let stable = one.stability.as_ref().map(|s| (s.a_stable, s.l_stable));

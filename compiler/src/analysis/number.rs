@@ -1,0 +1,132 @@
+//! Numbers and polynomials in reports: exact where there is room, else the digits that fit and `…`.
+
+use super::page::FAST;
+use odec_graph::Exact;
+use odec_numerics::poly::Poly;
+
+/// Widest number that is written out in a sentence.
+const WIDEST: usize = 26;
+/// Most digits of one that is not.
+const DIGITS: usize = 12;
+
+/// A number, cut off where it is long.
+pub fn number(x: &Exact) -> String {
+    number_in(x, WIDEST)
+}
+
+/// A number in at most so many columns (8 at least): exact, or its first digits.
+pub fn number_in(x: &Exact, widest: usize) -> String {
+    let exact = rooted(&x.to_string());
+    if exact.chars().count() <= widest {
+        return exact;
+    }
+    let value = x.to_f64();
+    let digits = widest
+        .saturating_sub("-0.…".chars().count())
+        .clamp(2, DIGITS);
+    let small = value != 0.0 && value.abs() < 1e-3;
+    if small || value.abs() >= 1e6 {
+        // `1.23e-10` rounds, as that form does; a sign and an exponent of three characters take six columns.
+        let digits = digits.saturating_sub(3).max(1);
+        return format!("{value:.digits$e}");
+    }
+    let whole = value.abs().trunc().to_string().len() - 1;
+    let digits = digits.saturating_sub(whole).max(1);
+    let mut text = format!("{value:.15}");
+    let point = text.find('.').expect("digits behind a point");
+    text.truncate(point + 1 + digits);
+    text + "…"
+}
+
+/// A number that is not exact, to five digits.
+pub fn about(x: f64) -> String {
+    let text = format!("{x:.4e}");
+    let Some((_, Ok(exponent))) = text.split_once('e').map(|(d, e)| (d, e.parse::<i32>())) else {
+        return text;
+    };
+    match exponent {
+        -3..=4 => format!("{x:.*}", (4 - exponent) as usize),
+        _ => text,
+    }
+}
+
+/// `sqrt(15)/10` as `√15/10`, `2*root(2, 3)` as `2·∛2`.
+fn rooted(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest
+        .find("sqrt(")
+        .into_iter()
+        .chain(rest.find("root("))
+        .min()
+    {
+        let (before, call) = rest.split_at(at);
+        let Some(close) = call.find(')') else { break };
+        let inside = &call[5..close];
+        let (of, degree) = match inside.split_once(", ") {
+            Some((of, degree)) => (of, degree),
+            None => (inside, "2"),
+        };
+        let plain = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_digit());
+        if !plain(of) || !plain(degree) {
+            break;
+        }
+        out += &before.replace('*', "·");
+        out += &match degree {
+            "2" => "√".to_string(),
+            "3" => "∛".to_string(),
+            "4" => "∜".to_string(),
+            _ => raised(degree) + "√",
+        };
+        out += of;
+        rest = &call[close + 1..];
+    }
+    out + rest
+}
+
+fn raised(digits: &str) -> String {
+    mapped(digits, "⁰¹²³⁴⁵⁶⁷⁸⁹")
+}
+
+fn mapped(digits: &str, to: &str) -> String {
+    let digit = |c: char| to.chars().nth(c.to_digit(10)? as usize);
+    digits.chars().filter_map(digit).collect()
+}
+
+/// `¹²`.
+pub fn superscript(n: usize) -> String {
+    raised(&n.to_string())
+}
+
+/// `₁₂`.
+pub fn subscript(n: usize) -> String {
+    mapped(&n.to_string(), "₀₁₂₃₄₅₆₇₈₉")
+}
+
+/// `1 + z + 1/2 z² + 1/6 z³`; lines end before signs only.
+pub fn polynomial(p: &Poly) -> String {
+    let mut text = String::new();
+    for (n, c) in p.0.iter().enumerate().filter(|(_, c)| !c.is_zero()) {
+        let minus = c.is_negative();
+        let magnitude = if minus { -c } else { c.clone() };
+        let (plus, less) = (format!(" +{FAST}"), format!(" -{FAST}"));
+        text += match (text.is_empty(), minus) {
+            (true, false) => "",
+            (true, true) => "-",
+            (false, false) => &plus,
+            (false, true) => &less,
+        };
+        let shown = match magnitude.is_sum() {
+            true => format!("({})", number(&magnitude).replace(' ', &FAST.to_string())),
+            false => number(&magnitude),
+        };
+        text += &match (n, magnitude.is_one()) {
+            (0, _) => shown,
+            (1, true) => "z".to_string(),
+            (1, false) => format!("{shown}{FAST}z"),
+            (_, true) => format!("z{}", superscript(n)),
+            (_, false) => format!("{shown}{FAST}z{}", superscript(n)),
+        };
+    }
+    if text.is_empty() { "0".into() } else { text }
+}
