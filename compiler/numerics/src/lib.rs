@@ -4,6 +4,7 @@
 //! one colour for each field ([`trees`]): [`order`] evaluates them on additive tableaus, [`series`] on any straight
 //! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
 
+pub mod descartes;
 pub mod draw;
 pub mod line;
 pub mod multistep;

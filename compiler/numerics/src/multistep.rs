@@ -1,7 +1,8 @@
 //! Linear multistep methods `Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i]`: order, error constant, zero-stability, A-stability
 //! (Hairer, Nørsett & Wanner 1993, III.2–3; Hairer & Wanner 1996, V.1).
 
-use crate::poly::{Poly, Sturm, is_nonnegative};
+use crate::descartes::{is_nonnegative, odd_roots};
+use crate::poly::Poly;
 use odec_exact::Exact;
 
 /// Coefficients, newest first, equally long.
@@ -23,6 +24,8 @@ pub struct Facts {
     pub zero_stable: Option<bool>,
     /// The same, and 1 is the only root on the circle.
     pub strongly_stable: Option<bool>,
+    /// Stable for all `x' = iωx`.
+    pub i_stable: Option<bool>,
     pub a_stable: Option<bool>,
     /// The largest α for A(α)-stability, in degrees, estimated on the boundary locus; `None` for methods that are not
     /// stable near infinity.
@@ -87,9 +90,27 @@ impl Multistep {
             error_constant: error_constant.map(|o| &self.constant(order + 1) * &o),
             strongly_stable: zero_stable.zip(circle).map(|(z, c)| z && c == 1),
             angle: (zero_stable == Some(true) && !explicit && damped).then(|| self.angle()),
+            i_stable: self.i_stable(a_stable),
             zero_stable,
             a_stable,
         }
+    }
+
+    /// The largest modulus of a root is subharmonic in `hλ` but for a pole at α₀/β₀; so what holds on the imaginary axis holds left of it,
+    /// where that pole lies to the right. If it lies to the left, so it does for −σ, which is the same on the axis.
+    fn i_stable(&self, a_stable: Option<bool>) -> Option<bool> {
+        let (alpha, beta) = (self.alpha[0].sign(), self.beta[0].sign());
+        if beta.is_eq() {
+            return Some(self.sigma().is_zero() && root_condition(&self.rho())?.0);
+        }
+        if alpha == beta {
+            return a_stable;
+        }
+        let mirrored = Multistep {
+            alpha: self.alpha.clone(),
+            beta: self.beta.iter().map(|b| -b).collect(),
+        };
+        mirrored.a_stable()
     }
 
     /// ρ/σ maps the outside of the unit disc into the right half-plane: σ has no root outside, and `Re ρσ̄ ≥ 0` on the circle,
@@ -199,5 +220,5 @@ fn on_circle(p: &Poly) -> Option<bool> {
         folded = folded.plus(&power.scaled(&p.coefficient(m + n)));
     }
     let two = Exact::int(2);
-    Some(Sturm::new(&folded)?.between(&-&two, &two) == m)
+    Some(odd_roots(&folded, &-&two, &two)?.len() == m)
 }

@@ -1,8 +1,9 @@
-//! Polynomials with exact coefficients: gcd, Sturm chains, the Routh–Hurwitz criterion.
+//! Polynomials with exact coefficients: gcd, the Routh–Hurwitz criterion, how far they are positive. Leaves roots to [`crate::descartes`].
 //!
 //! What divides coefficients may have no exact result ([`Exact::recip`] has limits for numbers with many radicals); such
 //! questions are answered by `None`: not decided.
 
+use crate::descartes::first_change;
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
@@ -10,7 +11,7 @@ use num_traits::{One, Signed, Zero};
 use odec_exact::Exact;
 use std::cmp::Ordering;
 
-/// Most bits of a coefficient's numerator or denominator, times the degree, in questions about roots.
+/// Most bits of a coefficient's numerator or denominator, times the degree, in a greatest common divisor.
 const MAX_SIZE: u64 = 60_000;
 
 /// By rising powers; the last coefficient is not 0.
@@ -109,7 +110,7 @@ impl Poly {
     }
 
     /// Divided by a positive number so that rational coefficients are small whole ones.
-    fn primitive(self) -> Poly {
+    pub(crate) fn primitive(self) -> Poly {
         let rational: Option<Vec<&BigRational>> = self.0.iter().map(Exact::as_rational).collect();
         let Some(rational) = rational.filter(|r| !r.is_empty()) else {
             return self;
@@ -190,7 +191,7 @@ impl Poly {
     }
 
     /// The product of the factors of odd multiplicity, each once: where the sign changes (Yun 1976).
-    fn odd_part(&self) -> Option<Poly> {
+    pub(crate) fn odd_part(&self) -> Option<Poly> {
         let mut odd = Poly::constant(Exact::one());
         if self.degree() == 0 {
             return Some(odd);
@@ -242,49 +243,6 @@ impl Poly {
     }
 }
 
-/// Sturm's chain of a polynomial.
-pub struct Sturm(Vec<Poly>);
-
-impl Sturm {
-    pub fn new(p: &Poly) -> Option<Sturm> {
-        let mut chain = vec![p.clone().primitive(), p.derivative().primitive()];
-        while let [.., a, b] = &chain[..] {
-            if b.is_zero() {
-                chain.pop();
-                break;
-            }
-            if b.bits() * p.degree() as u64 > MAX_SIZE {
-                return None;
-            }
-            let rest = a.remainder(b)?;
-            chain.push(rest.scaled(&Exact::int(-1)));
-        }
-        Some(Sturm(chain))
-    }
-
-    fn changes(signs: impl Iterator<Item = Ordering>) -> usize {
-        let mut last = Ordering::Equal;
-        let mut changes = 0;
-        for sign in signs.filter(|s| s.is_ne()) {
-            changes += usize::from(last.is_ne() && sign != last);
-            last = sign;
-        }
-        changes
-    }
-    fn changes_at(&self, x: &Exact) -> usize {
-        Self::changes(self.0.iter().map(|p| p.sign_at(x)))
-    }
-    /// Distinct roots in `(from, to]`.
-    pub fn between(&self, from: &Exact, to: &Exact) -> usize {
-        self.changes_at(from).saturating_sub(self.changes_at(to))
-    }
-    /// Distinct roots above a number.
-    pub fn above(&self, from: &Exact) -> usize {
-        let end = Self::changes(self.0.iter().map(|p| p.leading().sign()));
-        self.changes_at(from).saturating_sub(end)
-    }
-}
-
 /// How far from 0 on a polynomial that is 0 or positive there stays so.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extent {
@@ -294,47 +252,6 @@ pub enum Extent {
     Infinite,
     /// The root at which it changes its sign lies in `(lo, hi]`.
     Until { lo: Exact, hi: Exact },
-}
-
-/// Width of the interval around a root, over the root.
-const WIDTH: i64 = 1 << 40;
-
-/// Where a polynomial first changes its sign above 0; `Some(None)`: nowhere.
-fn first_change(p: &Poly) -> Option<Option<(Exact, Exact)>> {
-    let lowest = p.0.iter().position(|c| !c.is_zero()).unwrap_or(0);
-    let p = Poly::new(p.0[lowest..].to_vec()).primitive();
-    let mut sturm = Sturm::new(&p)?;
-    let mut odd = p;
-    if sturm.0.last().is_some_and(|last| last.degree() > 0) {
-        odd = odd.odd_part()?;
-        sturm = Sturm::new(&odd)?;
-    }
-    let zero = Exact::zero();
-    if sturm.above(&zero) == 0 {
-        return Some(None);
-    }
-    let mut hi = Exact::one();
-    while sturm.between(&zero, &hi) == 0 {
-        hi = &hi * &Exact::int(2);
-    }
-    let mut lo = zero.clone();
-    let half = Exact::ratio(1, 2);
-    let mut alone = sturm.between(&lo, &hi) == 1;
-    while !alone || &(&hi - &lo) * &Exact::int(WIDTH) > hi {
-        let middle = &(&lo + &hi) * &half;
-        // Where only one root is left, the sign says on which side it lies; up to the first root it is that at 0.
-        let passed = match alone {
-            true => odd.sign_at(&middle) != odd.sign_at(&zero),
-            false => sturm.between(&zero, &middle) > 0,
-        };
-        if passed {
-            hi = middle;
-        } else {
-            lo = middle;
-        }
-        alone = alone || sturm.between(&lo, &hi) == 1;
-    }
-    Some(Some((lo, hi)))
 }
 
 /// How far a product of polynomials without common roots is 0 or positive, from 0 on.
@@ -362,28 +279,4 @@ pub fn extent(factors: &[Poly]) -> Option<Extent> {
         None => Extent::Infinite,
         Some((lo, hi)) => Extent::Until { lo, hi },
     })
-}
-
-/// Whether `p ≥ 0` on `[from, to]`.
-pub fn is_nonnegative(p: &Poly, from: &Exact, to: &Exact) -> Option<bool> {
-    if p.is_zero() {
-        return Some(true);
-    }
-    let odd = p.odd_part()?;
-    // Inside; a change of sign at an end does not count.
-    let inside = Sturm::new(&odd)?.between(from, to) - usize::from(odd.at(to).is_zero());
-    if inside > 0 {
-        return Some(false);
-    }
-    let count = Exact::int(p.degree() as i64 + 2);
-    let step = &(to - from) * &inverse(&count)?;
-    let mut x = from.clone();
-    for _ in 0..=p.degree() {
-        x = &x + &step;
-        match p.at(&x).sign() {
-            Ordering::Equal => {}
-            sign => return Some(sign.is_gt()),
-        }
-    }
-    None
 }

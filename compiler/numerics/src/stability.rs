@@ -1,7 +1,7 @@
 //! Stability functions: what a method does to `x' = λx`, `z = hλ`, as exact rational functions (Hairer & Wanner 1996, IV.3).
 //!
 //! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods the series
-//! `1 + Σ bᵀAᵏ⁻¹1 zᵏ`. A-stability is decided on the E-polynomial and the poles.
+//! `1 + Σ bᵀAᵏ⁻¹1 zᵏ`. I-stability is decided on the E-polynomial `|Q(iy)|² − |P(iy)|²`, A-stability on it and the poles.
 
 use crate::poly::{Extent, Poly, extent, inverse};
 use crate::tableau::Tableau;
@@ -21,6 +21,8 @@ pub struct StabilityFunction {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stability {
     pub function: StabilityFunction,
+    /// `|R(iy)| ≤ 1` for all y.
+    pub i_stable: Option<bool>,
     pub a_stable: Option<bool>,
     pub l_stable: Option<bool>,
     /// How far `|R(−x)| ≤ 1`.
@@ -115,7 +117,10 @@ fn determinant(m: &[Vec<Exact>]) -> Poly {
 
 impl Stability {
     pub fn new(t: &Tableau) -> Option<Stability> {
-        let function = StabilityFunction::new(t)?;
+        Some(Stability::of(StabilityFunction::new(t)?))
+    }
+
+    pub fn of(function: StabilityFunction) -> Stability {
         let imaginary_squared = extent(&[function.e_polynomial()]);
         let (p, q) = (
             function.numerator.mirrored(),
@@ -134,12 +139,13 @@ impl Stability {
             (None, _) => None,
         };
         let damped = function.numerator.degree() < function.denominator.degree();
-        Some(Stability {
+        Stability {
+            i_stable: imaginary_squared.as_ref().map(|e| *e == Extent::Infinite),
             l_stable: a_stable.map(|a| a && damped),
             a_stable,
             real,
             imaginary_squared,
             function,
-        })
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use odec_exact::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::descartes::{is_nonnegative, odd_roots};
 use odec_numerics::multistep::Multistep;
-use odec_numerics::poly::{Extent, Poly, extent, is_nonnegative};
+use odec_numerics::poly::{Extent, Poly, extent};
 use odec_numerics::properties::{Kind, Properties, Ssp, ssp};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
@@ -117,7 +118,49 @@ fn a_and_l_stability() {
     for (name, t, (a, l)) in cases {
         let s = Stability::new(&t).unwrap();
         assert_eq!((s.a_stable, s.l_stable), (Some(a), Some(l)), "{name}");
+        assert_eq!(s.i_stable, Some(a), "{name}");
     }
+    // Implicit Euler run backwards: 1/(1 + z).
+    let back = Stability::new(&tableau(&["-1", "-1"])).unwrap();
+    assert_eq!((back.i_stable, back.a_stable), (Some(true), Some(false)));
+}
+
+/// Hairer & Wanner (1996), IV.6, Table 6.3: the method of Nørsett (1974) with two stages and order 3 is A-stable for γ = (3 + √3)/6, but
+/// neither stable for γ = (3 − √3)/6 nor L-stable; IV.3: with order 2 from γ = 1/4 on. Table 6.4: stiffly accurate SDIRK methods of order
+/// s − 1 are L-stable for 0.18042531 ≤ γ ≤ 2.18560010 with three stages.
+#[test]
+fn ranges_of_sdirk_methods() {
+    let two = |g: &Exact| {
+        let off = &Exact::one() - &(&Exact::int(2) * g);
+        let a = vec![vec![g.clone(), Exact::zero()], vec![off, g.clone()]];
+        Stability::new(&Tableau::single(a, vec![q(1, 2), q(1, 2)])).unwrap()
+    };
+    let root = &Exact::int(3).root(2).unwrap() * &q(1, 6);
+    assert_eq!(two(&(&q(1, 2) + &root)).a_stable, Some(true));
+    assert_eq!(two(&(&q(1, 2) + &root)).l_stable, Some(false));
+    assert_eq!(two(&(&q(1, 2) - &root)).a_stable, Some(false));
+    assert_eq!(two(&q(1, 4)).a_stable, Some(true));
+    assert_eq!(two(&q(2499, 10_000)).a_stable, Some(false));
+
+    // R = P/(1 − γz)³ with deg P = 2 and order 2; a tableau that has it: its stages are those of the method with one, three times.
+    let stable = |g: Exact| {
+        let d = (0..3).fold(Poly::constant(q(1, 1)), |d, _| {
+            d.times(&Poly::new(vec![q(1, 1), -&g]))
+        });
+        let e = Poly::new(vec![q(1, 1), q(1, 1), q(1, 2)]);
+        let p = Poly::new(d.times(&e).0[..3].to_vec());
+        let s = Stability::of(StabilityFunction {
+            numerator: p,
+            denominator: d,
+        });
+        (s.i_stable, s.l_stable)
+    };
+    let yes = (Some(true), Some(true));
+    let no = (Some(false), Some(false));
+    assert_eq!(stable(q(18_042_532, 100_000_000)), yes);
+    assert_eq!(stable(q(18_042_530, 100_000_000)), no);
+    assert_eq!(stable(q(218_560_009, 100_000_000)), yes);
+    assert_eq!(stable(q(218_560_011, 100_000_000)), no);
 }
 
 /// No explicit method is A-stable, however long its coefficients are.
@@ -130,6 +173,12 @@ fn long_decimals() {
     }
     let s = Stability::new(&t).unwrap();
     assert_eq!((s.a_stable, s.l_stable), (Some(false), Some(false)));
+    // R(z) = 1 + z + a z²/2 + a² z³/6 + a³ z⁴/24 with a = 0.1234567890….
+    let real = length(&s.real);
+    let a = long.to_f64();
+    let series =
+        |x: f64| 1.0 - x + a * x * x / 2.0 - (a * x).powi(2) * x / 6.0 + (a * x).powi(3) * x / 24.0;
+    assert!((series(real).abs() - 1.0).abs() < 1e-8, "{real}");
 }
 
 /// Hairer & Wanner, IV.2: −2 for one and two stages of full order, −2.5127 for three, −2.7853 for four; on the imaginary axis
@@ -276,6 +325,7 @@ fn backward_differences() {
             "BDF{k}"
         );
         assert_eq!(f.a_stable, Some(k <= 2), "BDF{k}");
+        assert_eq!(f.i_stable, Some(k <= 2), "BDF{k}");
         let found = f.angle.unwrap();
         assert!((found - angle).abs() < 0.005, "BDF{k}: {found}");
     }
@@ -325,6 +375,47 @@ fn signs_of_polynomials() {
     assert_eq!(unit(&[0, 1]), Some(false));
     assert_eq!(unit(&[-1]), Some(false));
     assert_eq!(unit(&[0, 0, 1]), Some(true));
+}
+
+/// On the axis a method and its mirror image are the same: implicit Euler run backwards is I-stable, and not A-stable; explicit methods
+/// never are.
+#[test]
+fn stability_on_the_axis_alone() {
+    let facts = |m: Multistep| (m.facts().i_stable, m.facts().a_stable);
+    assert_eq!(facts(multistep("1 -1", "1")), (Some(true), Some(true)));
+    assert_eq!(facts(multistep("1 -1", "-1")), (Some(true), Some(false)));
+    assert_eq!(facts(multistep("1 -1", "0 1")), (Some(false), Some(false)));
+    assert_eq!(
+        facts(multistep("1 -1", "1/2 1/2")),
+        (Some(true), Some(true))
+    );
+}
+
+/// Multiple roots at fractions that no halving meets, among roots that lie close together, and with roots as coefficients.
+#[test]
+fn roots_that_lie_together() {
+    let from = |roots: &[Exact]| {
+        let factor = |p: Poly, r: &Exact| p.times(&Poly::new(vec![-r, Exact::one()]));
+        roots.iter().fold(Poly::constant(q(1, 1)), factor)
+    };
+    let two = Exact::int(2).root(2).unwrap();
+    let near = &two + &q(1, 1 << 60);
+    let cases = [
+        (vec![q(1, 3), q(1, 3), q(2, 3)], vec![q(2, 3)]),
+        (vec![q(1, 3), q(1, 3), q(1, 3)], vec![q(1, 3)]),
+        (vec![q(1, 2), q(1, 2), q(1, 4)], vec![q(1, 4)]),
+        (vec![q(1, 2), q(1, 2), q(1, 2)], vec![q(1, 2)]),
+        (vec![two.clone(), near.clone()], vec![two.clone(), near]),
+        (vec![two.clone(), two.clone(), q(7, 5)], vec![q(7, 5)]),
+        (vec![q(0, 1), q(2, 1), q(1, 1)], vec![q(1, 1)]),
+    ];
+    for (roots, odd) in cases {
+        let found = odd_roots(&from(&roots), &q(0, 1), &q(2, 1)).unwrap();
+        assert_eq!(found.len(), odd.len(), "{roots:?}");
+        for ((lo, hi), root) in found.iter().zip(&odd) {
+            assert!(lo <= root && root <= hi, "{roots:?}");
+        }
+    }
 }
 
 proptest! {

@@ -104,6 +104,7 @@ pub fn json(r: &Report) -> Value {
             "num": poly(&s.function.numerator), "den": poly(&s.function.denominator),
         })),
         "A_stable": stability.and_then(|s| s.a_stable),
+        "I_stable": stability.and_then(|s| s.i_stable),
         "L_stable": stability.and_then(|s| s.l_stable),
         "real_limit": stability.map_or(Value::Null, |s| extent(&s.real, false)),
         "imaginary_limit": stability.map_or(Value::Null, |s| extent(&s.imaginary_squared, true)),
@@ -116,7 +117,7 @@ pub fn json(r: &Report) -> Value {
         "multistep": r.multistep.as_ref().map(|(m, f)| json!({
             "alpha": row(&m.alpha), "beta": row(&m.beta), "steps": f.steps, "explicit": f.explicit, "order": f.order,
             "error_constant": f.error_constant.as_ref().map(Exact::to_string),
-            "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable,
+            "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable, "I_stable": f.i_stable,
             "angle": f.angle,
         })),
     })

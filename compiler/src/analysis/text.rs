@@ -196,6 +196,7 @@ fn multistep(page: &mut Page, f: &Facts) {
         &format!("{}{strongly}", decided(f.zero_stable)),
     );
     page.fact("A-stable", decided(f.a_stable));
+    page.fact("I-stable", decided(f.i_stable));
     if let Some(angle) = f.angle.filter(|_| f.a_stable == Some(false)) {
         page.fact("A(α)-stable", &format!("α = {angle:.2}° (estimated)"));
     }
@@ -231,6 +232,7 @@ fn stability(page: &mut Page, f: &OneField) {
         };
         page.fact("stability function", &shown);
         page.fact("A-stable", decided(s.a_stable));
+        page.fact("I-stable", decided(s.i_stable));
         page.fact("L-stable", decided(s.l_stable));
         page.fact("real axis", &extent(&s.real, false, "-"));
         page.fact("imaginary axis", &extent(&s.imaginary_squared, true, "±"));
