@@ -4,14 +4,17 @@
 //! one colour for each field ([`trees`]): [`order`] evaluates them on additive tableaus, [`series`] on any straight
 //! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
 
+pub mod angle;
 pub mod descartes;
 pub mod draw;
+pub mod glm;
 pub mod line;
 pub mod multistep;
 pub mod order;
 pub mod poly;
 pub mod properties;
 mod ring;
+pub mod roots;
 pub mod series;
 pub mod stability;
 pub mod tableau;

@@ -1,8 +1,11 @@
 //! Linear multistep methods `Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i]`: order, error constant, zero-stability, A-stability
 //! (Hairer, Nørsett & Wanner 1993, III.2–3; Hairer & Wanner 1996, V.1).
 
+use crate::angle::{self, Angle};
 use crate::descartes::{is_nonnegative, odd_roots};
-use crate::poly::Poly;
+use crate::glm::axis;
+use crate::glm::characteristic::Characteristic;
+use crate::poly::{Extent, Poly};
 use odec_exact::Exact;
 
 /// Coefficients, newest first, equally long.
@@ -27,15 +30,16 @@ pub struct Facts {
     /// Stable for all `x' = iωx`.
     pub i_stable: Option<bool>,
     pub a_stable: Option<bool>,
-    /// The largest α for A(α)-stability, in degrees, estimated on the boundary locus; `None` for methods that are not
-    /// stable near infinity.
-    pub angle: Option<f64>,
+    /// The largest α for A(α)-stability, enclosed; `None` for methods that are not stable near infinity.
+    pub angle: Option<Angle>,
+    /// How far all roots of ρ − zσ lie in the closed unit disc on the negative real axis.
+    pub real: Option<Extent>,
+    /// The same on the imaginary axis, as y².
+    pub imaginary_squared: Option<Extent>,
 }
 
 /// Highest order that is looked for.
 const MAX_ORDER: usize = 40;
-/// Points of the boundary locus.
-const POINTS: usize = 40_000;
 
 impl Multistep {
     /// Σ cᵢ ζᵏ⁻ⁱ.
@@ -83,13 +87,19 @@ impl Multistep {
             None => (None, None),
         };
         let damped = root_condition(&self.sigma()).is_some_and(|(stable, _)| stable);
+        let characteristic = Characteristic::of_multistep(&self.alpha, &self.beta);
         Facts {
             steps: self.alpha.len() - 1,
             explicit,
             order,
             error_constant: error_constant.map(|o| &self.constant(order + 1) * &o),
             strongly_stable: zero_stable.zip(circle).map(|(z, c)| z && c == 1),
-            angle: (zero_stable == Some(true) && !explicit && damped).then(|| self.angle()),
+            angle: match zero_stable == Some(true) && !explicit && damped {
+                true => self.angle(),
+                false => None,
+            },
+            real: characteristic.as_ref().and_then(axis::real),
+            imaginary_squared: characteristic.as_ref().and_then(axis::imaginary),
             i_stable: self.i_stable(a_stable),
             zero_stable,
             a_stable,
@@ -121,6 +131,11 @@ impl Multistep {
         if !sigma || !rho {
             return Some(false);
         }
+        is_nonnegative(&self.real_part(), &Exact::int(-1), &Exact::one())
+    }
+
+    /// Re ρσ̄ on the circle, as a polynomial in cos θ.
+    fn real_part(&self) -> Poly {
         let n = self.alpha.len();
         let mut chebyshev = vec![
             Poly::constant(Exact::one()),
@@ -138,37 +153,36 @@ impl Multistep {
                 real = real.plus(&chebyshev[i.abs_diff(j)].scaled(&(a * b)));
             }
         }
-        is_nonnegative(&real, &Exact::int(-1), &Exact::one())
+        real
     }
 
-    /// The smallest angle between the negative axis and the boundary locus ρ(e^{iθ})/σ(e^{iθ}), in degrees, at most 90.
-    fn angle(&self) -> f64 {
-        let value = |row: &[Exact], theta: f64| {
-            let k = row.len() - 1;
-            let term = |(i, c): (usize, &Exact)| {
-                let (sin, cos) = ((k - i) as f64 * theta).sin_cos();
-                (c.to_f64() * cos, c.to_f64() * sin)
-            };
-            let terms = row.iter().enumerate().map(term);
-            terms.fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1))
-        };
-        let mut smallest: f64 = 90.0;
-        for i in 1..POINTS {
-            let theta = std::f64::consts::PI * i as f64 / POINTS as f64;
-            let (a, b) = value(&self.alpha, theta);
-            let (c, d) = value(&self.beta, theta);
-            let (re, im) = (a * c + b * d, b * c - a * d);
-            // Rounding near θ = 0, where the locus touches the imaginary axis, is no instability.
-            if re < -1e-9 * im.abs() {
-                smallest = smallest.min((im.abs() / -re).atan().to_degrees());
+    /// The smallest angle between the negative axis and the boundary locus ρ(e^{iθ})/σ(e^{iθ}).
+    fn angle(&self) -> Option<Angle> {
+        // U₀, U₁, … : sin nθ = sin θ Uₙ₋₁(cos θ).
+        let mut sines = vec![
+            Poly::constant(Exact::one()),
+            Poly::new(vec![Exact::zero(), Exact::int(2)]),
+        ];
+        while sines.len() < self.alpha.len() {
+            let next = sines[1].times(&sines[sines.len() - 1]);
+            sines.push(next.minus(&sines[sines.len() - 2]));
+        }
+        let mut imaginary = Poly::default();
+        for (i, a) in self.alpha.iter().enumerate() {
+            for (j, b) in self.beta.iter().enumerate().filter(|(j, _)| *j != i) {
+                let sine = sines[i.abs_diff(j) - 1].scaled(&(a * b));
+                imaginary = match i < j {
+                    true => imaginary.plus(&sine),
+                    false => imaginary.minus(&sine),
+                };
             }
         }
-        smallest
+        angle::least(&self.real_part(), &imaginary)
     }
 }
 
 /// Whether all roots lie in the closed unit disc, those on the circle being simple, and how many those are.
-fn root_condition(p: &Poly) -> Option<(bool, usize)> {
+pub(crate) fn root_condition(p: &Poly) -> Option<(bool, usize)> {
     if p.degree() == 0 {
         return Some((true, 0));
     }

@@ -118,7 +118,8 @@ pub fn json(r: &Report) -> Value {
             "alpha": row(&m.alpha), "beta": row(&m.beta), "steps": f.steps, "explicit": f.explicit, "order": f.order,
             "error_constant": f.error_constant.as_ref().map(Exact::to_string),
             "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable, "I_stable": f.i_stable,
-            "angle": f.angle,
+            "angle": f.angle.as_ref().map(|a| a.degrees().0),
+            "real_limit": extent(&f.real, false), "imaginary_limit": extent(&f.imaginary_squared, true),
         })),
     })
 }

@@ -197,9 +197,11 @@ fn multistep(page: &mut Page, f: &Facts) {
     );
     page.fact("A-stable", decided(f.a_stable));
     page.fact("I-stable", decided(f.i_stable));
-    if let Some(angle) = f.angle.filter(|_| f.a_stable == Some(false)) {
-        page.fact("A(α)-stable", &format!("α = {angle:.2}° (estimated)"));
+    if let Some(angle) = f.angle.as_ref().filter(|_| f.a_stable == Some(false)) {
+        let (lo, _) = angle.degrees();
+        page.fact("A(α)-stable", &format!("α = {lo:.2}°"));
     }
+    axes(page, &f.real, &f.imaginary_squared);
 }
 
 fn structure(page: &mut Page, f: &OneField) {
@@ -234,8 +236,7 @@ fn stability(page: &mut Page, f: &OneField) {
         page.fact("A-stable", decided(s.a_stable));
         page.fact("I-stable", decided(s.i_stable));
         page.fact("L-stable", decided(s.l_stable));
-        page.fact("real axis", &extent(&s.real, false, "-"));
-        page.fact("imaginary axis", &extent(&s.imaginary_squared, true, "±"));
+        axes(page, &s.real, &s.imaginary_squared);
     }
     let ssp = match &f.ssp {
         None => "not sought".to_string(),
@@ -245,6 +246,11 @@ fn stability(page: &mut Page, f: &OneField) {
         Some(Ssp::Between(lo, _)) => format!("{:.5}", lo.to_f64()),
     };
     page.fact("SSP coefficient", &ssp);
+}
+
+fn axes(page: &mut Page, real: &Option<Extent>, imaginary_squared: &Option<Extent>) {
+    page.fact("real axis", &extent(real, false, "-"));
+    page.fact("imaginary axis", &extent(imaginary_squared, true, "±"));
 }
 
 fn extent(e: &Option<Extent>, squared: bool, sign: &str) -> String {
