@@ -4,6 +4,7 @@ use super::report::{Found, Limit, PrincipalError, Report};
 use super::text::end;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::properties::Ssp;
 use serde_json::{Value, json};
@@ -69,6 +70,16 @@ fn error(e: &PrincipalError) -> Value {
     json!({ "norm": e.norm, "conditions": e.conditions, "terms": terms })
 }
 
+fn multistep(m: &Multistep, f: &Facts) -> Value {
+    json!({
+        "alpha": row(&m.alpha), "beta": row(&m.beta), "steps": f.steps, "explicit": f.explicit, "order": f.order,
+        "error_constant": f.error_constant.as_ref().map(Exact::to_string),
+        "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable, "I_stable": f.i_stable,
+        "angle": f.angle.as_ref().map(|a| a.degrees().0),
+        "real_limit": extent(&f.real, false), "imaginary_limit": extent(&f.imaginary_squared, true),
+    })
+}
+
 /// One object.
 pub fn json(r: &Report) -> Value {
     let poly = |p: &Poly| row(&p.0);
@@ -114,12 +125,6 @@ pub fn json(r: &Report) -> Value {
             Ssp::Exactly(c) => json!(c.to_f64()),
             Ssp::Between(lo, _) => json!(lo.to_f64()),
         }),
-        "multistep": r.multistep.as_ref().map(|(m, f)| json!({
-            "alpha": row(&m.alpha), "beta": row(&m.beta), "steps": f.steps, "explicit": f.explicit, "order": f.order,
-            "error_constant": f.error_constant.as_ref().map(Exact::to_string),
-            "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable, "A_stable": f.a_stable, "I_stable": f.i_stable,
-            "angle": f.angle.as_ref().map(|a| a.degrees().0),
-            "real_limit": extent(&f.real, false), "imaginary_limit": extent(&f.imaginary_squared, true),
-        })),
+        "multistep": r.multistep.as_ref().map(|(m, f)| multistep(m, f)),
     })
 }
