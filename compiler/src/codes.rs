@@ -62,6 +62,8 @@ pub const FALSE_ORDER: &str = "false-order";
 pub const HIGHER_ORDER: &str = "higher-order";
 /// A claim that odec can neither prove nor refute (warning).
 pub const UNPROVED_CLAIM: &str = "unproved-claim";
+/// An order that learned coefficients cannot keep.
+pub const KEEP_ORDER: &str = "keep-order";
 /// Two parameters with one path.
 pub const PARAMETER_COLLISION: &str = "parameter-collision";
 
@@ -98,5 +100,6 @@ pub const ALL: &[&str] = &[
     FALSE_ORDER,
     HIGHER_ORDER,
     UNPROVED_CLAIM,
+    KEEP_ORDER,
     PARAMETER_COLLISION,
 ];

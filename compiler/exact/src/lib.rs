@@ -125,6 +125,11 @@ impl Exact {
         }
     }
 
+    /// The value of a float, which is a whole number over a power of 2; `None`: it is infinite or no number.
+    pub fn float(x: f64) -> Option<Exact> {
+        BigRational::from_float(x).map(Exact::from)
+    }
+
     /// The exact value of a decimal as written: `3`, `0.25`, `1e-3`.
     pub fn decimal(text: &str) -> Result<Exact, ExactError> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {

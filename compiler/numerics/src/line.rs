@@ -13,16 +13,16 @@ pub type Value = usize;
 
 /// One value more.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum Step<C = Exact> {
     /// `h·F(y)`.
     Eval { field: usize, at: Value },
     /// `Σ cᵢ vᵢ`.
-    Combine(Vec<(Value, Exact)>),
+    Combine(Vec<(Value, C)>),
     /// The state that the exact flow of one field reaches from a state in `fraction·h`.
     Flow {
         field: usize,
         at: Value,
-        fraction: Exact,
+        fraction: C,
     },
     /// The exact solution so many steps from the start of the step, earlier ones being negative.
     Solution(i64),
@@ -30,10 +30,10 @@ pub enum Step {
 
 /// What one step computes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct Line<C = Exact> {
     /// Names of the fields; a different one for each set of parameters.
     pub fields: Vec<String>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<Step<C>>,
     /// The state after the step.
     pub result: Value,
     /// A second result.
@@ -68,7 +68,7 @@ impl Sum {
     }
 }
 
-impl Line {
+impl<C> Line<C> {
     /// Whether all states but results are made by exact flows alone, so that words decide its order.
     pub fn is_product_of_flows(&self) -> bool {
         let flows = |v: &Value| match v.checked_sub(1).and_then(|i| self.steps.get(i)) {
@@ -82,7 +82,9 @@ impl Line {
             Step::Eval { .. } | Step::Solution(_) => false,
         })
     }
+}
 
+impl Line {
     /// One stage for each evaluation.
     pub fn tableau(&self) -> Result<Tableau, NoTableau> {
         let mut sums = vec![Sum {

@@ -12,61 +12,119 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use odec_exact::Exact;
 
+/// What coefficients of a line are: exact numbers, or [`crate::jet::Jet`]s.
+pub trait Number: Clone {
+    fn exact(x: &Exact) -> Self;
+    fn is_zero(&self) -> bool;
+    fn plus(&self, other: &Self) -> Self;
+    fn times(&self, other: &Self) -> Self;
+}
+
+impl Number for Exact {
+    fn exact(x: &Exact) -> Exact {
+        x.clone()
+    }
+    fn is_zero(&self) -> bool {
+        self.is_zero()
+    }
+    fn plus(&self, other: &Exact) -> Exact {
+        self + other
+    }
+    fn times(&self, other: &Exact) -> Exact {
+        self * other
+    }
+}
+
+fn zero<C: Number>() -> C {
+    C::exact(&Exact::zero())
+}
+fn one<C: Number>() -> C {
+    C::exact(&Exact::one())
+}
+
 /// A polynomial, by rising powers.
-type Poly = Vec<Exact>;
+type Poly<C> = Vec<C>;
 
 /// Coefficients of one value so far.
-#[derive(Clone, Debug, Default)]
-struct Known {
+#[derive(Clone, Debug)]
+struct Known<C> {
     /// By tree.
-    own: Vec<Exact>,
+    own: Vec<C>,
     /// Of an evaluation: the product over the subtrees, by tree.
-    products: Vec<Exact>,
+    products: Vec<C>,
     /// Of a flow: the same at time s, and the state at time s.
-    moving: Vec<(Poly, Poly)>,
+    moving: Vec<(Poly<C>, Poly<C>)>,
 }
 
 /// The expansion of a line's result.
-pub struct Series {
-    line: Line,
-    known: Vec<Known>,
+pub struct Series<C = Exact> {
+    line: Line<C>,
+    known: Vec<Known<C>>,
     result: usize,
 }
 
 impl Series {
     /// Refused where a field meets, or the step ends with, a multiple of the state: such a line has no B-series.
     pub fn new(line: &Line) -> Result<Series, NoTableau> {
-        let mut states = vec![Exact::one()];
-        let whole = |states: &[Exact], v: usize| match states[v].is_one() {
-            true => Ok(()),
-            false => Err(NoTableau::State(v, states[v].clone())),
+        let (series, states) = Series::of(line);
+        match states.into_iter().next() {
+            Some((v, off)) => Err(NoTableau::State(v, &off + &Exact::one())),
+            None => Ok(series),
+        }
+    }
+}
+
+impl<C: Number> Series<C> {
+    /// The expansion as if the old state stood once in every state that a field meets and in the result; where it does
+    /// not, the value and what is too much.
+    pub fn of(line: &Line<C>) -> (Series<C>, Vec<(usize, C)>) {
+        let mut states = vec![one::<C>()];
+        let mut wrong = Vec::new();
+        let less = C::exact(&Exact::int(-1));
+        let mut whole = |states: &[C], v: usize| {
+            let off = states[v].plus(&less);
+            if !off.is_zero() {
+                wrong.push((v, off));
+            }
         };
         for step in &line.steps {
             states.push(match step {
                 Step::Eval { at, .. } => {
-                    whole(&states, *at)?;
-                    Exact::zero()
+                    whole(&states, *at);
+                    zero()
                 }
                 Step::Flow { at, .. } => {
-                    whole(&states, *at)?;
-                    Exact::one()
+                    whole(&states, *at);
+                    one()
                 }
-                Step::Solution(_) => Exact::one(),
-                Step::Combine(terms) => terms.iter().map(|(v, c)| c * &states[*v]).sum(),
+                Step::Solution(_) => one(),
+                Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(&states[*v]))),
             });
         }
-        whole(&states, line.result)?;
-        Ok(Series {
-            known: vec![Known::default(); line.steps.len() + 1],
+        whole(&states, line.result);
+        let empty = Known {
+            own: Vec::new(),
+            products: Vec::new(),
+            moving: Vec::new(),
+        };
+        let series = Series {
+            known: vec![empty; line.steps.len() + 1],
             result: line.result,
             line: line.clone(),
-        })
+        };
+        (series, wrong)
+    }
+
+    /// Φ(t).
+    pub fn value(&mut self, trees: &Trees, t: TreeId) -> C {
+        self.reach(trees, t);
+        self.known[self.result].own[t.0 as usize].clone()
     }
 
     fn reach(&mut self, trees: &Trees, t: TreeId) {
         while self.known[0].own.len() <= t.0 as usize {
             let tree = TreeId(self.known[0].own.len() as u32);
-            self.known[0].own.push(Exact::zero());
+            self.known[0].own.push(zero());
             for i in 0..self.line.steps.len() {
                 self.extend(trees, tree, i);
             }
@@ -78,16 +136,16 @@ impl Series {
         let parts = trees.parts(t);
         let of = |v: usize, t: TreeId| &self.known[v].own[t.0 as usize];
         let own = match &self.line.steps[i] {
-            Step::Combine(terms) => terms.iter().map(|(v, c)| c * of(*v, t)).sum(),
+            Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(of(*v, t)))),
             Step::Solution(time) => {
                 let power = num_traits::pow(BigInt::from(*time), trees.order(t));
-                &Exact::from(BigRational::from_integer(power)) * &expected(trees, t)
+                C::exact(&(&Exact::from(BigRational::from_integer(power)) * &expected(trees, t)))
             }
             Step::Eval { field, at } => {
                 let product = match parts {
-                    _ if trees.colour(t) != *field => Exact::zero(),
-                    None => Exact::one(),
-                    Some((l, r)) => &self.known[i + 1].products[l.0 as usize] * of(*at, r),
+                    _ if trees.colour(t) != *field => zero(),
+                    None => one(),
+                    Some((l, r)) => self.known[i + 1].products[l.0 as usize].times(of(*at, r)),
                 };
                 self.known[i + 1].products.push(product.clone());
                 product
@@ -100,17 +158,18 @@ impl Series {
                 let moving = &self.known[i + 1].moving;
                 let product = match parts {
                     _ if trees.colour(t) != *field => Vec::new(),
-                    None => vec![Exact::one()],
+                    None => vec![one()],
                     Some((l, r)) => times(&moving[l.0 as usize].0, &moving[r.0 as usize].1),
                 };
                 let mut state = vec![of(*at, t).clone()];
                 let integral = product.iter().enumerate();
-                state.extend(integral.map(|(n, c)| c * &Exact::ratio(1, n as i64 + 1)));
-                while state.last().is_some_and(Exact::is_zero) {
+                let over = |n: usize| C::exact(&Exact::ratio(1, n as i64 + 1));
+                state.extend(integral.map(|(n, c)| c.times(&over(n))));
+                while state.last().is_some_and(C::is_zero) {
                     state.pop();
                 }
                 let end = state.iter().rev();
-                let end = end.fold(Exact::zero(), |sum, c| &(&sum * fraction) + c);
+                let end = end.fold(zero::<C>(), |sum, c| sum.times(fraction).plus(c));
                 self.known[i + 1].moving.push((product, state));
                 end
             }
@@ -119,14 +178,18 @@ impl Series {
     }
 }
 
-fn times(p: &Poly, q: &Poly) -> Poly {
+fn sum<C: Number>(terms: impl Iterator<Item = C>) -> C {
+    terms.fold(zero(), |sum, t| sum.plus(&t))
+}
+
+fn times<C: Number>(p: &Poly<C>, q: &Poly<C>) -> Poly<C> {
     if p.is_empty() || q.is_empty() {
         return Vec::new();
     }
-    let mut product = vec![Exact::zero(); p.len() + q.len() - 1];
+    let mut product = vec![zero::<C>(); p.len() + q.len() - 1];
     for (i, a) in p.iter().enumerate() {
         for (j, b) in q.iter().enumerate() {
-            product[i + j] = &product[i + j] + &(a * b);
+            product[i + j] = product[i + j].plus(&a.times(b));
         }
     }
     product
@@ -134,7 +197,6 @@ fn times(p: &Poly, q: &Poly) -> Poly {
 
 impl Expansion for Series {
     fn coefficient(&mut self, trees: &Trees, t: TreeId) -> Exact {
-        self.reach(trees, t);
-        self.known[self.result].own[t.0 as usize].clone()
+        self.value(trees, t)
     }
 }

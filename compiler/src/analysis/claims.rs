@@ -110,16 +110,31 @@ fn short(x: &Exact) -> String {
 /// Proves all claims of a scheme. The status is that of this instance.
 pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
     let all = i.scheme.claims.iter();
-    all.filter_map(|c| {
-        let (status, note) = claim(i, c, sink)?;
-        Some(Claim {
-            scheme: i.scheme.name.name.clone(),
-            claim: c.text.clone(),
-            status,
-            note,
+    let keeps = kept_claim(i, sink);
+    let mut all: Vec<Claim> = all
+        .filter_map(|c| {
+            let (status, note) = claim(i, c, sink)?;
+            Some(Claim {
+                scheme: i.scheme.name.name.clone(),
+                claim: c.text.clone(),
+                status,
+                note,
+            })
         })
+        .collect();
+    all.extend(keeps);
+    all
+}
+
+/// That learned coefficients keep an order.
+fn kept_claim(i: &Instance, sink: &mut Vec<Diagnostic>) -> Option<Claim> {
+    let kept = super::keep::kept(i)?.map_err(|d| sink.push(d)).ok()?;
+    Some(Claim {
+        scheme: i.scheme.name.name.clone(),
+        claim: format!("keep order {}", kept.order),
+        status: ClaimStatus::Proved,
+        note: kept.dimension(),
     })
-    .collect()
 }
 
 fn claim(

@@ -1,9 +1,13 @@
 //! Reports as JSON: exact numbers as strings, decimals beside them where someone would compute with them.
 
+use super::keep::Kept;
+use super::learned::{Learning, Methods, Touch};
 use super::report::{Found, Limit, PrincipalError, Report};
 use super::text::end;
+use crate::scheme::Learned;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::manifold::Shape;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::properties::Ssp;
@@ -80,6 +84,42 @@ fn multistep(m: &Multistep, f: &Facts) -> Value {
     })
 }
 
+fn learning(l: &Learning) -> Value {
+    let touch = |t: &Touch| {
+        let slope = |(order, tree, s): &(usize, String, Exact)| json!({ "order": order, "differential": tree, "slope": s.to_string() });
+        json!({
+            "name": t.name, "initial": t.init.to_string(), "moves_order": t.breaks,
+            "slopes": t.slopes.iter().map(slope).collect::<Vec<_>>(),
+        })
+    };
+    let methods = |m: &Methods| {
+        let shape = match m.shape {
+            Shape::Manifold => "manifold",
+            Shape::Singular => "singular",
+            Shape::Undecided => "undecided",
+        };
+        json!({ "order": m.order, "free": m.tangent, "shape": shape })
+    };
+    json!({
+        "coefficients": l.coefficients.iter().map(touch).collect::<Vec<_>>(),
+        "up_to_order": l.up_to,
+        "methods": l.methods.iter().map(methods).collect::<Vec<_>>(),
+    })
+}
+
+fn kept(k: &Kept) -> Value {
+    let names = |all: &[Learned]| all.iter().map(|l| l.name.clone()).collect::<Value>();
+    let derived = k.derived.iter().map(|d| {
+        let under = (!d.under.is_one()).then(|| d.under.to_string());
+        json!({ "name": d.name, "over": d.over.to_string(), "under": under })
+    });
+    json!({
+        "order": k.order, "dimension": k.chart.free,
+        "coefficients": names(&k.coefficients), "trained": names(&k.free),
+        "derived": derived.collect::<Vec<_>>(),
+    })
+}
+
 /// One object.
 pub fn json(r: &Report) -> Value {
     let poly = |p: &Poly| row(&p.0);
@@ -90,7 +130,7 @@ pub fn json(r: &Report) -> Value {
         Some((t, _)) => Some(t),
         None => r.tableau.as_ref().ok(),
     };
-    json!({
+    let mut all = json!({
         "name": r.name,
         "kind": r.kind,
         "order_claimed": r.claims,
@@ -126,5 +166,9 @@ pub fn json(r: &Report) -> Value {
             Ssp::Between(lo, _) => json!(lo.to_f64()),
         }),
         "multistep": r.multistep.as_ref().map(|(m, f)| multistep(m, f)),
-    })
+    });
+    let learned = r.learning.as_ref().and_then(|l| l.as_ref().ok());
+    all["learned"] = json!(learned.map(learning));
+    all["keeps"] = json!(r.kept.as_ref().map(kept));
+    all
 }

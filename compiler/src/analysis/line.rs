@@ -13,6 +13,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_numerics::line::{NoTableau, Step, Value};
+use odec_numerics::series::Number;
 use odec_numerics::{Line, Tableau};
 use std::collections::BTreeMap;
 
@@ -33,9 +34,16 @@ pub struct Beyond {
 
 /// A line, and where its values are written.
 #[derive(Clone, Debug)]
-pub struct Placed {
-    pub line: Line,
+pub struct Placed<C = Exact> {
+    pub line: Line<C>,
     spans: Vec<Span>,
+}
+
+impl<C> Placed<C> {
+    /// Where a value is written.
+    pub fn span(&self, value: Value) -> Span {
+        self.spans[value]
+    }
 }
 
 impl Placed {
@@ -76,6 +84,20 @@ impl Placed {
 /// The line of a flow. `per_use`: each written occurrence of a field is a field of its own.
 pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond> {
     let program = program(flow, inner)?;
+    let start = |name: &str| {
+        let mut learned = program.learned.iter();
+        learned.find(|l| l.name == name).map(|l| l.init.clone())
+    };
+    placed_at(flow, &program, per_use, &|c, _| c.at(&start))
+}
+
+/// The same, with what coefficients are in the step that is looked at, or in one so many steps before it.
+pub fn placed_at<C: Number>(
+    flow: &Flow,
+    program: &Program,
+    per_use: bool,
+    known: &dyn Fn(&Coeff, i64) -> Option<C>,
+) -> Result<Placed<C>, Beyond> {
     let body = match &flow.scheme.body {
         Body::Tableau(t) => t.span,
         Body::Step(s) => s.span,
@@ -83,7 +105,8 @@ pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond
         Body::Splitting(_) | Body::LearnedFrom(_) => flow.scheme.name.span,
     };
     let mut made = Made {
-        program: &program,
+        program,
+        coefficients: known,
         per_use,
         body,
         fields: Vec::new(),
@@ -138,7 +161,7 @@ fn leaves(flow: &Flow) -> Vec<String> {
 }
 
 /// The stage program of a late step.
-fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
+pub fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
     let mut sink: Vec<Diagnostic> = Vec::new();
     let late = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
@@ -173,27 +196,28 @@ fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
 }
 
 /// A line being made. Values are kept at some distance from the step: `(value, steps ago)`.
-struct Made<'p> {
+struct Made<'p, C> {
     program: &'p Program,
+    coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
     per_use: bool,
     body: Span,
     /// Field and usage, and the name.
     fields: Vec<((usize, usize), String)>,
     known: BTreeMap<(ValueId, i64), Value>,
-    steps: Vec<Step>,
+    steps: Vec<Step<C>>,
     /// Of each value.
     spans: Vec<Span>,
     /// What each value of the line must be divided by, as a power of h, to be what the program has.
     powers: Vec<i32>,
 }
 
-impl Made<'_> {
+impl<C: Number> Made<'_, C> {
     fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
         let why = why.to_string();
         Err(Beyond { span, why })
     }
 
-    fn push(&mut self, step: Step, span: Span, power: i32) -> Result<Value, Beyond> {
+    fn push(&mut self, step: Step<C>, span: Span, power: i32) -> Result<Value, Beyond> {
         if self.steps.len() == MAX_VALUES {
             return self.beyond(self.body, "it has too many values");
         }
@@ -270,7 +294,7 @@ impl Made<'_> {
                 span,
             } => {
                 let at = self.value(*at, ago)?;
-                let (fraction, power) = self.coefficient(over, *span)?;
+                let (fraction, power) = self.coefficient(over, *span, ago)?;
                 if self.powers[at] != 0 || (power != 1 && !fraction.is_zero()) {
                     return self.beyond(
                         *span,
@@ -312,9 +336,9 @@ impl Made<'_> {
     }
 
     fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
-        let (mut terms, mut degree): (Vec<(Value, Exact)>, Option<i32>) = (Vec::new(), None);
+        let (mut terms, mut degree): (Vec<(Value, C)>, Option<i32>) = (Vec::new(), None);
         for (v, c) in c.terms() {
-            let (c, power) = self.coefficient(c, self.body)?;
+            let (c, power) = self.coefficient(c, self.body, ago)?;
             if c.is_zero() {
                 continue;
             }
@@ -329,16 +353,12 @@ impl Made<'_> {
         self.push(Step::Combine(terms), self.body, -degree.unwrap_or(0))
     }
 
-    /// `c·hⁿ`, learned coefficients at their start.
-    fn coefficient(&self, c: &Coeff, span: Span) -> Result<(Exact, i32), Beyond> {
+    /// `c·hⁿ`.
+    fn coefficient(&self, c: &Coeff, span: Span, ago: i64) -> Result<(C, i32), Beyond> {
         let powers = c.in_powers_of("h").into_iter().enumerate();
-        let start = |name: &str| {
-            let mut learned = self.program.learned.iter();
-            learned.find(|l| l.name == name).map(|l| l.init.clone())
-        };
-        let mut found = (Exact::zero(), 0);
+        let mut found = (C::exact(&Exact::zero()), 0);
         for (n, c) in powers {
-            let Some(value) = c.at(&start) else {
+            let Some(value) = (self.coefficients)(&c, ago) else {
                 return self.beyond(span, "a coefficient has no exact value");
             };
             match (value.is_zero(), found.0.is_zero()) {

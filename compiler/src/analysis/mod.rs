@@ -4,8 +4,11 @@
 //! `odec-numerics`.
 
 pub mod claims;
+mod coefficients;
 pub mod json;
+pub mod keep;
 pub mod latex;
+pub mod learned;
 pub mod line;
 pub mod number;
 pub mod page;

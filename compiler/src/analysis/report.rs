@@ -3,6 +3,8 @@
 //! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
 
 use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
+use super::keep::{self, Kept};
+use super::learned::{self, Learning};
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{alone, opaque};
 use super::written;
@@ -17,6 +19,9 @@ use odec_numerics::properties::{Properties, Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_numerics::{Tableau, Trees, draw};
 use std::rc::Rc;
+
+/// Highest order whose methods are described where coefficients are learned.
+const MAX_LEARNING: usize = 6;
 
 /// An evolve of a model.
 #[derive(Clone, Debug)]
@@ -93,6 +98,10 @@ pub struct Report {
     /// Of the implicit method where there is one, else as it is computed.
     pub one_field: Option<OneField>,
     pub multistep: Option<(Multistep, Facts)>,
+    /// What the conditions say about learned coefficients.
+    pub learning: Option<Result<Learning, Beyond>>,
+    /// The manifold that they are kept on.
+    pub kept: Option<Kept>,
 }
 
 /// The order of an expansion.
@@ -173,7 +182,10 @@ pub fn scheme(i: &Instance) -> Report {
         None => order.as_ref().ok().map(|f| f.order),
     };
     let rows = written::multistep(&i.scheme, &i.settings);
+    let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
     Report {
+        learning: learned::learning(i, known),
+        kept: keep::kept(i).and_then(Result::ok),
         name: i.scheme.name.name.clone(),
         kind: match &i.scheme.body {
             Body::Tableau(_) | Body::LearnedFrom(_) => "tableau",
@@ -238,6 +250,8 @@ pub fn evolve(e: &Evolved) -> Report {
     Report {
         name: e.title.clone(),
         kind: "evolve",
+        learning: None,
+        kept: None,
         claims: Vec::new(),
         stepped: None,
         flows: Vec::new(),

@@ -46,6 +46,7 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         page.section("Stability");
         multistep(&mut page, f);
     }
+    super::coefficients::section(&mut page, r);
     page.finish()
 }
 

@@ -398,6 +398,9 @@ impl<'s> Model<'s> {
         }
         let h = h.filter(|_| e.learn_h.is_none());
         let mut coefficients = Coefficients::new(h, symbols);
+        for d in &program.derived {
+            coefficients.derive(b, d)?;
+        }
         let mut evaluation = 0;
         for instr in &program.instrs {
             b.site = site.clone();

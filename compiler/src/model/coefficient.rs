@@ -6,8 +6,9 @@
 //! that several iterations read is scaled once and its coefficient's gradient summed once.
 
 use super::build::BuildError;
+use crate::scheme::stage::Derived;
 use crate::scheme::{Coeff, Combination, ValueId};
-use odec_graph::ops::{Add, Mul, Shift};
+use odec_graph::ops::{Add, Mul, Recip, Shift};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use std::collections::BTreeMap;
 
@@ -36,6 +37,18 @@ impl Coefficients {
             scalars: BTreeMap::new(),
             scaled: BTreeMap::new(),
         }
+    }
+
+    /// Computes a coefficient from those before it.
+    pub fn derive(&mut self, b: &mut Builder, d: &Derived) -> Result<(), BuildError> {
+        let mut value = self.made(b, &d.over, d)?;
+        if !d.under.is_one() {
+            let under = self.made(b, &d.under, d)?;
+            let under = b.push1(Recip, &[under])?;
+            value = b.push1(Mul, &[value, under])?;
+        }
+        self.symbols.insert(d.name.clone(), value);
+        Ok(())
     }
 
     /// The combination of `values`.
@@ -113,6 +126,45 @@ impl Coefficients {
             }
         };
         Ok((number, product))
+    }
+
+    /// A polynomial as a tensor, a sum as one combination.
+    fn made(&self, b: &mut Builder, c: &Coeff, d: &Derived) -> Result<Value, BuildError> {
+        let sum = match self.affine_number(b, c)? {
+            Some(sum) => sum,
+            None => self.number(b, c)?,
+        };
+        let by = match sum {
+            Number::Made(v) => return Ok(v),
+            Number::Known(by) => by,
+        };
+        let missing = || BuildError::Missing(format!("a number in `{d}`"));
+        let some = self.symbols.values().next().copied().ok_or_else(missing)?;
+        let nothing = nn::combine(b, &[(Exact::zero(), some)])?;
+        Ok(b.push1(Shift { by }, &[nothing])?)
+    }
+
+    /// `c + Σ cᵢ sᵢ` as one combination.
+    fn affine_number(&self, b: &mut Builder, c: &Coeff) -> Result<Option<Number>, BuildError> {
+        let (mut terms, mut by) = (Vec::new(), Exact::zero());
+        for (symbols, c) in c.terms() {
+            match symbols[..] {
+                [] => by = c.clone(),
+                [s] => {
+                    let missing = || BuildError::Missing(format!("`{s}`"));
+                    terms.push((c.clone(), self.symbols.get(s).copied().ok_or_else(missing)?));
+                }
+                _ => return Ok(None),
+            }
+        }
+        if terms.len() < 2 || terms.iter().any(|(_, s)| b.ty(*s) != b.ty(terms[0].1)) {
+            return Ok(None);
+        }
+        let sum = nn::combine(b, &terms)?;
+        Ok(Some(Number::Made(match by.is_zero() {
+            true => sum,
+            false => b.push1(Shift { by }, &[sum])?,
+        })))
     }
 
     /// Horner's rule in the first symbol; what stands before its powers has fewer symbols.

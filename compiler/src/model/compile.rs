@@ -4,6 +4,7 @@ use super::build::{self, BuildError};
 use super::train::Named;
 use super::{flops, params, primitives, spec, train};
 use crate::analysis::claims::{self, Instance};
+use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::{self, LISTED, Settings};
 use crate::codes;
@@ -311,7 +312,8 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let unrolled = unroll(&flows, STEPS_ALONE, scheme.name.span, sink)?;
+    let mut unrolled = unroll(&flows, STEPS_ALONE, scheme.name.span, sink)?;
+    keep::rewrite(&mut unrolled.programs, sink)?;
     let instance = Instance {
         scheme,
         settings,

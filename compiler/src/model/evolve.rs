@@ -2,6 +2,7 @@
 
 use super::args::report;
 use super::layer::Layer;
+use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::settings;
 use crate::codes;
@@ -101,7 +102,8 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let titles = written.iter().map(title);
     let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
-    let unrolled = unroll(&flows, steps as usize, e.span, r.sink)?;
+    let mut unrolled = unroll(&flows, steps as usize, e.span, r.sink)?;
+    keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;
     if let Some(l) = &learn_h
         && !programs.iter().any(|p| p.symbols().contains("h"))
@@ -258,6 +260,7 @@ fn step_sizes(
         per_channel,
         init: each[0].clone(),
         span,
+        owner: None,
     });
     if learned.as_ref().is_some_and(|l| l.shared)
         && let Some(k) = each.iter().position(|h| *h != each[0])

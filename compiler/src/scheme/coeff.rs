@@ -187,6 +187,16 @@ impl Coeff {
         Ok(power)
     }
 
+    /// Each product of symbols, a symbol as often as its power, and what stands before it.
+    pub fn terms(&self) -> impl Iterator<Item = (Vec<&str>, &Exact)> {
+        self.terms.iter().map(|(m, c)| {
+            let each =
+                m.0.iter()
+                    .flat_map(|(s, n)| std::iter::repeat_n(&**s, *n as usize));
+            (each.collect(), c)
+        })
+    }
+
     /// The symbols that occur.
     pub fn symbols(&self) -> BTreeSet<Arc<str>> {
         let all = self.terms.keys().flat_map(|m| &m.0);

@@ -1,6 +1,7 @@
 //! Exact linear combinations of the values of a stage program.
 
 use super::coeff::{Coeff, CoeffError};
+use odec_graph::Exact;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -88,6 +89,18 @@ impl Combination {
             None => return Ok(out),
         }
         Ok(out)
+    }
+
+    /// With a number for one symbol.
+    pub fn with(&self, symbol: &str, value: &Exact) -> Result<Combination, CoeffError> {
+        let mut terms = BTreeMap::new();
+        for (v, c) in &self.terms {
+            let c = c.with(symbol, value)?;
+            if !c.is_zero() {
+                terms.insert(*v, c);
+            }
+        }
+        Ok(Combination { terms })
     }
 
     /// The same vector with other names for the values; they must be different again.

@@ -2,7 +2,6 @@
 
 use super::history::History;
 use super::multistep::{self, Multistep};
-use super::scalar::not_supported;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{
@@ -39,6 +38,8 @@ pub struct SchemeDef {
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
     pub claims: Vec<OrderClaim>,
+    /// The order that the learned coefficients keep while they are trained.
+    pub keep: Option<(Expr, Span)>,
 }
 
 /// `order 4`, `order 4 within 1e-14`.
@@ -87,6 +88,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         history: History::default(),
         solve: None,
         claims: Vec::new(),
+        keep: None,
     };
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for p in &ast.params {
@@ -157,7 +159,14 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                     .unwrap_or(ast.name.span);
                 bodies.push((Body::Splitting(flows.clone()), span));
             }
-            SchemeItem::Keep { span, .. } => sink.push(not_supported(*span, "`keep order`")),
+            SchemeItem::Keep { order, span } => match &def.keep {
+                Some((_, first)) => sink.push(
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`keep order` is said twice")
+                        .also(*first, "the first time")
+                        .help("one order is kept by all learned coefficients of a scheme together"),
+                ),
+                None => def.keep = Some((order.clone(), *span)),
+            },
             SchemeItem::Learn(l) => def.learns.push(l.clone()),
             SchemeItem::LearnFrom(l) => bodies.push((Body::LearnedFrom(l.clone()), l.span)),
             SchemeItem::Multistep { rows, span } => {

@@ -6,6 +6,7 @@
 
 use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
+use super::flow::Method;
 use super::history::Lengths;
 use super::mentions::Mentions;
 use super::scalar::{Scope, constant, measured, name_of, not_supported, whole};
@@ -15,6 +16,7 @@ use odec_grammar::ast::{Expr, ExprKind, Learn, LearnLen};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Longest list of learned coefficients.
 const MAX_ENTRIES: u64 = 4096;
@@ -32,7 +34,33 @@ pub struct Learned {
     pub per_channel: bool,
     pub init: Exact,
     pub span: Span,
+    /// The scheme it belongs to, where that one keeps an order.
+    pub owner: Option<Rc<Owner>>,
 }
+
+/// A scheme that keeps an order, as it is applied.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub scheme: Rc<SchemeDef>,
+    /// Its parameters at the step at hand.
+    pub settings: Vec<(String, Exact)>,
+    /// Fields of its list parameter.
+    pub listed: usize,
+    pub start_by: Option<Rc<Method>>,
+    /// Where it is applied.
+    pub applied: Span,
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Owner) -> bool {
+        self.scheme.name.span == other.scheme.name.span
+            && self.settings == other.settings
+            && self.listed == other.listed
+    }
+}
+
+/// What the directions are called that training moves in where an order is kept.
+pub const DIRECTION: &str = "u";
 
 /// What the declarations of a scheme make known.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +90,7 @@ pub(super) fn declared(
             per_channel: l.per_channel,
             init,
             span: l.name.span,
+            owner: None,
         };
         match starts(l, lengths, scope, &mut found.work) {
             Ok(None) => {
@@ -141,6 +170,16 @@ fn starts(
 
 /// Complains about names that are taken, and about coefficients that nobody uses.
 pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
+    if let Some((_, span)) = &def.keep
+        && def.learns.is_empty()
+        && !matches!(def.body, Body::LearnedFrom(_))
+    {
+        let message = "no coefficient of this scheme is learned";
+        let d = Diagnostic::error(codes::KEEP_ORDER, *span, message)
+            .label("there is nothing to keep")
+            .help("a claim about coefficients that do not move is `order 2`");
+        sink.push(d);
+    }
     let Some(first) = def.learns.first() else {
         return;
     };
@@ -164,7 +203,13 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
     def.lets.iter().for_each(|(_, value)| used.expr(value));
     for l in &def.learns {
         let name = l.name.name.as_str();
-        if ["h", "t"].contains(&name) {
+        if let (true, Some((_, keep))) = (name == DIRECTION, &def.keep) {
+            let message = format!("`{name}` is what `keep order` calls the directions it trains");
+            let d = Diagnostic::error(codes::REDEFINITION, l.name.span, message)
+                .label("choose another name")
+                .also(*keep, "kept here");
+            sink.push(d);
+        } else if ["h", "t"].contains(&name) {
             let message = format!("`{name}` keeps its meaning");
             let mut d = Diagnostic::error(codes::NOT_ASSIGNABLE, l.name.span, message)
                 .label("choose another name");

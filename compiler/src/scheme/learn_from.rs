@@ -124,6 +124,7 @@ impl Learning<'_> {
             per_channel: self.how.per_channel,
             init,
             span: self.how.span,
+            owner: None,
         });
     }
 }

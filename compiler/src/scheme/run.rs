@@ -11,7 +11,7 @@ use super::define::Body;
 use super::embedded::{Divided, Reached, divide};
 use super::evaluate::Used;
 use super::flow::{Flow, Leaf, Setting};
-use super::learn::{self, Declared, Learned};
+use super::learn::{self, Declared, Learned, Owner};
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
 use super::stage::{Instr, Moment, Phase, Program, Steps};
@@ -90,6 +90,7 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
     let mut program = Program {
         title: String::new(),
         learned: m.learned,
+        derived: Vec::new(),
         usages,
         fields: m.leaves.into_iter().map(|l| l.leaf).collect(),
         instrs,
@@ -348,8 +349,33 @@ impl<'s> Machine<'s> {
         &mut self,
         flow: &Flow,
         names: &[&str],
-        learned: Vec<Learned>,
+        mut learned: Vec<Learned>,
     ) -> Option<()> {
+        let mut names = names.to_vec();
+        if flow.scheme.keep.is_some() && !learned.is_empty() {
+            names.push(learn::DIRECTION);
+            let step = match self.at.phase {
+                Phase::Start => 0,
+                Phase::Step(k) => k,
+            };
+            let now = flow.settings.iter().filter_map(|(n, s)| {
+                let value = match s {
+                    Setting::One(v) => v,
+                    Setting::PerStep(values, _) => values.get(step).or(values.last())?,
+                };
+                Some((n.clone(), value.clone()))
+            });
+            let owner = Rc::new(Owner {
+                scheme: flow.scheme.clone(),
+                settings: now.collect(),
+                listed: flow.list.len(),
+                start_by: flow.start_by.clone(),
+                applied: flow.span,
+            });
+            learned
+                .iter_mut()
+                .for_each(|l| l.owner = Some(owner.clone()));
+        }
         for name in names {
             match self.learned_by.insert(name.to_string(), flow.span) {
                 None => {}

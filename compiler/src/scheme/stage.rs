@@ -3,7 +3,7 @@
 //! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
 //! knows which tableau, splitting or step program it came from. Leaves tensors to [`crate::model`].
 
-use super::coeff::Coeff;
+use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::embedded::Embedded;
 use super::flow::Leaf;
@@ -111,6 +111,24 @@ impl Instr {
         }
     }
 
+    /// With a number for one symbol.
+    fn with(&self, symbol: &str, value: &Exact) -> Result<Instr, CoeffError> {
+        let mut own = self.clone();
+        match &mut own {
+            Instr::Combine(c) => *c = c.with(symbol, value)?,
+            Instr::Project {
+                onto: Projection::Moments { mean, std, .. },
+                ..
+            } => {
+                *mean = mean.with(symbol, value)?;
+                *std = std.with(symbol, value)?;
+            }
+            Instr::Flow { over, .. } => *over = over.with(symbol, value)?,
+            _ => {}
+        }
+        Ok(own)
+    }
+
     fn symbols(&self) -> BTreeSet<Arc<str>> {
         match self {
             Instr::Combine(c) => c.symbols(),
@@ -159,6 +177,8 @@ pub struct Program {
     pub instrs: Vec<Instr>,
     /// The learned coefficients that occur, in the order of their declarations.
     pub learned: Vec<Learned>,
+    /// What is computed from them once per step, in this order.
+    pub derived: Vec<Derived>,
     /// Names of the scheme whose values at the end of this step later ones may read.
     pub keeps: Vec<(String, ValueId)>,
     /// The state after the step.
@@ -167,10 +187,41 @@ pub struct Program {
     pub embedded: Option<Embedded>,
 }
 
+/// A coefficient that is computed from others: `over/under`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// The symbol in coefficients.
+    pub name: String,
+    pub over: Coeff,
+    pub under: Coeff,
+}
+
+impl fmt::Display for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.under.is_one() {
+            true => write!(f, "{} = {}", self.name, self.over),
+            false => write!(f, "{} = ({})/({})", self.name, self.over, self.under),
+        }
+    }
+}
+
 impl Program {
     /// Evaluations of fields in one step.
     pub fn evaluations(&self) -> usize {
         evaluations(&self.instrs)
+    }
+
+    /// With a number for one symbol.
+    pub fn with(&mut self, symbol: &str, value: &Exact) -> Result<(), CoeffError> {
+        let partner = self.embedded.iter_mut().flat_map(|e| &mut e.instrs);
+        for i in self.instrs.iter_mut().chain(partner) {
+            *i = i.with(symbol, value)?;
+        }
+        let partner = self.embedded.iter_mut().map(|e| &mut e.result);
+        for c in partner.chain([&mut self.result]) {
+            *c = c.with(symbol, value)?;
+        }
+        Ok(())
     }
 
     /// The symbols in the step's own coefficients.
@@ -215,6 +266,9 @@ impl fmt::Display for Program {
             let kind = kind.iter().filter(|(is, _)| *is);
             let kind: String = kind.map(|(_, word)| *word).collect();
             writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
+        }
+        for d in &self.derived {
+            writeln!(f, "  {d}")?;
         }
         let names = self.names();
         self.part(f, &names, 0, &self.instrs)?;

@@ -133,6 +133,7 @@ fn same(p: &Program, q: &Program) -> bool {
         && p.keeps == q.keeps
         && p.embedded == q.embedded
         && p.learned == q.learned
+        && p.derived == q.derived
         && fields(p) == fields(q)
 }
 

@@ -9,6 +9,7 @@ mod examples;
 mod fields;
 mod history;
 mod hostile;
+mod kept;
 mod learned;
 mod parts;
 mod reference;

@@ -1,0 +1,231 @@
+//! What the order conditions say about a scheme's learned coefficients: which ones each touches, and how many
+//! directions stay on the methods of an order.
+//!
+//! Takes a scheme with settings; runs it with a variable for the change of each coefficient in the step that is looked
+//! at, so that conditions are polynomials ([`Jet`]). Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.
+
+use super::claims::Instance;
+use super::line::{Beyond, placed_at, program};
+use super::stand_in::alone;
+use crate::scheme::Learned;
+use crate::scheme::coeff::Coeff;
+use crate::scheme::stage::Steps;
+use odec_graph::Exact;
+use odec_numerics::jet::{Jet, Space};
+use odec_numerics::manifold::{self, Shape};
+use odec_numerics::order::expected;
+use odec_numerics::series::{Number, Series};
+use odec_numerics::{TreeId, Trees, draw};
+use std::cell::Cell;
+
+/// Most coefficients of a scheme that are looked at.
+pub const MAX_COEFFICIENTS: usize = 60;
+/// Most conditions.
+pub const MAX_CONDITIONS: usize = 300;
+/// Products of terms that the whole polynomials of a scheme's conditions may take.
+const WORK: usize = 300_000;
+/// Highest degree of a polynomial.
+const DEGREE: usize = 64;
+
+/// An order condition `Φ(t) − 1/γ(t)` as a polynomial in changes of the coefficients.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// 0: that the old state stands once in the new one.
+    pub order: usize,
+    /// `None`: that of order 0.
+    pub tree: Option<TreeId>,
+    pub off: Jet,
+}
+
+/// The conditions up to an order.
+pub struct Conditions {
+    pub learned: Vec<Learned>,
+    pub all: Vec<Condition>,
+    pub trees: Trees,
+    pub fields: Vec<String>,
+    /// Earlier steps were made with coefficients of their own, which these conditions take at their initial values.
+    pub of_earlier_steps: bool,
+}
+
+impl Conditions {
+    /// `F'F`.
+    pub fn differential(&self, c: &Condition) -> String {
+        match c.tree {
+            Some(t) => draw::differential(&self.trees, t, &self.fields),
+            None => "x".to_string(),
+        }
+    }
+    /// The polynomials up to an order that are not 0 whatever the coefficients are.
+    pub fn up_to(&self, order: usize) -> Vec<Jet> {
+        let all = self.all.iter().filter(|c| c.order <= order);
+        all.map(|c| c.off.clone())
+            .filter(|j| !j.is_zero())
+            .collect()
+    }
+    /// Whether the polynomials of all conditions are known, not only their slopes.
+    pub fn are_whole(&self) -> bool {
+        self.all.iter().all(|c| !c.off.is_lost())
+    }
+}
+
+/// The conditions up to an order, or up to where there are too many: whole polynomials where that takes little enough work, else
+/// values and slopes.
+pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
+    let whole = with(i, up_to, Space::new(DEGREE, WORK))?;
+    match whole.are_whole() {
+        true => Ok(whole),
+        false => with(i, up_to, Space::new(1, 20 * WORK)),
+    }
+}
+
+fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Beyond> {
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let program = program(&flow, Steps::Exact)?;
+    let learned = program.learned.clone();
+    if learned.len() > MAX_COEFFICIENTS {
+        return Err(Beyond {
+            span: i.scheme.name.span,
+            why: format!("more than {MAX_COEFFICIENTS} coefficients are learned"),
+        });
+    }
+    let earlier = Cell::new(false);
+    let symbol = |name: &str, ago: i64| -> Option<Jet> {
+        let number = learned.iter().position(|l| l.name == name)?;
+        let l = &learned[number];
+        if ago > 0 && !l.shared {
+            earlier.set(true);
+            return Some(Jet::constant(&l.init));
+        }
+        Some(Jet::variable(number as u32, &l.init, &space))
+    };
+    let known = |c: &Coeff, ago: i64| -> Option<Jet> {
+        let mut sum = Jet::constant(&Exact::zero());
+        for (symbols, c) in c.terms() {
+            let mut product = Jet::constant(c);
+            for s in symbols {
+                product = product.times(&symbol(s, ago)?);
+            }
+            sum = sum.plus(&product);
+        }
+        Some(sum)
+    };
+    let placed = placed_at(&flow, &program, false, &known)?;
+    let (mut series, states) = Series::of(&placed.line);
+    let mut all = Vec::new();
+    for (value, off) in states {
+        if !off.value().is_zero() {
+            return Err(Beyond {
+                span: placed.span(value),
+                why: format!(
+                    "it takes {} of the old state where a method of one step takes 1",
+                    &off.value() + &Exact::one()
+                ),
+            });
+        }
+        if all.iter().all(|c: &Condition| c.off != off) {
+            all.push(Condition {
+                order: 0,
+                tree: None,
+                off,
+            });
+        }
+    }
+    let n = placed.line.fields.len();
+    let trees = match placed.line.is_product_of_flows() {
+        true => Trees::tall(n),
+        false => Trees::new(n),
+    };
+    let mut trees = trees.for_values(placed.line.steps.len());
+    for order in 1..=up_to {
+        if !trees.grow() || all.len() + trees.of_order(order).count() > MAX_CONDITIONS {
+            break;
+        }
+        for t in trees.of_order(order) {
+            let off = series
+                .value(&trees, t)
+                .minus(&Jet::constant(&expected(&trees, t)));
+            let tree = Some(t);
+            all.push(Condition { order, tree, off });
+        }
+    }
+    Ok(Conditions {
+        learned,
+        all,
+        trees,
+        fields: placed.line.fields.clone(),
+        of_earlier_steps: earlier.get(),
+    })
+}
+
+/// What a coefficient does to the conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Touch {
+    pub name: String,
+    pub init: Exact,
+    /// Order, differential and ∂Φ(t) of each condition that moves with it.
+    pub slopes: Vec<(usize, String, Exact)>,
+    /// The lowest order that a change can break; `None`: none of those looked at.
+    pub breaks: Option<usize>,
+}
+
+/// The methods of an order near the initial values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Methods {
+    pub order: usize,
+    /// Directions in which no condition moves.
+    pub tangent: usize,
+    pub shape: Shape,
+}
+
+/// All about the learned coefficients of a scheme.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learning {
+    pub coefficients: Vec<Touch>,
+    /// The highest order whose conditions were looked at.
+    pub up_to: usize,
+    pub methods: Vec<Methods>,
+}
+
+/// `order`: what the scheme has at the initial values. `None`: nothing is learned.
+pub fn learning(i: &Instance, order: usize) -> Option<Result<Learning, Beyond>> {
+    if i.scheme.learns.is_empty() && i.scheme.learned.is_none() {
+        return None;
+    }
+    Some(conditions(i, order + 1).map(|c| facts(&c, order)))
+}
+
+fn facts(c: &Conditions, order: usize) -> Learning {
+    let touch = |(v, l): (usize, &Learned)| {
+        let v = v as u32;
+        let slopes = c.all.iter().map(|k| (k, k.off.slope(v)));
+        let slopes: Vec<(usize, String, Exact)> = slopes
+            .filter(|(_, s)| !s.is_zero())
+            .map(|(k, s)| (k.order, c.differential(k), s))
+            .collect();
+        Touch {
+            name: l.name.clone(),
+            init: l.init.clone(),
+            breaks: c.all.iter().find(|k| k.off.has(v)).map(|k| k.order),
+            slopes,
+        }
+    };
+    let n = c.learned.len();
+    let methods = (1..=order).map_while(|order| {
+        let jets = c.up_to(order);
+        let rank = manifold::rank(&manifold::jacobian(&jets, n), n)?;
+        let known = c.trees.orders() >= order;
+        known.then(|| Methods {
+            order,
+            tangent: n - rank,
+            shape: match manifold::chart(&jets, n) {
+                Ok(_) => Shape::Manifold,
+                Err(_) => manifold::shape(&jets, n),
+            },
+        })
+    });
+    Learning {
+        methods: methods.collect(),
+        coefficients: c.learned.iter().enumerate().map(touch).collect(),
+        up_to: c.trees.orders(),
+    }
+}
