@@ -3,6 +3,7 @@
 use crate::fail::{Done, Failure};
 use crate::terminal;
 use odec_compiler::codes;
+use odec_compiler::cost::{Cost, cost};
 use odec_compiler::model::data::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
@@ -137,6 +138,18 @@ impl Parsed {
             }
             Err(CompileError::Internal(e)) => Err(Failure::internal(e)),
         }
+    }
+
+    /// What the model costs, if there is one, planned for this machine.
+    pub fn cost(&self, checked: &Checked) -> Done<Option<Cost>> {
+        let Some(built) = &checked.built else {
+            return Ok(None);
+        };
+        let target = target("cpu")?;
+        let planned = assembled(built, self.sources.text(self.main), target)?;
+        let program = &planned.manifest.program;
+        let cost = cost(built, program, Options::of(target)).map_err(Failure::internal)?;
+        Ok(Some(cost))
     }
 
     /// The same, for commands that need a model.

@@ -1,11 +1,12 @@
 //! The compiler: syntax trees in, a program and its manifest out.
 //!
 //! Takes what `odec-grammar` parsed; gives stage programs ([`scheme`]), tensor graphs ([`model`]) and the planned
-//! program ([`passes`]), and says what is true of a scheme ([`analysis`]). Leaves graphs and autodiff to `odec-graph`, object code to `odec-mlir`, and every file to
+//! program ([`passes`]), and says what is true of a scheme ([`analysis`]) and what a model costs ([`cost`]). Leaves graphs and autodiff to `odec-graph`, object code to `odec-mlir`, and every file to
 //! whoever calls: nothing here does I/O.
 
 pub mod analysis;
 pub mod codes;
+pub mod cost;
 pub mod model;
 pub mod passes;
 pub mod scheme;

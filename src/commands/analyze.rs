@@ -5,12 +5,19 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
 use odec_compiler::analysis::report::{self, Report};
-use odec_compiler::analysis::{json, latex, text};
-use serde_json::Value;
+use odec_compiler::analysis::{json, latex, page::Page, text};
+use odec_compiler::cost;
+use serde_json::{Value, json};
 
 pub fn run(args: &cli::Analyze) -> Done {
     let from = &args.source;
-    let checked = source::parsed(&from.file, &from.set)?.checked()?;
+    let mut parsed = source::parsed(&from.file, &from.set)?;
+    let checked = parsed.checked()?;
+    let cost = match from.name {
+        None => parsed.cost(&checked)?,
+        Some(_) => None,
+    };
+    let model = checked.built.as_ref().zip(cost);
     let wanted = |name: &str| from.name.as_ref().is_none_or(|n| n == name);
     let schemes = checked.instances.iter();
     let schemes = schemes.filter(|i| wanted(&i.scheme.name.name));
@@ -35,7 +42,12 @@ pub fn run(args: &cli::Analyze) -> Done {
         )));
     }
     if args.json {
-        println!("{}", reports.iter().map(json::json).collect::<Value>());
+        let mut all: Vec<Value> = reports.iter().map(json::json).collect();
+        all.extend(model.iter().map(|(built, cost)| {
+            let cost = cost::json::json(cost);
+            json!({ "name": built.name, "kind": "model", "cost": cost })
+        }));
+        println!("{}", Value::Array(all));
     } else if args.latex {
         for r in &reports {
             match latex::latex(r) {
@@ -46,7 +58,13 @@ pub fn run(args: &cli::Analyze) -> Done {
     } else {
         let screen = terminal::screen();
         let texts = reports.iter().map(|r| text::text_on(r, screen));
-        let texts: Vec<String> = texts.collect();
+        let mut texts: Vec<String> = texts.collect();
+        texts.extend(model.iter().map(|(built, cost)| {
+            let mut page = Page::new(screen);
+            page.title(&built.name, "model");
+            cost::text::write(&mut page, cost);
+            page.finish()
+        }));
         print!("{}", texts.join("\n"));
     }
     Ok(())

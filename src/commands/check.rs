@@ -4,10 +4,11 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
+use odec_compiler::analysis::page::Page;
 use odec_compiler::analysis::report::{Evolved, order_of};
 use odec_compiler::analysis::text;
+use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
-use odec_program::ACCUMULATE;
 use odec_program::manifest::ClaimStatus;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -17,8 +18,10 @@ pub fn run(args: &cli::Check) -> Done {
     let mut errors = 0;
     for path in &args.files {
         match look(path, &args.set) {
-            Ok((checked, memory)) if args.json => results.push(summary(path, &checked, memory)),
-            Ok((checked, memory)) => print(path, &checked, memory),
+            Ok((checked, cost)) if args.json => {
+                results.push(summary(path, &checked, cost.as_ref()));
+            }
+            Ok((checked, cost)) => print(path, &checked, cost.as_ref()),
             Err(Failure::Reported { errors: n }) => errors += n,
             Err(e) => return Err(e),
         }
@@ -33,33 +36,12 @@ pub fn run(args: &cli::Check) -> Done {
     }
 }
 
-/// Bytes that a model takes as planned for this machine.
-#[derive(Clone, Copy)]
-struct Memory {
-    /// Values of the forward and backward pass.
-    gradient: u64,
-    /// Parameters, gradients and the optimiser's two moments.
-    state: u64,
-    /// Keys and values of a whole context.
-    cache: u64,
-}
-
-fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Memory>)> {
+/// What a file says, and what its model costs.
+fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Cost>)> {
     let mut parsed = source::parsed(path, set)?;
     let checked = parsed.checked()?;
-    let Some(built) = &checked.built else {
-        return Ok((checked, None));
-    };
-    let text = parsed.sources.text(parsed.main);
-    let planned = source::assembled(built, text, source::target("cpu")?)?;
-    let program = &planned.manifest.program;
-    let memory = Memory {
-        gradient: program.entries.get("grad").map_or(0, |e| e.arena_bytes),
-        // with micro-batches, sums of gradients as well
-        state: (4 + u64::from(program.entries.contains_key(ACCUMULATE))) * program.param_bytes,
-        cache: program.cache_bytes,
-    };
-    Ok((checked, Some(memory)))
+    let cost = parsed.cost(&checked)?;
+    Ok((checked, cost))
 }
 
 /// The order of a flow as it is computed, and what limits it.
@@ -81,7 +63,7 @@ fn status(s: ClaimStatus) -> &'static str {
     }
 }
 
-fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
+fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
     println!("{}", path.display());
     for c in &checked.claims {
         let note = match c.note.as_str() {
@@ -99,55 +81,33 @@ fn print(path: &Path, checked: &Checked, memory: Option<Memory>) {
         println!("  {} stage programs, no model", checked.programs.len());
         return;
     };
-    let s = &built.summary;
-    println!("  model  {}", built.name);
-    println!("    steps            {}", s.steps);
-    println!(
-        "    evaluations      {} per step, {} in all",
-        s.evaluations_per_step, s.evaluations
-    );
+    let mut page = Page::new(terminal::screen());
+    let steps = terminal::count(built.summary.steps as usize, "step");
+    page.blank();
+    page.title(&built.name, &format!("model, {steps}"));
     for e in &checked.evolved {
-        println!("    order            {}", order(e));
-    }
-    println!("    parameters       {}", terminal::thousands(s.parameters));
-    println!(
-        "    forward          {}FLOP per token",
-        terminal::count(s.forward_flops)
-    );
-    println!(
-        "    training         {}FLOP per token",
-        terminal::count(s.training_flops)
-    );
-    if let Some(m) = memory {
-        println!(
-            "    memory           {} activations, {} parameters, gradients and moments",
-            terminal::bytes(m.gradient),
-            terminal::bytes(m.state)
-        );
-        if m.cache > 0 {
-            println!(
-                "    keys, values     {} for a context of {} tokens",
-                terminal::bytes(m.cache),
-                terminal::thousands(built.config.context)
-            );
-        }
+        page.fact("order", &order(e));
     }
     if let Some(t) = &built.train {
-        println!(
-            "    train            {} steps of {} × {} tokens{}, {}",
-            t.steps,
-            t.batch,
-            built.config.context,
-            match t.accumulate {
-                1 => String::new(),
-                n => format!(" in {n} micro-batches"),
-            },
-            t.precision.name()
+        let micro = match t.accumulate {
+            1 => String::new(),
+            n => format!(" in {n} micro-batches"),
+        };
+        let (batch, context) = (t.batch, built.config.context);
+        let precision = t.precision.name();
+        let shown = format!(
+            "{} steps of {batch} × {context} tokens{micro}, {precision}",
+            t.steps
         );
+        page.fact("train", &shown);
     }
+    if let Some(c) = cost {
+        cost::text::write(&mut page, c);
+    }
+    print!("{}", page.finish());
 }
 
-fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
+fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
     let claims: Vec<Value> = checked
         .claims
         .iter()
@@ -155,14 +115,17 @@ fn summary(path: &Path, checked: &Checked, memory: Option<Memory>) -> Value {
         .collect();
     let orders = checked.evolved.iter().map(order_of);
     let orders: Vec<Option<usize>> = orders.map(|f| f.ok().map(|f| f.order)).collect();
-    let model = checked.built.as_ref().zip(memory).map(|(b, m)| {
+    let model = checked.built.as_ref().zip(cost).map(|(b, c)| {
         let s = &b.summary;
+        let activations = c.chosen().and_then(|p| p.activations);
+        let training = c.forward + c.backward;
         json!({
             "name": b.name, "orders": orders, "steps": s.steps, "evaluations_per_step": s.evaluations_per_step,
             "evaluations": s.evaluations, "parameters": s.parameters,
-            "forward_flops_per_token": s.forward_flops, "training_flops_per_token": s.training_flops,
-            "activation_bytes": m.gradient, "state_bytes": m.state, "cache_bytes": m.cache,
+            "forward_flops_per_token": c.per_token(c.forward), "training_flops_per_token": c.per_token(training),
+            "activation_bytes": activations, "state_bytes": c.state_bytes, "cache_bytes": c.cache_bytes,
             "precision": b.train.as_ref().map(|t| t.precision.name()),
+            "cost": cost::json::json(c),
         })
     });
     json!({ "file": path.display().to_string(), "claims": claims, "model": model })

@@ -141,6 +141,7 @@ pub fn json(r: &Report) -> Value {
         "stages_found_exactly": r.implicit.as_ref().map(|(_, f)| found(f)),
         "embedded_order": r.embedded,
         "error_constants": r.error.as_ref().map(error),
+        "work": r.work.as_ref().map(crate::cost::json::step),
         "flows": r.flows.iter().map(|(name, c)| json!([name, c.to_string()])).collect::<Vec<_>>(),
         "tableau": main.map(tableau),
         "computed": r.implicit.as_ref().and(r.tableau.as_ref().ok()).map(tableau),

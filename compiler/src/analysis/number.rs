@@ -38,6 +38,51 @@ pub fn number_in(x: &Exact, widest: usize) -> String {
     text + "…"
 }
 
+/// `1234567` as `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Bytes in the largest binary unit that keeps three digits: `12.3 MiB`.
+pub fn bytes(n: u64) -> String {
+    let mut x = n as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if x < 1024.0 {
+            return if unit == "B" {
+                format!("{n} B")
+            } else {
+                format!("{x:.1} {unit}")
+            };
+        }
+        x /= 1024.0;
+    }
+    format!("{x:.1} TiB")
+}
+
+/// A count in thousands, millions, billions: `1.23 M`.
+pub fn flops(n: f64) -> String {
+    let mut x = n;
+    for unit in ["", " k", " M", " G", " T"] {
+        if x.abs() < 1000.0 {
+            return if unit.is_empty() {
+                format!("{x:.0}")
+            } else {
+                format!("{x:.2}{unit}")
+            };
+        }
+        x /= 1000.0;
+    }
+    format!("{x:.2} P")
+}
+
 /// A number that is not exact, to five digits.
 pub fn about(x: f64) -> String {
     let text = format!("{x:.4e}");
@@ -129,4 +174,31 @@ pub fn polynomial(p: &Poly) -> String {
         };
     }
     if text.is_empty() { "0".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(flops(999.0), "999");
+        assert_eq!(flops(1_234_000.0), "1.23 M");
+        let shown = |s: &str, widest| number_in(&Exact::decimal(s).expect("a number"), widest);
+        assert_eq!(shown("0.25", 8), "1/4");
+        assert_eq!(shown("0.123456789123456789", 10), "0.123456…");
+        assert_eq!(shown("-0.123456789123456789", 8), "-0.1234…");
+        assert_eq!(shown("-0.000000123456789123456789", 10), "-1.235e-7");
+        let root = Exact::int(3).root(2).expect("a root");
+        assert_eq!(number(&(&Exact::ratio(1, 2) - &root)), "1/2 - √3");
+        let root = Exact::int(2).root(3).expect("a root");
+        assert_eq!(number(&(&Exact::int(2) * &root)), "2·∛2");
+        assert_eq!(about(0.014505), "0.014505");
+        assert_eq!(about(3.991e-6), "3.9910e-6");
+    }
 }

@@ -8,6 +8,7 @@ use super::learned::{self, Learning};
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{alone, opaque};
 use super::written;
+use crate::cost::StepWork;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::Flow;
 use crate::scheme::scalar::exact;
@@ -102,6 +103,8 @@ pub struct Report {
     pub learning: Option<Result<Learning, Beyond>>,
     /// The manifold that they are kept on.
     pub kept: Option<Kept>,
+    /// Evaluations of a step far from the start.
+    pub work: Option<StepWork>,
 }
 
 /// The order of an expansion.
@@ -209,6 +212,7 @@ pub fn scheme(i: &Instance) -> Report {
             let facts = m.facts();
             (m, facts)
         }),
+        work: work(&flow),
         flows: written::flows(&i.scheme, &i.settings),
         order,
         tableau,
@@ -255,6 +259,7 @@ pub fn evolve(e: &Evolved) -> Report {
         claims: Vec::new(),
         stepped: None,
         flows: Vec::new(),
+        work: work(&opaque(&e.flow, e.step)),
         implicit: None,
         embedded: None,
         error: meant
@@ -266,6 +271,11 @@ pub fn evolve(e: &Evolved) -> Report {
         order,
         tableau,
     }
+}
+
+fn work(flow: &Flow) -> Option<StepWork> {
+    let program = super::line::program(flow, Steps::Euler).ok()?;
+    Some(StepWork::of(&program))
 }
 
 /// The order of an evolve as it is computed, and what limits it.

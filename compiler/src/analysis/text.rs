@@ -28,11 +28,7 @@ pub fn text(r: &Report) -> String {
 /// The whole report for a screen; ends with a line end.
 pub fn text_on(r: &Report, screen: Screen) -> String {
     let mut page = Page::new(screen);
-    let stages = match &r.tableau {
-        Ok(t) => format!(", {}", count(t.stages(), "evaluation")),
-        Err(_) => String::new(),
-    };
-    page.title(&r.name, &format!("{}{stages}", r.kind));
+    page.title(&r.name, &format!("{}{}", r.kind, work(r)));
     coefficients(&mut page, r);
     page.section("Order");
     orders(&mut page, r);
@@ -48,6 +44,14 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
     }
     super::coefficients::section(&mut page, r);
     page.finish()
+}
+
+/// `, 4 evaluations`; how many of them one after the other, where some need not wait.
+fn work(r: &Report) -> String {
+    match &r.work {
+        None => String::new(),
+        Some(w) => format!(", {}", crate::cost::text::chain(w.depth, w.evaluations)),
+    }
 }
 
 /// The scheme as numbers.

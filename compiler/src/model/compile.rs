@@ -2,12 +2,13 @@
 
 use super::build::{self, BuildError};
 use super::train::Named;
-use super::{flops, params, primitives, spec, train};
+use super::{params, primitives, spec, train};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::{self, LISTED, Settings};
 use crate::codes;
+use crate::cost::EvolveWork;
 use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, Namespace};
 use crate::scheme::resolve::Resolver;
@@ -84,10 +85,9 @@ pub struct Summary {
     pub evaluations_per_step: u64,
     pub evaluations: u64,
     pub parameters: u64,
-    /// Floating-point operations per token at full context.
-    pub forward_flops: f64,
-    /// The same for forward and backward.
-    pub training_flops: f64,
+    /// Those of tokens and positions.
+    pub embedding: u64,
+    pub evolves: Vec<EvolveWork>,
 }
 
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -249,6 +249,7 @@ fn assemble(
     let loss = build::loss(spec, &params)?;
     let grad = build::grad(spec, &params)?;
     let (train, named) = train.unzip();
+    let elements = |p: &Parameter| p.shape.iter().product::<u64>();
     let (first, evolves) = (spec.evolves.first(), spec.evolves.iter());
     let summary = Summary {
         steps: spec.evolves.iter().map(|e| e.steps).sum(),
@@ -256,10 +257,19 @@ fn assemble(
             let u = &e.unrolled;
             u.programs[u.steps[0]].evaluations() as u64
         }),
-        evaluations: evolves.map(|e| e.unrolled.evaluations() as u64).sum(),
-        parameters: params.iter().map(|p| p.shape.iter().product::<u64>()).sum(),
-        forward_flops: flops::per_token(&forward, spec.sizes.context),
-        training_flops: flops::per_token(&grad, spec.sizes.context),
+        evaluations: evolves
+            .clone()
+            .map(|e| e.unrolled.evaluations() as u64)
+            .sum(),
+        parameters: params.iter().map(elements).sum(),
+        embedding: params
+            .iter()
+            .filter(|p| [params::EMBEDDING, params::POSITIONS].contains(&p.path.as_str()))
+            .map(elements)
+            .sum(),
+        evolves: evolves
+            .map(|e| EvolveWork::of(&e.label, &e.unrolled))
+            .collect(),
     };
     Ok(Built {
         name: spec.name.name.clone(),

@@ -9,7 +9,6 @@ mod coefficient;
 mod compile;
 pub mod data;
 mod evolve;
-mod flops;
 pub mod layer;
 mod params;
 mod primitives;

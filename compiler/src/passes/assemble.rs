@@ -5,91 +5,31 @@
 
 use super::body::dtype;
 use super::code::{Code, Home, Launch};
-use super::fuse::{Fusion, fuse};
+use super::fuse::fuse;
 use super::layout::{ParamTable, TooManyParams, constants};
-use super::lower::{Homes, LowerError, REAL, Tiling, lower};
+pub use super::lower::REAL;
+use super::lower::{Homes, LowerError, lower};
+pub use super::parts::{Model, Options};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
 use super::update::{accumulate, update};
 use super::{Policy, body, run_graph_passes};
 use crate::model::Built;
-use odec_graph::ops::{OpKind, Parameter};
+use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::KernelSpec;
-use odec_program::manifest::{self, Claim, Constant, FORMAT, Manifest, Memory, Train};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory};
 use odec_program::{
     ACCUMULATE, Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program,
-    Slot, Target,
+    Slot,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// The entry that fills `Slot::Grads`, all of it.
-const GRAD: &str = "grad";
+pub const GRAD: &str = "grad";
 
 /// What the gradient of a parameter is called among a graph's results.
 pub const GRAD_PREFIX: &str = "grad.";
-
-/// What a manifest is assembled from.
-#[derive(Clone, Debug)]
-pub struct Model<'a> {
-    pub name: &'a str,
-    /// The `.ode` source, whole.
-    pub source: &'a str,
-    pub model: manifest::Model,
-    /// All parameters, those that no graph uses included.
-    pub params: &'a [Parameter],
-    /// tokens → `logits`.
-    pub forward: &'a Graph,
-    /// tokens, targets → `loss`.
-    /// tokens → `logits`, one sequence, after other tokens.
-    pub decode: Option<&'a Graph>,
-    pub loss: Option<&'a Graph>,
-    /// tokens, targets → `loss` and `grad.<path>` of parameters.
-    pub grad: Option<&'a Graph>,
-    pub train: Option<Train>,
-    pub claims: Vec<Claim>,
-    /// Largest batch and sequence that memory is planned for.
-    pub maxima: Bindings,
-}
-
-impl<'a> Model<'a> {
-    /// A model of a source file, planned for its batch and context.
-    pub fn new(built: &'a Built, source: &'a str) -> Model<'a> {
-        Model {
-            name: &built.name,
-            source,
-            model: built.config.clone(),
-            params: &built.params,
-            forward: &built.forward,
-            decode: built.decode.as_ref(),
-            loss: Some(&built.loss),
-            grad: Some(&built.grad),
-            train: built.train.clone(),
-            claims: built.claims.clone(),
-            maxima: Bindings::new(built.batch, built.config.context),
-        }
-    }
-}
-
-/// How a program is made: frozen in the artifact.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    pub tiling: Tiling,
-    pub fusion: Fusion,
-}
-
-impl Options {
-    /// What is best for a target.
-    pub fn of(target: Target) -> Options {
-        Options {
-            tiling: Tiling {
-                blocking: target.blocking(REAL),
-                packs: target.packs(),
-            },
-            fusion: Fusion::On,
-        }
-    }
-}
 
 /// Why no program was made.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -158,28 +98,8 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
     .collect();
     let table = ParamTable::new(model.params)?;
-    let tables = graphs
-        .iter()
-        .flat_map(|(_, g, _)| g.nodes())
-        .filter_map(|(_, n)| match &n.op {
-            OpKind::Table(t) => Some(&t.table),
-            _ => None,
-        });
-    let (constants, const_bytes) = constants(tables);
-
-    let mut maker = Maker {
-        table: &table,
-        constants: &constants,
-        options,
-        policy: model.train.as_ref().map_or(Policy::default(), |t| Policy {
-            precision: t.precision,
-            memory: t.memory,
-        }),
-        prepared: 0,
-        cache: 0,
-        kernels: Kernels::default(),
-        memory: vec![],
-    };
+    let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g));
+    let mut maker = Maker::new(&table, &constants, options, policy(model));
     let mut entries = BTreeMap::new();
     for (name, graph, maxima) in graphs {
         let made = maker.graph_entries(name, graph, maxima)?;
@@ -238,6 +158,46 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     Ok(Assembled { manifest, memory })
 }
 
+/// The gradient's entry alone, under a memory policy that need not be the model's own; none without a gradient.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn gradient(
+    model: &Model,
+    options: Options,
+    memory: Memory,
+) -> Result<Option<Entry>, AssembleError> {
+    let Some(graph) = model.grad else {
+        return Ok(None);
+    };
+    let table = ParamTable::new(model.params)?;
+    let (constants, _) = tables([graph].into_iter());
+    let policy = Policy {
+        memory,
+        ..policy(model)
+    };
+    let mut maker = Maker::new(&table, &constants, options, policy);
+    let mut made = maker.graph_entries(GRAD, graph, model.maxima)?;
+    Ok(made.pop().map(|(_, entry)| entry))
+}
+
+/// How a model computes, and what its gradient keeps.
+fn policy(model: &Model) -> Policy {
+    model.train.as_ref().map_or(Policy::default(), |t| Policy {
+        precision: t.precision,
+        memory: t.memory,
+    })
+}
+
+/// The constants of some graphs, and their bytes.
+fn tables<'g>(graphs: impl Iterator<Item = &'g Graph>) -> (Vec<Constant>, u64) {
+    let tables = graphs.flat_map(|g| g.nodes());
+    constants(tables.filter_map(|(_, n)| match &n.op {
+        OpKind::Table(t) => Some(&t.table),
+        _ => None,
+    }))
+}
+
 /// Distinct kernels, numbered as they come.
 #[derive(Default)]
 struct Kernels {
@@ -274,7 +234,25 @@ struct Maker<'a> {
     memory: Vec<EntryMemory>,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(
+        table: &'a ParamTable,
+        constants: &'a [Constant],
+        options: Options,
+        policy: Policy,
+    ) -> Maker<'a> {
+        Maker {
+            table,
+            constants,
+            options,
+            policy,
+            prepared: 0,
+            cache: 0,
+            kernels: Kernels::default(),
+            memory: vec![],
+        }
+    }
+
     /// The entry of a graph; [`DECODE`] comes with [`PREPARE`].
     fn graph_entries(
         &mut self,

@@ -21,6 +21,7 @@ pub mod fuse;
 pub mod layout;
 pub mod lower;
 pub mod order;
+pub mod parts;
 pub mod plan;
 pub mod precision;
 pub mod print;

@@ -1,0 +1,62 @@
+//! Costs as JSON.
+
+use super::{Cost, Operations, StepWork, UnderPolicy};
+use odec_program::manifest::Memory;
+use serde_json::{Value, json};
+
+fn fields(of: &[(String, u64)]) -> Vec<Value> {
+    of.iter()
+        .map(|(name, n)| json!({ "name": name, "evaluations": n }))
+        .collect()
+}
+
+/// Evaluations of one step.
+pub fn step(w: &StepWork) -> Value {
+    json!({ "evaluations": w.evaluations, "depth": w.depth, "fields": fields(&w.fields) })
+}
+
+/// One object.
+pub fn json(c: &Cost) -> Value {
+    let per_token = |of: Operations| c.per_token(of);
+    let evolves: Vec<Value> = c
+        .evolves
+        .iter()
+        .map(|e| {
+            let steps: Vec<Value> = e
+                .each
+                .iter()
+                .map(|(times, w)| json!({ "times": times, "step": step(w) }))
+                .collect();
+            json!({
+                "label": e.label, "steps": steps, "evaluations": e.evaluations, "depth": e.depth,
+                "fields": fields(&e.fields),
+            })
+        })
+        .collect();
+    let policy = |p: &UnderPolicy| {
+        json!({
+            "policy": name(p.memory), "activation_bytes": p.activations, "replayed_steps": p.replayed,
+            "again_flops_per_token": per_token(p.again),
+            "training_flops_per_token": per_token(c.training(p)), "own": p.memory == c.own,
+        })
+    };
+    json!({
+        "evolves": evolves, "evaluations": c.evaluations(), "depth": c.depth(),
+        "embedding_parameters": c.parameters.embedding, "other_parameters": c.parameters.other,
+        "context": c.context, "batch": c.batch,
+        "flops_per_token": {
+            "forward": per_token(c.forward), "backward": per_token(c.backward),
+            "decode_first": c.decode.map(|d| d.first.flops()), "decode_last": c.decode.map(|d| d.last.flops()),
+        },
+        "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),
+        "cache_bytes_per_token": c.decode.map(|d| d.bytes_per_token),
+    })
+}
+
+/// As a train block says it.
+pub fn name(m: Memory) -> String {
+    match m {
+        Memory::Store => "store".to_string(),
+        Memory::Revolve { slots } => format!("revolve(slots: {slots})"),
+    }
+}

@@ -1,0 +1,223 @@
+//! What a model costs, exactly: evaluations, parameters, operations, memory.
+//!
+//! Takes a built model; gives numbers that the executed program has as well (`compiler/tests/passes/costs.rs` counts them). Work
+//! of stage programs is counted in `work.rs`, operations on graphs in `operations.rs`; memory is what the passes plan.
+//! Leaves how it looks to `text.rs` and `json.rs`.
+
+pub mod json;
+pub mod operations;
+pub mod text;
+pub mod work;
+
+pub use operations::Operations;
+pub use work::{EvolveWork, StepWork};
+
+use crate::model::Built;
+use crate::passes::assemble::{AssembleError, GRAD, Model, Options, REAL, gradient};
+use crate::passes::body::dtype;
+use crate::passes::revolve::replays;
+use crate::passes::{Policy, run_graph_passes};
+use odec_graph::{Graph, OpKind, Pass};
+use odec_program::manifest::Memory;
+use odec_program::{ACCUMULATE, Bindings, Program};
+use std::collections::BTreeSet;
+
+/// All numbers of a model. Operations are those of one sequence of `context` tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    pub context: u64,
+    /// Sequences of a micro-batch, for which memory is planned.
+    pub batch: u64,
+    pub evolves: Vec<EvolveWork>,
+    pub parameters: Parameters,
+    /// Of the forward pass; also of reading a text of `context` tokens before the first token is generated.
+    pub forward: Operations,
+    pub backward: Operations,
+    /// Of generating; absent where no next token is predicted.
+    pub decode: Option<Decode>,
+    /// Under each memory policy, the model's own among them.
+    pub policies: Vec<UnderPolicy>,
+    /// The model's own policy.
+    pub own: Memory,
+    /// Bytes of parameters, gradients and the optimiser's moments.
+    pub state_bytes: u64,
+    /// Bytes of the keys and values of a whole context, as they are planned; 0 where none are kept.
+    pub cache_bytes: u64,
+}
+
+/// Numbers that are trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Of tokens and positions; with tied logits, those of the logits too.
+    pub embedding: u64,
+    /// All others.
+    pub other: u64,
+}
+
+/// One more token of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decode {
+    /// The first token's.
+    pub first: Operations,
+    /// The last token's that the context holds.
+    pub last: Operations,
+    /// Bytes of keys and values that each token adds.
+    pub bytes_per_token: u64,
+}
+
+/// What the gradient takes under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderPolicy {
+    pub memory: Memory,
+    /// Bytes of the arena of the gradient; absent: too large to be planned.
+    pub activations: Option<u64>,
+    /// Steps that are computed again.
+    pub replayed: u64,
+    /// What is computed again, of a sequence.
+    pub again: Operations,
+}
+
+impl Cost {
+    pub fn evaluations(&self) -> u64 {
+        self.evolves.iter().map(|e| e.evaluations).sum()
+    }
+    /// Evaluations of the longest chain in which each needs the one before it.
+    pub fn depth(&self) -> u64 {
+        self.evolves.iter().map(|e| e.depth).sum()
+    }
+    /// Floating-point operations per token of the context.
+    pub fn per_token(&self, of: Operations) -> f64 {
+        of.flops() as f64 / self.context as f64
+    }
+    /// Operations of a training step under a policy, of a sequence.
+    pub fn training(&self, p: &UnderPolicy) -> Operations {
+        self.forward + self.backward + p.again
+    }
+    /// The model's own policy.
+    pub fn chosen(&self) -> Option<&UnderPolicy> {
+        self.policies.iter().find(|p| p.memory == self.own)
+    }
+}
+
+/// Most nodes of a gradient that is planned under policies other than the model's own.
+const MAX_NODES: usize = 40_000;
+
+/// Counts everything of a model and its program.
+///
+/// # Errors
+/// As [`crate::passes::assemble()`]; a policy that is not the model's own may fail to be planned without being an error.
+pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, AssembleError> {
+    let train = built.train.as_ref();
+    let own = train.map_or(Memory::default(), |t| t.memory);
+    let policy = Policy {
+        precision: train.map_or(Default::default(), |t| t.precision),
+        memory: Memory::Store,
+    };
+    let sequence = Bindings::new(1, built.config.context);
+    let counted = |g: &Graph, part: Part| operations::count(g, sequence, |s| Part::of(s) == part);
+    let stored = run_graph_passes(&built.grad, policy)?;
+    let decode = match &built.decode {
+        None => None,
+        Some(graph) => Some(decode(&run_graph_passes(graph, policy)?, sequence.seq)),
+    };
+    let summary = &built.summary;
+    let model = Model::new(built, "");
+    let mut policies = Vec::new();
+    for memory in to_compare(summary.steps, own, stored.len() as usize) {
+        let graph = match memory {
+            Memory::Store => stored.clone(),
+            memory => run_graph_passes(&built.grad, Policy { memory, ..policy })?,
+        };
+        let activations = match program.entries.get(GRAD).filter(|_| memory == own) {
+            Some(entry) => Some(entry.arena_bytes),
+            None => match gradient(&model, options, memory) {
+                Ok(entry) => entry.map(|e| e.arena_bytes),
+                Err(AssembleError::Plan { .. }) => None,
+                Err(e) => return Err(e),
+            },
+        };
+        policies.push(UnderPolicy {
+            memory,
+            activations,
+            replayed: match memory {
+                Memory::Store => 0,
+                Memory::Revolve { slots } => replays(summary.steps, slots),
+            },
+            again: counted(&graph, Part::Again),
+        });
+    }
+    Ok(Cost {
+        context: built.config.context,
+        batch: built.batch,
+        evolves: summary.evolves.clone(),
+        parameters: Parameters {
+            embedding: summary.embedding,
+            other: summary.parameters - summary.embedding,
+        },
+        forward: counted(&stored, Part::Forward),
+        backward: counted(&stored, Part::Backward),
+        decode,
+        policies,
+        own,
+        // with micro-batches, sums of gradients as well
+        state_bytes: (4 + u64::from(program.entries.contains_key(ACCUMULATE)))
+            * program.param_bytes,
+        cache_bytes: program.cache_bytes,
+    })
+}
+
+/// Parts of a gradient's graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Forward,
+    Backward,
+    Again,
+}
+
+impl Part {
+    fn of(site: &odec_graph::Site) -> Part {
+        match (site.replay, site.pass) {
+            (0, Pass::Forward) => Part::Forward,
+            (0, Pass::Backward) => Part::Backward,
+            _ => Part::Again,
+        }
+    }
+}
+
+fn decode(graph: &Graph, context: u64) -> Decode {
+    let after = |past| operations::count(graph, Bindings::new(1, 1).after(past), |_| true);
+    let caches = graph.nodes().filter_map(|(_, n)| match &n.op {
+        OpKind::Cache(c) => Some(c.width * dtype(&n.types[0], REAL).bytes()),
+        _ => None,
+    });
+    Decode {
+        first: after(0),
+        last: after(context - 1),
+        bytes_per_token: caches.sum(),
+    }
+}
+
+/// The policies to show side by side: all steps kept, two states, the square root of the steps (where recomputation costs about one
+/// forward pass more), and the model's own.
+fn to_compare(steps: u64, own: Memory, nodes: usize) -> Vec<Memory> {
+    let mut slots: BTreeSet<u64> = BTreeSet::new();
+    if nodes <= MAX_NODES {
+        let root = (1..).find(|r| r * r >= steps).unwrap_or(1);
+        slots.extend([2, root].into_iter().filter(|s| {
+            // Few slots for many steps are a program of millions of launches.
+            *s > 1 && *s < steps && replays(steps, *s) <= 4 * steps
+        }));
+    }
+    let mut list = vec![Memory::Store];
+    if let Memory::Revolve { slots: own } = own {
+        slots.insert(own);
+    }
+    // Fewer slots take less memory: falling, as the memory does.
+    list.extend(
+        slots
+            .into_iter()
+            .rev()
+            .map(|slots| Memory::Revolve { slots }),
+    );
+    list
+}

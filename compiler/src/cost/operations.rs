@@ -1,0 +1,83 @@
+//! Multiply-adds of a graph: contractions and attention, as papers count them.
+//!
+//! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; of attention, the products of
+//! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those
+//! before it, S(S+1)/2 pairs), forward two products, backward five (scores are computed again). What does not: sums,
+//! norms, activations, softmax, combinations of states, the loss, the optimiser.
+
+use odec_graph::{Graph, Kind, Node, Site, TensorType};
+use odec_program::Bindings;
+use std::ops::Add;
+
+/// Multiply-adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    pub contractions: u64,
+    pub attention: u64,
+}
+
+impl Operations {
+    /// A multiply-add is two operations.
+    pub fn flops(self) -> u64 {
+        self.contractions
+            .saturating_add(self.attention)
+            .saturating_mul(2)
+    }
+}
+
+impl Add for Operations {
+    type Output = Operations;
+    fn add(self, other: Operations) -> Operations {
+        Operations {
+            contractions: self.contractions.saturating_add(other.contractions),
+            attention: self.attention.saturating_add(other.attention),
+        }
+    }
+}
+
+/// The multiply-adds of a graph's live nodes at some sites.
+pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Operations {
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let nodes = graph.nodes();
+    let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
+    nodes.fold(Operations::default(), |sum, (_, node)| {
+        sum + of(graph, node, at)
+    })
+}
+
+/// Pairs of tokens of all sequences that see each other.
+pub fn pairs(at: Bindings, causal: bool) -> u64 {
+    let (s, p) = (u128::from(at.seq), u128::from(at.past));
+    let each = match causal {
+        true => s * p + s * (s + 1) / 2,
+        false => s * (s + p),
+    };
+    u64::try_from(each * u128::from(at.batch)).unwrap_or(u64::MAX)
+}
+
+fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
+    let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
+    let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
+    let mut found = Operations::default();
+    let columns = |a: &odec_program::kernel::Attend| a.heads * a.head;
+    match node.op.kind(&ins) {
+        Kind::Contract { a_transposed, .. } => {
+            let inner = if a_transposed {
+                rows(&ins[0])
+            } else {
+                ins[0].cols()
+            };
+            let out = &node.types[0];
+            let elements = rows(out).saturating_mul(out.cols());
+            found.contractions = elements.saturating_mul(inner);
+        }
+        Kind::Attend(a) | Kind::AttendCached(a) => {
+            found.attention = (2 * columns(&a)).saturating_mul(pairs(at, a.causal));
+        }
+        Kind::AttendBackward(a) => {
+            found.attention = (5 * columns(&a)).saturating_mul(pairs(at, a.causal));
+        }
+        _ => {}
+    }
+    found
+}

@@ -1,0 +1,127 @@
+//! Costs as text: sections of a report, with the memory policies side by side.
+
+use super::json::name;
+use super::{Cost, EvolveWork, StepWork};
+use crate::analysis::number::{bytes, flops, thousands};
+use crate::analysis::page::Page;
+use crate::analysis::table::{Cell, Table};
+use crate::scheme::resolve::count;
+
+/// `att 4, ffn 4`.
+fn fields(of: &[(String, u64)]) -> String {
+    let each = of
+        .iter()
+        .map(|(name, n)| format!("{name} {}", thousands(*n)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// `8 per step (att 4, ffn 4)`.
+pub fn step(w: &StepWork) -> String {
+    match w.fields.len() {
+        0 | 1 => w.evaluations.to_string(),
+        _ => format!("{} ({})", w.evaluations, fields(&w.fields)),
+    }
+}
+
+/// `8 evaluations, 4 one after the other`, of the longest chain and all.
+pub fn chain(depth: u64, evaluations: u64) -> String {
+    let noun = if evaluations == 1 {
+        "evaluation"
+    } else {
+        "evaluations"
+    };
+    let all = format!("{} {noun}", thousands(evaluations));
+    match depth == evaluations {
+        true => all,
+        false => format!("{all}, {} one after the other", thousands(depth)),
+    }
+}
+
+fn evolve(e: &EvolveWork) -> String {
+    let each: Vec<String> = match e.each.as_slice() {
+        [(_, w)] => vec![format!("{} per step", step(w))],
+        several => {
+            let each = several
+                .iter()
+                .map(|(times, w)| format!("{} in {}", step(w), count(*times as usize, "step")));
+            each.collect()
+        }
+    };
+    format!("{}; {} in all", each.join(", "), thousands(e.evaluations))
+}
+
+/// Sections for a page.
+pub fn write(page: &mut Page, c: &Cost) {
+    page.section("Work");
+    for e in &c.evolves {
+        let name = match e.label.as_str() {
+            "" => "evaluations".to_string(),
+            label => format!("evaluations, {label}"),
+        };
+        page.fact(&name, &evolve(e));
+    }
+    let (depth, all) = (c.depth(), c.evaluations());
+    let beside = if depth < all {
+        "; the others can run beside them"
+    } else {
+        ""
+    };
+    page.fact(
+        "longest chain",
+        &format!("{} of {}{beside}", thousands(depth), thousands(all)),
+    );
+    let p = c.parameters;
+    page.fact(
+        "parameters",
+        &format!(
+            "{}: embedding {}, other {}",
+            thousands(p.embedding + p.other),
+            thousands(p.embedding),
+            thousands(p.other)
+        ),
+    );
+    let per = |of| flops(c.per_token(of));
+    page.section(&format!("FLOP per token, context {}", thousands(c.context)));
+    page.fact("forward, prefill", &per(c.forward));
+    page.fact("backward", &per(c.backward));
+    if let Some(d) = c.decode {
+        let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
+        let shown = format!(
+            "{} for the first token, {} for token {}",
+            flops(first),
+            flops(last),
+            thousands(c.context)
+        );
+        page.fact("decode", &shown);
+    }
+    let sequences = count(c.batch as usize, "sequence");
+    page.section(&format!(
+        "Memory, {sequences} of {} tokens",
+        thousands(c.context)
+    ));
+    let mut table = Table::new(1);
+    let heads = ["activations", "steps again", "FLOP per token, training"];
+    let first = [Cell::left("policy")].into_iter();
+    table.row(first.chain(heads.map(Cell::right)).collect());
+    for p in &c.policies {
+        let own = if p.memory == c.own { " *" } else { "" };
+        table.row(vec![
+            Cell::left(format!("{}{own}", name(p.memory))),
+            Cell::right(p.activations.map_or("above 1 TiB".to_string(), bytes)),
+            Cell::right(thousands(p.replayed)),
+            Cell::right(per(c.training(p))),
+        ]);
+    }
+    page.table(&table);
+    page.fact(
+        "training state",
+        &format!("{}: parameters, gradients, moments", bytes(c.state_bytes)),
+    );
+    if let Some(d) = c.decode {
+        let (each, all) = (bytes(d.bytes_per_token), bytes(c.cache_bytes));
+        page.fact(
+            "keys, values",
+            &format!("{each} per token, {all} for the context"),
+        );
+    }
+}

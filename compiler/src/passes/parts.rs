@@ -1,0 +1,73 @@
+//! What a program is assembled from, and how: a model's graphs, the target's blocking.
+//!
+//! Takes a [`Built`] model and a [`Target`]; gives plain data for [`mod@super::assemble`].
+
+use super::fuse::Fusion;
+use super::lower::{REAL, Tiling};
+use crate::model::Built;
+use odec_graph::Graph;
+use odec_graph::ops::Parameter;
+use odec_program::manifest::{self, Claim, Train};
+use odec_program::{Bindings, Target};
+
+/// What a manifest is assembled from.
+#[derive(Clone, Debug)]
+pub struct Model<'a> {
+    pub name: &'a str,
+    /// The `.ode` source, whole.
+    pub source: &'a str,
+    pub model: manifest::Model,
+    /// All parameters, those that no graph uses included.
+    pub params: &'a [Parameter],
+    /// tokens → `logits`.
+    pub forward: &'a Graph,
+    /// tokens → `logits`, one sequence, after other tokens.
+    pub decode: Option<&'a Graph>,
+    /// tokens, targets → `loss`.
+    pub loss: Option<&'a Graph>,
+    /// tokens, targets → `loss` and `grad.<path>` of parameters.
+    pub grad: Option<&'a Graph>,
+    pub train: Option<Train>,
+    pub claims: Vec<Claim>,
+    /// Largest batch and sequence that memory is planned for.
+    pub maxima: Bindings,
+}
+
+impl<'a> Model<'a> {
+    /// A model of a source file, planned for its batch and context.
+    pub fn new(built: &'a Built, source: &'a str) -> Model<'a> {
+        Model {
+            name: &built.name,
+            source,
+            model: built.config.clone(),
+            params: &built.params,
+            forward: &built.forward,
+            decode: built.decode.as_ref(),
+            loss: Some(&built.loss),
+            grad: Some(&built.grad),
+            train: built.train.clone(),
+            claims: built.claims.clone(),
+            maxima: Bindings::new(built.batch, built.config.context),
+        }
+    }
+}
+
+/// How a program is made: frozen in the artifact.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub tiling: Tiling,
+    pub fusion: Fusion,
+}
+
+impl Options {
+    /// What is best for a target.
+    pub fn of(target: Target) -> Options {
+        Options {
+            tiling: Tiling {
+                blocking: target.blocking(REAL),
+                packs: target.packs(),
+            },
+            fusion: Fusion::On,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Costs as they are printed, against what the program does on the reference device: multiply-adds of the kernels that are
+//! launched, evaluations of fields by the launches at their sites, bytes of the arena that launches reach, bytes of keys and
+//! values that decoding writes.
+
+use crate::numbers::tokens;
+use crate::systems::options;
+use odec_compiler::cost::{Cost, Operations, cost, json};
+use odec_compiler::model::compile;
+use odec_compiler::passes::build_manifest;
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_program::manifest::{Manifest, Memory};
+use odec_program::{Bindings, DECODE, Kernel, KernelSpec, PREPARE, Slot};
+use odec_runtime::device::Device;
+use odec_runtime::memory::Words;
+use odec_runtime::reach::Footprint;
+use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::{Artifact, Executor, Value};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const CONTEXT: u64 = 12;
+
+/// What was launched: multiply-adds of each launch, in order.
+type Seen = Rc<RefCell<Vec<Operations>>>;
+
+/// The reference device, counting.
+struct Counting {
+    inner: ReferenceDevice,
+    specs: Vec<KernelSpec>,
+    seen: Seen,
+}
+
+impl Counting {
+    fn new(kernels: &[Kernel], seen: Seen) -> Counting {
+        Counting {
+            inner: ReferenceDevice::new(kernels),
+            specs: kernels.iter().map(|k| k.spec.clone()).collect(),
+            seen,
+        }
+    }
+}
+
+/// The multiply-adds of a launch: loops over what its kernel computes, one by one.
+fn launched(spec: &KernelSpec, dims: &[u64]) -> Operations {
+    let mut sum = Operations::default();
+    let attended = |queries: std::ops::Range<u64>, keys: u64, causal: bool| -> u64 {
+        let seen = queries.map(|q| (0..keys).filter(|k| !causal || *k <= q).count() as u64);
+        seen.sum()
+    };
+    match spec {
+        KernelSpec::Contract(_) => sum.contractions = dims[0] * dims[1] * dims[2],
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
+            let products = match spec {
+                // scores and outputs
+                KernelSpec::Attend(_) => 2,
+                // scores again, gradients of weights, queries, keys and values
+                _ => 5,
+            };
+            let pairs = attended(0..dims[1], dims[1], a.causal);
+            sum.attention = products * a.heads * a.head * dims[0] * pairs;
+        }
+        KernelSpec::AttendCached(a) => {
+            let (seq, past) = (dims[0], dims[1]);
+            let pairs = attended(past..past + seq, past + seq, true);
+            sum.attention = 2 * a.heads * a.head * pairs;
+        }
+        _ => {}
+    }
+    sum
+}
+
+impl Device for Counting {
+    fn name(&self) -> String {
+        "counting".into()
+    }
+    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+        self.seen
+            .borrow_mut()
+            .push(launched(&self.specs[kernel], dims));
+        self.inner.launch(kernel, operands, dims, coeffs);
+    }
+}
+
+/// A library model made small, with another memory policy or precision where one is given.
+fn small(name: &str, train: &str) -> (Manifest, Cost) {
+    let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
+    let mut text = std::fs::read_to_string(path).unwrap();
+    for (from, to) in [
+        ("width: 256", "width: 16"),
+        ("width: 128", "width: 16"),
+        ("hidden: 704", "hidden: 20"),
+        ("hidden: 352", "hidden: 20"),
+        ("context: 256", "context: 12"),
+        ("for 6 steps", "for 4 steps"),
+        ("batch 8", "batch 2"),
+        ("batch 4", "batch 2"),
+    ] {
+        text = text.replace(from, to);
+    }
+    let at = text.find("  optimizer").expect("a train block");
+    text.insert_str(at, train);
+    let mut sources = Sources::default();
+    let main = sources.add(name, &text);
+    let (file, errors) = parse(main, &text);
+    assert_eq!(errors, [], "{text}");
+    let checked = compile(&file, main, &mut sources, &mut NoFiles);
+    let built = checked
+        .unwrap_or_else(|e| panic!("{name}: {e:?}\n{text}"))
+        .built
+        .unwrap();
+    assert_eq!(built.config.context, CONTEXT, "{name}");
+    let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
+    let cost = cost(&built, &manifest.program, options()).unwrap();
+    (manifest, cost)
+}
+
+/// A program that counts.
+struct Counted {
+    x: Executor,
+    seen: Seen,
+}
+
+impl Counted {
+    fn new(m: &Manifest) -> Counted {
+        let seen = Seen::default();
+        let device = Counting::new(&m.program.kernels, seen.clone());
+        let artifact = Artifact::in_memory(m.clone()).unwrap();
+        let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+        x.initialise(3);
+        Counted { x, seen }
+    }
+
+    /// What each launch of a run did, with its site.
+    fn run(&mut self, entry: &str, at: Bindings) -> Vec<(String, Operations)> {
+        self.seen.borrow_mut().clear();
+        let t = tokens(at, 256, 1);
+        let both = [("tokens", Value::I32(&t)), ("targets", Value::I32(&t))];
+        let given = self.x.manifest().program.entries[entry].inputs.len();
+        self.x.run(entry, at, &both[..given], &[]).unwrap();
+        let instrs = &self.x.manifest().program.entries[entry].instrs;
+        let seen = self.seen.borrow();
+        assert_eq!(instrs.len(), seen.len());
+        let sites = instrs.iter().map(|i| i.site.clone());
+        sites.zip(seen.iter().copied()).collect()
+    }
+}
+
+fn sum(launches: &[(String, Operations)], wanted: impl Fn(&str) -> bool) -> Operations {
+    let chosen = launches.iter().filter(|(site, _)| wanted(site));
+    chosen.fold(Operations::default(), |sum, (_, o)| sum + *o)
+}
+
+/// Evaluations by field: the distinct `[evolve.]step.k.eval.i.field` at which kernels ran.
+fn evaluations(launches: &[(String, Operations)]) -> BTreeMap<String, u64> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (site, _) in launches {
+        let Some((before, after)) = site.split_once("eval.") else {
+            continue;
+        };
+        let (number, path) = after.split_once('.').expect("a field");
+        let field = path.split('.').next().expect("a name");
+        let key = (format!("{before}{number}"), field.to_string());
+        if !found.contains(&key) {
+            found.push(key);
+        }
+    }
+    let mut by_field = BTreeMap::new();
+    for (_, field) in found {
+        *by_field.entry(field).or_insert(0) += 1;
+    }
+    by_field
+}
+
+/// Bytes of the arena up to the last one that a launch reaches, in whole cache lines.
+fn high_water(m: &Manifest, entry: &str) -> u64 {
+    let e = &m.program.entries[entry];
+    let mut high = 0;
+    for i in &e.instrs {
+        let spec = &m.program.kernels[i.kernel as usize].spec;
+        let dims: Vec<u64> = i.dims.iter().map(|d| d.at(e.maxima).unwrap()).collect();
+        let footprint = Footprint::of(spec).unwrap();
+        for (o, touch) in i.operands.iter().zip(&footprint.operands) {
+            if o.slot == Slot::Arena {
+                high = high.max(o.offset + 4 * touch.words(&dims).unwrap());
+            }
+        }
+    }
+    high.next_multiple_of(64)
+}
+
+/// Bytes by which the places of new keys and values move on with each token.
+fn kept_per_token(m: &Manifest) -> u64 {
+    let operands = m.program.entries[DECODE]
+        .instrs
+        .iter()
+        .flat_map(|i| &i.operands);
+    let kept = operands.filter(|o| o.slot == Slot::Cache && o.stride > 0);
+    let places: BTreeMap<u64, u64> = kept.map(|o| (o.offset, o.stride)).collect();
+    places.values().sum()
+}
+
+/// Of so many sequences.
+fn times(n: u64, o: Operations) -> Operations {
+    Operations {
+        contractions: n * o.contractions,
+        attention: n * o.attention,
+    }
+}
+
+fn check(name: &str, train: &str) -> Cost {
+    let (m, c) = small(name, train);
+    let mut x = Counted::new(&m);
+    let batch = c.batch;
+    let at = Bindings::new(batch, CONTEXT);
+    assert_eq!(m.program.maxima, at, "{name}");
+    let forward = x.run("forward", at);
+    assert_eq!(
+        sum(&forward, |_| true),
+        times(batch, c.forward),
+        "{name}: forward"
+    );
+
+    // Evaluations of fields, of each evolve's sum.
+    let mut printed: BTreeMap<String, u64> = BTreeMap::new();
+    for (field, n) in c.evolves.iter().flat_map(|e| &e.fields) {
+        *printed.entry(field.clone()).or_default() += n;
+    }
+    assert_eq!(evaluations(&forward), printed, "{name}: evaluations");
+    assert_eq!(printed.values().sum::<u64>(), c.evaluations(), "{name}");
+
+    let grad = x.run("grad", at);
+    let own = c.chosen().unwrap();
+    let again = |site: &str| site.contains("replay.");
+    let backward = |site: &str| site.ends_with("backward");
+    assert_eq!(
+        sum(&grad, again),
+        times(batch, own.again),
+        "{name}: computed again"
+    );
+    assert_eq!(
+        sum(&grad, backward),
+        times(batch, c.backward),
+        "{name}: backward"
+    );
+    assert_eq!(
+        sum(&grad, |_| true),
+        times(batch, c.training(own)),
+        "{name}: training"
+    );
+    assert_eq!(
+        own.activations,
+        Some(high_water(&m, "grad")),
+        "{name}: arena"
+    );
+    assert_eq!(
+        m.program.entries.contains_key(DECODE),
+        c.decode.is_some(),
+        "{name}"
+    );
+    if let Some(d) = c.decode {
+        x.run(PREPARE, Bindings::new(1, CONTEXT));
+        let read = sum(&x.run(DECODE, Bindings::new(1, CONTEXT)), |_| true);
+        assert_eq!(read, c.forward, "{name}: prefill");
+        let one = |past| Bindings::new(1, 1).after(past);
+        assert_eq!(sum(&x.run(DECODE, one(0)), |_| true), d.first, "{name}");
+        let last = sum(&x.run(DECODE, one(CONTEXT - 1)), |_| true);
+        assert_eq!(last, d.last, "{name}: the last token");
+        assert_eq!(
+            d.bytes_per_token,
+            kept_per_token(&m),
+            "{name}: keys and values"
+        );
+        // Each kept matrix is 12 rows of 16 columns, whole cache lines.
+        assert_eq!(c.cache_bytes, d.bytes_per_token * CONTEXT, "{name}");
+    }
+    c
+}
+
+/// Every kind of system: what is printed is what is done.
+#[test]
+fn costs_are_what_the_program_does() {
+    for name in [
+        "prenorm",
+        "macaron",
+        "rk4_layer",
+        "iiet",
+        "pcformer_layer",
+        "parallel_layer",
+        "encoder_masked",
+        "ab2_layer",
+        "gpt",
+    ] {
+        check(name, "");
+    }
+}
+
+#[test]
+fn costs_in_bf16_and_with_recomputation() {
+    let stored = check("rk4_layer", "");
+    for (train, slots) in [
+        ("  precision bf16\n", None),
+        ("  memory revolve(slots: 2)\n", Some(2)),
+        ("  memory revolve(slots: 3)\n  precision bf16\n", Some(3)),
+    ] {
+        let c = check("rk4_layer", train);
+        assert_eq!(
+            (c.forward, c.backward),
+            (stored.forward, stored.backward),
+            "{train}"
+        );
+        let Some(slots) = slots else { continue };
+        let own = c.chosen().unwrap();
+        assert_eq!(own.memory, Memory::Revolve { slots });
+        // All steps are alike: the forward pass outside of them has the logits alone.
+        let logits = Operations {
+            contractions: CONTEXT * 16 * 256,
+            attention: 0,
+        };
+        let steps = c.evolves[0].steps;
+        let one = |n: u64| (c.forward.contractions - logits.contractions) / steps * n;
+        // The result of a step is not computed where the step is reversed next: its last matrix is left out.
+        let last = (steps - 1) * CONTEXT * 20 * 16;
+        assert_eq!(own.again.contractions, one(own.replayed) - last, "{train}");
+        // The policy that is not the model's own is planned as if it were.
+        let Some(twin) = stored.policies.iter().find(|p| p.memory == own.memory) else {
+            continue;
+        };
+        assert_eq!(twin.again, own.again);
+        assert_eq!(twin.activations, own.activations);
+    }
+    check("macaron", "  memory revolve(slots: 2)\n");
+}
+
+/// Hand counts for a pre-norm decoder: 2·(4 w² + 3 w·hidden) per layer and token, logits, and attention's triangle.
+#[test]
+fn costs_of_prenorm_in_closed_form() {
+    let (_, c) = small("prenorm", "");
+    let (layers, w, hidden, vocab, s) = (c.evolves[0].steps, 16, 20, 256, CONTEXT);
+    let contractions = s * (layers * (4 * w * w + 3 * w * hidden) + w * vocab);
+    let pairs = s * (s + 1) / 2;
+    assert_eq!(
+        c.forward,
+        Operations {
+            contractions,
+            attention: layers * 2 * w * pairs
+        }
+    );
+    // Each product has two gradients.
+    assert_eq!(
+        c.backward,
+        Operations {
+            contractions: 2 * contractions,
+            attention: layers * 5 * w * pairs
+        }
+    );
+    let d = c.decode.unwrap();
+    assert_eq!(d.bytes_per_token, layers * 2 * w * 4);
+    assert_eq!(d.last.attention, layers * 2 * w * s);
+    assert_eq!((c.evaluations(), c.depth()), (2 * layers, 2 * layers));
+    let shown = json::json(&c);
+    let flops = 2.0 * (contractions + layers * 2 * w * pairs) as f64 / s as f64;
+    assert_eq!(shown["flops_per_token"]["forward"], flops);
+    assert_eq!(c.parameters.embedding, vocab * w);
+}
+
+/// What can run at the same time: both halves of a parallel splitting, not the steps of one.
+#[test]
+fn chains_are_as_long_as_they_must_be() {
+    let depth = |name: &str| {
+        let c = small(name, "").1;
+        let w = c.evolves[0].each[0].1.clone();
+        (w.depth, w.evaluations)
+    };
+    assert_eq!(depth("prenorm"), (2, 2));
+    assert_eq!(depth("macaron"), (3, 3));
+    // Two Heun steps side by side.
+    assert_eq!(depth("parallel_layer"), (2, 4));
+    // Two fields in four stages, one after the other in each.
+    assert_eq!(depth("rk4_layer"), (8, 8));
+    assert_eq!(depth("pcformer_layer"), (6, 6));
+}
