@@ -1,7 +1,8 @@
 //! How kernels are launched on a GPU: what the emitters in `odec-mlir` and the launches in `odec-runtime` agree on.
 //!
 //! Takes a [`KernelSpec`] and the dims of a launch; gives blocks, threads and shared memory. A kernel means what its spec
-//! says, on a GPU as on a processor, down to the order of every sum: this page only says who computes what.
+//! says, on a GPU as on a processor, down to the order of every sum: this page only says who computes what. The one
+//! exception is [`tensor`]: what runs on tensor cores is the same up to a bound.
 //!
 //! # ABI of compiled kernels
 //! ```text
@@ -12,6 +13,8 @@
 use crate::expr::{Access, ColMap, Expr, RowMap};
 use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows};
 use crate::{Body, DType};
+
+pub mod tensor;
 
 /// Threads that run in step.
 pub const WARP: u64 = 32;
@@ -52,11 +55,33 @@ pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
             threads: columns::THREADS,
             shared: columns::COLS * columns::ROWS * 4,
         },
+        KernelSpec::Contract(c) if tensor::contract::runs(c) => Shape {
+            blocks: dims[0].div_ceil(tensor::contract::ROWS)
+                * dims[1].div_ceil(tensor::contract::COLS),
+            threads: tensor::contract::THREADS,
+            shared: tensor::contract::shared(c),
+        },
         KernelSpec::Contract(c) => Shape {
             blocks: contract::panels(c, dims[0]) * dims[1].div_ceil(c.blocking.nr.into()),
             threads: contract::THREADS,
             shared: contract::shared(c),
         },
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
+            if tensor::attend::runs(a) =>
+        {
+            use tensor::attend::{ROWS, THREADS, backward_shared, forward_shared};
+            let (queries, shared) = match spec {
+                KernelSpec::AttendCached(_) => (dims[0].div_ceil(ROWS), forward_shared(a)),
+                KernelSpec::Attend(_) => (dims[0] * dims[1].div_ceil(ROWS), forward_shared(a)),
+                // One half for the gradients of queries, one for those of keys and values.
+                _ => (2 * dims[0] * dims[1].div_ceil(ROWS), backward_shared(a)),
+            };
+            Shape {
+                blocks: a.heads * queries,
+                threads: THREADS,
+                shared,
+            }
+        }
         KernelSpec::Attend(a) => Shape {
             blocks: dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
             threads: attend::THREADS,
@@ -237,10 +262,19 @@ pub fn alignment(spec: &KernelSpec, n: usize) -> u64 {
                 n if n == last => c.n,
                 _ => return element,
             };
+            if tensor::contract::runs(c) {
+                return match n {
+                    0 | 1 => element * tensor::contract::vector(c, n),
+                    _ => element * if is_even(c.n) { 2 } else { 1 },
+                };
+            }
             four(fixed(row))
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
-            four(a.head.is_multiple_of(4) && n != 4)
+            match tensor::attend::runs(a) && n < 3 {
+                true => 8 * element,
+                false => four(a.head.is_multiple_of(4) && n != 4),
+            }
         }
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
             four(n > 0 && Split::map(g.cols).vector == 4)
@@ -248,6 +282,10 @@ pub fn alignment(spec: &KernelSpec, n: usize) -> u64 {
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
         KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
     }
+}
+
+fn is_even(x: Extent) -> bool {
+    matches!(x, Extent::Static(x) if x.is_multiple_of(2))
 }
 
 /// Why a kernel cannot run on a GPU, in words.
@@ -296,6 +334,22 @@ mod tests {
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
             assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
+        }
+        for head in (16..=tensor::attend::MAX_HEAD).step_by(16) {
+            let a = Attend {
+                dtype: DType::F32,
+                inputs: DType::Bf16,
+                heads: 1,
+                head,
+                causal: true,
+                scale: 1.0,
+            };
+            assert!(tensor::attend::runs(&a));
+            assert!(
+                tensor::attend::backward_shared(&a) <= SHARED_LIMIT,
+                "{head}"
+            );
+            assert!(tensor::attend::forward_shared(&a) <= SHARED_LIMIT, "{head}");
         }
     }
 }

@@ -157,7 +157,7 @@ impl Layout {
 /// Order of summation: k is cut into blocks of `kc`; inside a block products are accumulated by FMA
 /// from zero in order; the block sums are added in order (starting from C itself with `accumulate`:
 /// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
-/// may load operands by element, column or scalar.
+/// may load operands by element, column or scalar. (On tensor cores the order is the card's: [`crate::gpu::tensor`].)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contract {
     pub dtype: DType,
@@ -216,7 +216,8 @@ pub struct Epilogue {
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
 /// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
-/// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of [`crate::attend`].
+/// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of [`crate::attend`],
+/// except on tensor cores ([`crate::gpu::tensor`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
     pub dtype: DType,

@@ -1,11 +1,11 @@
-//! Every kernel of every model of the library, for every GPU, through NVIDIA's assembler.
+//! Every kernel of every model of the library, in f32 and in bf16, for every GPU, through NVIDIA's assembler.
 //!
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
 mod harness;
 
-use harness::models::library;
+use harness::models::{library, library_in_bf16};
 use odec_mlir::Cache;
 use odec_program::{Kernel, Target, gpu};
 use std::collections::BTreeMap;
@@ -27,7 +27,10 @@ fn assembler() -> PathBuf {
 fn kernels(target: Target) -> Vec<Kernel> {
     let models = library(target);
     assert!(models.len() > 20, "{} models", models.len());
-    let all = models.into_iter().flat_map(|(_, m)| m.program.kernels);
+    let half = library_in_bf16(target);
+    assert!(half.len() > 20, "{} models in bf16", half.len());
+    let all = models.into_iter().chain(half);
+    let all = all.flat_map(|(_, m)| m.program.kernels);
     let distinct: BTreeMap<String, Kernel> = all.map(|k| (k.symbol.clone(), k)).collect();
     distinct.into_values().collect()
 }
@@ -52,14 +55,39 @@ fn assemble(ptxas: &Path, text: &[u8], target: Target) -> Result<String, String>
     }
 }
 
+fn numbers(line: &str) -> Vec<u64> {
+    let words = line.split(|c: char| !c.is_ascii_digit());
+    words.filter_map(|w| w.parse().ok()).collect()
+}
+
+/// Registers of a thread and bytes of shared memory, least and most, of kernels of a kind; for `docs/gpu.md`.
+#[derive(Debug, Default)]
+struct Used {
+    kernels: u64,
+    registers: Option<(u64, u64)>,
+    shared: Option<(u64, u64)>,
+}
+
+impl Used {
+    fn add(&mut self, said: &str) {
+        let line = said.lines().find(|l| l.contains("Used ")).unwrap_or("");
+        let of = |what: &str| {
+            let part = line.split(", ").find(|p| p.contains(what));
+            // `ptxas info : Used 32 registers`
+            part.and_then(|p| numbers(p).last().copied()).unwrap_or(0)
+        };
+        let wider = |range: Option<(u64, u64)>, x: u64| {
+            let (least, most) = range.unwrap_or((x, x));
+            Some((least.min(x), most.max(x)))
+        };
+        self.kernels += 1;
+        self.registers = wider(self.registers, of("registers"));
+        self.shared = wider(self.shared, of("bytes smem"));
+    }
+}
+
 /// What is wrong with a kernel of this report.
 fn complaint(said: &str, kernel: &Kernel) -> Option<String> {
-    let numbers = |line: &str| {
-        let words = line.split(|c: char| !c.is_ascii_digit());
-        words
-            .filter_map(|w| w.parse::<u64>().ok())
-            .collect::<Vec<_>>()
-    };
     let line = |what: &str| said.lines().find(|l| l.contains(what)).map(str::to_string);
     let Some(stack) = line("bytes stack frame") else {
         return Some(format!("no report: {said}"));
@@ -82,10 +110,19 @@ fn check(target: Target) {
     let objects = objects.unwrap_or_else(|e| panic!("{e}"));
     let left = Mutex::new(kernels.iter().zip(&objects).collect::<Vec<_>>());
     let wrong = Mutex::new(Vec::new());
+    let table = Mutex::new(BTreeMap::<String, Used>::new());
     let work = || {
         while let Some((kernel, object)) = { left.lock().unwrap().pop() } {
             let found = match assemble(&ptxas, &object.bytes, target) {
-                Ok(said) => complaint(&said, kernel),
+                Ok(said) => {
+                    let text = String::from_utf8_lossy(&object.bytes);
+                    let kind = match text.contains("mma.sync") {
+                        true => format!("{}, tensor cores", kernel.spec.kind()),
+                        false => kernel.spec.kind().to_string(),
+                    };
+                    table.lock().unwrap().entry(kind).or_default().add(&said);
+                    complaint(&said, kernel)
+                }
                 Err(said) => Some(said),
             };
             wrong
@@ -98,6 +135,9 @@ fn check(target: Target) {
         s.spawn(work);
         work();
     });
+    for (kind, used) in table.into_inner().unwrap() {
+        eprintln!("{target}: {kind}: {used:?}");
+    }
     let wrong = wrong.into_inner().unwrap();
     assert!(
         wrong.is_empty(),

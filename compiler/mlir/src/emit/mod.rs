@@ -17,6 +17,7 @@ mod control;
 mod gpu;
 mod lanes;
 mod memory;
+mod tensor;
 mod types;
 
 pub(crate) use gpu::Arguments;

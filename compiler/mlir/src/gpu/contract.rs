@@ -1,4 +1,5 @@
-//! Contractions in f32, without tensor cores, which have no f32. Factors that are bf16 are widened as they are read.
+//! Contractions in f32, without tensor cores, which have no f32 (those of bf16 are in [`super::tensor::contract`]). Factors
+//! that are bf16 are widened as they are read.
 //!
 //! Takes a [`Contract`] spec. A block of 256 threads computes a tile of C, each thread 8 × 4 elements; tiles of A and B, 16
 //! deep, pass through shared memory, inner index first. The order of every sum is that of the specification: by fused
@@ -259,13 +260,13 @@ impl Tile<'_> {
 }
 
 /// The map that an element goes through at last.
-struct Finish {
+pub(super) struct Finish {
     low: Lowered,
     root: usize,
 }
 
 impl Finish {
-    fn new(epilogue: &Epilogue) -> Result<Finish, String> {
+    pub(super) fn new(epilogue: &Epilogue) -> Result<Finish, String> {
         let low = Lowered::new(&epilogue.body, DType::F32);
         let bad = |n: &Expr| match n {
             Expr::Reduce(..) => true,
@@ -279,7 +280,7 @@ impl Finish {
         Ok(Finish { low, root })
     }
 
-    fn apply(&self, e: &mut Emitter, row: Val, column: Val, sum: Val) -> Val {
+    pub(super) fn apply(&self, e: &mut Emitter, row: Val, column: Val, sum: Val) -> Val {
         let marks = self.low.needed(&[self.root]);
         let mut values = self.low.no_values();
         let ty = e.scalar();

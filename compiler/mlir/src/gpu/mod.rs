@@ -14,9 +14,13 @@ mod gather;
 pub mod ptx;
 mod rows;
 mod stage;
+mod tensor;
 
 use crate::CodegenError;
 use crate::emit::{Arguments, Emitter};
+use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
+use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
+use odec_program::gpu::tensor::contract::vector;
 use odec_program::gpu::{refusal, shape};
 use odec_program::{Kernel, KernelSpec, Target};
 
@@ -39,10 +43,22 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
     match &kernel.spec {
         KernelSpec::Rows(k) => rows::emit(&mut e, k),
         KernelSpec::Columns(k) => columns::emit(&mut e, k),
+        KernelSpec::Contract(k) if contracts_on_tensor_cores(k) => {
+            tensor::contract::emit(&mut e, k)
+        }
         KernelSpec::Contract(k) => contract::emit(&mut e, k),
         KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
+        KernelSpec::Attend(k) if attends_on_tensor_cores(k) => {
+            tensor::attend::forward::emit(&mut e, k)
+        }
+        KernelSpec::AttendCached(k) if attends_on_tensor_cores(k) => {
+            tensor::attend::forward::emit_cached(&mut e, k)
+        }
+        KernelSpec::AttendBackward(k) if attends_on_tensor_cores(k) => {
+            tensor::attend::backward::emit(&mut e, k)
+        }
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
         KernelSpec::AttendCached(k) => attend::forward::emit_cached(&mut e, k),
         KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
@@ -56,8 +72,15 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
 /// spills, to make room for more blocks.
 fn registers(spec: &KernelSpec) -> u64 {
     match spec {
+        KernelSpec::AttendBackward(a) if attends_on_tensor_cores(a) => 255,
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
             if a.head > 64 =>
+        {
+            255
+        }
+        // What is rounded on its way to shared memory waits in registers.
+        KernelSpec::Contract(c)
+            if contracts_on_tensor_cores(c) && (0..2).any(|n| vector(c, n) < 8) =>
         {
             255
         }

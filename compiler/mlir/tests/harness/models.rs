@@ -38,6 +38,19 @@ pub fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
 
 /// All models of the library as they are, planned for a target, by name.
 pub fn library(target: Target) -> Vec<(String, Manifest)> {
+    models(target, Some)
+}
+
+/// Those that are trained, in bf16.
+pub fn library_in_bf16(target: Target) -> Vec<(String, Manifest)> {
+    let half = |text: String| {
+        let trained = text.contains("\ntrain {\n");
+        trained.then(|| text.replace("\ntrain {\n", "\ntrain {\n  precision bf16\n"))
+    };
+    models(target, half)
+}
+
+fn models(target: Target, change: impl Fn(String) -> Option<String>) -> Vec<(String, Manifest)> {
     let files = std::fs::read_dir(folder()).unwrap();
     let mut paths: Vec<PathBuf> = files.map(|e| e.unwrap().path()).collect();
     paths.sort();
@@ -45,7 +58,8 @@ pub fn library(target: Target) -> Vec<(String, Manifest)> {
     for path in paths {
         let text = std::fs::read_to_string(&path).unwrap();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if text.contains("\nmodel ") {
+        let model = text.contains("\nmodel ");
+        if let Some(text) = change(text).filter(|_| model) {
             out.extend(plan(&name, &text, target).map(|m| (name, m)));
         }
     }
@@ -122,5 +136,22 @@ pub fn same_steps(got: &Steps, want: &Steps, who: &str) {
             let (g, w) = (f32::from_bits(got[i]), f32::from_bits(want[i]));
             panic!("{who}: element {i} of {what} is {g:?}, not {w:?}");
         }
+    }
+}
+
+/// Panics naming the first value of which two runs are further apart than a part of its size, in the Euclidean norm: 2% in
+/// the first step; 10% in the second, as the first update is of the same size however small a gradient is, and may
+/// turn round.
+pub fn near_steps(got: &Steps, want: &Steps, who: &str) {
+    let number = |x: &u32| f64::from(f32::from_bits(*x));
+    let norm = |xs: &mut dyn Iterator<Item = f64>| xs.map(|x| x * x).sum::<f64>().sqrt();
+    for ((what, got), (_, want)) in got.iter().zip(want) {
+        let apart = norm(&mut got.iter().zip(want).map(|(g, w)| number(g) - number(w)));
+        let size = norm(&mut want.iter().map(number));
+        let most = if what.ends_with('1') { 0.02 } else { 0.1 };
+        assert!(
+            apart <= most * size,
+            "{who}: {what} is off by {apart:e} of {size:e}"
+        );
     }
 }

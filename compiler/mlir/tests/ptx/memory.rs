@@ -6,7 +6,7 @@
 
 use super::parse::SHARED;
 use odec_runtime::memory::Words;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Who accesses: block and thread, and how many barriers of the block and of the warp they have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,6 +63,17 @@ pub struct Memory<'a> {
     traces: HashMap<u64, Trace>,
     shared: Vec<Option<u32>>,
     shared_traces: Vec<Trace>,
+    /// Words that copies are on their way to: neither what was there nor what comes may be looked at.
+    arriving: Vec<bool>,
+    /// Copies of each thread that it has not waited for.
+    copies: HashMap<u32, Copies>,
+}
+
+/// Copies as words of shared memory with what they will hold: those since the last group ended, and groups.
+#[derive(Default)]
+struct Copies {
+    open: Vec<(usize, u32)>,
+    closed: VecDeque<Vec<(usize, u32)>>,
 }
 
 impl<'a> Memory<'a> {
@@ -72,6 +83,8 @@ impl<'a> Memory<'a> {
             traces: HashMap::new(),
             shared: vec![],
             shared_traces: vec![],
+            arriving: vec![],
+            copies: HashMap::new(),
         }
     }
 
@@ -79,6 +92,57 @@ impl<'a> Memory<'a> {
     pub fn begin(&mut self, shared: u64) {
         self.shared = vec![None; shared.div_ceil(4) as usize];
         self.shared_traces = vec![Trace::default(); self.shared.len()];
+        self.arriving = vec![false; self.shared.len()];
+        self.copies.clear();
+    }
+
+    /// A block ends: nothing may still be on its way.
+    pub fn end(&self, kernel: &str) {
+        let left = self.arriving.iter().filter(|a| **a).count();
+        assert_eq!(left, 0, "{kernel}: words that nobody waited for");
+    }
+
+    /// Begins to copy `bytes` to 16 bytes of shared memory, zeros behind them.
+    pub fn copy_ahead(&mut self, to: u64, from: u64, bytes: u64, who: Who) -> Result<(), String> {
+        for n in 0..4 {
+            let value = match 4 * n < bytes {
+                true => self.load(false, from + 4 * n, 4, who)?,
+                false => 0,
+            };
+            let word = (to.wrapping_sub(SHARED) / 4 + n) as usize;
+            if word >= self.shared.len() || self.arriving[word] {
+                return Err(format!("a copy to shared word {word}"));
+            }
+            // From now until the thread has waited, the word may change at any time.
+            if !self.shared_traces[word].write(who, true) {
+                return Err(format!("a copy to shared word {word}, which another uses"));
+            }
+            self.arriving[word] = true;
+            let copies = self.copies.entry(who.thread).or_default();
+            copies.open.push((word, value));
+        }
+        Ok(())
+    }
+
+    pub fn close_copies(&mut self, thread: u32) {
+        let copies = self.copies.entry(thread).or_default();
+        let group = std::mem::take(&mut copies.open);
+        copies.closed.push_back(group);
+    }
+
+    /// The thread's groups but the last `left` have arrived; to others they are as written now.
+    pub fn await_copies(&mut self, left: usize, who: Who) -> Result<(), String> {
+        let copies = self.copies.entry(who.thread).or_default();
+        let done = copies.closed.len().saturating_sub(left);
+        let arrived: Vec<_> = copies.closed.drain(..done).flatten().collect();
+        for (word, value) in arrived {
+            self.arriving[word] = false;
+            self.shared[word] = Some(value);
+            if !self.shared_traces[word].write(who, true) {
+                return Err(format!("shared word {word} is used while it arrives"));
+            }
+        }
+        Ok(())
     }
 
     fn global(&self, at: u64) -> Result<&'a std::cell::Cell<u32>, String> {
@@ -102,6 +166,11 @@ impl<'a> Memory<'a> {
                 .ok_or_else(|| format!("shared address {at:#x}"))?;
             if bytes != 4 {
                 return Err("half of a shared word".into());
+            }
+            if self.arriving[n] {
+                return Err(format!(
+                    "shared word {n} is read before its copy is waited for"
+                ));
             }
             if !self.shared_traces[n].read(who) {
                 return Err(format!(
@@ -142,6 +211,9 @@ impl<'a> Memory<'a> {
                 .ok_or_else(|| format!("shared address {at:#x}"))?;
             if bytes != 4 {
                 return Err("half of a shared word".into());
+            }
+            if self.arriving[n] {
+                return Err(format!("shared word {n} is written while a copy arrives"));
             }
             if !self.shared_traces[n].write(who, *word != Some(value)) {
                 return Err(format!(

@@ -9,6 +9,7 @@
 mod memory;
 mod parse;
 mod run;
+mod tensor;
 
 use odec_mlir::Cache;
 use odec_program::{KernelSpec, Target};

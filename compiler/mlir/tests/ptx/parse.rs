@@ -100,6 +100,18 @@ pub enum Op {
     FromDistance,
     FromLane,
     Ballot,
+    /// Four 8 × 8 matrices of shared memory, as they are or transposed.
+    LoadMatrices(bool),
+    /// m16n8k16 of bf16 with f32 sums.
+    Multiply,
+    /// Two f32 to bf16, the first to the upper half.
+    Pair,
+    /// 16 bytes from global to shared memory, behind the back of the threads.
+    CopyAhead,
+    /// 2^x, about.
+    Exp2,
+    CloseCopies,
+    AwaitCopies,
     Branch(usize),
     Return,
 }
@@ -113,6 +125,8 @@ pub struct Instr {
     pub args: Vec<Arg>,
     /// Added to the address of loads and stores.
     pub offset: i64,
+    /// Added to the address that a copy reads.
+    pub from_offset: i64,
     pub text: String,
 }
 
@@ -139,11 +153,20 @@ pub fn module(text: &str) -> Vec<Kernel> {
     let mut out = Vec::new();
     let mut function: Option<Function> = None;
     let mut inside = false;
+    let mut begun = String::new();
     for line in text.lines() {
         let line = line.split("//").next().unwrap().trim();
         if line.is_empty() {
             continue;
         }
+        // An instruction may take several lines.
+        if inside && line != "}" && !line.ends_with([';', ':']) {
+            begun.push_str(line);
+            begun.push(' ');
+            continue;
+        }
+        let whole = std::mem::take(&mut begun) + line;
+        let line = whole.as_str();
         if let Some(name) = line.strip_prefix(".visible .entry ") {
             let kernel = Kernel {
                 name: name.trim_end_matches('(').to_string(),
@@ -254,6 +277,13 @@ impl Function {
         }
     }
 
+    /// `[base+offset]`.
+    fn address(&mut self, text: &str) -> (Arg, i64) {
+        let inner = text.trim_matches(['[', ']']);
+        let (base, add) = inner.split_once('+').unwrap_or((inner, "0"));
+        (self.arg(base), add.trim().parse().expect(text))
+    }
+
     fn instruction(&mut self, line: &str) {
         let text = line.to_string();
         let mut rest = line;
@@ -274,12 +304,28 @@ impl Function {
             .unwrap_or(Ty::B(32));
         let (op, ty) = self.operation(&parts, last, line, &groups);
         let mut offset = 0;
+        let mut from_offset = 0;
         let (to, args): (Vec<u32>, Vec<Arg>) = match op {
             Op::Branch(_) => {
                 self.jumps.push((self.kernel.code.len(), groups[0].clone()));
                 (vec![], vec![])
             }
-            Op::Barrier | Op::WarpBarrier | Op::Return => (vec![], vec![]),
+            Op::Barrier | Op::WarpBarrier | Op::Return | Op::CloseCopies => (vec![], vec![]),
+            Op::AwaitCopies => (vec![], vec![self.arg(&groups[0])]),
+            Op::LoadMatrices(_) => {
+                let (base, add) = self.address(&groups[1]);
+                offset = add;
+                let to = groups[0].trim_matches(['{', '}']).split(',');
+                let to = to.map(str::trim).collect::<Vec<_>>();
+                (to.iter().map(|r| self.register(r)).collect(), vec![base])
+            }
+            Op::CopyAhead => {
+                let (to, from) = (self.address(&groups[0]), self.address(&groups[1]));
+                (offset, from_offset) = (to.1, from.1);
+                assert_eq!(groups[2], "16", "{line}");
+                let bytes = groups.get(3).map_or(Arg::Imm(16), |g| self.arg(g));
+                (vec![], vec![to.0, from.0, bytes])
+            }
             Op::Param(_) => (vec![self.register(&groups[0])], vec![]),
             Op::Load(_) | Op::Store(_) => {
                 if let Op::Store(_) = op {
@@ -295,10 +341,8 @@ impl Function {
                     .find(|g| !g.starts_with('['))
                     .expect(line)
                     .clone();
-                let inner = address.trim_matches(['[', ']']);
-                let (base, add) = inner.split_once('+').unwrap_or((inner, "0"));
-                offset = add.trim().parse().expect(line);
-                let base = self.arg(base);
+                let (base, add) = self.address(&address);
+                offset = add;
                 let values: Vec<String> = values
                     .trim_matches(['{', '}'])
                     .split(',')
@@ -339,6 +383,7 @@ impl Function {
             to,
             args,
             offset,
+            from_offset,
             text,
         });
     }
@@ -405,6 +450,10 @@ impl Function {
                 )
             }
             "selp" => Op::Select,
+            "cvt" if has("bf16x2") => {
+                assert_eq!(parts, ["cvt", "rn", "bf16x2", "f32"], "{line}");
+                Op::Pair
+            }
             "cvt" => {
                 let types: Vec<Ty> = parts.iter().filter_map(|p| Ty::of(p)).collect();
                 let rounding = ["rni", "rzi", "rn", "sat"]
@@ -424,6 +473,27 @@ impl Function {
             "shfl" if has("bfly") => Op::FromDistance,
             "shfl" if has("idx") => Op::FromLane,
             "vote" if has("ballot") => Op::Ballot,
+            "ldmatrix" => {
+                let plain = ["ldmatrix", "sync", "aligned", "m8n8", "x4"];
+                let ends = (&parts[..5], &parts[parts.len() - 2..]);
+                assert_eq!(ends, (&plain[..], &["shared", "b16"][..]), "{line}");
+                Op::LoadMatrices(has("trans"))
+            }
+            "mma" => {
+                let known = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
+                assert_eq!(parts.join("."), known, "{line}");
+                Op::Multiply
+            }
+            "ex2" => {
+                assert_eq!(parts, ["ex2", "approx", "f32"], "{line}");
+                Op::Exp2
+            }
+            "cp" if has("commit_group") => Op::CloseCopies,
+            "cp" if has("wait_group") => Op::AwaitCopies,
+            "cp" => {
+                assert_eq!(parts, ["cp", "async", "cg", "shared", "global"], "{line}");
+                Op::CopyAhead
+            }
             "bra" => Op::Branch(0),
             "ret" => Op::Return,
             _ => panic!("unknown instruction: {line}"),

@@ -58,6 +58,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, params: &[u64], memory: &mut Memory)
             epoch += 1;
             warps.iter_mut().for_each(|w| w.waits = false);
         }
+        memory.end(&kernel.name);
     }
 }
 
@@ -207,6 +208,65 @@ impl Warp {
                     }
                 }
             }
+            Op::CopyAhead => {
+                for l in lanes(mask) {
+                    let address = |n: usize, add: i64| {
+                        self.value(i.args[n], l, block).wrapping_add(add as u64)
+                    };
+                    let (to, from) = (address(0, i.offset), address(1, i.from_offset));
+                    let bytes = self.value(i.args[2], l, block) as u32;
+                    let aligned = to.is_multiple_of(16) && from.is_multiple_of(16);
+                    if !aligned || !bytes.is_multiple_of(4) || bytes > 16 {
+                        return Err(format!("{bytes} bytes from {from:#x} to {to:#x}"));
+                    }
+                    memory.copy_ahead(to, from, bytes.into(), who(l, self))?;
+                }
+            }
+            Op::CloseCopies => lanes(mask).for_each(|l| memory.close_copies(who(l, self).thread)),
+            Op::AwaitCopies => {
+                for l in lanes(mask) {
+                    let left = self.value(i.args[0], l, block);
+                    memory.await_copies(left as usize, who(l, self))?;
+                }
+            }
+            Op::LoadMatrices(turned) => {
+                self.together(i, mask, kernel);
+                for matrix in 0..i.to.len() {
+                    // The row that lane 8·matrix + r names holds eight elements in four words; the lane that gets a word
+                    // reads it.
+                    let mut words = [[0u32; 4]; 8];
+                    for (r, row) in words.iter_mut().enumerate() {
+                        let l = 8 * matrix + r;
+                        let at = self.value(i.args[0], l, block);
+                        let at = at.wrapping_add(i.offset as u64);
+                        if !at.is_multiple_of(16) {
+                            return Err(format!("row {at:#x} is not aligned"));
+                        }
+                        for (n, word) in row.iter_mut().enumerate() {
+                            let reader = who(4 * r + n, self);
+                            *word = memory.load(true, at + 4 * n as u64, 4, reader)?;
+                        }
+                    }
+                    let element = |r: usize, c: usize| words[r][c / 2] >> (16 * (c % 2)) & 0xFFFF;
+                    for l in 0..LANES {
+                        let (r, c) = (l / 4, 2 * (l % 4));
+                        let pair = match turned {
+                            true => [element(c, r), element(c + 1, r)],
+                            false => [element(r, c), element(r, c + 1)],
+                        };
+                        let to = i.to[matrix] as usize;
+                        self.registers[to][l] = u64::from(pair[0] | pair[1] << 16);
+                    }
+                }
+            }
+            Op::Multiply => {
+                self.together(i, mask, kernel);
+                let all: Vec<Register> = i.args.iter().map(|a| self.values(*a, block)).collect();
+                let out = super::tensor::multiply(&all[..4], &all[4..6], &all[6..]);
+                for (to, values) in i.to.iter().zip(out) {
+                    self.registers[*to as usize] = values;
+                }
+            }
             Op::Unpack => {
                 let half = i.ty.bits() / 2;
                 for l in lanes(mask) {
@@ -283,12 +343,26 @@ fn cut(x: i128, bits: u32) -> u64 {
 
 fn compute(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
     match (op, ty) {
+        (Op::Pair, _) => {
+            let half = |x: u64| u64::from(odec_program::bf16::of_f32(f(x)));
+            half(a) << 16 | half(b)
+        }
         (Op::Mov | Op::Select | Op::Pack, _) | (Op::And | Op::Or | Op::Xor | Op::Not, _) => {
             bits(op, ty, a, b, c)
         }
         (Op::Compare(how), Ty::F(32)) => float_compare(how, f(a).into(), f(b).into()),
         (Op::Compare(how), Ty::F(64)) => float_compare(how, f64::from_bits(a), f64::from_bits(b)),
         (Op::Convert(from, how), _) => convert(from, ty, how, a),
+        (Op::Exp2, _) => {
+            // As far from right as it may be.
+            let off = 1.0
+                - if a & 0x7FFF_FFFF == 0 {
+                    0.0
+                } else {
+                    2f64.powi(-22)
+                };
+            ((f64::from(f(a)).exp2() * off) as f32).to_bits().into()
+        }
         (_, Ty::F(32)) => {
             let (a, b, c) = (f(a), f(b), f(c));
             let x = match op {

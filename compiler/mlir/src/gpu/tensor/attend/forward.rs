@@ -1,0 +1,195 @@
+//! Attention on tensor cores, forward: of whole sequences, and of a few tokens after those whose keys and values are kept.
+//!
+//! Takes an [`Attend`] spec. The warps keep their queries, running maxima and sums, and results in registers. Two tiles
+//! of 64 rows lie in shared memory: while keys are multiplied, values arrive, and while values are, the next keys do.
+//! Weights are rounded to bf16; their sum is taken before. Tiles begin at multiples of 64 keys whatever the queries are, and
+//! one that a query does not see changes nothing, so kept keys give the bits of the whole sequence.
+
+use super::{Block, Sums, across_lanes, flat, fragments, number, rounded};
+use crate::body::apply;
+use crate::emit::{Cmp, Emitter, Val};
+use odec_program::DType;
+use odec_program::expr::UnaryOp;
+use odec_program::gpu::tensor::attend::{KEYS, ROWS};
+use odec_program::kernel::Attend;
+use std::f64::consts::LOG2_E;
+
+/// Dims `[batch, seq]`; operands q, k, v, o, lse.
+pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    let (seq, zero) = (e.dim(1), e.int(0));
+    attend(e, kernel, seq, zero, true);
+    Ok(())
+}
+
+/// Dims `[seq, past]`; operands q, k, v, o.
+pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    if !kernel.causal {
+        return Err("attention to kept keys is causal".into());
+    }
+    let (seq, past) = (e.dim(0), e.dim(1));
+    attend(e, kernel, seq, past, false);
+    Ok(())
+}
+
+/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
+fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
+    let number_of_block = e.block();
+    let block = Block::new(e, kernel, number_of_block, seq);
+    let total = e.add(past, seq);
+    let [q, k, v] =
+        [(0, seq), (1, total), (2, total)].map(|(n, rows)| block.source(e, n, DType::Bf16, rows));
+    let tile = block.tile(KEYS);
+    let (keys, values) = (e.int(0), e.int(tile.elements() as i64));
+    let zero = e.int(0);
+    // Queries pass through the place of the first values.
+    q.fetch(e, block.team, block.row, zero, tile, values);
+    e.close_copies();
+    k.fetch(e, block.team, zero, zero, tile, keys);
+    e.close_copies();
+    e.await_copies(1);
+    e.barrier();
+    let depth = (0..kernel.head).step_by(16);
+    let queries: Vec<[Val; 4]> = depth.map(|d| block.left(e, values, d)).collect();
+
+    let rows = block.rows(e);
+    let sees = |e: &mut Emitter, row: Val| match kernel.causal {
+        true => {
+            let n = e.add(past, row);
+            let n = e.add_int(n, 1);
+            e.min(n, total)
+        }
+        false => total,
+    };
+    let seen = rows.map(|r| sees(e, r));
+    let last = e.add_int(block.row, ROWS as i64 - 1);
+    let end = sees(e, last);
+    let [least, nothing] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
+    let mut start = vec![least, least, nothing, nothing];
+    start.extend(flat(&block.nothing(e)));
+    let done = e.for_with(zero, end, KEYS as i64, &start, |e, first, carried| {
+        // Everybody is done with the values before.
+        e.barrier();
+        v.fetch(e, block.team, first, zero, tile, values);
+        e.close_copies();
+        e.await_copies(1);
+        e.barrier();
+        let scores = scores(e, &block, &queries, keys);
+        e.barrier();
+        let next = e.add_int(first, KEYS as i64);
+        k.fetch(e, block.team, next, zero, tile, keys);
+        e.close_copies();
+        let state = State {
+            max: [carried[0], carried[1]],
+            sum: [carried[2], carried[3]],
+            o: fragments(&carried[4..]),
+        };
+        let (weights, mut state) = state.with(e, &block, scores, seen, first);
+        e.await_copies(1);
+        e.barrier();
+        for (n, pair) in weights.chunks(2).enumerate() {
+            let left = rounded(e, pair[0], pair[1]);
+            let row = e.int(16 * n as i64);
+            block.accumulate(e, left, values, row, &mut state.o);
+        }
+        [state.max.to_vec(), state.sum.to_vec(), flat(&state.o)].concat()
+    });
+    e.await_copies(0);
+    let (max, o) = ([done[0], done[1]], fragments(&done[4..]));
+    let sum = [done[2], done[3]].map(|s| across_lanes(e, s, |e, a, b| e.add(a, b)));
+    let one = number(e, 1.0);
+    let inverse = sum.map(|s| e.div(one, s));
+    let out = block.matrix(e, 3, DType::F32, seq);
+    block.write(e, out, &o, Some(inverse));
+    if !keeps_statistic {
+        return;
+    }
+    let first = e.cmp(Cmp::Eq, block.lane_col, zero);
+    let scale = number(e, kernel.scale);
+    for (half, row) in rows.into_iter().enumerate() {
+        let exists = e.below(row, seq);
+        let writes = e.and(first, exists);
+        e.when(writes, |e| {
+            let log = apply(e, UnaryOp::Log, sum[half]);
+            let lse = e.fma(max[half], scale, log);
+            let p = block.statistic(e, 4, seq, row);
+            e.store(lse, p);
+        });
+    }
+}
+
+/// Products of the warp's queries with 64 keys.
+fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Sums {
+    let zero = number(e, 0.0);
+    let mut out = vec![[zero; 4]; (KEYS / 8) as usize];
+    for (n, pair) in out.chunks_mut(2).enumerate() {
+        let row = e.int(16 * n as i64);
+        for (d, query) in queries.iter().enumerate() {
+            let right = block.over_columns(e, keys, row, 16 * d as u64);
+            for (sum, right) in pair.iter_mut().zip(right) {
+                *sum = e.multiply(*query, right, *sum);
+            }
+        }
+    }
+    out
+}
+
+/// What the lane knows of its two rows: the largest score, its own part of the sum of weights, its columns of results.
+struct State {
+    max: [Val; 2],
+    sum: [Val; 2],
+    o: Sums,
+}
+
+impl State {
+    /// The weights of a tile of keys from `first` on, of which each row sees those below `seen`, and what is known then.
+    fn with(
+        self,
+        e: &mut Emitter,
+        block: &Block,
+        mut scores: Sums,
+        seen: [Val; 2],
+        first: Val,
+    ) -> (Sums, State) {
+        let least = number(e, f64::NEG_INFINITY);
+        let here = e.add(first, block.lane_col);
+        let left = seen.map(|s| e.sub(s, here));
+        let mut max = self.max;
+        for (n, fragment) in scores.iter_mut().enumerate() {
+            for (i, score) in fragment.iter_mut().enumerate() {
+                let column = e.int((8 * n + i % 2) as i64);
+                let visible = e.below(column, left[i / 2]);
+                *score = e.select(visible, *score, least);
+                max[i / 2] = e.max_float(max[i / 2], *score);
+            }
+        }
+        let max = max.map(|m| across_lanes(e, m, |e, a, b| e.max_float(a, b)));
+        let factor = number(e, block.kernel.scale * LOG2_E);
+        let shrink: Vec<Val> = (self.max.iter().zip(max))
+            .map(|(before, max)| {
+                let moved = e.sub(*before, max);
+                let moved = e.mul(moved, factor);
+                e.exp2(moved)
+            })
+            .collect();
+        let shift = max.map(|m| {
+            let m = e.mul(m, factor);
+            e.neg(m)
+        });
+        let mut total = [number(e, 0.0); 2];
+        for fragment in &mut scores {
+            for (i, score) in fragment.iter_mut().enumerate() {
+                let x = e.fma(*score, factor, shift[i / 2]);
+                *score = e.exp2(x);
+                total[i / 2] = e.add(total[i / 2], *score);
+            }
+        }
+        let sum = [0, 1].map(|h| e.fma(self.sum[h], shrink[h], total[h]));
+        let mut o = self.o;
+        for fragment in &mut o {
+            for (i, x) in fragment.iter_mut().enumerate() {
+                *x = e.mul(*x, shrink[i / 2]);
+            }
+        }
+        (scores, State { max, sum, o })
+    }
+}

@@ -1,0 +1,106 @@
+//! The matrix product of a warp, `mma.m16n8k16` with bf16 factors and f32 sums.
+//!
+//! Takes registers; gives registers, in the fragments of the PTX ISA (9.7.14.5.8): with g = lane / 4 and t = lane mod 4, A has
+//! rows g and g + 8, columns 2t, 2t + 1 and those eight further; B rows 2t, 2t + 1 and those eight further, column g; C rows
+//! g and g + 8, columns 2t, 2t + 1. How numbers are added is not said by NVIDIA. Here it is done as badly as measured on
+//! any card (Fasi, Higham, Mikaitis & Pranesh 2021): eight products and the sum so far are cut off at the last place
+//! of the largest of them, added, and the result is cut off to an f32.
+
+const LANES: usize = 32;
+type Register = [u64; LANES];
+
+pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4] {
+    let half = |x: u64, upper: usize| f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16));
+    let left = |row: usize, col: usize| {
+        let register = row / 8 + 2 * (col / 8);
+        half(a[register][row % 8 * 4 + col % 8 / 2], col % 2)
+    };
+    let right = |row: usize, col: usize| half(b[row / 8][col * 4 + row % 8 / 2], row % 2);
+    let columns: [[f64; 16]; 8] =
+        std::array::from_fn(|col| std::array::from_fn(|row| right(row, col)));
+    let mut out = [[0; LANES]; 4];
+    for row in 0..16 {
+        let line: [f64; 16] = std::array::from_fn(|col| left(row, col));
+        for (col, column) in columns.iter().enumerate() {
+            let (register, lane) = (row / 8 * 2 + col % 2, row % 8 * 4 + col / 2);
+            let mut sum = f32::from_bits(c[register][lane] as u32);
+            for part in [0, 8] {
+                let products = std::array::from_fn(|i| line[part + i] * column[part + i]);
+                sum = add(sum, products);
+            }
+            out[register][lane] = sum.to_bits().into();
+        }
+    }
+    out
+}
+
+/// The sum of a number and eight products, cut off at the last place of the largest.
+fn add(sum: f32, products: [f64; 8]) -> f32 {
+    let largest = products
+        .iter()
+        .fold(f64::from(sum).abs(), |m, p| m.max(p.abs()));
+    let whole = f64::from(sum) + products.iter().sum::<f64>();
+    if largest == 0.0 || !whole.is_finite() {
+        return whole as f32;
+    }
+    let exponent = (largest.to_bits() >> 52) as i64 - 23;
+    let (unit, inverse) = (exponent as u64, (2046 - exponent) as u64);
+    let [unit, inverse] = [unit, inverse].map(|e| f64::from_bits(e << 52));
+    let cut = |x: f64| (x * inverse).trunc();
+    let units = cut(sum.into()) + products.iter().map(|p| cut(*p)).sum::<f64>();
+    towards_zero(units * unit)
+}
+
+fn towards_zero(x: f64) -> f32 {
+    let near = x as f32;
+    match f64::from(near).abs() > x.abs() {
+        true => f32::from_bits(near.to_bits() - 1),
+        false => near,
+    }
+}
+
+#[test]
+fn sums_are_cut_off() {
+    let last = f64::from(f32::EPSILON);
+    let mut products = [0.0; 8];
+    products[..2].copy_from_slice(&[0.75 * last, 0.75 * last]);
+    assert_eq!(add(1.0, products), 1.0);
+    products[0] = 2.0 * last;
+    assert_eq!(add(-1.0, products), -1.0 + 2.0 * f32::EPSILON);
+    assert_eq!(add(0.0, products), 2.75 * f32::EPSILON);
+}
+
+/// Against indices alone: A(i, l) = 16 i + l, B the first eight columns of one.
+#[test]
+fn fragments_lie_as_documented() {
+    let bits = |x: f32| u64::from(x.to_bits() >> 16);
+    let pair = |x: f32, y: f32| bits(x) | bits(y) << 16;
+    let number = |i: usize, l: usize| (16 * i + l) as f32;
+    let lane = |l: usize| (l / 4, 2 * (l % 4));
+    let a: Vec<Register> = [(0, 0), (8, 0), (0, 8), (8, 8)]
+        .map(|(down, right)| {
+            std::array::from_fn(|l| {
+                let (g, t) = lane(l);
+                let at = |n| number(g + down, t + right + n);
+                pair(at(0), at(1))
+            })
+        })
+        .to_vec();
+    let one = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
+    let b: Vec<Register> = [0, 8]
+        .map(|down| {
+            std::array::from_fn(|l| {
+                let (g, t) = lane(l);
+                pair(one(t + down, g), one(t + down + 1, g))
+            })
+        })
+        .to_vec();
+    let out = multiply(&a, &b, &[[0; LANES]; 4]);
+    for (n, register) in out.iter().enumerate() {
+        for (l, bits) in register.iter().enumerate() {
+            let (g, t) = lane(l);
+            let (i, j) = (g + 8 * (n / 2), t + n % 2);
+            assert_eq!(f32::from_bits(*bits as u32), number(i, j), "({i}, {j})");
+        }
+    }
+}
