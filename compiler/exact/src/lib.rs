@@ -106,8 +106,7 @@ impl Exact {
             return Ordering::Greater;
         }
         let zero = BigRational::zero();
-        let parts = self.roots.values().chain([&self.rational]);
-        let mut signs: Vec<Ordering> = parts.map(|c| c.cmp(&zero)).collect();
+        let mut signs: Vec<Ordering> = self.coefficients().map(|c| c.cmp(&zero)).collect();
         signs.retain(|s| s.is_ne());
         match signs.first() {
             None => Ordering::Equal,
@@ -138,7 +137,7 @@ impl Exact {
     }
     /// What making it costs: a quotient is the solution of linear equations, one for each term.
     pub fn cost(&self) -> usize {
-        self.weight().pow(3)
+        (self.roots.len() + 1).pow(3) << self.tower.generators().len()
     }
     /// The number itself, unless it is too large.
     pub fn checked(self) -> Result<Exact, ExactError> {
@@ -152,11 +151,14 @@ impl Exact {
             Err(ExactError::TooLarge)
         }
     }
+    /// What stands before its roots, and the rational part.
+    pub fn coefficients(&self) -> impl Iterator<Item = &BigRational> {
+        self.roots.values().chain([&self.rational])
+    }
     /// The largest number of bits of a numerator or denominator.
     pub fn bits(&self) -> u64 {
         let bits = |c: &BigRational| c.numer().bits().max(c.denom().bits());
-        let all = self.roots.values().chain([&self.rational]);
-        all.map(bits).max().unwrap_or(0)
+        self.coefficients().map(bits).max().unwrap_or(0)
     }
 
     /// The value of a float, which is a whole number over a power of 2; `None`: it is infinite or no number.
