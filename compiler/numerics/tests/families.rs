@@ -269,7 +269,7 @@ proptest! {
             prop_assert_eq!(order(&adjoint(&t)), s);
             let symmetric = composed(&[(half.clone(), t.clone()), (half, adjoint(&t))]);
             let p = order(&symmetric);
-            prop_assert!(p >= s && p % 2 == 0, "{} from {}", p, s);
+            prop_assert!(p >= s && p.is_multiple_of(2), "{} from {}", p, s);
         }
     }
 
