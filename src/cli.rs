@@ -30,6 +30,11 @@ pub enum Command {
         after_help = "Examples:\n  odec analyze schemes/rk4.ode\n  odec analyze schemes/macaron.ode strang\n  odec analyze schemes/gauss4.ode --json\n  odec analyze schemes/rk4.ode --latex\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
     )]
     Analyze(Analyze),
+    /// Methods with their orders: claimed, proved, and measured of the machine code
+    #[command(
+        after_help = "Examples:\n  odec methods > docs/methods.md\n  odec methods rk4 dormand_prince gauss6 --svg work_precision.svg\n  odec methods --file mine.ode --svg mine.svg\n\nMeasured: the slope of log error against log h, in f64, on systems with known solutions. --svg draws the errors on a general system against step\nsizes and against field evaluations."
+    )]
+    Methods(Methods),
     /// Format files in place: indentation, columns, blanks; comments and meaning stay
     #[command(
         after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
@@ -120,6 +125,21 @@ pub struct Analyze {
     /// Print the tableau as a LaTeX array
     #[arg(long, conflicts_with = "json")]
     pub latex: bool,
+}
+
+#[derive(Args)]
+pub struct Methods {
+    /// Only these schemes
+    pub names: Vec<String>,
+    /// The schemes of this .ode file, instead of the library's
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Draw convergence and work against precision into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print JSON, with the points of each curve
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A source file, one of its schemes, and overrides of its numbers.

@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod fail;
+mod measure;
 mod signals;
 mod source;
 mod terminal;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
+        Command::Methods(args) => commands::methods::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Build(args) => commands::build::run(&args),

@@ -10,7 +10,7 @@ use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, 
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
-use odec_program::Target;
+use odec_program::{DType, Target};
 use odec_runtime::import::Init;
 use odec_runtime::tokenizer::TokenizerError;
 use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Tokenizer, cuda};
@@ -148,7 +148,8 @@ impl Parsed {
         let target = target("cpu")?;
         let planned = assembled(built, self.sources.text(self.main), target)?;
         let program = &planned.manifest.program;
-        let cost = cost(built, program, Options::of(target)).map_err(Failure::internal)?;
+        let cost =
+            cost(built, program, Options::of(target, built.real())).map_err(Failure::internal)?;
         Ok(Some(cost))
     }
 
@@ -211,10 +212,22 @@ fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
     )]
 }
 
+/// What is wrong with the real type on a target.
+fn precision_fits(built: &Built, target: Target) -> Vec<Diagnostic> {
+    match (built.named.precision, built.real()) {
+        (Some(span), DType::F64) if target.is_gpu() => {
+            let message = format!("`precision f64` is not supported on {target}");
+            let d = Diagnostic::error(codes::NOT_SUPPORTED, span, message);
+            vec![d.label("kernels for GPUs compute in f32")]
+        }
+        _ => vec![],
+    }
+}
+
 /// The program of a model for one target, without object code.
 pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
     let model = Model::new(built, source);
-    assemble(&model, Options::of(target)).map_err(|e| match e {
+    assemble(&model, Options::of(target, built.real())).map_err(|e| match e {
         AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
             Failure::input(e)
         }
@@ -283,6 +296,7 @@ pub fn build(
 ) -> Done<(Artifact, Built, Assembled)> {
     let mut parsed = parsed(path, overrides)?;
     let built = parsed.built()?;
+    report(&precision_fits(&built, target), &parsed.sources)?;
     let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
     let artifact =

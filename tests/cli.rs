@@ -127,6 +127,57 @@ fn compiled_training_gives_the_bits_of_the_reference_device() {
     assert!(compiled == train("reference", "reference"), "two devices");
 }
 
+/// Every command on an f64 model; a continued run is the uninterrupted one in every bit.
+#[cfg(feature = "mlir")]
+#[test]
+fn a_model_in_f64() {
+    let place = Place::new();
+    let wide = TINY.replace("clip 1.0;", "clip 1.0;  precision f64;");
+    place.write("wide.ode", &wide);
+    place.good(&["build", "wide.ode", "-o", "wide.odex"]);
+    place.good(&["train", "wide.odex", "--out", "run", "--steps", "3"]);
+    place.good(&["train", "--resume", "run", "--steps", "5"]);
+    place.good(&["train", "wide.odex", "--out", "whole", "--steps", "5"]);
+    let (run, whole) = (place.tensors("run"), place.tensors("whole"));
+    assert!(run == whole);
+    let (_, embedding) = run
+        .iter()
+        .find(|(name, _)| name == "embed.token.weight")
+        .expect("it is there");
+    assert_eq!(embedding.len(), 256 * 16 * 8);
+    assert!(
+        place
+            .good(&["eval", "run", "--windows", "2"])
+            .contains("perplexity")
+    );
+    let words = |device| {
+        let args = [
+            "generate", "run", "--prompt", "the", "--tokens", "5", "--device", device,
+        ];
+        place.good(&args)
+    };
+    assert_eq!(words("cpu"), words("reference"));
+    place.good(&["export", "run", "-o", "params.safetensors"]);
+    place.good(&[
+        "train",
+        "tiny.ode",
+        "--init",
+        "params.safetensors",
+        "--out",
+        "narrow",
+        "--steps",
+        "1",
+    ]);
+    place.good(&["bench", "wide.odex", "--steps", "1", "--warmup", "0"]);
+    let (code, said) = place.bad(&["build", "wide.ode", "--target", "sm_80", "-o", "gpu.odex"]);
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("`precision f64` is not supported on sm_80"),
+        "{said}"
+    );
+    assert!(said.contains("wide.ode:"), "{said}");
+}
+
 #[test]
 fn mistakes_are_located_and_have_exit_codes() {
     let place = Place::new();

@@ -132,6 +132,7 @@ fn json_md_names_all_keys_and_no_others() {
         "odec bench",
         &place.good(&["bench", "tiny.odex", "--steps", "2", "--json"]),
     );
+    compare("odec methods", &place.good(&["methods", "euler", "--json"]));
     let metrics = place.read("run/metrics.jsonl");
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));

@@ -177,6 +177,9 @@ pub struct Kernel {
 /// (`forward`, `loss`, `grad`, `update`, `prepare`, `decode`) that launch them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
+    /// What states, parameters, their gradients and moments, constants and results are made of, and sums are taken in:
+    /// [`DType::F32`] or [`DType::F64`].
+    pub real: DType,
     /// Planned maxima of batch and sequence, over all entries.
     pub maxima: Bindings,
     pub kernels: Vec<Kernel>,

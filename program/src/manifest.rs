@@ -1,10 +1,10 @@
 //! The artifact's table of contents: what was built, its parameters, how to train it.
 
-use crate::{Dim, Program, Size};
+use crate::{DType, Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -46,7 +46,7 @@ pub struct Model {
     pub width: u64,
 }
 
-/// A named parameter: f32, row-major, at `offset` bytes of `Slot::Params` (64-byte aligned; gaps are
+/// A named parameter: of the program's real type, row-major, at `offset` bytes of `Slot::Params` (64-byte aligned; gaps are
 /// zero and stay zero). Matrices (rank ≥ 2, decayed) come first, in path order, then vectors and scalars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
@@ -204,22 +204,35 @@ pub struct Pretrained {
     pub map: Option<String>,
 }
 
-/// What contractions and attention read. Sums, states and parameters are f32 either way.
+/// The real type, and what contractions and attention read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     #[default]
     F32,
-    /// Numbers rounded to [`crate::bf16`].
+    /// Numbers rounded to [`crate::bf16`]; sums, states and parameters are f32.
     Bf16,
+    /// Everything is f64.
+    F64,
 }
 
 impl Precision {
+    pub const ALL: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::F64];
+
+    /// The type of sums, states, parameters and results: [`Program::real`].
+    pub const fn real(self) -> DType {
+        match self {
+            Precision::F32 | Precision::Bf16 => DType::F32,
+            Precision::F64 => DType::F64,
+        }
+    }
+
     /// As it is written in a train block.
     pub const fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
             Precision::Bf16 => "bf16",
+            Precision::F64 => "f64",
         }
     }
 }

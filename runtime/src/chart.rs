@@ -33,7 +33,7 @@ impl Curve {
         };
         for r in records {
             match r {
-                Record::Step(s) => c.train.push((s.step as f64, f64::from(s.loss))),
+                Record::Step(s) => c.train.push((s.step as f64, s.loss)),
                 Record::HeldOut(h) => c.held_out.push((h.step as f64, h.held_out_loss)),
             }
         }

@@ -61,6 +61,9 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
             format!("vocabulary {} is not in 1..=2²⁴", m.model.vocab),
         );
     }
+    if !matches!(p.real, DType::F32 | DType::F64) {
+        return invalid("program", "its reals are neither f32 nor f64");
+    }
     tables(m)?;
     let footprints: Vec<Footprint> = p
         .kernels
@@ -83,13 +86,14 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
 
 /// Parameters and constants lie inside their slots, aligned, apart from each other.
 fn tables(m: &Manifest) -> Result<(), Invalid> {
+    let size = m.program.real.bytes();
     let mut paths = BTreeSet::new();
     let mut taken: Vec<(u64, u64, &str)> = Vec::new();
     for p in &m.params {
         if !paths.insert(&p.path) {
             return invalid(&p.path, "two parameters have this path");
         }
-        let bytes = p.shape.iter().try_fold(4u64, |n, d| n.checked_mul(*d));
+        let bytes = p.shape.iter().try_fold(size, |n, d| n.checked_mul(*d));
         match bytes.and_then(|b| p.offset.checked_add(b)) {
             Some(end) if end <= m.program.param_bytes && p.offset % 64 == 0 => {
                 taken.push((p.offset, end, &p.path))
@@ -110,11 +114,11 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
         let [rows, cols] = c.table.shape();
         let bytes = rows
             .checked_mul(cols)
-            .and_then(|n| n.checked_mul(4))
+            .and_then(|n| n.checked_mul(size))
             .and_then(|b| c.offset.checked_add(b));
         // Tables are made in memory before they are rounded: a bound keeps damage from exhausting it.
         let bytes = bytes.filter(|_| rows.saturating_mul(cols) <= 1 << 28);
-        if c.offset % 4 != 0 || cols < 2 || bytes.is_none_or(|end| end > m.program.const_bytes) {
+        if c.offset % size != 0 || cols < 2 || bytes.is_none_or(|end| end > m.program.const_bytes) {
             return invalid(
                 format!("constant {i}"),
                 "the table lies outside the constant memory",
@@ -302,9 +306,9 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
         Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
-            Some((p.param_bytes, None))
+            Some((p.param_bytes, Some(p.real)))
         }
-        Slot::Consts => Some((p.const_bytes, None)),
+        Slot::Consts => Some((p.const_bytes, Some(p.real))),
         Slot::Prepared => Some((p.prepared_bytes, None)),
         Slot::Cache => Some((p.cache_bytes, None)),
         Slot::Input(n) => io(&e.inputs, n),

@@ -10,8 +10,9 @@ use crate::executor::{Executor, State};
 use crate::ffi;
 use crate::files;
 use crate::init;
-use crate::memory::bytes_of;
+use crate::reals::{Reals, RealsMut};
 use memmap2::Mmap;
+use odec_program::DType;
 use odec_program::manifest::{Data, Param};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -96,24 +97,20 @@ pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), Checkp
         reason: e.to_string(),
     };
     let progress = serde_json::to_string(progress).map_err(damaged)?;
-    let mut tensors: Vec<(String, &Param, &[f32])> = Vec::new();
+    let mut tensors: Vec<(String, &Param, Reals)> = Vec::new();
     for (state, prefix) in PARTS {
         for p in &x.manifest().params {
-            tensors.push((
-                format!("{prefix}{}", p.path),
-                p,
-                &x.state(state)[init::range(p)],
-            ));
+            tensors.push((format!("{prefix}{}", p.path), p, x.of(state, p)));
         }
     }
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
-    let list: Vec<(&str, &[u64], &[f32])> = tensors
+    let list = tensors
         .iter()
-        .map(|(name, p, data)| (name.as_str(), p.shape.as_slice(), *data))
-        .collect();
+        .map(|(name, p, data)| Tensor::new(name, &p.shape, *data));
+    let list: Vec<Tensor> = list.collect();
     let contents = list
         .iter()
-        .map(|(name, shape, data)| (*name, Dtype::F32, shape.to_vec(), bytes_of(data)));
+        .map(|t| (t.name, t.kind(), t.shape.to_vec(), t.bytes));
     let hash = content_hash(&progress, contents);
     write_tensors(path, &list, &[(PROGRESS, &progress), (HASH, &hash)])
 }
@@ -227,13 +224,41 @@ impl Checkpoint {
     }
 }
 
-/// Writes named f32 tensors as safetensors. Equal contents give equal bytes.
+/// A named tensor to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    pub name: &'a str,
+    pub shape: &'a [u64],
+    /// F32 or F64.
+    pub dtype: DType,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    pub fn new(name: &'a str, shape: &'a [u64], values: Reals<'a>) -> Tensor<'a> {
+        Tensor {
+            name,
+            shape,
+            dtype: values.dtype(),
+            bytes: values.bytes(),
+        }
+    }
+
+    fn kind(&self) -> Dtype {
+        match self.dtype {
+            DType::F64 => Dtype::F64,
+            _ => Dtype::F32,
+        }
+    }
+}
+
+/// Writes named tensors as safetensors. Equal contents give equal bytes.
 ///
 /// # Errors
 /// When the disk refuses.
 pub fn write_tensors(
     path: &Path,
-    tensors: &[(&str, &[u64], &[f32])],
+    tensors: &[Tensor],
     metadata: &[(&str, &str)],
 ) -> Result<(), CheckpointError> {
     let mut header = serde_json::Map::new();
@@ -245,11 +270,12 @@ pub fn write_tensors(
         header.insert("__metadata__".into(), serde_json::Value::Object(pairs));
     }
     let mut offset = 0;
-    for (name, shape, data) in tensors {
-        let end = offset + size_of_val(*data);
-        let info =
-            serde_json::json!({ "dtype": "F32", "shape": shape, "data_offsets": [offset, end] });
-        header.insert((*name).into(), info);
+    for t in tensors {
+        let end = offset + t.bytes.len();
+        let info = serde_json::json!({
+            "dtype": format!("{:?}", t.dtype), "shape": t.shape, "data_offsets": [offset, end],
+        });
+        header.insert(t.name.into(), info);
         offset = end;
     }
     let mut text = serde_json::Value::Object(header).to_string();
@@ -260,9 +286,7 @@ pub fn write_tensors(
     let written = files::write_file(path, |out| {
         out.write_all(&(text.len() as u64).to_le_bytes())?;
         out.write_all(text.as_bytes())?;
-        tensors
-            .iter()
-            .try_for_each(|(_, _, data)| out.write_all(bytes_of(data)))
+        tensors.iter().try_for_each(|t| out.write_all(t.bytes))
     });
     written.map_err(|source| CheckpointError::Write {
         path: shown(path),
@@ -323,6 +347,7 @@ pub fn read_states(
 ) -> Result<(), CheckpointError> {
     let artifact = x.artifact().clone();
     let params = &artifact.manifest().params;
+    let real = x.real();
     let mut wrong = Vec::new();
     let mut known = BTreeSet::new();
     for (_, prefix) in parts {
@@ -367,7 +392,8 @@ pub fn read_states(
             let tensor = tensors
                 .tensor(&format!("{prefix}{}", p.path))
                 .map_err(|e| damaged(path, e))?;
-            floats(&tensor, &mut x.state_mut(*state)[init::range(p)]);
+            let mut memory = x.state_mut(*state);
+            floats(&tensor, memory.part(init::range(p, real)));
         }
     }
     Ok(())
@@ -392,18 +418,16 @@ fn shorten(mut lines: Vec<String>) -> String {
     lines.join("\n")
 }
 
-/// Copies an F32 or F64 tensor (rounded).
-fn floats(t: &safetensors::tensor::TensorView, out: &mut [f32]) {
+/// Copies an F32 or F64 tensor, rounded where it must be.
+fn floats(t: &safetensors::tensor::TensorView, mut out: RealsMut) {
     match t.dtype() {
         Dtype::F64 => {
-            for (x, b) in out.iter_mut().zip(t.data().as_chunks::<8>().0) {
-                *x = f64::from_le_bytes(*b) as f32;
-            }
+            let values = t.data().as_chunks().0.iter();
+            out.fill(values.map(|b| f64::from_le_bytes(*b)));
         }
         _ => {
-            for (x, b) in out.iter_mut().zip(t.data().as_chunks::<4>().0) {
-                *x = f32::from_le_bytes(*b);
-            }
+            let values = t.data().as_chunks().0.iter();
+            out.fill(values.map(|b| f32::from_le_bytes(*b).into()));
         }
     }
 }

@@ -70,7 +70,7 @@ pub fn evaluate(
         let at = Bindings::new(batch.rows, batch.columns);
         let mean = x.run("loss", at, &io, &[])?.scalar("loss")?;
         let n = batch.predicted();
-        sum += f64::from(mean) * n as f64;
+        sum += mean * n as f64;
         tokens += n;
         report(tokens);
     }

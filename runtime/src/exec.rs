@@ -1,13 +1,12 @@
 //! The door for outside checks: one entry on given parameters and inputs, files in, file out.
 //!
 //! Takes a safetensors file with `tokens` and `targets` ([batch, sequence], i32 or i64) and every parameter
-//! under its path (f32, or f64 and rounded); writes the entry's outputs under their names and, for
+//! under its path (f32 or f64, rounded where the model computes in f32); writes the entry's outputs under their names and, for
 //! `grad`, `grad.<parameter>`. The arena is poisoned, so reading what nobody wrote shows as NaN.
 
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{self, Executor, RunError, State, Value};
-use crate::init;
-use odec_program::{Bindings, Dim, Io};
+use odec_program::{Bindings, DType, Dim, Io};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
@@ -69,24 +68,26 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
     let [batch, seq] = at.unwrap_or([1, 1]);
     x.set_poison(true);
     let out = x.run(entry, Bindings::new(batch, seq), &values, &[])?;
-    let mut results: Vec<(String, Vec<u64>, Vec<f32>)> = Vec::new();
+    let mut results: Vec<(String, Vec<u64>, DType, Vec<u8>)> = Vec::new();
     for (name, shape) in out.shapes() {
-        results.push((name.to_string(), shape, out.f32(name)?.to_vec()));
+        let values = out.reals(name)?;
+        results.push((name.into(), shape, values.dtype(), values.bytes().to_vec()));
     }
     if entry == "grad" {
-        let grads = x.state(State::Grads);
         for p in &x.manifest().params {
-            results.push((
-                format!("grad.{}", p.path),
-                p.shape.clone(),
-                grads[init::range(p)].to_vec(),
-            ));
+            let values = x.of(State::Grads, p);
+            let bytes = values.bytes().to_vec();
+            let name = format!("grad.{}", p.path);
+            results.push((name, p.shape.clone(), values.dtype(), bytes));
         }
     }
-    let list: Vec<(&str, &[u64], &[f32])> = results
-        .iter()
-        .map(|(name, shape, data)| (name.as_str(), shape.as_slice(), data.as_slice()))
-        .collect();
+    let list = results.iter().map(|(name, shape, dtype, bytes)| Tensor {
+        name,
+        shape,
+        dtype: *dtype,
+        bytes,
+    });
+    let list: Vec<Tensor> = list.collect();
     Ok(checkpoint::write_tensors(outputs, &list, &[])?)
 }
 

@@ -12,6 +12,7 @@ use crate::init;
 use crate::memory::{Buffer, WORD, Words};
 use crate::profile::Profile;
 use crate::reach::Touch;
+use crate::reals::{Reals, RealsMut};
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot, bf16};
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub enum State {
 pub enum Value<'a> {
     I32(&'a [i32]),
     F32(&'a [f32]),
+    F64(&'a [f64]),
 }
 
 impl Value<'_> {
@@ -40,12 +42,14 @@ impl Value<'_> {
         match self {
             Value::I32(x) => x.len(),
             Value::F32(x) => x.len(),
+            Value::F64(x) => x.len(),
         }
     }
     fn dtype(self) -> DType {
         match self {
             Value::I32(_) => DType::I32,
             Value::F32(_) => DType::F32,
+            Value::F64(_) => DType::F64,
         }
     }
 }
@@ -99,7 +103,7 @@ pub enum RunError {
     MissingScalar { entry: String, name: String },
     #[error("{tensor} of {site} is the first tensor that is not")]
     NonFinite { site: String, tensor: String },
-    #[error("output `{name}` is not f32")]
+    #[error("output `{name}` is not made of f32 or f64")]
     OutputType { name: String },
     #[error("cannot reserve memory for the program: {0}")]
     Memory(#[from] io::Error),
@@ -144,7 +148,7 @@ impl Executor {
         let zeroed = |bytes| device.allocate(bytes);
         let state = || zeroed(p.param_bytes);
         let mut consts = zeroed(p.const_bytes)?;
-        init::constants(&m.constants, consts.f32_mut());
+        init::constants(&m.constants, consts.reals_mut(p.real));
         let reserve = |ios: &[Io], at: Bindings| -> io::Result<Vec<Buffer>> {
             ios.iter()
                 .map(|io| zeroed(check::io_bytes(io, at).unwrap_or(u64::MAX)))
@@ -183,6 +187,11 @@ impl Executor {
         self.artifact.manifest()
     }
 
+    /// The type of parameters and results.
+    pub fn real(&self) -> DType {
+        self.manifest().program.real
+    }
+
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
     }
@@ -216,27 +225,31 @@ impl Executor {
 
     /// Fills the parameters as the manifest says, for a seed.
     pub fn initialise(&mut self, seed: u64) {
-        init::parameters(
-            &self.artifact.manifest().params,
-            seed,
-            self.params.f32_mut(),
-        );
+        let m = self.artifact.manifest();
+        init::parameters(&m.params, seed, self.params.reals_mut(m.program.real));
     }
 
     /// A memory that outlives runs, laid out by the manifest's parameter table.
-    pub fn state(&self, state: State) -> &[f32] {
-        self.buffer(state).f32()
+    pub fn state(&self, state: State) -> Reals<'_> {
+        self.buffer(state).reals(self.real())
     }
 
     /// The same, to write.
-    pub fn state_mut(&mut self, state: State) -> &mut [f32] {
-        match state {
-            State::Params => self.params.f32_mut(),
-            State::Grads => self.grads.f32_mut(),
-            State::Sums => self.sums.f32_mut(),
-            State::Moment1 => self.moment1.f32_mut(),
-            State::Moment2 => self.moment2.f32_mut(),
-        }
+    pub fn state_mut(&mut self, state: State) -> RealsMut<'_> {
+        let real = self.real();
+        let buffer = match state {
+            State::Params => &mut self.params,
+            State::Grads => &mut self.grads,
+            State::Sums => &mut self.sums,
+            State::Moment1 => &mut self.moment1,
+            State::Moment2 => &mut self.moment2,
+        };
+        buffer.reals_mut(real)
+    }
+
+    /// What a parameter holds in a memory laid out by the parameter table.
+    pub fn of(&self, state: State, p: &Param) -> Reals<'_> {
+        self.state(state).part(init::range(p, self.real()))
     }
 
     fn buffer(&self, state: State) -> &Buffer {
@@ -258,21 +271,18 @@ impl Executor {
         ];
         let params = &self.artifact.manifest().params;
         memories.into_iter().find_map(|(state, what)| {
-            let broken = |p: &&Param| {
-                let values = &self.state(state)[init::range(p)];
-                !values.iter().all(|x| x.is_finite())
-            };
+            let broken = |p: &&Param| !self.of(state, p).iter().all(f64::is_finite);
             let found = params.iter().find(broken)?;
             Some(format!("{what} {}", found.path))
         })
     }
 
     /// The parameter for which a memory holds the number of largest magnitude, and that number.
-    pub fn largest(&self, state: State) -> Option<(&str, f32)> {
+    pub fn largest(&self, state: State) -> Option<(&str, f64)> {
         let params = &self.artifact.manifest().params;
         let size = |p: &Param| {
-            let values = &self.state(state)[init::range(p)];
-            values.iter().fold(0.0, |max: f32, x| max.max(x.abs()))
+            let values = self.of(state, p).iter();
+            values.fold(0.0, |max: f64, x| max.max(x.abs()))
         };
         let sized = params.iter().map(|p| (p.path.as_str(), size(p)));
         sized.max_by(|a, b| a.1.total_cmp(&b.1))
@@ -427,26 +437,27 @@ impl<'a> Outputs<'a> {
     /// The elements of an output, row-major, for the run's batch and sequence.
     ///
     /// # Errors
-    /// When there is no such output, or it is not f32.
-    pub fn f32(&self, name: &str) -> Result<&'a [f32], RunError> {
+    /// When there is no such output, or it is not made of reals.
+    pub fn reals(&self, name: &str) -> Result<Reals<'a>, RunError> {
         let n = self.list.iter().position(|io| io.name == name);
         let n = n.ok_or_else(|| no_io(self.entry, "output", name, self.list))?;
-        if self.list[n].dtype != DType::F32 {
+        let io = &self.list[n];
+        if !matches!(io.dtype, DType::F32 | DType::F64) {
             return Err(RunError::OutputType { name: name.into() });
         }
-        let elements = check::io_bytes(&self.list[n], self.at).unwrap_or(0) / WORD;
-        Ok(&self.buffers[n].f32()[..elements as usize])
+        let elements = check::io_bytes(io, self.at).unwrap_or(0) / io.dtype.bytes();
+        Ok(self.buffers[n].reals(io.dtype).part(0..elements as usize))
     }
 
     /// An output of one element.
     ///
     /// # Errors
-    /// As [`Outputs::f32`].
-    pub fn scalar(&self, name: &str) -> Result<f32, RunError> {
-        let values = self.f32(name)?;
+    /// As [`Outputs::reals`].
+    pub fn scalar(&self, name: &str) -> Result<f64, RunError> {
+        let values = self.reals(name)?;
         values
-            .first()
-            .copied()
+            .iter()
+            .next()
             .ok_or_else(|| no_io(self.entry, "output", name, self.list))
     }
 
@@ -497,7 +508,8 @@ fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> String {
     let of_param = |what: &str| {
         let holds = |p: &&Param| {
             let start = p.offset;
-            (start..start + 4 * init::elements(p) as u64).contains(&operand.offset)
+            (start..start + m.program.real.bytes() * init::elements(p) as u64)
+                .contains(&operand.offset)
         };
         match m.params.iter().find(holds) {
             Some(p) => format!("{what} `{}`", p.path),
@@ -539,7 +551,10 @@ fn fill(
         });
     }
     match value {
-        Value::F32(x) => buffer.f32_mut()[..x.len()].copy_from_slice(x),
+        Value::F32(x) => buffer
+            .reals_mut(io.dtype)
+            .fill(x.iter().map(|x| f64::from(*x))),
+        Value::F64(x) => buffer.reals_mut(io.dtype).fill(x.iter().copied()),
         Value::I32(x) => {
             let bad = x
                 .iter()

@@ -7,6 +7,7 @@
 
 use crate::evaluate::window;
 use crate::executor::{Executor, RunError, Value};
+use crate::reals::Reals;
 use crate::rng::Stream;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use odec_program::manifest::Loss;
@@ -116,9 +117,10 @@ pub fn generate(
     for n in 0..s.tokens {
         let logits = reader.read(&new)?;
         // A model may have room for more tokens than its tokenizer knows; only those can be written.
-        let last = &logits[logits.len() - vocab..][..known as usize];
+        let first = logits.len() - vocab;
+        let last: Vec<f64> = logits.part(first..first + known as usize).iter().collect();
         let token =
-            choose(last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
+            choose(&last, s, stream.uniform(n)).ok_or(GenerateError::NonFinite { after: n })?;
         new = vec![token as i32];
         if let Some(piece) = text.push(token)? {
             emit(&piece)?;
@@ -157,7 +159,7 @@ impl<'x> Reader<'x> {
     ///
     /// # Errors
     /// When a token is not in the vocabulary.
-    pub fn read(&mut self, new: &[i32]) -> Result<&[f32], RunError> {
+    pub fn read(&mut self, new: &[i32]) -> Result<Reals<'_>, RunError> {
         let past = self.seen.len();
         self.seen.extend(new);
         let past = match self.seen.len() <= self.context {
@@ -173,12 +175,12 @@ impl<'x> Reader<'x> {
         let out = self
             .x
             .run(DECODE, at, &[("tokens", Value::I32(fresh))], &[])?;
-        out.f32("logits")
+        out.reals("logits")
     }
 }
 
 /// The token that `u` in [0, 1) falls on; `None` when a logit is not finite.
-fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u32> {
+fn choose(logits: &[f64], s: &Sampling, u: f64) -> Option<u32> {
     if !logits.iter().all(|x| x.is_finite()) {
         return None;
     }
@@ -189,10 +191,10 @@ fn choose(logits: &[f32], s: &Sampling, u: f64) -> Option<u32> {
     if s.temperature == 0.0 {
         return Some(order[0] as u32);
     }
-    let best = f64::from(logits[order[0]]);
+    let best = logits[order[0]];
     let weights: Vec<f64> = order
         .iter()
-        .map(|i| ((f64::from(logits[*i]) - best) / s.temperature).exp())
+        .map(|i| ((logits[*i] - best) / s.temperature).exp())
         .collect();
     let mut left = u * weights.iter().sum::<f64>();
     let found = weights.iter().position(|w| {
@@ -228,6 +230,6 @@ mod tests {
             choose(&logits, &s(1.0, None), 2.0 * 2f64.exp() / total + 1e-9),
             Some(2)
         );
-        assert_eq!(choose(&[0.0, f32::NAN], &s(1.0, None), 0.5), None);
+        assert_eq!(choose(&[0.0, f64::NAN], &s(1.0, None), 0.5), None);
     }
 }

@@ -8,13 +8,13 @@
 use crate::data::Batch;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
-use odec_program::{ACCUMULATE, Bindings};
+use odec_program::{ACCUMULATE, Bindings, DType};
 
 /// Computes the gradient that `update` reads; gives the loss.
 ///
 /// # Errors
 /// When a batch does not fit the program.
-pub fn gradient(x: &mut Executor, batches: &[Batch]) -> Result<f32, RunError> {
+pub fn gradient(x: &mut Executor, batches: &[Batch]) -> Result<f64, RunError> {
     let total: u64 = batches.iter().map(Batch::predicted).sum();
     let mut loss = 0.0;
     for (n, batch) in batches.iter().enumerate() {
@@ -23,19 +23,22 @@ pub fn gradient(x: &mut Executor, batches: &[Batch]) -> Result<f32, RunError> {
             return Ok(mean);
         }
         let share = batch.predicted() as f64 / total as f64;
-        loss += share * f64::from(mean);
+        loss += share * mean;
         let keep = f64::from(u8::from(n > 0));
         let scalars = [(named::KEEP, keep), (named::SHARE, share)];
         x.run(ACCUMULATE, Bindings::new(1, 1), &[], &scalars)?;
     }
-    Ok(loss as f32)
+    Ok(match x.real() {
+        DType::F64 => loss,
+        _ => f64::from(loss as f32),
+    })
 }
 
 /// Loss and gradient of one batch.
 ///
 /// # Errors
 /// As [`gradient`].
-pub fn alone(x: &mut Executor, batch: &Batch) -> Result<f32, RunError> {
+pub fn alone(x: &mut Executor, batch: &Batch) -> Result<f64, RunError> {
     let at = Bindings::new(batch.rows, batch.columns);
     let io = [
         ("tokens", Value::I32(&batch.tokens)),

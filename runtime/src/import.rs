@@ -5,7 +5,7 @@
 //! path stood for is put in place of those of its tensor name, in order. A path that the map does not have is its own tensor name. Shapes must
 //! be equal; f32, f64, bf16 and f16 are read. Leaves checkpoints with their hashes to [`mod@crate::checkpoint`].
 
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{Executor, State};
 use crate::init;
 use crate::run::CHECKPOINT;
@@ -136,10 +136,12 @@ impl Init {
         let unused = checkpoint::with_tensors(&self.file, |file| {
             let shapes = params.iter().map(|p| (p.path.as_str(), &p.shape[..]));
             let names = self.names(file, shapes)?;
-            let memory = x.state_mut(State::Params);
+            let real = x.real();
+            let mut memory = x.state_mut(State::Params);
             for (p, name) in params.iter().zip(&names) {
                 let values = file.tensor(name).ok().and_then(|t| numbers(&t));
-                memory[init::range(p)].copy_from_slice(&values.unwrap_or_default());
+                let values = values.unwrap_or_default();
+                memory.part(init::range(p, real)).fill(values.into_iter());
             }
             let used: BTreeSet<&str> = names.iter().map(String::as_str).collect();
             let unused = file.names().into_iter().filter(|n| !used.contains(*n));
@@ -204,21 +206,18 @@ impl Init {
 /// When the disk refuses.
 pub fn export(path: &Path, x: &Executor) -> Result<(), CheckpointError> {
     let params = &x.manifest().params;
-    let list: Vec<(&str, &[u64], &[f32])> = params
+    let list = params
         .iter()
-        .map(|p| {
-            let values = &x.state(State::Params)[init::range(p)];
-            (p.path.as_str(), p.shape.as_slice(), values)
-        })
-        .collect();
+        .map(|p| Tensor::new(&p.path, &p.shape, x.of(State::Params, p)));
+    let list: Vec<Tensor> = list.collect();
     checkpoint::write_tensors(path, &list, &[])
 }
 
 /// The types of numbers that are read.
 const READABLE: [Dtype; 4] = [Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16];
 
-/// The elements of a tensor, rounded to f32.
-fn numbers(t: &TensorView) -> Option<Vec<f32>> {
+/// The elements of a tensor.
+fn numbers(t: &TensorView) -> Option<Vec<f64>> {
     let bytes = t.data();
     let two = || bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b));
     Some(match t.dtype() {
@@ -226,14 +225,16 @@ fn numbers(t: &TensorView) -> Option<Vec<f32>> {
             .as_chunks()
             .0
             .iter()
-            .map(|b| f32::from_le_bytes(*b))
+            .map(|b| f32::from_le_bytes(*b).into())
             .collect(),
         Dtype::F64 => {
             let wide = bytes.as_chunks().0.iter();
-            wide.map(|b| f64::from_le_bytes(*b) as f32).collect()
+            wide.map(|b| f64::from_le_bytes(*b)).collect()
         }
-        Dtype::BF16 => two().map(|b| f32::from_bits(u32::from(b) << 16)).collect(),
-        Dtype::F16 => two().map(half).collect(),
+        Dtype::BF16 => two()
+            .map(|b| f32::from_bits(u32::from(b) << 16).into())
+            .collect(),
+        Dtype::F16 => two().map(|b| half(b).into()).collect(),
         _ => return None,
     })
 }

@@ -1,55 +1,57 @@
 //! How parameters start, and constant tables are filled.
 //!
-//! Takes the manifest's tables and a seed; writes f32 values at the planned offsets. A random
+//! Takes the manifest's tables and a seed; writes values of the program's real type at the planned offsets. A random
 //! parameter is drawn from the stream named `init <path>`: element e is normal number `e mod 4` of
 //! block `e / 4`, times the standard deviation, computed in f64 and rounded once. So equal paths start
 //! alike in different schemes, and no draw depends on which other parameters exist.
 
+use crate::reals::RealsMut;
 use crate::rng::Stream;
+use odec_program::DType;
 use odec_program::manifest::{Constant, Init, Param};
+use std::iter::repeat;
 
 /// Elements of a parameter.
 pub fn elements(p: &Param) -> usize {
     p.shape.iter().product::<u64>() as usize
 }
 
-/// Where a parameter lies in a buffer of f32 elements.
-pub fn range(p: &Param) -> std::ops::Range<usize> {
-    let start = (p.offset / 4) as usize;
+/// Where a parameter lies in a buffer of elements of type `real`.
+pub fn range(p: &Param, real: DType) -> std::ops::Range<usize> {
+    let start = (p.offset / real.bytes()) as usize;
     start..start + elements(p)
 }
 
 /// Writes one parameter's starting values.
-pub fn parameter(p: &Param, seed: u64, out: &mut [f32]) {
+pub fn parameter(p: &Param, seed: u64, mut out: RealsMut) {
     match p.init {
-        Init::Zeros => out.fill(0.0),
-        Init::Ones => out.fill(1.0),
-        Init::Constant(x) => out.fill(x as f32),
+        Init::Zeros => out.fill(repeat(0.0)),
+        Init::Ones => out.fill(repeat(1.0)),
+        Init::Constant(x) => out.fill(repeat(x)),
         Init::Normal { std } => {
             let stream = Stream::new(seed, &format!("init {}", p.path));
-            for (block, chunk) in out.chunks_mut(4).enumerate() {
-                for (x, z) in chunk.iter_mut().zip(stream.normal4(block as u64)) {
-                    *x = (std * z) as f32;
-                }
-            }
+            let blocks = (0..).flat_map(|block| stream.normal4(block));
+            out.fill(blocks.map(|z| std * z));
         }
     }
 }
 
 /// Writes all parameters into `Slot::Params`.
-pub fn parameters(params: &[Param], seed: u64, memory: &mut [f32]) {
+pub fn parameters(params: &[Param], seed: u64, mut memory: RealsMut) {
+    let real = memory.dtype();
     for p in params {
-        parameter(p, seed, &mut memory[range(p)]);
+        parameter(p, seed, memory.part(range(p, real)));
     }
 }
 
 /// Writes all tables into `Slot::Consts`.
-pub fn constants(tables: &[Constant], memory: &mut [f32]) {
+pub fn constants(tables: &[Constant], mut memory: RealsMut) {
+    let bytes = memory.dtype().bytes();
     for c in tables {
-        let start = (c.offset / 4) as usize;
-        for (x, v) in memory[start..].iter_mut().zip(c.table.values()) {
-            *x = v as f32;
-        }
+        let [rows, cols] = c.table.shape();
+        let start = (c.offset / bytes) as usize;
+        let end = start + (rows * cols) as usize;
+        memory.part(start..end).fill(c.table.values().into_iter());
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
         let fill = |path, n: u64, seed| {
             let p = param(path, &[n], Init::Normal { std: 0.02 });
             let mut out = vec![0.0; n as usize];
-            parameter(&p, seed, &mut out);
+            parameter(&p, seed, RealsMut::F32(&mut out));
             out
         };
         let long = fill("step.0.att.q.weight", 1001, 0);
@@ -89,7 +91,7 @@ mod tests {
         // Frozen so that runs of different versions can be compared.
         let p = param("embed.weight", &[4], Init::Normal { std: 1.0 });
         let mut out = [0.0; 4];
-        parameter(&p, 0, &mut out);
+        parameter(&p, 0, RealsMut::F32(&mut out));
         insta::assert_debug_snapshot!(out.map(|x| format!("{x:.4}")));
     }
 
@@ -101,7 +103,7 @@ mod tests {
         parameters(
             &[ones, param("b", &[2, 2], Init::Constant(0.5))],
             0,
-            &mut memory,
+            RealsMut::F32(&mut memory),
         );
         assert_eq!(memory[..4], [0.5; 4]);
         assert_eq!(memory[4..16], [7.0; 12]);
@@ -122,7 +124,7 @@ mod tests {
                 offset: 8,
                 table: table.clone(),
             }],
-            &mut memory,
+            RealsMut::F32(&mut memory),
         );
         let want: Vec<f32> = table.values().iter().map(|x| *x as f32).collect();
         assert_eq!(memory[2..14], want);

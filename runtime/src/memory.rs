@@ -7,7 +7,9 @@
 
 #![allow(unsafe_code)]
 
+use crate::reals::{Reals, RealsMut};
 use memmap2::MmapMut;
+use odec_program::DType;
 use std::cell::Cell;
 use std::io;
 
@@ -103,6 +105,32 @@ impl Buffer {
         Cell::from_mut(words).as_slice_of_cells()
     }
 
+    /// The memory as elements of a program's real type.
+    pub fn reals(&self, real: DType) -> Reals<'_> {
+        match real {
+            DType::F64 => Reals::F64(self.f64()),
+            _ => Reals::F32(self.f32()),
+        }
+    }
+
+    /// The same, to write.
+    pub fn reals_mut(&mut self, real: DType) -> RealsMut<'_> {
+        match real {
+            DType::F64 => RealsMut::F64(self.f64_mut()),
+            _ => RealsMut::F32(self.f32_mut()),
+        }
+    }
+
+    fn f64(&self) -> &[f64] {
+        // SAFETY: memory is aligned to 64 bytes and holds twice as many words at least; every bit pattern is an f64.
+        unsafe { std::slice::from_raw_parts(self.pointer().cast::<f64>(), self.words / 2) }
+    }
+
+    fn f64_mut(&mut self) -> &mut [f64] {
+        // SAFETY: as in `f64`, borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer_mut().cast::<f64>(), self.words / 2) }
+    }
+
     /// The memory as f32 elements.
     pub fn f32(&self) -> &[f32] {
         // SAFETY: as in `words`; every bit pattern is an f32.
@@ -129,10 +157,15 @@ impl Buffer {
     }
 }
 
-/// The bytes of f32 elements, for writing them to a file.
+/// Types without padding, whose bytes are what files hold.
+pub trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+
+/// The bytes of elements, for writing them to a file.
 #[cfg(target_endian = "little")]
-pub fn bytes_of(elements: &[f32]) -> &[u8] {
-    // SAFETY: f32 has no padding, and u8 no alignment.
+pub fn bytes_of<T: Plain>(elements: &[T]) -> &[u8] {
+    // SAFETY: there is no padding, and u8 has no alignment.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast::<u8>(), size_of_val(elements)) }
 }
 
@@ -153,7 +186,8 @@ mod tests {
         assert_eq!(two[1].get(), 1f32.to_bits());
         b.poison();
         assert!(b.f32().iter().all(|x| x.is_nan()));
-        assert_eq!(bytes_of(&[1.0]), 1f32.to_le_bytes());
+        assert_eq!(bytes_of(&[1f32]), 1f32.to_le_bytes());
+        assert_eq!(b.reals(DType::F64).len(), 1);
     }
 
     #[test]

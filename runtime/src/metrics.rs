@@ -23,10 +23,10 @@ pub enum Record {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub step: u64,
-    pub loss: f32,
+    pub loss: f64,
     pub lr: f64,
     /// Before clipping.
-    pub grad_norm: f32,
+    pub grad_norm: f64,
     pub tokens_per_s: f64,
     pub seconds: f64,
 }

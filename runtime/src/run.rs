@@ -20,6 +20,7 @@ use crate::import::Init;
 use crate::mask;
 use crate::material::{open_corpus, saved_tokenizer, with_files};
 use crate::metrics::{HeldOut, Metrics, Record, Step};
+use crate::reals::decimal;
 use crate::schedule::{self, Position};
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
@@ -269,11 +270,12 @@ impl Run {
         self.progress.seconds += seconds;
         let tokens: u64 = batches.iter().map(|b| b.rows * b.columns).sum();
         let tokens_per_s = tokens as f64 / seconds.max(1e-9);
+        let real = self.x.real();
         let done = Step {
             step: step + 1,
-            loss,
+            loss: decimal(loss, real),
             lr,
-            grad_norm,
+            grad_norm: decimal(grad_norm, real),
             tokens_per_s,
             seconds: self.progress.seconds,
         };

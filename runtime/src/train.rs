@@ -75,7 +75,7 @@ pub struct Summary {
     pub steps: u64,
     pub seconds: f64,
     /// The last training loss of this sitting.
-    pub loss: Option<f32>,
+    pub loss: Option<f64>,
     /// The latest evaluation; nothing when no text is held out, or none was due yet.
     pub held_out: Option<Evaluation>,
     pub end: End,
@@ -153,7 +153,7 @@ impl Run {
             last_loss = Some(done.loss);
             let position = self.position();
             count += 1.0;
-            let loss = blend(&mut smooth, done.loss.into(), count);
+            let loss = blend(&mut smooth, done.loss, count);
             let rate = blend(&mut speed, done.tokens_per_s, count);
             let at_end = done.step == steps || self.out_of_time();
             if at_end || (due(position) > looks && self.can_afford_a_look()) {

@@ -10,6 +10,7 @@ use odec_runtime::artifact::DeviceChoice;
 use odec_runtime::data::Batch;
 use odec_runtime::executor::Executor;
 use odec_runtime::gradient::gradient;
+use odec_runtime::reals::decimal;
 use serde_json::json;
 use std::time::Instant;
 
@@ -41,13 +42,17 @@ pub fn run(args: &cli::Bench) -> Done {
     let n = n * accumulate as usize;
 
     let mut times = Vec::new();
+    let real = executor.real();
     let mut loss = 0.0;
     for step in 0..args.warmup + args.steps {
         if args.profile && step == args.warmup {
             executor.start_profile();
         }
         let start = Instant::now();
-        loss = gradient(&mut executor, &batches).map_err(Failure::input)?;
+        loss = decimal(
+            gradient(&mut executor, &batches).map_err(Failure::input)?,
+            real,
+        );
         let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
         executor
             .run("update", at, &[], &scalars)

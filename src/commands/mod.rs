@@ -12,6 +12,7 @@ pub mod export;
 pub mod fmt;
 pub mod generate;
 pub mod graph;
+pub mod methods;
 pub mod new;
 pub mod tokenize;
 pub mod train;

@@ -6,12 +6,13 @@
 
 mod harness;
 
-use harness::models::{in_bf16, planned, ragged, same_steps, two_steps};
+use harness::models::{in_bf16, in_f64, planned, ragged, same_steps, two_steps};
 use odec_mlir::link;
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
+use odec_runtime::reals::Reals;
 use odec_runtime::reference::ReferenceDevice;
 use odec_runtime::{Artifact, Executor, Reader, Value};
 
@@ -81,8 +82,8 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
         let tokens: Vec<i32> = (0..length as u64)
             .map(|i| ((i * i * 7 + i * 3 + 1) % vocab) as i32)
             .collect();
-        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        let mut first: Option<Vec<u32>> = None;
+        let bits = |x: Reals| x.iter().map(f64::to_bits).collect::<Vec<u64>>();
+        let mut first: Option<Vec<u64>> = None;
         for device in devices {
             let device_name = device.name();
             let mut e = Executor::new(&artifact, device).unwrap();
@@ -93,7 +94,7 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
             let whole = bits(
                 e.run("forward", at, &io, &[])
                     .unwrap()
-                    .f32("logits")
+                    .reals("logits")
                     .unwrap(),
             );
             let mut reader = Reader::new(&mut e).unwrap();
@@ -175,6 +176,24 @@ fn in_bf16_on_every_target() {
         ("for 6 steps", "for 2 steps"),
     ];
     check("gpt", &in_bf16(&sizes), &host());
+}
+
+/// All kinds of kernels, vectors of half as many elements; `e^x`, `ln x` and `erf x` among them.
+#[test]
+fn in_f64_on_every_target() {
+    let targets: Vec<Target> = Target::CPUS
+        .into_iter()
+        .filter(|t| t.supported().is_ok())
+        .collect();
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check("prenorm", &in_f64(&sizes), &targets);
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 4*width", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check("gpt", &in_f64(&sizes), &host());
+    check_decoding("gpt", &in_f64(&sizes), &host());
 }
 
 #[test]

@@ -68,15 +68,14 @@ fn number(x: &Exact) -> String {
         return format!("{sign}\\tfrac{{{}}}{{{d}}}", n.magnitude());
     }
     let mut text = x.to_string().replace('*', " ");
-    // Inner roots first: the last one has no other inside.
-    while let Some(at) = text.rfind("sqrt(") {
+    while let Some(at) = text.find("sqrt(") {
         let Some(close) = text[at..].find(')') else {
             break;
         };
         let inside = text[at + 5..at + close].to_string();
         text.replace_range(at..=at + close, &format!("\\sqrt{{{inside}}}"));
     }
-    while let Some(at) = text.rfind("root(") {
+    while let Some(at) = text.find("root(") {
         let Some(close) = text[at..].find(')') else {
             break;
         };

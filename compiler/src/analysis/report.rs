@@ -164,6 +164,38 @@ fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
     Some(prove(&mut weights, &mut trees, MAX_CLAIM as usize, within).order)
 }
 
+/// What a scheme is called by how it is written.
+pub fn kind(scheme: &SchemeDef) -> &'static str {
+    match &scheme.body {
+        Body::Tableau(_) | Body::LearnedFrom(_) => "tableau",
+        Body::Splitting(_) => "splitting",
+        Body::Step(_) => "step program",
+        Body::Multistep(_) => "multistep method",
+    }
+}
+
+/// A scheme's line, as claims are meant.
+fn meant(i: &Instance) -> Result<Placed, Beyond> {
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    placed(&flow, Steps::Exact, false)
+}
+
+/// The order that is proved of a scheme, as claims are meant: within the residual that its claim allows.
+pub fn proved(i: &Instance) -> Result<Found, Beyond> {
+    order(&meant(i), residual(&i.scheme, &i.settings).as_ref())
+}
+
+/// Whether a scheme is made of flows of its fields.
+pub fn has_flows(i: &Instance) -> bool {
+    meant(i).is_ok_and(|p| p.has_flows())
+}
+
+/// Field evaluations of a late step; sub-flows take one Euler step each.
+pub fn evaluations(flow: &Flow) -> usize {
+    let line = placed(flow, Steps::Euler, false);
+    line.map_or(0, |p| p.stages().len())
+}
+
 /// A scheme on fields of which nothing is known.
 pub fn scheme(i: &Instance) -> Report {
     let within = residual(&i.scheme, &i.settings);
@@ -190,12 +222,7 @@ pub fn scheme(i: &Instance) -> Report {
         learning: learned::learning(i, known),
         kept: keep::kept(i).and_then(Result::ok),
         name: i.scheme.name.name.clone(),
-        kind: match &i.scheme.body {
-            Body::Tableau(_) | Body::LearnedFrom(_) => "tableau",
-            Body::Splitting(_) => "splitting",
-            Body::Step(_) => "step program",
-            Body::Multistep(_) => "multistep method",
-        },
+        kind: kind(&i.scheme),
         claims: i.scheme.claims.iter().map(|c| c.text.clone()).collect(),
         stepped: match has_flows {
             true => self::order(&computed, None).ok(),

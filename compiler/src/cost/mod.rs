@@ -13,13 +13,13 @@ pub use operations::Operations;
 pub use work::{EvolveWork, StepWork};
 
 use crate::model::Built;
-use crate::passes::assemble::{AssembleError, GRAD, Model, Options, REAL, gradient};
+use crate::passes::assemble::{AssembleError, GRAD, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use odec_graph::{Graph, OpKind, Pass};
 use odec_program::manifest::Memory;
-use odec_program::{ACCUMULATE, Bindings, Program};
+use odec_program::{ACCUMULATE, Bindings, DType, Program};
 use std::collections::BTreeSet;
 
 /// All numbers of a model. Operations are those of one sequence of `context` tokens.
@@ -118,7 +118,10 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     let stored = run_graph_passes(&built.grad, policy)?;
     let decode = match &built.decode {
         None => None,
-        Some(graph) => Some(decode(&run_graph_passes(graph, policy)?, sequence.seq)),
+        Some(graph) => {
+            let graph = run_graph_passes(graph, policy)?;
+            Some(decode(&graph, sequence.seq, built.real()))
+        }
     };
     let summary = &built.summary;
     let model = Model::new(built, "");
@@ -184,10 +187,10 @@ impl Part {
     }
 }
 
-fn decode(graph: &Graph, context: u64) -> Decode {
+fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
     let after = |past| operations::count(graph, Bindings::new(1, 1).after(past), |_| true);
     let caches = graph.nodes().filter_map(|(_, n)| match &n.op {
-        OpKind::Cache(c) => Some(c.width * dtype(&n.types[0], REAL).bytes()),
+        OpKind::Cache(c) => Some(c.width * dtype(&n.types[0], real).bytes()),
         _ => None,
     });
     Decode {

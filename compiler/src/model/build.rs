@@ -9,11 +9,11 @@ use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
 use super::spec::{Positions, Spec};
-use crate::scheme::stage::{Moment, Phase, Projection};
-use crate::scheme::{Instr, ValueId};
+use super::step::{Evaluation, Fields, Kept, Place};
+use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     AddPositions, Append, Attention, Cache, CachedAttention, Embedding, Equals, FromPast, Input,
-    Mul, Parameter, Table,
+    Parameter, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{
@@ -143,9 +143,6 @@ fn loss_in(
     };
     Ok((loss, model.values))
 }
-
-/// Values that later steps of an evolution may read: of each name, oldest first.
-type Kept = BTreeMap<String, Vec<Value>>;
 
 /// What has been made so far.
 struct Model<'s> {
@@ -387,7 +384,6 @@ impl<'s> Model<'s> {
             step,
             ..Site::default()
         };
-        let mut values = vec![x];
         b.site = site.clone();
         b.site.path = "scheme".into();
         let mut symbols = BTreeMap::new();
@@ -396,86 +392,44 @@ impl<'s> Model<'s> {
             let value = self.param(b, &learned_path(e, l, at))?;
             symbols.insert(l.name.clone(), value);
         }
-        let h = h.filter(|_| e.learn_h.is_none());
-        let mut coefficients = Coefficients::new(h, symbols);
+        let known = h.filter(|_| e.learn_h.is_none());
+        let known = known.map(|h| ("h".to_string(), h)).into_iter().collect();
+        let mut coefficients = Coefficients::new(known, symbols);
         for d in &program.derived {
             coefficients.derive(b, d)?;
         }
-        let mut evaluation = 0;
-        for instr in &program.instrs {
-            b.site = site.clone();
-            b.span = Some(e.span);
-            values.push(match instr {
-                Instr::Combine(c) => coefficients.combine(b, c, &values)?,
-                Instr::Past { name, when } => past(kept, name, *when)?,
-                Instr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
-                Instr::Product([u, v]) => {
-                    let (u, v) = (value(&values, *u)?, value(&values, *v)?);
-                    b.push1(Mul, &[u, v])?
-                }
-                Instr::Project { at, onto } => {
-                    let at = value(&values, *at)?;
-                    match onto {
-                        Projection::Nonnegative => nn::relu(b, at)?,
-                        Projection::Moments { mean, std, eps } => {
-                            let x = nn::standardise(b, at, eps)?;
-                            coefficients.affine(b, x, std, mean)?
-                        }
-                    }
-                }
-                Instr::Eval {
-                    field,
-                    usage,
-                    at: point,
-                    ..
-                } => {
-                    let leaf = &program.fields[*field];
-                    b.site.evaluation = Some(evaluation);
-                    b.site.path = field_name(e, number, *field, *usage);
-                    b.span = Some(leaf.span);
-                    evaluation += 1;
-                    let prefix = field_path(e, number, *field, *usage, at);
-                    let points: Result<Vec<Value>, BuildError> =
-                        point.iter().map(|v| value(&values, *v)).collect();
-                    e.layers[number][*field].build(
-                        b,
-                        &points?,
-                        &mut Below {
-                            model: self,
-                            prefix,
-                        },
-                    )?
-                }
-            });
-        }
-        b.site = site;
-        b.span = Some(e.span);
-        for (name, v) in &program.keeps {
-            let entries = kept.entry(name.clone()).or_default();
-            entries.push(value(&values, *v)?);
-        }
-        coefficients.combine(b, &program.result, &values)
+        let place = Place {
+            program,
+            site,
+            span: Some(e.span),
+        };
+        let mut fields = Layers {
+            model: self,
+            evolve: e,
+            number,
+            at,
+        };
+        place.step(b, x, &mut coefficients, kept, &mut fields)
     }
 }
 
-/// What a name was at an earlier moment.
-fn past(kept: &Kept, name: &str, when: Moment) -> Result<Value, BuildError> {
-    let entries = kept.get(name).map_or(&[][..], Vec::as_slice);
-    let entry = match when {
-        Moment::Start => entries.first(),
-        Moment::Ago(steps) => entries
-            .len()
-            .checked_sub(steps)
-            .and_then(|i| entries.get(i)),
-    };
-    entry
-        .copied()
-        .ok_or_else(|| BuildError::Missing(format!("`{name}`{when}")))
+/// The fields of a model's step.
+struct Layers<'l, 's> {
+    model: &'l mut Model<'s>,
+    evolve: &'l EvolveSpec,
+    number: usize,
+    at: Phase,
 }
 
-fn value(values: &[Value], v: ValueId) -> Result<Value, BuildError> {
-    values
-        .get(v.0 as usize)
-        .copied()
-        .ok_or_else(|| BuildError::Missing(format!("value {}", v.0)))
+impl Fields for Layers<'_, '_> {
+    fn evaluate(&mut self, b: &mut Builder, of: Evaluation) -> Result<Value, BuildError> {
+        let (e, number) = (self.evolve, self.number);
+        b.site.path = field_name(e, number, of.field, of.usage);
+        b.span = Some(e.unrolled.programs[number].fields[of.field].span);
+        let mut below = Below {
+            model: self.model,
+            prefix: field_path(e, number, of.field, of.usage, self.at),
+        };
+        Ok(e.layers[number][of.field].build(b, of.points, &mut below)?)
+    }
 }

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// The coefficients of one step.
 pub struct Coefficients {
-    /// The step size, unless it is learned.
-    h: Option<Exact>,
+    /// Known symbols: the step size, unless it is learned.
+    known: BTreeMap<String, Exact>,
     /// Learned symbols.
     symbols: BTreeMap<String, Value>,
     scalars: BTreeMap<Coeff, Value>,
@@ -30,9 +30,9 @@ enum Number {
 }
 
 impl Coefficients {
-    pub fn new(h: Option<Exact>, symbols: BTreeMap<String, Value>) -> Self {
+    pub fn new(known: BTreeMap<String, Exact>, symbols: BTreeMap<String, Value>) -> Self {
         Coefficients {
-            h,
+            known,
             symbols,
             scalars: BTreeMap::new(),
             scaled: BTreeMap::new(),
@@ -78,16 +78,20 @@ impl Coefficients {
     ) -> Result<Value, BuildError> {
         let term = self.term(b, scale, x)?;
         let scaled = nn::combine(b, &[term])?;
-        let known = |c: &Coeff| BuildError::Missing(format!("coefficient {c}"));
-        let shift = match &self.h {
-            Some(h) => shift.with("h", h).map_err(|_| known(shift))?,
-            None => shift.clone(),
-        };
+        let shift = self.settled(shift)?;
         Ok(match self.number(b, &shift)? {
             Number::Known(by) if by.is_zero() => scaled,
             Number::Known(by) => b.push1(Shift { by }, &[scaled])?,
             Number::Made(by) => b.push1(Add, &[scaled, by])?,
         })
+    }
+
+    /// With the known symbols put in.
+    fn settled(&self, coeff: &Coeff) -> Result<Coeff, BuildError> {
+        let too_large = |_| BuildError::Missing(format!("coefficient {coeff}"));
+        let mut known = self.known.iter();
+        let with = |c: Coeff, (name, value): (&String, &Exact)| c.with(name, value);
+        known.try_fold(coeff.clone(), with).map_err(too_large)
     }
 
     /// `coeff · v` as an exact number and a tensor.
@@ -97,11 +101,7 @@ impl Coefficients {
         coeff: &Coeff,
         v: Value,
     ) -> Result<(Exact, Value), BuildError> {
-        let too_large = |_| BuildError::Missing(format!("coefficient {coeff}"));
-        let coeff = match &self.h {
-            Some(h) => coeff.with("h", h).map_err(too_large)?,
-            None => coeff.clone(),
-        };
+        let coeff = self.settled(coeff)?;
         if let Some(number) = coeff.as_constant() {
             return Ok((number, v));
         }

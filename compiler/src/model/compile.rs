@@ -20,7 +20,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Severity, Sources};
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
-use odec_program::manifest;
+use odec_program::{DType, manifest};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use thiserror::Error;
@@ -74,6 +74,19 @@ pub struct Built {
     /// Planned maximum of the batch: the train block's, or 1.
     pub batch: u64,
     pub summary: Summary,
+}
+
+impl Built {
+    /// What its program computes in.
+    pub fn real(&self) -> DType {
+        self.precision().real()
+    }
+
+    /// That of the train block.
+    pub fn precision(&self) -> manifest::Precision {
+        let train = self.train.as_ref().map(|t| t.precision);
+        train.unwrap_or_default()
+    }
 }
 
 /// Numbers to know before spending hours.

@@ -5,7 +5,7 @@
 //! [`crate::passes`].
 
 mod build;
-mod coefficient;
+pub mod coefficient;
 mod compile;
 pub mod data;
 mod evolve;
@@ -13,6 +13,7 @@ pub mod layer;
 mod params;
 mod primitives;
 mod spec;
+pub mod step;
 mod train;
 mod widths;
 

@@ -11,7 +11,7 @@
 //! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
-//! | `precision f32` / `bf16` | `f32` | what contractions and attention read: see `passes/precision.rs` |
+//! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
 //! | `memory store` / `revolve(slots: n)` | `store` | what the gradient keeps of the forward pass |
 //! | `from "runs/a"`, `from "a.safetensors", "names.json"` | random numbers | parameters to start from, and a map of names; relative to the file |
 
@@ -51,11 +51,13 @@ const ENTRIES: &[&str] = &[
 ];
 const LATER: &[&str] = &["constrain", "tune"];
 
-/// Files that a train block names, for who may open them, with the places.
+/// What a train block says that can only be judged where files and targets are known, with the places.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Named {
     pub tokenizer: Option<Tokenized>,
     pub from: Option<(Pretrained, Span)>,
+    /// Where the precision is said.
+    pub precision: Option<Span>,
 }
 
 /// Reads a train block; `vocab` is the model's, `source` the name of the file.
@@ -195,6 +197,7 @@ pub fn read(
     let named = Named {
         tokenizer: tokenized,
         from,
+        precision: value("precision").map(|e| e.span),
     };
     Some((train, named))
 }
@@ -261,15 +264,14 @@ fn loss(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
     Some(Loss::Masked { rate: rate?, token })
 }
 
-/// `f32` or `bf16`.
+/// `f32`, `bf16` or `f64`.
 fn precision(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Precision> {
-    let all = [Precision::F32, Precision::Bf16];
-    let known = all
+    let known = Precision::ALL
         .into_iter()
         .find(|p| name_of(e).is_some_and(|n| n.name == p.name()));
     if known.is_none() {
         let d = not_supported(e.span, "another precision");
-        sink.push(d.label("only `precision f32` and `precision bf16`"));
+        sink.push(d.label("only `precision f32`, `precision bf16` and `precision f64`"));
     }
     known
 }

@@ -7,7 +7,6 @@ use super::body::dtype;
 use super::code::{Code, Home, Launch};
 use super::fuse::fuse;
 use super::layout::{ParamTable, TooManyParams, constants};
-pub use super::lower::REAL;
 use super::lower::{Homes, LowerError, lower};
 pub use super::parts::{Model, Options};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
@@ -19,8 +18,8 @@ use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory};
 use odec_program::{
-    ACCUMULATE, Bindings, Coeff, DECODE, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE, Program,
-    Slot,
+    ACCUMULATE, Bindings, Coeff, DECODE, DType, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE,
+    Program, Slot,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -97,8 +96,9 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     .into_iter()
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
     .collect();
-    let table = ParamTable::new(model.params)?;
-    let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g));
+    let real = model.precision.real();
+    let table = ParamTable::new(model.params, real)?;
+    let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
     let mut maker = Maker::new(&table, &constants, options, policy(model));
     let mut entries = BTreeMap::new();
     for (name, graph, maxima) in graphs {
@@ -118,7 +118,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         let code = update(&table, &train.optimizer, train.clip, from);
         let outputs = vec![Io {
             name: "grad_norm".into(),
-            dtype: REAL,
+            dtype: real,
             shape: vec![],
         }];
         entries.insert(
@@ -134,6 +134,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         ..
     } = maker;
     let program = Program {
+        real,
         maxima: model.maxima,
         kernels: kernels.list,
         entries,
@@ -170,8 +171,9 @@ pub fn gradient(
     let Some(graph) = model.grad else {
         return Ok(None);
     };
-    let table = ParamTable::new(model.params)?;
-    let (constants, _) = tables([graph].into_iter());
+    let real = model.precision.real();
+    let table = ParamTable::new(model.params, real)?;
+    let (constants, _) = tables([graph].into_iter(), real);
     let policy = Policy {
         memory,
         ..policy(model)
@@ -183,19 +185,20 @@ pub fn gradient(
 
 /// How a model computes, and what its gradient keeps.
 fn policy(model: &Model) -> Policy {
-    model.train.as_ref().map_or(Policy::default(), |t| Policy {
-        precision: t.precision,
-        memory: t.memory,
-    })
+    Policy {
+        precision: model.precision,
+        memory: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
+    }
 }
 
 /// The constants of some graphs, and their bytes.
-fn tables<'g>(graphs: impl Iterator<Item = &'g Graph>) -> (Vec<Constant>, u64) {
+fn tables<'g>(graphs: impl Iterator<Item = &'g Graph>, real: DType) -> (Vec<Constant>, u64) {
     let tables = graphs.flat_map(|g| g.nodes());
-    constants(tables.filter_map(|(_, n)| match &n.op {
+    let tables = tables.filter_map(|(_, n)| match &n.op {
         OpKind::Table(t) => Some(&t.table),
         _ => None,
-    }))
+    });
+    constants(tables, real)
 }
 
 /// Distinct kernels, numbered as they come.
@@ -260,13 +263,14 @@ impl<'a> Maker<'a> {
         graph: &Graph,
         maxima: Bindings,
     ) -> Result<Vec<(&'static str, Entry)>, AssembleError> {
+        let real = self.table.real;
         // Inputs keep their numbers even where a pass finds that one is not needed.
         let inputs: Vec<Io> = graph
             .nodes()
             .filter_map(|(_, n)| match &n.op {
                 OpKind::Input(i) => Some(Io {
                     name: i.name.clone(),
-                    dtype: dtype(&i.ty, REAL),
+                    dtype: dtype(&i.ty, real),
                     shape: i.ty.shape.clone(),
                 }),
                 _ => None,
@@ -298,7 +302,7 @@ impl<'a> Maker<'a> {
                     let ty = graph.ty(*v);
                     outputs.push(Io {
                         name: result.clone(),
-                        dtype: dtype(ty, REAL),
+                        dtype: dtype(ty, real),
                         shape: ty.shape.clone(),
                     });
                     Operand::at(Slot::Output(outputs.len() as u32 - 1), 0)
@@ -322,7 +326,7 @@ impl<'a> Maker<'a> {
                     let bytes = ty
                         .size()
                         .at(maxima)
-                        .and_then(|n| n.checked_mul(dtype(ty, REAL).bytes()));
+                        .and_then(|n| n.checked_mul(dtype(ty, real).bytes()));
                     let offset = self.cache;
                     let end = bytes.and_then(|b| reserve(offset, b));
                     self.cache = end.ok_or_else(|| AssembleError::Cache { entry: name.into() })?;
@@ -335,12 +339,13 @@ impl<'a> Maker<'a> {
             }
         }
         let units = fuse(&graph, self.options.fusion);
-        let mut code = lower(&graph, &units, &homes, self.options.tiling).map_err(|error| {
-            AssembleError::Lower {
-                entry: name.into(),
-                error,
-            }
-        })?;
+        let mut code =
+            lower(&graph, &units, &homes, self.options.tiling, real).map_err(|error| {
+                AssembleError::Lower {
+                    entry: name.into(),
+                    error,
+                }
+            })?;
         if name == GRAD {
             self.zero_the_rest(&graph, &mut code);
         }
@@ -394,9 +399,14 @@ impl<'a> Maker<'a> {
         {
             let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
             let ty = TensorType::real(shape);
-            let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0));
+            let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
             let home = Home::Fixed(Operand::at(Slot::Grads, p.offset));
-            let b = code.buffer(format!("{GRAD_PREFIX}{}", p.path), REAL, ty.size(), home);
+            let b = code.buffer(
+                format!("{GRAD_PREFIX}{}", p.path),
+                self.table.real,
+                ty.size(),
+                home,
+            );
             let site = format!("{GRAD_PREFIX}{}", p.path);
             code.launches.push(Launch {
                 spec: KernelSpec::Rows(spec),

@@ -49,6 +49,7 @@ pub fn dtype(ty: &TensorType, real: DType) -> DType {
 struct Writer<'a> {
     graph: &'a Graph,
     domain: Domain,
+    real: DType,
     body: Body,
     coeffs: Vec<Coeff>,
     inputs: Vec<Value>,
@@ -56,10 +57,11 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(graph: &'a Graph, domain: Domain) -> Writer<'a> {
+    fn new(graph: &'a Graph, domain: Domain, real: DType) -> Writer<'a> {
         Writer {
             graph,
             domain,
+            real,
             body: Body::default(),
             coeffs: vec![],
             inputs: vec![],
@@ -127,7 +129,7 @@ impl<'a> Writer<'a> {
 
     fn operand_types(&self, outputs: &[Value]) -> Vec<DType> {
         let types = self.inputs.iter().chain(outputs).map(|v| self.graph.ty(*v));
-        types.map(|t| dtype(t, DType::F32)).collect()
+        types.map(|t| dtype(t, self.real)).collect()
     }
 
     fn dims(&self) -> Vec<Size> {
@@ -147,8 +149,9 @@ pub fn rows(
     nodes: &[u32],
     domain: Domain,
     stored: Vec<Value>,
+    real: DType,
 ) -> Result<Bound<Rows>, BodyError> {
-    let mut w = Writer::new(graph, domain);
+    let mut w = Writer::new(graph, domain, real);
     for n in nodes {
         w.node(*n)?;
     }
@@ -171,7 +174,7 @@ pub fn rows(
         })
         .collect();
     let spec = Rows {
-        dtype: DType::F32,
+        dtype: real,
         cols: domain.cols,
         operands: w.operand_types(&stored),
         uniforms: w.coeffs.len() as u32,
@@ -196,6 +199,7 @@ pub fn columns(
     graph: &Graph,
     nodes: &[u32],
     accumulate: bool,
+    real: DType,
 ) -> Result<Bound<Columns>, BodyError> {
     let (sum, maps) = nodes.split_last().expect("a sum over rows has a node");
     let ty = graph.ty(graph.node(*sum).operands[0]);
@@ -205,6 +209,7 @@ pub fn columns(
             rows: ty.rows(),
             cols: ty.cols(),
         },
+        real,
     );
     for n in maps {
         w.node(*n)?;
@@ -212,7 +217,7 @@ pub fn columns(
     let value = w.read(*sum, 0)?;
     let out = vec![only(*sum)];
     let spec = Columns {
-        dtype: DType::F32,
+        dtype: real,
         cols: w.domain.cols,
         operands: w.operand_types(&out),
         uniforms: w.coeffs.len() as u32,
@@ -234,7 +239,7 @@ pub fn columns(
 }
 
 /// A kernel that fills a tensor with a launch argument.
-pub fn fill(ty: &TensorType, value: Coeff) -> (Rows, Vec<Size>, Vec<Coeff>) {
+pub fn fill(ty: &TensorType, value: Coeff, real: DType) -> (Rows, Vec<Size>, Vec<Coeff>) {
     let (mut body, mut coeffs) = (Body::default(), Vec::new());
     let value = Scalars {
         body: &mut body,
@@ -246,9 +251,9 @@ pub fn fill(ty: &TensorType, value: Coeff) -> (Rows, Vec<Size>, Vec<Coeff>) {
         access: store_access(ty.cols()),
         value,
     };
-    let operands = vec![DType::F32];
+    let operands = vec![real];
     let spec = Rows {
-        dtype: DType::F32,
+        dtype: real,
         cols: ty.cols(),
         operands,
         uniforms: coeffs.len() as u32,
@@ -259,7 +264,7 @@ pub fn fill(ty: &TensorType, value: Coeff) -> (Rows, Vec<Size>, Vec<Coeff>) {
 }
 
 /// A kernel that copies a tensor.
-pub fn copy(ty: &TensorType) -> (Rows, Vec<Size>) {
+pub fn copy(ty: &TensorType, real: DType) -> (Rows, Vec<Size>) {
     let mut body = Body::default();
     let access = store_access(ty.cols());
     let value = body.load(0, access);
@@ -269,9 +274,9 @@ pub fn copy(ty: &TensorType) -> (Rows, Vec<Size>) {
         value,
     };
     let spec = Rows {
-        dtype: DType::F32,
+        dtype: real,
         cols: ty.cols(),
-        operands: vec![dtype(ty, DType::F32); 2],
+        operands: vec![dtype(ty, real); 2],
         uniforms: 0,
         body,
         stores: vec![store],

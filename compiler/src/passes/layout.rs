@@ -5,6 +5,7 @@
 //! runs over flat rows. Numbers in paths are compared as numbers: `step.2` stands before `step.10`.
 
 use odec_graph::ops::Parameter;
+use odec_program::DType;
 use odec_program::manifest::{Constant, Param, Table};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -13,7 +14,6 @@ use thiserror::Error;
 pub const ROW: u64 = 1024;
 
 const ALIGN: u64 = 64;
-const WORD: u64 = 4;
 
 /// Too many parameters to count.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,8 +23,10 @@ pub struct TooManyParams {
 }
 
 /// The parameter table with the sizes of its areas.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ParamTable {
+    /// The type of their elements.
+    pub real: DType,
     pub params: Vec<Param>,
     /// Bytes of the area that decays: whole rows.
     pub decayed: u64,
@@ -33,14 +35,20 @@ pub struct ParamTable {
 }
 
 impl ParamTable {
-    /// Lays out parameters; equal paths are one parameter.
+    /// Lays out parameters of elements `real`; equal paths are one parameter.
     ///
     /// # Errors
     /// When sizes overflow.
     pub fn new<'a>(
         parameters: impl IntoIterator<Item = &'a Parameter>,
+        real: DType,
     ) -> Result<ParamTable, TooManyParams> {
-        let mut table = ParamTable::default();
+        let mut table = ParamTable {
+            real,
+            params: vec![],
+            decayed: 0,
+            bytes: 0,
+        };
         let by_path: BTreeMap<Vec<Part>, &Parameter> = parameters
             .into_iter()
             .map(|p| (parts(&p.path), p))
@@ -53,7 +61,7 @@ impl ParamTable {
                 let bytes = p
                     .shape
                     .iter()
-                    .try_fold(WORD, |n, d| n.checked_mul(*d))
+                    .try_fold(real.bytes(), |n, d| n.checked_mul(*d))
                     .ok_or_else(fail)?;
                 table.params.push(Param {
                     path: p.path.clone(),
@@ -68,7 +76,7 @@ impl ParamTable {
                     .and_then(|n| n.checked_next_multiple_of(ALIGN));
                 table.bytes = end.filter(|n| *n <= 1 << 44).ok_or_else(fail)?;
             }
-            table.bytes = table.bytes.next_multiple_of(ROW * WORD);
+            table.bytes = table.bytes.next_multiple_of(ROW * real.bytes());
             if decays {
                 table.decayed = table.bytes;
             }
@@ -98,7 +106,10 @@ fn parts(path: &str) -> Vec<Part> {
 }
 
 /// Constant tables with their offsets, each once, and the bytes of all.
-pub fn constants<'a>(tables: impl IntoIterator<Item = &'a Table>) -> (Vec<Constant>, u64) {
+pub fn constants<'a>(
+    tables: impl IntoIterator<Item = &'a Table>,
+    real: DType,
+) -> (Vec<Constant>, u64) {
     let mut out: Vec<Constant> = Vec::new();
     let mut bytes = 0u64;
     for t in tables {
@@ -109,7 +120,10 @@ pub fn constants<'a>(tables: impl IntoIterator<Item = &'a Table>) -> (Vec<Consta
             offset: bytes,
             table: t.clone(),
         });
-        let size = t.shape().iter().fold(WORD, |n, d| n.saturating_mul(*d));
+        let size = t
+            .shape()
+            .iter()
+            .fold(real.bytes(), |n, d| n.saturating_mul(*d));
         bytes = bytes
             .saturating_add(size)
             .checked_next_multiple_of(ALIGN)
@@ -139,7 +153,7 @@ mod tests {
             parameter("step.2.w", &[2, 3]),
             parameter("step.2.w", &[2, 3]),
         ];
-        let t = ParamTable::new(&all).unwrap();
+        let t = ParamTable::new(&all, DType::F32).unwrap();
         let placed: Vec<_> = t
             .params
             .iter()
@@ -160,7 +174,7 @@ mod tests {
     fn too_large_is_an_error() {
         let all = [parameter("w", &[u64::MAX, 3])];
         assert_eq!(
-            ParamTable::new(&all),
+            ParamTable::new(&all, DType::F32),
             Err(TooManyParams { path: "w".into() })
         );
     }

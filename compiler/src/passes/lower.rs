@@ -17,9 +17,6 @@ use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// The element type that reals are computed in.
-pub const REAL: DType = DType::F32;
-
 /// Where a graph's sources and results live.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Homes {
@@ -29,7 +26,7 @@ pub struct Homes {
     pub outputs: Vec<Operand>,
 }
 
-/// How contractions are cut up for a target.
+/// How contractions of one real type are cut up for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
     pub blocking: Blocking,
@@ -51,18 +48,20 @@ pub enum LowerError {
     NoHome { what: String },
 }
 
-/// Turns units into launches, in their order.
+/// Turns units into launches, in their order; reals are `real`.
 pub fn lower(
     graph: &Graph,
     units: &Units,
     homes: &Homes,
     tiling: Tiling,
+    real: DType,
 ) -> Result<Code, LowerError> {
     let mut l = Lowering {
         graph,
         units,
         homes,
         tiling,
+        real,
         code: Code::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
@@ -103,6 +102,8 @@ struct Lowering<'a> {
     units: &'a Units,
     homes: &'a Homes,
     tiling: Tiling,
+    /// What reals are computed in.
+    real: DType,
     code: Code,
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels, and the stretch they were last
@@ -173,7 +174,7 @@ impl Lowering<'_> {
 
     fn row_bytes(&self, v: Value) -> u64 {
         let ty = self.graph.ty(v);
-        ty.cols() * dtype(ty, REAL).bytes()
+        ty.cols() * dtype(ty, self.real).bytes()
     }
 
     fn home_of_source(&self, v: Value) -> Result<Operand, LowerError> {
@@ -222,7 +223,9 @@ impl Lowering<'_> {
             Kind::Scalar(c) => Some(c),
             _ => None,
         };
-        let b = self.code.buffer(name, dtype(ty, REAL), ty.size(), home);
+        let b = self
+            .code
+            .buffer(name, dtype(ty, self.real), ty.size(), home);
         self.buffers.insert(v, b);
         if let Some(c) = scalar {
             self.fill(b, v, c);
@@ -265,7 +268,7 @@ impl Lowering<'_> {
     }
 
     fn fill(&mut self, b: BufferId, v: Value, c: Coeff) {
-        let (spec, dims, coeffs) = body::fill(self.graph.ty(v), c);
+        let (spec, dims, coeffs) = body::fill(self.graph.ty(v), c, self.real);
         self.launch(KernelSpec::Rows(spec), vec![b], dims, coeffs, v.node);
     }
 
@@ -274,8 +277,8 @@ impl Lowering<'_> {
         let from = self.buffer(v)?;
         let to = self
             .code
-            .buffer("copy", dtype(ty, REAL), ty.size(), Home::Fixed(home));
-        let (spec, dims) = body::copy(ty);
+            .buffer("copy", dtype(ty, self.real), ty.size(), Home::Fixed(home));
+        let (spec, dims) = body::copy(ty, self.real);
         self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], v.node);
         Ok(())
     }
@@ -313,12 +316,12 @@ impl Lowering<'_> {
             (Kind::Rows { .. }, Shape::Rows(domain)) => {
                 let made = unit.nodes.iter().map(|n| only(*n));
                 let stored = made.filter(|v| self.units.stored.contains(v)).collect();
-                let bound = body::rows(self.graph, &unit.nodes, *domain, stored)?;
+                let bound = body::rows(self.graph, &unit.nodes, *domain, stored, self.real)?;
                 self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))
             }
             (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
             (Kind::Columns, _) => {
-                let bound = body::columns(self.graph, &unit.nodes, self.accumulates(n))?;
+                let bound = body::columns(self.graph, &unit.nodes, self.accumulates(n), self.real)?;
                 self.bound(bound, KernelSpec::Columns, n)
             }
             (
@@ -329,7 +332,7 @@ impl Lowering<'_> {
                 },
                 _,
             ) => {
-                let panels = if rounded { DType::Bf16 } else { REAL };
+                let panels = if rounded { DType::Bf16 } else { self.real };
                 self.contract(n, a_transposed, b_transposed, panels)
             }
             (Kind::Attend(spec), _) => {
@@ -337,8 +340,8 @@ impl Lowering<'_> {
                 let args = self.buffers(&[operands.clone(), results].concat())?;
                 self.launch(
                     KernelSpec::Attend(Attend {
-                        dtype: REAL,
-                        inputs: dtype(self.graph.ty(operands[0]), REAL),
+                        dtype: self.real,
+                        inputs: dtype(self.graph.ty(operands[0]), self.real),
                         ..spec
                     }),
                     args,
@@ -353,8 +356,8 @@ impl Lowering<'_> {
                 let args = self.buffers(&[operands.clone(), results].concat())?;
                 self.launch(
                     KernelSpec::AttendBackward(Attend {
-                        dtype: REAL,
-                        inputs: dtype(self.graph.ty(operands[0]), REAL),
+                        dtype: self.real,
+                        inputs: dtype(self.graph.ty(operands[0]), self.real),
                         ..spec
                     }),
                     args,
@@ -367,8 +370,8 @@ impl Lowering<'_> {
             (Kind::AttendCached(spec), _) => {
                 let args = self.buffers(&[operands.clone(), results].concat())?;
                 let spec = Attend {
-                    dtype: REAL,
-                    inputs: dtype(self.graph.ty(operands[0]), REAL),
+                    dtype: self.real,
+                    inputs: dtype(self.graph.ty(operands[0]), self.real),
                     ..spec
                 };
                 let dims = vec![Size::SEQ, Size::PAST];
@@ -384,7 +387,10 @@ impl Lowering<'_> {
                 let cols = self.graph.ty(table).cols();
                 let args = self.buffers(&[index, table, results[0]])?;
                 self.launch(
-                    KernelSpec::Gather(Gather { dtype: REAL, cols }),
+                    KernelSpec::Gather(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
                     args,
                     dims,
                     vec![],
@@ -397,7 +403,10 @@ impl Lowering<'_> {
                 let cols = self.graph.ty(results[0]).cols();
                 let args = self.buffers(&[operands[0], results[0]])?;
                 self.launch(
-                    KernelSpec::PositionSum(Gather { dtype: REAL, cols }),
+                    KernelSpec::PositionSum(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
                     args,
                     vec![Size::BATCH, Size::SEQ, rows],
                     vec![],
@@ -416,7 +425,10 @@ impl Lowering<'_> {
                 let mut args = self.buffers(&[index, rows])?;
                 args.push(out);
                 self.launch(
-                    KernelSpec::ScatterAdd(Gather { dtype: REAL, cols }),
+                    KernelSpec::ScatterAdd(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
                     args,
                     dims,
                     vec![],
@@ -462,12 +474,12 @@ impl Lowering<'_> {
         };
         let right = match layout {
             Layout::Panels => self.packed(n, (b, b_transposed, panels), width, k)?,
-            _ if dtype(tb, REAL) == panels => self.buffer(b)?,
+            _ if dtype(tb, self.real) == panels => self.buffer(b)?,
             _ => self.rounded(n, b, panels)?,
         };
         let spec = Contract {
-            dtype: REAL,
-            a: dtype(ta, REAL),
+            dtype: self.real,
+            a: dtype(ta, self.real),
             b: panels,
             m: extent(m),
             n: extent(width),
@@ -516,7 +528,7 @@ impl Lowering<'_> {
                 let ty = self.graph.ty(b);
                 let name = format!("{}, rounded", self.name(b));
                 let copy = self.code.buffer(name, to, ty.size(), Home::Arena);
-                let (mut spec, dims) = body::copy(ty);
+                let (mut spec, dims) = body::copy(ty, self.real);
                 spec.operands[1] = to;
                 let from = self.buffer(b)?;
                 self.launch(KernelSpec::Rows(spec), vec![from, copy], dims, vec![], node);
@@ -564,7 +576,7 @@ impl Lowering<'_> {
         );
         let spec = Pack {
             dtype: panels,
-            from: dtype(self.graph.ty(b), REAL),
+            from: dtype(self.graph.ty(b), self.real),
             n: extent(n),
             k: extent(k),
             nr,

@@ -3,12 +3,12 @@
 //! Takes a [`Built`] model and a [`Target`]; gives plain data for [`mod@super::assemble`].
 
 use super::fuse::Fusion;
-use super::lower::{REAL, Tiling};
+use super::lower::Tiling;
 use crate::model::Built;
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
-use odec_program::manifest::{self, Claim, Train};
-use odec_program::{Bindings, Target};
+use odec_program::manifest::{self, Claim, Precision, Train};
+use odec_program::{Bindings, DType, Target};
 
 /// What a manifest is assembled from.
 #[derive(Clone, Debug)]
@@ -28,6 +28,7 @@ pub struct Model<'a> {
     /// tokens, targets → `loss` and `grad.<path>` of parameters.
     pub grad: Option<&'a Graph>,
     pub train: Option<Train>,
+    pub precision: Precision,
     pub claims: Vec<Claim>,
     /// Largest batch and sequence that memory is planned for.
     pub maxima: Bindings,
@@ -46,6 +47,7 @@ impl<'a> Model<'a> {
             loss: Some(&built.loss),
             grad: Some(&built.grad),
             train: built.train.clone(),
+            precision: built.precision(),
             claims: built.claims.clone(),
             maxima: Bindings::new(built.batch, built.config.context),
         }
@@ -60,11 +62,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// What is best for a target.
-    pub fn of(target: Target) -> Options {
+    /// What is best for a target and reals of this type.
+    pub fn of(target: Target, real: DType) -> Options {
         Options {
             tiling: Tiling {
-                blocking: target.blocking(REAL),
+                blocking: target.blocking(real),
                 packs: target.packs(),
             },
             fusion: Fusion::On,

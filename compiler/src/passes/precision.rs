@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Chooses element types.
 pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
-    if precision == Precision::F32 {
+    if precision != Precision::Bf16 {
         return Ok(graph.clone());
     }
     let reading = Reading::of(graph);

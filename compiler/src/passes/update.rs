@@ -18,26 +18,25 @@ use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{AdamW, named};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
-const F32: DType = DType::F32;
-
 /// The launches of `update`, which reads the gradients of `from`.
 pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) -> Code {
     let mut code = Code::default();
-    let rows = table.bytes / F32.bytes() / ROW;
+    let real = table.real;
+    let rows = table.bytes / real.bytes() / ROW;
     let place = |slot, offset| Home::Fixed(Operand::at(slot, offset));
-    let norm = code.buffer("grad_norm", F32, Size::ONE, place(Slot::Output(0), 0));
-    let scale = code.buffer("clip scale", F32, Size::ONE, Home::Arena);
+    let norm = code.buffer("grad_norm", real, Size::ONE, place(Slot::Output(0), 0));
+    let scale = code.buffer("clip scale", real, Size::ONE, Home::Arena);
 
     // Squares are added in two levels of rows, then down the column, to keep rounding errors small.
     let blocks = rows.div_ceil(ROW).max(1);
     let sums = code.buffer(
         "sums of squares",
-        F32,
+        real,
         Size::fixed(blocks * ROW),
         Home::Arena,
     );
-    let block_sums = code.buffer("block sums", F32, Size::fixed(blocks), Home::Arena);
-    let total = code.buffer("sum of squares", F32, Size::ONE, Home::Arena);
+    let block_sums = code.buffer("block sums", real, Size::fixed(blocks), Home::Arena);
+    let total = code.buffer("sum of squares", real, Size::ONE, Home::Arena);
     let launch = |spec, args: Vec<BufferId>, rows, coeffs, site: &str| Launch {
         spec,
         args,
@@ -46,16 +45,16 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
         site: format!("update.{site}"),
     };
     code.launches.push(launch(
-        KernelSpec::Rows(fill_zero()),
+        KernelSpec::Rows(fill_zero(real)),
         vec![sums],
         blocks,
         vec![],
         "norm",
     ));
     if rows > 0 {
-        let grads = code.buffer("grads", F32, Size::fixed(rows * ROW), place(from, 0));
+        let grads = code.buffer("grads", real, Size::fixed(rows * ROW), place(from, 0));
         code.launches.push(launch(
-            KernelSpec::Rows(row_sums(true)),
+            KernelSpec::Rows(row_sums(true, real)),
             vec![grads, sums],
             rows,
             vec![],
@@ -63,14 +62,14 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
         ));
     }
     code.launches.push(launch(
-        KernelSpec::Rows(row_sums(false)),
+        KernelSpec::Rows(row_sums(false, real)),
         vec![sums, block_sums],
         blocks,
         vec![],
         "norm",
     ));
     code.launches.push(launch(
-        KernelSpec::Columns(column_sum()),
+        KernelSpec::Columns(column_sum(real)),
         vec![block_sums, total],
         blocks,
         vec![],
@@ -78,7 +77,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
     ));
     let clip_coeff = clip.map(Coeff::Value).into_iter().collect();
     code.launches.push(launch(
-        KernelSpec::Rows(clip_scale(clip.is_some())),
+        KernelSpec::Rows(clip_scale(clip.is_some(), real)),
         vec![total, norm, scale],
         1,
         clip_coeff,
@@ -90,9 +89,9 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
         (table.decayed, table.bytes, 0.0),
     ];
     for (start, end, decay) in areas.into_iter().filter(|(start, end, _)| end > start) {
-        let rows = (end - start) / F32.bytes() / ROW;
+        let rows = (end - start) / real.bytes() / ROW;
         let mut area =
-            |name: &str, slot| code.buffer(name, F32, Size::fixed(rows * ROW), place(slot, start));
+            |name: &str, slot| code.buffer(name, real, Size::fixed(rows * ROW), place(slot, start));
         let [p, g] = [area("params", Slot::Params), area("grads", from)];
         let [m, v] = [
             area("moment1", Slot::Moment1),
@@ -104,7 +103,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
         let coeffs = values.into_iter().chain(names).collect();
         let args = vec![p, g, m, v, scale, norm, p, m, v];
         code.launches.push(launch(
-            KernelSpec::Rows(adamw_rows()),
+            KernelSpec::Rows(adamw_rows(real)),
             args,
             rows,
             coeffs,
@@ -117,15 +116,16 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
 /// The launches of `accumulate`: `sums ← keep·sums + share·grads`, multiplied, then multiplied and added in one rounding.
 pub fn accumulate(table: &ParamTable) -> Code {
     let mut code = Code::default();
-    let rows = table.bytes / F32.bytes() / ROW;
+    let real = table.real;
+    let rows = table.bytes / real.bytes() / ROW;
     let mut area = |name: &str, slot| {
         let home = Home::Fixed(Operand::at(slot, 0));
-        code.buffer(name, F32, Size::fixed(rows * ROW), home)
+        code.buffer(name, real, Size::fixed(rows * ROW), home)
     };
     let [sums, grads] = [area("sums", Slot::Sums), area("grads", Slot::Grads)];
     if rows > 0 {
         code.launches.push(Launch {
-            spec: KernelSpec::Rows(add_share()),
+            spec: KernelSpec::Rows(add_share(real)),
             args: vec![sums, grads, sums],
             dims: vec![Size::fixed(rows), Size::ONE],
             coeffs: [named::KEEP, named::SHARE]
@@ -138,7 +138,7 @@ pub fn accumulate(table: &ParamTable) -> Code {
 }
 
 /// Operands sum and gradient, then sum written in place.
-fn add_share() -> Rows {
+fn add_share(real: DType) -> Rows {
     let mut b = Body::default();
     let [sum, grad] = [0, 1].map(|i| b.load(i, Access::full(ROW)));
     let [keep, share] = [0, 1].map(|i| b.uniform(i));
@@ -149,24 +149,32 @@ fn add_share() -> Rows {
         access: Access::full(ROW),
         value,
     };
-    rows_kernel(ROW, 3, 2, b, vec![store])
+    rows_kernel(real, ROW, 3, 2, b, vec![store])
 }
 
-fn rows_kernel(cols: u64, operands: usize, uniforms: u32, body: Body, stores: Vec<Store>) -> Rows {
+fn rows_kernel(
+    real: DType,
+    cols: u64,
+    operands: usize,
+    uniforms: u32,
+    body: Body,
+    stores: Vec<Store>,
+) -> Rows {
     Rows {
-        dtype: F32,
+        dtype: real,
         cols,
-        operands: vec![F32; operands],
+        operands: vec![real; operands],
         uniforms,
         body,
         stores,
     }
 }
 
-fn fill_zero() -> Rows {
+fn fill_zero(real: DType) -> Rows {
     let mut b = Body::default();
     let value = b.konst(0.0);
     rows_kernel(
+        real,
         ROW,
         1,
         0,
@@ -180,12 +188,13 @@ fn fill_zero() -> Rows {
 }
 
 /// The sum of each row, or of its squares.
-fn row_sums(squared: bool) -> Rows {
+fn row_sums(squared: bool, real: DType) -> Rows {
     let mut b = Body::default();
     let x = b.load(0, Access::full(ROW));
     let x = if squared { b.mul(x, x) } else { x };
     let value = b.reduce(ReduceOp::Sum, x);
     rows_kernel(
+        real,
         ROW,
         2,
         0,
@@ -198,13 +207,13 @@ fn row_sums(squared: bool) -> Rows {
     )
 }
 
-fn column_sum() -> Columns {
+fn column_sum(real: DType) -> Columns {
     let mut body = Body::default();
     let value = body.load(0, Access::PER_ROW);
     Columns {
-        dtype: F32,
+        dtype: real,
         cols: 1,
-        operands: vec![F32; 2],
+        operands: vec![real; 2],
         uniforms: 0,
         body,
         value,
@@ -213,7 +222,7 @@ fn column_sum() -> Columns {
 }
 
 /// √total and min(1, clip/√total).
-fn clip_scale(clipped: bool) -> Rows {
+fn clip_scale(clipped: bool, real: DType) -> Rows {
     let mut b = Body::default();
     let total = b.load(0, Access::SCALAR);
     let norm = b.unary(UnaryOp::Sqrt, total);
@@ -232,6 +241,7 @@ fn clip_scale(clipped: bool) -> Rows {
         value,
     };
     rows_kernel(
+        real,
         1,
         3,
         clipped as u32,
@@ -241,7 +251,7 @@ fn clip_scale(clipped: bool) -> Rows {
 }
 
 /// Operands p, g, m, v, scale, norm, then p, m, v written in place.
-fn adamw_rows() -> Rows {
+fn adamw_rows(real: DType) -> Rows {
     let mut b = Body::default();
     let full = Access::full(ROW);
     let [p, g, m, v] = [0, 1, 2, 3].map(|i| b.load(i, full));
@@ -278,5 +288,5 @@ fn adamw_rows() -> Rows {
             value,
         }
     });
-    rows_kernel(ROW, 9, 9, b, stores.to_vec())
+    rows_kernel(real, ROW, 9, 9, b, stores.to_vec())
 }

@@ -65,15 +65,20 @@ fn check(scheme: &str, flow: &str, steps: u64) {
     let want = interp::run(&built.forward, &f, at).unwrap();
     close(
         "logits",
-        out.f32("logits").unwrap(),
+        out.reals("logits").unwrap().f32(),
         &want["logits"].data,
         1e-5,
     );
     let out = e.run("grad", at, &inputs, &[]).unwrap();
     let want = interp::run(&built.grad, &f, at).unwrap();
-    close("loss", out.f32("loss").unwrap(), &want["loss"].data, 1e-5);
-    let start = e.state(State::Params).to_vec();
-    let grads = e.state(State::Grads).to_vec();
+    close(
+        "loss",
+        out.reals("loss").unwrap().f32(),
+        &want["loss"].data,
+        1e-5,
+    );
+    let start = e.state(State::Params).f32().to_vec();
+    let grads = e.state(State::Grads).f32().to_vec();
     let place = |p: &odec_program::manifest::Param| {
         let first = p.offset as usize / 4;
         first..first + p.shape.iter().product::<u64>() as usize
@@ -88,7 +93,7 @@ fn check(scheme: &str, flow: &str, steps: u64) {
         (named::BIAS2, 20.0),
     ];
     e.run("update", at, &[], &scalars).unwrap();
-    let after = e.state(State::Params);
+    let after = e.state(State::Params).f32();
     let learned = manifest
         .params
         .iter()
@@ -145,7 +150,7 @@ fn trained(built: &Built, text: &str, updates: usize) -> Vec<(String, f32)> {
         ];
         e.run("update", at, &[], &scalars).expect("an update");
     }
-    let params = e.state(State::Params);
+    let params = e.state(State::Params).f32();
     let own = manifest
         .params
         .iter()

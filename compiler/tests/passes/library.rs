@@ -83,11 +83,11 @@ fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
     let at = Bindings::new(1, CONTEXT as u64);
     let whole = e.run("forward", at, &[("tokens", Value::I32(&x[..CONTEXT]))], &[]);
-    let whole = bits(whole.unwrap().f32("logits").unwrap());
+    let whole = bits(whole.unwrap().reals("logits").unwrap().f32());
     let mut reader = Reader::new(e).unwrap();
     let (mut pieces, mut past) = (Vec::new(), 0);
     for n in [7, 1, 1, 5, 1, 5] {
-        pieces.extend(bits(reader.read(&x[past..past + n]).unwrap()));
+        pieces.extend(bits(reader.read(&x[past..past + n]).unwrap().f32()));
         past += n;
     }
     assert!(

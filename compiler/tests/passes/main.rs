@@ -1,8 +1,10 @@
 //! The passes end to end: hand-built decoders, planned and run on the reference device.
 
 mod costs;
+mod double;
 mod learned;
 mod library;
+mod measured;
 mod memory;
 mod numbers;
 mod optimiser;

@@ -47,8 +47,8 @@ fn gradient(flow: &str, steps: u64, policy: &str) -> (Vec<u32>, u64) {
         .unwrap()
         .scalar("loss")
         .unwrap();
-    let mut bits = vec![loss.to_bits()];
-    bits.extend(e.state(State::Grads).iter().map(|x| x.to_bits()));
+    let mut bits = vec![(loss as f32).to_bits()];
+    bits.extend(e.state(State::Grads).f32().iter().map(|x| x.to_bits()));
     (bits, memory.arena)
 }
 

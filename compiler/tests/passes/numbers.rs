@@ -32,12 +32,7 @@ pub fn tokens(at: Bindings, vocab: u64, seed: u64) -> Vec<i32> {
 /// Parameters by path and inputs by name, for the interpreter.
 pub fn feeds(e: &Executor, at: Bindings, inputs: &[(&str, &[i32])]) -> BTreeMap<String, Tensor> {
     let params = e.manifest().params.iter().map(|p| {
-        let start = p.offset as usize / 4;
-        let n = p.shape.iter().product::<u64>() as usize;
-        let data = e.state(State::Params)[start..start + n]
-            .iter()
-            .map(|x| f64::from(*x))
-            .collect();
+        let data = e.of(State::Params, p).iter().collect();
         (p.path.clone(), Tensor::new(p.shape.clone(), data))
     });
     let inputs = inputs.iter().map(|(name, x)| {
@@ -76,7 +71,7 @@ fn check_against_interpreter(shape: Shape, at: Bindings) {
         .unwrap();
     close(
         "logits",
-        out.f32("logits").unwrap(),
+        out.reals("logits").unwrap().f32(),
         &want["logits"].data,
         1e-4,
     );
@@ -89,21 +84,21 @@ fn check_against_interpreter(shape: Shape, at: Bindings) {
         .unwrap()
         .scalar("loss")
         .unwrap();
-    close("loss", &[loss], &want["loss"].data, 1e-5);
-    e.state_mut(State::Grads).fill(f32::NAN);
+    close("loss", &[loss as f32], &want["loss"].data, 1e-5);
+    e.state_mut(State::Grads).f32().fill(f32::NAN);
     let loss = e
         .run("grad", at, &inputs, &[])
         .unwrap()
         .scalar("loss")
         .unwrap();
-    close("loss of grad", &[loss], &want["loss"].data, 1e-5);
+    close("loss of grad", &[loss as f32], &want["loss"].data, 1e-5);
     for p in &a.manifest.params {
         let start = p.offset as usize / 4;
         let n = p.shape.iter().product::<u64>() as usize;
         let name = format!("grad.{}", p.path);
         close(
             &name,
-            &e.state(State::Grads)[start..start + n],
+            &e.state(State::Grads).f32()[start..start + n],
             &want[&name].data,
             1e-4,
         );
@@ -136,16 +131,18 @@ fn bits(d: &Decoder, options: Options) -> Vec<u32> {
     let mut out: Vec<f32> = e
         .run("forward", at, &inputs[..1], &[])
         .unwrap()
-        .f32("logits")
+        .reals("logits")
         .unwrap()
+        .f32()
         .to_vec();
     out.extend(
         e.run("grad", at, &inputs, &[])
             .unwrap()
-            .f32("loss")
-            .unwrap(),
+            .reals("loss")
+            .unwrap()
+            .f32(),
     );
-    out.extend(e.state(State::Grads));
+    out.extend(e.state(State::Grads).f32());
     out.iter().map(|x| x.to_bits()).collect()
 }
 

@@ -14,7 +14,7 @@ fn run(e: &mut Executor) -> f32 {
     e.run("update", at, &[], &NAMED)
         .unwrap()
         .scalar("grad_norm")
-        .unwrap()
+        .unwrap() as f32
 }
 
 /// Pseudo-random numbers for every element of every parameter; gaps stay zero.
@@ -44,13 +44,18 @@ fn prepared(clip: Option<f64>, grad_scale: f32) -> Executor {
         (State::Moment1, 0.1, false),
         (State::Moment2, 0.01, true),
     ] {
-        fill(&a.manifest.params, e.state_mut(state), scale, positive);
+        fill(
+            &a.manifest.params,
+            e.state_mut(state).f32(),
+            scale,
+            positive,
+        );
     }
     e
 }
 
 fn wide(e: &Executor, s: State) -> Vec<f64> {
-    e.state(s).iter().map(|x| f64::from(*x)).collect()
+    e.state(s).f32().iter().map(|x| f64::from(*x)).collect()
 }
 
 #[test]
@@ -79,20 +84,25 @@ fn one_step_is_adamw() {
                 let v1 = beta2 * v[i] + (1.0 - beta2) * grad * grad;
                 let step = m1 * bias1 / ((v1 * bias2).sqrt() + eps);
                 let want = p[i] * (1.0 - lr * decay) - lr * step;
-                let got = f64::from(e.state(State::Params)[i]);
+                let got = f64::from(e.state(State::Params).f32()[i]);
                 assert!(
                     (got - want).abs() < 1e-6,
                     "{} [{}]: {got} instead of {want}",
                     param.path,
                     i - start
                 );
-                assert!((f64::from(e.state(State::Moment1)[i]) - m1).abs() < 1e-7);
-                assert!((f64::from(e.state(State::Moment2)[i]) - v1).abs() < 1e-7);
+                assert!((f64::from(e.state(State::Moment1).f32()[i]) - m1).abs() < 1e-7);
+                assert!((f64::from(e.state(State::Moment2).f32()[i]) - v1).abs() < 1e-7);
             }
         }
         // Gaps between parameters stay zero.
         let used: u64 = params.iter().map(|p| p.shape.iter().product::<u64>()).sum();
-        let nonzero = e.state(State::Params).iter().filter(|x| **x != 0.0).count() as u64;
+        let nonzero = e
+            .state(State::Params)
+            .f32()
+            .iter()
+            .filter(|x| **x != 0.0)
+            .count() as u64;
         assert!(nonzero <= used);
     }
 }
@@ -101,10 +111,12 @@ fn one_step_is_adamw() {
 fn a_norm_that_is_not_finite_changes_nothing() {
     for bad in [f32::NAN, f32::INFINITY, 1e30] {
         let mut e = prepared(Some(1.0), 1.0);
-        e.state_mut(State::Grads)[5] = bad;
-        let before = [State::Params, State::Moment1, State::Moment2].map(|s| e.state(s).to_vec());
+        e.state_mut(State::Grads).f32()[5] = bad;
+        let before =
+            [State::Params, State::Moment1, State::Moment2].map(|s| e.state(s).f32().to_vec());
         assert!(!run(&mut e).is_finite());
-        let after = [State::Params, State::Moment1, State::Moment2].map(|s| e.state(s).to_vec());
+        let after =
+            [State::Params, State::Moment1, State::Moment2].map(|s| e.state(s).f32().to_vec());
         assert!(before == after, "{bad}");
     }
 }

@@ -45,14 +45,14 @@ fn bits(manifest: &Manifest) -> Vec<u32> {
     let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
     let mut all = Vec::new();
     let logits = e.run("forward", AT, &inputs[..1], &[]).unwrap();
-    all.extend_from_slice(logits.f32("logits").unwrap());
+    all.extend_from_slice(logits.reals("logits").unwrap().f32());
     let alone = e.run("loss", AT, &inputs, &[]).unwrap();
     let alone = alone.scalar("loss").unwrap();
     let loss = e.run("grad", AT, &inputs, &[]).unwrap();
     let loss = loss.scalar("loss").unwrap();
     assert_eq!(alone.to_bits(), loss.to_bits(), "one loss, two entries");
-    all.push(loss);
-    all.extend_from_slice(e.state(State::Grads));
+    all.push(loss as f32);
+    all.extend_from_slice(e.state(State::Grads).f32());
     all.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -87,15 +87,23 @@ fn reading_in_pieces_gives_the_bits_of_reading_at_once() {
         let whole = e.run("forward", at, &[("tokens", Value::I32(&x))], &[]);
         let whole: Vec<u32> = whole
             .unwrap()
-            .f32("logits")
+            .reals("logits")
             .unwrap()
+            .f32()
             .iter()
             .map(|x| x.to_bits())
             .collect();
         let mut reader = Reader::new(&mut e).unwrap();
         let mut pieces = Vec::new();
         for piece in [&x[..4], &x[4..5], &x[5..]] {
-            pieces.extend(reader.read(piece).unwrap().iter().map(|x| x.to_bits()));
+            pieces.extend(
+                reader
+                    .read(piece)
+                    .unwrap()
+                    .f32()
+                    .iter()
+                    .map(|x| x.to_bits()),
+            );
         }
         assert!(pieces == whole, "{flow}");
     }
@@ -191,17 +199,17 @@ fn programs_mean_their_rounded_graphs() {
         .unwrap()
         .scalar("loss")
         .unwrap();
-    close("loss", &[loss], &want["loss"].data, 1e-4);
+    close("loss", &[loss as f32], &want["loss"].data, 1e-4);
     for p in manifest.params {
         let first = p.offset as usize / 4;
         let want = &want[&format!("grad.{}", p.path)].data;
-        let got = &e.state(State::Grads)[first..first + want.len()];
+        let got = &e.state(State::Grads).f32()[first..first + want.len()];
         close(&p.path, got, want, 2e-2);
     }
 }
 
 /// Losses of 30 steps on one text.
-fn train(precision: &str) -> Vec<f32> {
+fn train(precision: &str) -> Vec<f64> {
     let (manifest, _) = planned(
         "lie(att, ffn)",
         2,

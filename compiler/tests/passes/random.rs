@@ -239,6 +239,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         loss: None,
         grad: Some(grad),
         train: None,
+        precision: manifest::Precision::F32,
         claims: vec![],
         maxima: Bindings::new(3, 4),
     }
@@ -257,27 +258,35 @@ fn check(recipe: &Recipe) {
         );
         let a = a.unwrap_or_else(|e| panic!("{e}"));
         let mut e = executor(&a.manifest);
-        e.state_mut(State::Grads).fill(f32::NAN);
+        e.state_mut(State::Grads).f32().fill(f32::NAN);
         let given = [("tokens", Given::I32(&x))];
         let mut out = e
             .run("forward", AT, &given, &[])
             .unwrap()
-            .f32("last")
+            .reals("last")
             .unwrap()
+            .f32()
             .to_vec();
         out.extend(
             e.run("forward", AT, &given, &[])
                 .unwrap()
-                .f32("loss")
-                .unwrap(),
+                .reals("loss")
+                .unwrap()
+                .f32(),
         );
-        out.extend(e.run("grad", AT, &given, &[]).unwrap().f32("loss").unwrap());
+        out.extend(
+            e.run("grad", AT, &given, &[])
+                .unwrap()
+                .reals("loss")
+                .unwrap()
+                .f32(),
+        );
         (e, out)
     });
     let gradients: Vec<Vec<Vec<f32>>> = runs
         .iter()
         .map(|(e, _)| {
-            let grads = e.state(State::Grads);
+            let grads = e.state(State::Grads).f32();
             e.manifest()
                 .params
                 .iter()

@@ -121,6 +121,7 @@ impl Decoder {
             loss: Some(&self.loss),
             grad: Some(&self.grad),
             train: Some(train()),
+            precision: manifest::Precision::F32,
             claims: vec![],
             maxima: s.maxima,
         }

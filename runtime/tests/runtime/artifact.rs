@@ -211,6 +211,8 @@ fn contradictions_are_found_on_load() {
     broken(&|m| instr(m, "forward", "head").operands[0].slot = Slot::Input(0));
     broken(&|m| instr(m, "forward", "embed").operands[0].slot = Slot::Params);
     broken(&|m| instr(m, "forward", "embed").dims[1] = Size::fixed(255));
+    broken(&|m| m.program.real = DType::Bf16);
+    broken(&|m| m.program.real = DType::F64);
     broken(&|m| {
         instr(m, "forward", "embed").dims[1] = Size {
             factor: 256,

@@ -50,7 +50,13 @@ fn steps(a: &Artifact, choice: DeviceChoice, threads: usize) -> Vec<u32> {
     let states = [State::Params, State::Grads, State::Moment1, State::Moment2];
     states
         .into_iter()
-        .flat_map(|s| x.state(s).iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+        .flat_map(|s| {
+            x.state(s)
+                .f32()
+                .iter()
+                .map(|v| v.to_bits())
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -95,7 +101,11 @@ fn a_compiled_run_can_be_resumed_and_equals_the_reference() {
     resume(&reference, &settings(DeviceChoice::Reference, 9)).unwrap();
     let params = |run: &Path| -> Vec<u32> {
         let x = open_run(run, DeviceChoice::Reference, None).unwrap();
-        x.state(State::Params).iter().map(|v| v.to_bits()).collect()
+        x.state(State::Params)
+            .f32()
+            .iter()
+            .map(|v| v.to_bits())
+            .collect()
     };
     assert!(params(&compiled) == params(&reference));
 }

@@ -41,12 +41,12 @@ fn loss(params: &[f32]) -> f64 {
 #[test]
 fn forward_and_loss_agree_with_f64() {
     let mut x = executor();
-    let want = logits(x.state(State::Params));
-    let want_loss = loss(x.state(State::Params));
+    let want = logits(x.state(State::Params).f32());
+    let want_loss = loss(x.state(State::Params).f32());
     let out = x
         .run("forward", AT, &[("tokens", Value::I32(&TOKENS))], &[])
         .unwrap();
-    let got = out.f32("logits").unwrap();
+    let got = out.reals("logits").unwrap().f32();
     assert_eq!(got.len(), 10 * VOCAB as usize);
     for (g, w) in got.iter().zip(want.iter().flatten()) {
         assert!((f64::from(*g) - w).abs() < 1e-6, "{g} {w}");
@@ -56,10 +56,7 @@ fn forward_and_loss_agree_with_f64() {
         ("targets", Value::I32(&TARGETS)),
     ];
     let got = x.run("loss", AT, &io, &[]).unwrap().scalar("loss").unwrap();
-    assert!(
-        (f64::from(got) - want_loss).abs() < 1e-6,
-        "{got} {want_loss}"
-    );
+    assert!((got - want_loss).abs() < 1e-6, "{got} {want_loss}");
 }
 
 #[test]
@@ -70,7 +67,10 @@ fn gradients_agree_with_central_differences() {
         ("targets", Value::I32(&TARGETS)),
     ];
     x.run("grad", AT, &io, &[]).unwrap();
-    let (params, grads) = (x.state(State::Params).to_vec(), x.state(State::Grads));
+    let (params, grads) = (
+        x.state(State::Params).f32().to_vec(),
+        x.state(State::Grads).f32(),
+    );
     let w = WIDTH as usize;
     let head = (VOCAB * WIDTH) as usize;
     // One element of: a used row, a row used twice, an unused row, and rows of the output matrix.
@@ -92,13 +92,14 @@ fn gradients_agree_with_central_differences() {
 #[test]
 fn update_is_adamw_with_clipping() {
     let mut x = executor();
-    let n = x.state(State::Params).len();
-    for (i, g) in x.state_mut(State::Grads).iter_mut().enumerate() {
+    let n = x.state(State::Params).f32().len();
+    for (i, g) in x.state_mut(State::Grads).f32().iter_mut().enumerate() {
         *g = (i % 7) as f32 - 3.0;
     }
-    let before = x.state(State::Params).to_vec();
+    let before = x.state(State::Params).f32().to_vec();
     let norm: f64 = x
         .state(State::Grads)
+        .f32()
         .iter()
         .map(|g| f64::from(*g).powi(2))
         .sum::<f64>()
@@ -113,12 +114,12 @@ fn update_is_adamw_with_clipping() {
         .unwrap()
         .scalar("grad_norm")
         .unwrap();
-    assert!((f64::from(got) - norm).abs() < 1e-6 * norm);
+    assert!((got - norm).abs() < 1e-6 * norm);
     for i in (0..n).step_by(97) {
         let (p, g) = (f64::from(before[i]), ((i % 7) as f64 - 3.0) / norm);
         // After one step the corrected moments are g and g².
         let want = p - 0.1 * (g / (g.abs() + 1e-8) + 0.01 * p);
-        let got = f64::from(x.state(State::Params)[i]);
+        let got = f64::from(x.state(State::Params).f32()[i]);
         assert!((got - want).abs() < 1e-6, "{i}: {got} {want}");
     }
 }

@@ -64,7 +64,7 @@ fn entries_run_on_given_parameters() {
     );
     let mut known = executor();
     known.initialise(5);
-    let params = known.state(State::Params).to_vec();
+    let params = known.state(State::Params).f32().to_vec();
     let half = params.len() / 2;
     let (tokens, targets) = ([1, 2, 3, 4, 5, 6], [2, 3, 4, 5, 6, 7]);
     for wide in [false, true] {
@@ -112,7 +112,7 @@ fn entries_run_on_given_parameters() {
                 )
                 .unwrap();
             let name = if entry == "forward" { "logits" } else { "loss" };
-            assert_eq!(got(name), result.f32(name).unwrap());
+            assert_eq!(got(name), result.reals(name).unwrap().f32());
             if entry == "forward" {
                 assert_eq!(
                     out.tensor("logits").unwrap().shape(),
@@ -120,7 +120,7 @@ fn entries_run_on_given_parameters() {
                 );
             }
             if entry == "grad" {
-                let grads = known.state(State::Grads);
+                let grads = known.state(State::Grads).f32();
                 assert_eq!(got("grad.embed.weight"), grads[..half]);
                 assert_eq!(got("grad.output.weight"), grads[half..]);
             }

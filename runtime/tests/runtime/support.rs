@@ -537,6 +537,7 @@ pub fn manifest() -> Manifest {
             kernels: mk.kernels,
             entries,
             param_bytes: 2 * TABLE * 4,
+            real: DType::F32,
             const_bytes: 64,
             prepared_bytes: 0,
             cache_bytes: 0,

@@ -299,7 +299,7 @@ fn what_is_not_finite_is_never_saved() {
     run.step().unwrap();
     run.save().unwrap();
     let good = fs::read(p.at("run").join(CHECKPOINT)).unwrap();
-    run.executor_mut().state_mut(State::Moment2)[support::WIDTH as usize] = f32::INFINITY;
+    run.executor_mut().state_mut(State::Moment2).f32()[support::WIDTH as usize] = f32::INFINITY;
     let said = run.save().unwrap_err().to_string();
     let what = "the second moment of embed.weight is not finite at step 1";
     assert!(said.contains(what), "{said}");
@@ -312,7 +312,7 @@ fn a_norm_that_overflows_names_the_largest_gradient() {
     let p = place();
     let mut run = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
     // Logits stay moderate, and the gradient of `embed.weight` is about as large as `output.weight`.
-    let params = run.executor_mut().state_mut(State::Params);
+    let params = run.executor_mut().state_mut(State::Params).f32();
     let half = params.len() / 2;
     params[..half].fill(0.0);
     params[half..].iter_mut().for_each(|x| *x *= 1e30);
@@ -489,7 +489,7 @@ fn generation_refuses_what_makes_no_sense() {
         ),
     ];
     insta::assert_snapshot!(list.join("\n"));
-    x.state_mut(State::Params).fill(f32::NAN);
+    x.state_mut(State::Params).f32().fill(f32::NAN);
     let e = generate(&mut x, &Tokenizer::bytes(), "a", &s, &mut |_| Ok(())).unwrap_err();
     assert!(e.to_string().contains("diverged"), "{e}");
 }

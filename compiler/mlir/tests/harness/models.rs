@@ -7,6 +7,7 @@ use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Target};
 use odec_runtime::device::Device;
+use odec_runtime::reals::Reals;
 use odec_runtime::{Artifact, Executor, State, Value};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
     assert_eq!(errors, [], "{name}");
     let checked = compile(&file, main, &mut sources, &mut NoFiles);
     let built = checked.unwrap_or_else(|e| panic!("{name}: {e:?}")).built?;
-    let assembled = build_manifest(&built, text, Options::of(target));
+    let assembled = build_manifest(&built, text, Options::of(target, built.real()));
     Some(assembled.unwrap_or_else(|e| panic!("{name}: {e}")).manifest)
 }
 
@@ -85,8 +86,14 @@ pub fn in_bf16(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'s
     sizes.iter().copied().chain([precision]).collect()
 }
 
-/// What was computed: names and bits.
-pub type Steps = Vec<(String, Vec<u32>)>;
+/// The same in f64.
+pub fn in_f64(sizes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    let precision = ("clip 1.0;", "clip 1.0;  precision f64;");
+    sizes.iter().copied().chain([precision]).collect()
+}
+
+/// What was computed: names and bits, as of f64 numbers.
+pub type Steps = Vec<(String, Vec<u64>)>;
 
 /// Everything that two steps compute, as bits, by name.
 pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> Steps {
@@ -103,14 +110,14 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
     let (x, y) = (tokens(1), tokens(5));
     let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
     let mut out = Vec::new();
-    let mut keep = |name: String, values: &[f32]| {
+    let mut keep = |name: String, values: Reals| {
         out.push((name, values.iter().map(|x| x.to_bits()).collect()))
     };
     for step in 1..3 {
         let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
-        keep(format!("logits {step}"), logits.f32("logits").unwrap());
+        keep(format!("logits {step}"), logits.reals("logits").unwrap());
         let loss = e.run("grad", at, &inputs, &[]).unwrap();
-        keep(format!("loss {step}"), loss.f32("loss").unwrap());
+        keep(format!("loss {step}"), loss.reals("loss").unwrap());
         keep(format!("gradients {step}"), e.state(State::Grads));
         let scalars = [
             (named::LR, 1e-2),
@@ -118,7 +125,7 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
             (named::BIAS2, 20.0 / f64::from(step)),
         ];
         let norm = e.run("update", at, &[], &scalars).unwrap();
-        keep(format!("norm {step}"), norm.f32("grad_norm").unwrap());
+        keep(format!("norm {step}"), norm.reals("grad_norm").unwrap());
         for state in [State::Params, State::Moment1, State::Moment2] {
             keep(format!("{state:?} {step}"), e.state(state));
         }
@@ -130,10 +137,10 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
 pub fn same_steps(got: &Steps, want: &Steps, who: &str) {
     for ((what, got), (_, want)) in got.iter().zip(want) {
         let differ = got.iter().zip(want).position(|(g, w)| {
-            g != w && !(f32::from_bits(*g).is_nan() && f32::from_bits(*w).is_nan())
+            g != w && !(f64::from_bits(*g).is_nan() && f64::from_bits(*w).is_nan())
         });
         if let Some(i) = differ {
-            let (g, w) = (f32::from_bits(got[i]), f32::from_bits(want[i]));
+            let (g, w) = (f64::from_bits(got[i]), f64::from_bits(want[i]));
             panic!("{who}: element {i} of {what} is {g:?}, not {w:?}");
         }
     }
@@ -143,7 +150,7 @@ pub fn same_steps(got: &Steps, want: &Steps, who: &str) {
 /// the first step; 10% in the second, as the first update is of the same size however small a gradient is, and may
 /// turn round.
 pub fn near_steps(got: &Steps, want: &Steps, who: &str) {
-    let number = |x: &u32| f64::from(f32::from_bits(*x));
+    let number = |x: &u64| f64::from_bits(*x);
     let norm = |xs: &mut dyn Iterator<Item = f64>| xs.map(|x| x * x).sum::<f64>().sqrt();
     for ((what, got), (_, want)) in got.iter().zip(want) {
         let apart = norm(&mut got.iter().zip(want).map(|(g, w)| number(g) - number(w)));

@@ -1,0 +1,229 @@
+//! A method applied to the equation of [`super::problem`], as a planned program in f64.
+//!
+//! Takes a flow on nameless fields and a step size; gives a [`Manifest`] whose entry `forward` maps the input `x` to the output
+//! `y`. A method of one step is a program of one step, to be run again and again; one that looks back is unrolled, its
+//! history starting anew in each run. Leaves running it to the caller.
+
+use super::problem::{Matrix, Problem, WIDTH};
+use crate::model::BuildError;
+use crate::model::coefficient::Coefficients;
+use crate::model::step::{Evaluation, Fields, Kept, Place};
+use crate::passes::assemble::{AssembleError, Model, Options, assemble};
+use crate::scheme::stage::{Derived, Phase, Program};
+use crate::scheme::unroll::{Unrolled, unroll};
+use crate::scheme::{Coeff, Flow};
+use odec_graph::ops::{Exp, Input, Mul, Parameter};
+use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
+use odec_program::Bindings;
+use odec_program::manifest::{self, Init, Manifest, Precision};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use thiserror::Error;
+
+/// What the state is called before and after a run.
+pub const INPUT: &str = "x";
+pub const OUTPUT: &str = "y";
+
+/// Why a method cannot be measured.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum MeasureError {
+    #[error("{0}")]
+    Scheme(String),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
+/// A method that takes so many steps.
+pub struct Planned {
+    pub manifest: Manifest,
+    pub problem: Problem,
+    /// Values of its parameters.
+    pub matrices: Vec<Matrix>,
+    /// How often the program is to be run.
+    pub runs: usize,
+    /// Field evaluations of all runs.
+    pub evaluations: usize,
+}
+
+/// The program that takes `steps` steps from time 0 to `until`, a numerator and a denominator.
+///
+/// # Errors
+/// When the method is not made of combinations and evaluations of its fields.
+pub fn plan(
+    flow: &Rc<Flow>,
+    problem: Problem,
+    steps: usize,
+    until: (i64, i64),
+    options: Options,
+) -> Result<Planned, MeasureError> {
+    let name = flow.scheme.name.name.clone();
+    let flows = [(flow.clone(), name.clone())];
+    let mut sink = Vec::new();
+    let unrolled = |n, sink: &mut _| unroll(&flows, n, flow.span, sink);
+    let alone = |u: &Unrolled| u.start.is_none() && u.programs.iter().all(|p| p.keeps.is_empty());
+    let mut all = unrolled(2, &mut sink);
+    let one_step = all
+        .as_ref()
+        .is_some_and(|u| u.programs.len() == 1 && alone(u));
+    if !one_step {
+        all = unrolled(steps, &mut sink);
+    }
+    let all = all.ok_or_else(|| MeasureError::Scheme(message(&sink)))?;
+    let h = Exact::ratio(until.0, until.1 * steps as i64);
+    let taken = if one_step { 1 } else { steps };
+    let graph = evolution(&all, problem, taken, &h)?;
+    let runs = if one_step { steps } else { 1 };
+    let evaluations = match one_step {
+        true => steps * all.programs[0].evaluations(),
+        false => all.evaluations(),
+    };
+    let fields = fields(&all);
+    let matrices = problem.matrices(fields.len());
+    let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
+    let model = Model {
+        name: &name,
+        source: "",
+        model: manifest::Model {
+            vocab: 1,
+            context: 1,
+            width: WIDTH as u64,
+        },
+        params: &params,
+        forward: &graph,
+        decode: None,
+        loss: None,
+        grad: None,
+        train: None,
+        precision: Precision::F64,
+        claims: vec![],
+        maxima: Bindings::new(1, 1),
+    };
+    let manifest = assemble(&model, options)?.manifest;
+    Ok(Planned {
+        manifest,
+        problem,
+        matrices,
+        runs,
+        evaluations,
+    })
+}
+
+fn message(sink: &[odec_grammar::Diagnostic]) -> String {
+    let first = sink.first().map(|d| d.message.clone());
+    first.unwrap_or_else(|| "it cannot be unrolled".into())
+}
+
+/// Names of the fields of all programs, in order.
+fn fields(all: &Unrolled) -> Vec<String> {
+    let names = all.programs.iter().flat_map(|p| &p.fields);
+    let names: BTreeSet<String> = names.map(|f| f.name.clone()).collect();
+    names.into_iter().collect()
+}
+
+fn parameter(m: &Matrix) -> Parameter {
+    Parameter {
+        path: m.path.clone(),
+        shape: vec![m.rows as u64, m.cols() as u64],
+        init: Init::Zeros,
+    }
+}
+
+/// The field of the problem.
+struct System<'p> {
+    program: &'p Program,
+    names: &'p [String],
+    params: &'p BTreeMap<String, Value>,
+}
+
+impl System<'_> {
+    fn times(&self, b: &mut Builder, path: &str, x: Value) -> Result<Value, TypeError> {
+        let m = self.params.get(path).copied().ok_or_else(|| TypeError {
+            op: "parameter",
+            what: format!("`{path}` is not there"),
+        })?;
+        nn::linear(b, x, m)
+    }
+}
+
+impl Fields for System<'_> {
+    fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError> {
+        let name = &self.program.fields[e.field].name;
+        b.site.path = name.clone();
+        let (&[x], Some(j)) = (e.points, self.names.iter().position(|n| n == name)) else {
+            let what = format!("a field of {} states", e.points.len());
+            return Err(BuildError::Missing(what));
+        };
+        let [p, q, r] = ["a", "b", "c"].map(|m| self.times(b, m, x));
+        let product = b.push1(Mul, &[p?, q?])?;
+        let product = b.push1(Mul, &[product, r?])?;
+        let exponent = self.times(b, "d", x)?;
+        let power = b.push1(Exp, &[exponent])?;
+        let linear = self.times(b, &format!("field.{j}.linear"), x)?;
+        let products = self.times(b, &format!("field.{j}.product"), product)?;
+        let exponential = self.times(b, &format!("field.{j}.exponential"), power)?;
+        let one = Exact::one;
+        let parts = [(one(), linear), (one(), products), (one(), exponential)];
+        Ok(nn::combine(b, &parts)?)
+    }
+}
+
+/// The value of a computed coefficient at the start of those that it is computed from.
+fn started(d: &Derived, known: &BTreeMap<String, Exact>) -> Option<Exact> {
+    let at = |c: &Coeff| c.at(&|symbol| known.get(symbol).cloned());
+    Some(&at(&d.over)? * &at(&d.under)?.recip().ok()?)
+}
+
+/// The graph of the first `steps` steps.
+fn evolution(
+    all: &Unrolled,
+    problem: Problem,
+    steps: usize,
+    h: &Exact,
+) -> Result<Graph, BuildError> {
+    let mut b = Builder::new();
+    let ty = TensorType::state(WIDTH as u64);
+    let name = INPUT.into();
+    let mut x = b.push1(Input { name, ty }, &[])?;
+    let names = fields(all);
+    let mut params = BTreeMap::new();
+    for m in problem.matrices(names.len()) {
+        let value = b.push1(parameter(&m), &[])?;
+        params.insert(m.path, value);
+    }
+    let mut kept = Kept::new();
+    for (at, number) in all.phases() {
+        let program = &all.programs[number];
+        let step = match at {
+            Phase::Step(k) if k >= steps => break,
+            Phase::Step(k) => Some(k as u32),
+            Phase::Start => None,
+        };
+        let learned = program.learned.iter();
+        let mut known: BTreeMap<String, Exact> =
+            learned.map(|l| (l.name.clone(), l.init.clone())).collect();
+        known.insert("h".into(), h.clone());
+        for d in &program.derived {
+            let value = started(d, &known).ok_or_else(|| BuildError::Missing(d.to_string()))?;
+            known.insert(d.name.clone(), value);
+        }
+        let place = Place {
+            program,
+            site: Site {
+                step,
+                ..Site::default()
+            },
+            span: None,
+        };
+        let mut system = System {
+            program,
+            names: &names,
+            params: &params,
+        };
+        let mut coefficients = Coefficients::new(known, BTreeMap::new());
+        x = place.step(&mut b, x, &mut coefficients, &mut kept, &mut system)?;
+    }
+    b.output(OUTPUT, x);
+    Ok(b.finish())
+}

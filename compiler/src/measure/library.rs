@@ -1,0 +1,123 @@
+//! Schemes as they are measured: of the library, or of a file.
+//!
+//! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
+
+use crate::analysis::claims::Instance;
+use crate::analysis::report;
+use crate::analysis::stand_in::alone;
+use crate::model::{CompileError, compile};
+use crate::scheme::NoFiles;
+use crate::scheme::define::Body;
+use crate::scheme::flow::{Flow, FlowArgKind, Method};
+use odec_grammar::library::LIBRARY;
+use odec_grammar::{Sources, parse};
+use std::rc::Rc;
+
+/// A scheme with what is said, and known, of it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub name: String,
+    /// `tableau`, `splitting`, `step program`, `multistep method`.
+    pub kind: &'static str,
+    /// How many fields it takes; `list`: so many or more.
+    pub fields: usize,
+    pub list: bool,
+    /// Field evaluations of a late step, the sub-flows of splittings by Euler steps.
+    pub evaluations: usize,
+    /// `order 4`, as it is written.
+    pub claimed: Option<String>,
+    pub proved: Option<usize>,
+    /// Why nothing is proved.
+    pub why: Option<String>,
+    pub flow: Rc<Flow>,
+}
+
+/// Library methods that advance the sub-flows of splittings up to an order.
+const INNER: [(usize, &str); 4] = [
+    (4, "rk4"),
+    (6, "butcher6"),
+    (8, "cooper_verner8"),
+    (30, "hairer10"),
+];
+
+/// All schemes of the library, by name.
+///
+/// # Errors
+/// When a text does not compile.
+pub fn library() -> Result<Vec<Entry>, String> {
+    let each = LIBRARY.iter().map(|(name, text)| {
+        let instances = instances(name, text)?;
+        Ok(entries(&instances)?.into_iter())
+    });
+    let all: Vec<_> = each.collect::<Result<_, String>>()?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+/// The schemes of a library text.
+fn instances(name: &str, text: &str) -> Result<Vec<Instance>, String> {
+    let mut sources = Sources::default();
+    let main = sources.add(name, text);
+    let (file, _) = parse(main, text);
+    match compile(&file, main, &mut sources, &mut NoFiles) {
+        Ok(checked) => Ok(checked.instances),
+        Err(CompileError::Source(d)) => {
+            let first = d.first().map(|d| d.message.clone());
+            Err(format!("{name}: {}", first.unwrap_or_default()))
+        }
+        Err(e) => Err(format!("{name}: {e}")),
+    }
+}
+
+/// Schemes ready to be measured.
+///
+/// # Errors
+/// When a method of the library that sub-flows need does not compile.
+pub fn entries(instances: &[Instance]) -> Result<Vec<Entry>, String> {
+    instances.iter().map(entry).collect()
+}
+
+fn entry(i: &Instance) -> Result<Entry, String> {
+    let order = report::proved(i);
+    let proved = order.as_ref().ok().map(|f| f.order).filter(|p| *p > 0);
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let evaluations = report::evaluations(&flow);
+    let splits = matches!(i.scheme.body, Body::Splitting(_)) || report::has_flows(i);
+    let flow = match (splits, proved) {
+        (true, Some(p)) => by(flow, &inner(p)?),
+        _ => flow,
+    };
+    Ok(Entry {
+        name: i.scheme.name.name.clone(),
+        kind: report::kind(&i.scheme),
+        fields: i.scheme.fields.len(),
+        list: i.scheme.list.is_some(),
+        evaluations,
+        claimed: i.scheme.claims.first().map(|c| c.text.clone()),
+        proved,
+        why: order.err().map(|b| b.why),
+        flow: Rc::new(flow),
+    })
+}
+
+/// A Runge–Kutta method of at least this order.
+fn inner(order: usize) -> Result<Rc<Method>, String> {
+    let (_, name) = INNER.iter().find(|(p, _)| *p >= order).unwrap_or(&INNER[3]);
+    let text = LIBRARY.iter().find(|(n, _)| n == name).map_or("", |l| l.1);
+    let found = instances(name, text)?.into_iter().next();
+    let i = found.ok_or_else(|| format!("the library has no `{name}`"))?;
+    Ok(Rc::new(Method {
+        span: i.scheme.name.span,
+        scheme: i.scheme,
+        settings: vec![],
+    }))
+}
+
+/// The same flow with its fields advanced by a method.
+fn by(mut flow: Flow, method: &Rc<Method>) -> Flow {
+    for arg in flow.args.iter_mut().chain(&mut flow.list) {
+        if let FlowArgKind::Field { by, .. } = &mut arg.kind {
+            *by = Some(method.clone());
+        }
+    }
+    flow
+}

@@ -1,0 +1,119 @@
+//! One step of a stage program in a graph.
+//!
+//! Takes the program, the state, and what its fields are; gives the next state. Leaves the inside of fields and which coefficients
+//! are learned to the caller: a model's fields are layers, those of [`crate::measure`] known differential equations.
+
+use super::build::BuildError;
+use super::coefficient::Coefficients;
+use crate::scheme::stage::{Moment, Program, Projection};
+use crate::scheme::{Instr, ValueId};
+use odec_grammar::Span;
+use odec_graph::ops::Mul;
+use odec_graph::{Builder, Site, Value, nn};
+use std::collections::BTreeMap;
+
+/// Values that later steps of an evolution may read: of each name, oldest first.
+pub type Kept = BTreeMap<String, Vec<Value>>;
+
+/// An evaluation of a field.
+pub struct Evaluation<'e> {
+    /// Its number in the program, and which written occurrence of the field it is.
+    pub field: usize,
+    pub usage: usize,
+    pub points: &'e [Value],
+}
+
+/// What the fields of a program are.
+pub trait Fields {
+    /// Builds an evaluation at the builder's site, and completes the site by the field's name.
+    fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError>;
+}
+
+/// Where a step stands.
+pub struct Place<'p> {
+    pub program: &'p Program,
+    pub site: Site,
+    pub span: Option<Span>,
+}
+
+impl Place<'_> {
+    /// Appends the step.
+    pub fn step(
+        &self,
+        b: &mut Builder,
+        x: Value,
+        coefficients: &mut Coefficients,
+        kept: &mut Kept,
+        fields: &mut dyn Fields,
+    ) -> Result<Value, BuildError> {
+        let program = self.program;
+        let mut values = vec![x];
+        let mut evaluation = 0;
+        for instr in &program.instrs {
+            b.site = self.site.clone();
+            b.span = self.span;
+            values.push(match instr {
+                Instr::Combine(c) => coefficients.combine(b, c, &values)?,
+                Instr::Past { name, when } => past(kept, name, *when)?,
+                Instr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
+                Instr::Product([u, v]) => {
+                    let (u, v) = (value(&values, *u)?, value(&values, *v)?);
+                    b.push1(Mul, &[u, v])?
+                }
+                Instr::Project { at, onto } => {
+                    let at = value(&values, *at)?;
+                    match onto {
+                        Projection::Nonnegative => nn::relu(b, at)?,
+                        Projection::Moments { mean, std, eps } => {
+                            let x = nn::standardise(b, at, eps)?;
+                            coefficients.affine(b, x, std, mean)?
+                        }
+                    }
+                }
+                Instr::Eval {
+                    field, usage, at, ..
+                } => {
+                    b.site.evaluation = Some(evaluation);
+                    evaluation += 1;
+                    let points: Result<Vec<Value>, BuildError> =
+                        at.iter().map(|v| value(&values, *v)).collect();
+                    let of = Evaluation {
+                        field: *field,
+                        usage: *usage,
+                        points: &points?,
+                    };
+                    fields.evaluate(b, of)?
+                }
+            });
+        }
+        b.site = self.site.clone();
+        b.span = self.span;
+        for (name, v) in &program.keeps {
+            let entries = kept.entry(name.clone()).or_default();
+            entries.push(value(&values, *v)?);
+        }
+        coefficients.combine(b, &program.result, &values)
+    }
+}
+
+/// What a name was at an earlier moment.
+fn past(kept: &Kept, name: &str, when: Moment) -> Result<Value, BuildError> {
+    let entries = kept.get(name).map_or(&[][..], Vec::as_slice);
+    let entry = match when {
+        Moment::Start => entries.first(),
+        Moment::Ago(steps) => entries
+            .len()
+            .checked_sub(steps)
+            .and_then(|i| entries.get(i)),
+    };
+    entry
+        .copied()
+        .ok_or_else(|| BuildError::Missing(format!("`{name}`{when}")))
+}
+
+fn value(values: &[Value], v: ValueId) -> Result<Value, BuildError> {
+    values
+        .get(v.0 as usize)
+        .copied()
+        .ok_or_else(|| BuildError::Missing(format!("value {}", v.0)))
+}

@@ -1,0 +1,156 @@
+//! `odec methods`: the schemes of the library or of a file, what they claim, what is proved of them and what is measured of their code.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use crate::measure;
+use crate::measure::Curves;
+use crate::source;
+use odec_compiler::measure::picture::{self, Line};
+use odec_compiler::measure::{Curve, Entry, entries, library};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Most curves that a picture keeps apart.
+const MOST_CURVES: usize = 8;
+
+pub fn run(args: &cli::Methods) -> Done {
+    let entries = chosen(args)?;
+    let curves = match measure::COMPILED {
+        true => measure::curves(&entries)?,
+        false => vec![None; entries.len()],
+    };
+    if let Some(file) = &args.svg {
+        return draw(&entries, &curves, file);
+    }
+    let all = entries.iter().zip(&curves);
+    if args.json {
+        println!(
+            "{:#}",
+            all.map(|(e, c)| object(e, c.as_ref())).collect::<Value>()
+        );
+        return Ok(());
+    }
+    print!("{HEAD}");
+    let measured = if measure::COMPILED {
+        " measured | on a general system |"
+    } else {
+        ""
+    };
+    println!("| method | kind | fields | evaluations | claimed | proved |{measured}");
+    println!(
+        "|---|---|---|---|---|---|{}",
+        if measure::COMPILED { "---|---|" } else { "" }
+    );
+    for (e, c) in all {
+        let dash = || "–".to_string();
+        let order = e.proved.map_or_else(dash, |p| p.to_string());
+        let claimed = e.claimed.clone().unwrap_or_else(dash);
+        let claimed = claimed.trim_start_matches("order ");
+        print!(
+            "| {} | {} | {} | {} | {claimed} | {order} |",
+            e.name,
+            e.kind,
+            arity(e),
+            e.evaluations
+        );
+        if measure::COMPILED {
+            for curve in [
+                c.as_ref().map(|c| &c.graded),
+                c.as_ref().map(|c| &c.general),
+            ] {
+                let found = curve.and_then(|c| c.order);
+                print!(" {} |", found.map_or_else(dash, |p| format!("{p:.2}")));
+            }
+        }
+        println!();
+    }
+    Ok(())
+}
+
+/// The schemes that are asked for, in the order of their names on the command line.
+fn chosen(args: &cli::Methods) -> Done<Vec<Entry>> {
+    let all = match &args.file {
+        None => library().map_err(Failure::internal)?,
+        Some(file) => {
+            let checked = source::parsed(file, &[])?.checked()?;
+            entries(&checked.instances).map_err(Failure::internal)?
+        }
+    };
+    if args.names.is_empty() {
+        return Ok(all);
+    }
+    let find = |name: &String| {
+        let found = all.iter().find(|e| e.name == *name).cloned();
+        found.ok_or_else(|| {
+            let known = all.iter().map(|e| e.name.as_str());
+            let near = odec_grammar::nearest(name, known).map(|n| format!("; did you mean `{n}`?"));
+            Failure::Input(format!(
+                "there is no scheme `{name}`{}",
+                near.unwrap_or_default()
+            ))
+        })
+    };
+    args.names.iter().map(find).collect()
+}
+
+fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
+    if entries.len() > MOST_CURVES {
+        return Err(Failure::Input(format!(
+            "--svg draws at most {MOST_CURVES} methods, and here are {}; name some",
+            entries.len()
+        )));
+    }
+    let lines = entries.iter().zip(curves).filter_map(|(e, c)| {
+        Some(Line {
+            name: &e.name,
+            proved: e.proved,
+            curve: &c.as_ref()?.general,
+        })
+    });
+    let lines: Vec<Line> = lines.collect();
+    if lines.is_empty() {
+        return Err(Failure::input(match measure::COMPILED {
+            true => "no order is proved of these methods, so nothing is measured",
+            false => "this odec was built without code generation (feature `mlir`)",
+        }));
+    }
+    std::fs::write(file, picture::svg("Work and precision", &lines))
+        .map_err(|e| Failure::Input(format!("{}: {e}", file.display())))
+}
+
+const HEAD: &str = "# The methods of the library
+
+Written by `odec methods > docs/methods.md`; a test compares names, claims and proofs.
+
+*Claimed* is the order that the file says; it is refused if false. *Proved* is what holds in exact arithmetic over rooted trees, within the residual of the claim where
+it names one; of splittings with exact sub-flows, of implicit methods with the iterations that are computed. *Measured* is the slope of log error against log h of the machine code in f64, on a non-linear
+system on which errors have no terms after the first; and on a general one (linear, non-linear and non-autonomous equations), where methods whose first term is made small look better than their
+order before errors are lost in rounding (`compiler/src/measure/problem.rs`). The sub-flows of splittings are advanced by a Runge–Kutta method of at least their order.
+Learned coefficients are taken at their start. *Evaluations* are those of a late step, sub-flows by Euler steps. `n+` fields: a list.
+
+";
+
+fn arity(e: &Entry) -> String {
+    match e.list {
+        true => format!("{}+", e.fields),
+        false => e.fields.to_string(),
+    }
+}
+
+fn object(e: &Entry, c: Option<&Curves>) -> Value {
+    let mut o = json!({
+        "name": e.name, "kind": e.kind, "fields": e.fields, "list": e.list, "evaluations": e.evaluations,
+        "claimed": e.claimed, "proved": e.proved, "why_not": e.why,
+    });
+    if measure::COMPILED {
+        let points = |c: &Curve| {
+            let point = |p: &odec_compiler::measure::Point| json!({ "steps": p.steps, "h": p.h, "evaluations": p.evaluations, "error": p.error });
+            c.points.iter().map(point).collect::<Value>()
+        };
+        o["measured"] = json!(c.and_then(|c| c.graded.order));
+        o["general"] = json!(c.and_then(|c| c.general.order));
+        o["points"] = json!(c.map(|c| points(&c.graded)));
+        o["general_points"] = json!(c.map(|c| points(&c.general)));
+    }
+    o
+}
