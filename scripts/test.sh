@@ -50,6 +50,16 @@ reference() {
         .venv/bin/python tests/reference/check.py "${CARGO_TARGET_DIR:-target}/debug/odec"
 }
 
+# The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
+agreement() {
+    if ! PIP_RETRIES=1 PIP_DEFAULT_TIMEOUT=10 scripts/venv.sh .venv-agree tests/reference/agree.txt; then
+        echo 'skipped: scipy and nodepy could not be installed'
+        return 0
+    fi
+    cargo build --quiet --bin odec &&
+        .venv-agree/bin/python tests/reference/agree.py "${CARGO_TARGET_DIR:-target}/debug/odec"
+}
+
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
 gpu_assembler() {
     scripts/ptxas.sh && cargo test --quiet --package odec-mlir --test assemble -- --ignored
@@ -64,6 +74,7 @@ step 'GPU assembler' gpu_assembler
 step 'doc tests' cargo test --quiet --workspace --doc
 step 'documentation' rust_docs
 step 'float64 reference' reference
+step 'agreement' agreement
 
 printf '\n── summary\n'
 for i in "${!names[@]}"; do

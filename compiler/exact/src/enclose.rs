@@ -1,10 +1,12 @@
-//! Signs and nearest doubles of sums of radicals, from enclosures in fixed point that shrink until they decide.
+//! Signs and nearest doubles of sums of roots, from enclosures in fixed point that shrink until they decide.
 //!
-//! They always do: a number with a radical is irrational, so it is neither 0 nor half-way between two doubles.
+//! They always do: a number with a root is irrational, so it is neither 0 nor half-way between two doubles.
 
 use super::Exact;
-use super::radical::Radical;
+use super::radical::{Radical, Unit};
+use super::tower::bits_of;
 use num_bigint::BigInt;
+use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 use std::cmp::Ordering;
@@ -19,7 +21,7 @@ struct Enclosure {
 }
 
 pub(super) fn sign(x: &Exact) -> Ordering {
-    decide(x, |lo, hi| match (lo.is_positive(), hi.is_negative()) {
+    decide(x, |e, _| match (e.lo.is_positive(), e.hi.is_negative()) {
         (true, _) => Some(Ordering::Greater),
         (_, true) => Some(Ordering::Less),
         _ => None,
@@ -27,52 +29,65 @@ pub(super) fn sign(x: &Exact) -> Ordering {
 }
 
 pub(super) fn nearest(x: &Exact) -> f64 {
-    decide(x, |lo, hi| {
-        let (lo, hi) = (lo.to_f64()?, hi.to_f64()?);
+    decide(x, |e, bits| {
+        let double = |n: &BigInt| BigRational::new(n.clone(), BigInt::one() << bits).to_f64();
+        let (lo, hi) = (double(&e.lo)?, double(&e.hi)?);
         (lo == hi).then_some(lo)
     })
 }
 
-fn decide<T>(x: &Exact, verdict: impl Fn(&BigRational, &BigRational) -> Option<T>) -> T {
+fn decide<T>(x: &Exact, verdict: impl Fn(&Enclosure, u64) -> Option<T>) -> T {
     let mut bits = BITS;
     loop {
-        let (lo, hi) = enclosed(x, bits);
-        if let Some(decided) = verdict(&lo, &hi) {
+        if let Some(decided) = verdict(&enclosed(x, bits), bits) {
             return decided;
         }
         bits *= 2;
     }
 }
 
-/// Two rationals around a number.
-fn enclosed(x: &Exact, bits: u64) -> (BigRational, BigRational) {
-    let one = BigInt::one() << bits;
-    let (mut lo, mut hi) = (BigRational::zero(), BigRational::zero());
-    for (r, c) in x.terms() {
-        let r = radical(&r, bits);
-        let a = c * BigRational::new(r.lo, one.clone());
-        let b = c * BigRational::new(r.hi, one.clone());
-        if c.is_negative() {
-            lo += b;
-            hi += a;
-        } else {
-            lo += a;
-            hi += b;
-        }
+fn enclosed(x: &Exact, bits: u64) -> Enclosure {
+    // The nested roots that occur, and those that they are roots of.
+    let needed = x
+        .tower
+        .needed(x.terms().fold(0, |all, (u, _)| all | u.nested));
+    let mut nested: Vec<Enclosure> = Vec::new();
+    for (i, g) in x.tower.generators().iter().enumerate() {
+        nested.push(match needed >> i & 1 {
+            1 => sum(&mut g.terms.iter().map(|(u, c)| (u, c)), &nested, bits).root(2, bits),
+            _ => Enclosure::of(0, bits),
+        });
     }
-    (lo, hi)
+    let rational = Unit::default();
+    let terms = x.roots.iter().chain([(&rational, &x.rational)]);
+    sum(&mut terms.into_iter(), &nested, bits)
+}
+
+/// A sum of multiples of units; `nested` holds the nested roots.
+fn sum(
+    terms: &mut dyn Iterator<Item = (&Unit, &BigRational)>,
+    nested: &[Enclosure],
+    bits: u64,
+) -> Enclosure {
+    let mut sum = Enclosure::of(0, bits);
+    for (unit, c) in terms.filter(|(_, c)| !c.is_zero()) {
+        let mut u = radical(&unit.radical, bits);
+        for i in bits_of(unit.nested) {
+            u = u.times(&nested[i], bits);
+        }
+        let (lo, hi) = match c.is_negative() {
+            true => (&u.hi, &u.lo),
+            false => (&u.lo, &u.hi),
+        };
+        sum.lo += (c.numer() * lo).div_floor(c.denom());
+        sum.hi += (c.numer() * hi).div_ceil(c.denom());
+    }
+    sum
 }
 
 fn radical(r: &Radical, bits: u64) -> Enclosure {
-    let one = || Enclosure {
-        lo: BigInt::one() << bits,
-        hi: BigInt::one() << bits,
-    };
-    r.powers().fold(one(), |product, (p, e)| {
-        let mut root = Enclosure {
-            lo: BigInt::from(p) << bits,
-            hi: BigInt::from(p) << bits,
-        };
+    r.powers().fold(Enclosure::of(1, bits), |product, (p, e)| {
+        let mut root = Enclosure::of(p, bits);
         // One prime degree after the other keeps the numbers short.
         let (mut degree, mut q) = (e.denom().unsigned_abs(), 2);
         while degree > 1 {
@@ -88,11 +103,19 @@ fn radical(r: &Radical, bits: u64) -> Enclosure {
 }
 
 impl Enclosure {
-    /// Of a number that is not negative.
+    fn of(n: u64, bits: u64) -> Enclosure {
+        Enclosure {
+            lo: BigInt::from(n) << bits,
+            hi: BigInt::from(n) << bits,
+        }
+    }
+
+    /// Of a number that is not negative, which its enclosure may reach below.
     fn root(&self, degree: u32, bits: u64) -> Enclosure {
         let shift = bits * u64::from(degree - 1);
+        let lo = (&self.lo).max(&BigInt::ZERO).clone();
         Enclosure {
-            lo: (&self.lo << shift).nth_root(degree),
+            lo: (lo << shift).nth_root(degree),
             hi: (&self.hi << shift).nth_root(degree) + 1,
         }
     }

@@ -1,18 +1,26 @@
 //! Exact numbers: the coefficients of schemes until the moment code is emitted.
 //!
-//! Rational numbers and the real roots of rational numbers, with sums, products and quotients of them:
-//! `1/2 - sqrt(3)/6`, `1/(2 - root(2, 3))`. A number is kept as a sum of rational multiples of radicals `∏ pᵢ^eᵢ`
-//! (primes pᵢ, fractions 0 < eᵢ < 1). Different radicals are linearly independent over the rationals (Besicovitch
-//! 1940, J. London Math. Soc. 15, 3), so the form is canonical: equal numbers are equal values, the empty sum alone is
-//! 0, and signs are found by enclosing the number more and more tightly. Nested square roots are taken apart where
-//! that is possible, and refused where it is not. Leaves symbols such as `h` to whoever computes with them.
+//! Rational numbers, the real roots of rational numbers and nested square roots, with sums, products and quotients of
+//! them: `1/2 - sqrt(3)/6`, `1/(2 - root(2, 3))`, `sqrt(15 + 2*sqrt(30))`. A number is kept as a sum of rational multiples
+//! of units: radicals `∏ pᵢ^eᵢ` (primes pᵢ, fractions 0 < eᵢ < 1) times nested square roots. Different radicals are
+//! linearly independent over the rationals (Besicovitch 1940, J. London Math. Soc. 15, 3); a nested root is taken apart
+//! where that is possible (`denest.rs`) and otherwise generates a quadratic extension of what lies below it
+//! (`tower.rs`). So the empty sum alone is 0, and signs are found by enclosing the number more and more tightly
+//! (`enclose.rs`). Leaves symbols such as `h` to whoever computes with them.
 
+mod denest;
 mod enclose;
+mod field;
 mod radical;
 mod root;
+mod tower;
 
-pub use radical::Radical;
+pub use field::Field;
 pub use root::MAX_DEGREE;
+pub use tower::MAX_NESTED;
+
+use radical::Unit;
+use tower::Tower;
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -20,13 +28,14 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::iter::Sum;
 use std::ops::{Add, Mul, Neg, Sub};
 use thiserror::Error;
 
 /// Most bits of a numerator or denominator.
 pub const MAX_BITS: u64 = 2048;
-/// Most radicals of one number.
+/// Most roots that one number is a sum of.
 pub const MAX_RADICALS: usize = 32;
 
 /// Why exact arithmetic has no result.
@@ -42,16 +51,20 @@ pub enum ExactError {
     Degree,
     #[error("this number under a root has a prime factor that is too large")]
     PrimeFactor,
-    #[error("this nested root is no sum of roots of rational numbers")]
+    #[error("a root of a sum of roots is exact only where both are square roots")]
     Nested,
+    #[error("a number has at most four nested roots that do not depend on each other")]
+    TooManyNested,
 }
 
 /// An exact real number. Printed as `3`, `-1/2`, `1/2 - sqrt(3)/6`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub struct Exact {
     rational: BigRational,
-    /// What stands before each radical; never 0.
-    roots: BTreeMap<Radical, BigRational>,
+    /// What stands before each unit; never 0.
+    roots: BTreeMap<Unit, BigRational>,
+    /// The nested roots of the units; empty where there are none.
+    tower: Tower,
 }
 
 impl Exact {
@@ -70,7 +83,8 @@ impl Exact {
 
     /// The value, when it is rational.
     pub fn as_rational(&self) -> Option<&BigRational> {
-        self.roots.is_empty().then_some(&self.rational)
+        let rational = self.roots.is_empty() && self.tower.fault().is_none();
+        rational.then_some(&self.rational)
     }
     /// The value, when it is a whole number.
     pub fn as_integer(&self) -> Option<BigInt> {
@@ -78,19 +92,21 @@ impl Exact {
         Some(q.to_integer())
     }
     pub fn is_zero(&self) -> bool {
-        self.roots.is_empty() && self.rational.is_zero()
+        self.as_rational().is_some_and(Zero::is_zero)
     }
     pub fn is_one(&self) -> bool {
-        self.roots.is_empty() && self.rational.is_one()
+        self.as_rational().is_some_and(One::is_one)
     }
     pub fn is_negative(&self) -> bool {
         self.sign() == Ordering::Less
     }
     /// Compared with 0.
     pub fn sign(&self) -> Ordering {
+        if self.tower.fault().is_some() {
+            return Ordering::Greater;
+        }
         let zero = BigRational::zero();
-        let parts = self.roots.values().chain([&self.rational]);
-        let mut signs: Vec<Ordering> = parts.map(|c| c.cmp(&zero)).collect();
+        let mut signs: Vec<Ordering> = self.coefficients().map(|c| c.cmp(&zero)).collect();
         signs.retain(|s| s.is_ne());
         match signs.first() {
             None => Ordering::Equal,
@@ -102,27 +118,47 @@ impl Exact {
     pub fn to_f64(&self) -> f64 {
         match self.as_rational() {
             Some(q) => q.to_f64().unwrap_or(f64::NAN),
+            None if self.tower.fault().is_some() => f64::NAN,
             None => enclose::nearest(self),
         }
     }
 
-    /// Terms of the sum: what work on it costs.
+    /// Whether numbers can be computed with together: they have few nested roots, and it is known which of them depend on
+    /// others.
+    pub fn are_comparable<'e>(
+        numbers: impl Iterator<Item = &'e Exact> + Clone,
+    ) -> Result<(), ExactError> {
+        tower::in_one_tower(numbers).map(|_| ())
+    }
+
+    /// What work on it costs: terms of the sum, twice as much with each nested root.
     pub fn weight(&self) -> usize {
-        self.roots.len() + 1
+        (self.roots.len() + 1) << self.tower.generators().len()
     }
     /// What making it costs: a quotient is the solution of linear equations, one for each term.
     pub fn cost(&self) -> usize {
-        self.weight().pow(3)
+        (self.roots.len() + 1).pow(3) << self.tower.generators().len()
     }
     /// The number itself, unless it is too large.
     pub fn checked(self) -> Result<Exact, ExactError> {
-        let small = |c: &BigRational| c.numer().bits().max(c.denom().bits()) <= MAX_BITS;
-        let small = self.roots.values().chain([&self.rational]).all(small);
+        let small = self.bits() <= MAX_BITS;
+        if let Some(why) = self.tower.fault() {
+            return Err(why);
+        }
         if small && self.roots.len() <= MAX_RADICALS {
             Ok(self)
         } else {
             Err(ExactError::TooLarge)
         }
+    }
+    /// What stands before its roots, and the rational part.
+    pub fn coefficients(&self) -> impl Iterator<Item = &BigRational> {
+        self.roots.values().chain([&self.rational])
+    }
+    /// The largest number of bits of a numerator or denominator.
+    pub fn bits(&self) -> u64 {
+        let bits = |c: &BigRational| c.numer().bits().max(c.denom().bits());
+        self.coefficients().map(bits).max().unwrap_or(0)
     }
 
     /// The value of a float, which is a whole number over a power of 2; `None`: it is infinite or no number.
@@ -166,7 +202,11 @@ impl Exact {
         }
     }
 
-    fn add_radical(&mut self, r: Radical, c: BigRational) {
+    /// `c` times a unit of this number's tower more.
+    fn add_unit(&mut self, r: Unit, c: BigRational) {
+        if c.is_zero() {
+            return;
+        }
         if r.is_one() {
             self.rational += c;
             return;
@@ -182,9 +222,9 @@ impl Exact {
         }
     }
 
-    /// The terms of the sum; the rational one has the radical 1.
-    pub fn terms(&self) -> impl Iterator<Item = (Radical, &BigRational)> {
-        let rational = [(Radical::one(), &self.rational)].into_iter();
+    /// The terms of the sum; the rational one has the unit 1.
+    fn terms(&self) -> impl Iterator<Item = (Unit, &BigRational)> {
+        let rational = [(Unit::default(), &self.rational)].into_iter();
         let rational = rational.filter(|(_, c)| !c.is_zero());
         rational.chain(self.roots.iter().map(|(r, c)| (r.clone(), c)))
     }
@@ -197,19 +237,8 @@ impl Exact {
         Exact {
             rational: &self.rational * by,
             roots: roots.collect(),
+            tower: self.tower.clone(),
         }
-    }
-}
-
-impl FromIterator<(Radical, BigRational)> for Exact {
-    fn from_iter<I: IntoIterator<Item = (Radical, BigRational)>>(terms: I) -> Exact {
-        let mut sum = Exact::zero();
-        for (r, c) in terms {
-            if !c.is_zero() {
-                sum.add_radical(r, c);
-            }
-        }
-        sum
     }
 }
 
@@ -217,7 +246,33 @@ impl From<BigRational> for Exact {
     fn from(rational: BigRational) -> Exact {
         Exact {
             rational,
-            roots: BTreeMap::new(),
+            ..Exact::default()
+        }
+    }
+}
+
+/// Equal numbers have one form in one tower, so their differences are empty sums.
+impl PartialEq for Exact {
+    fn eq(&self, other: &Exact) -> bool {
+        if self.tower.fault().is_some() {
+            false
+        } else if self.tower == other.tower {
+            self.rational == other.rational && self.roots == other.roots
+        } else {
+            (self - other).is_zero()
+        }
+    }
+}
+impl Eq for Exact {}
+
+/// By the form where it is unique, by the nearest double where the form depends on the tower.
+impl Hash for Exact {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if self.tower.is_empty() {
+            self.rational.hash(state);
+            self.roots.hash(state);
+        } else {
+            self.to_f64().to_bits().hash(state);
         }
     }
 }
@@ -225,12 +280,13 @@ impl From<BigRational> for Exact {
 impl Add for &Exact {
     type Output = Exact;
     fn add(self, other: &Exact) -> Exact {
-        let mut sum = self.clone();
-        sum.rational += &other.rational;
-        for (r, c) in &other.roots {
-            sum.add_radical(r.clone(), c.clone());
+        let (a, b) = tower::together(self, other);
+        let mut sum = a.into_owned();
+        sum.rational += &b.rational;
+        for (r, c) in &b.roots {
+            sum.add_unit(r.clone(), c.clone());
         }
-        sum
+        sum.settled()
     }
 }
 
@@ -254,15 +310,8 @@ impl Mul for &Exact {
         if let Some(q) = other.as_rational() {
             return self.scaled(q);
         }
-        let mut product = Exact::zero();
-        for (r, a) in self.terms() {
-            for (s, b) in other.terms() {
-                let (whole, radical) = r.times(&s);
-                let c = if whole.is_one() { a * b } else { a * b * whole };
-                product.add_radical(radical, c);
-            }
-        }
-        product
+        let (a, b) = tower::together(self, other);
+        a.times(&b).settled()
     }
 }
 
@@ -293,6 +342,9 @@ impl fmt::Display for Exact {
         if self.is_zero() {
             return f.write_str("0");
         }
+        if self.tower.fault().is_some() {
+            return f.write_str("?");
+        }
         for (i, (r, c)) in self.terms().enumerate() {
             f.write_str(match (i, c.is_negative()) {
                 (0, true) => "-",
@@ -302,8 +354,11 @@ impl fmt::Display for Exact {
             })?;
             match (r.is_one(), c.numer().magnitude()) {
                 (true, n) => write!(f, "{n}")?,
-                (false, n) if n.is_one() => write!(f, "{r}")?,
-                (false, n) => write!(f, "{n}*{r}")?,
+                (false, n) if n.is_one() => self.tower.write(f, &r)?,
+                (false, n) => {
+                    write!(f, "{n}*")?;
+                    self.tower.write(f, &r)?;
+                }
             }
             if !c.denom().is_one() {
                 write!(f, "/{}", c.denom())?;

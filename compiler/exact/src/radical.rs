@@ -1,4 +1,4 @@
-//! Radicals: products of fractional powers of primes, `2^(1/2) · 3^(1/3)`.
+//! Radicals: products of fractional powers of primes, `2^(1/2) · 3^(1/3)`; units: radicals times nested square roots.
 
 use super::ExactError;
 use num_bigint::{BigInt, BigUint};
@@ -66,11 +66,33 @@ impl Radical {
     }
 }
 
-/// The primes of a positive number, with their powers.
-pub(super) fn factors(n: &BigUint) -> Result<Vec<(u64, i64)>, ExactError> {
+/// What a number is a sum of multiples of: a radical times the nested roots of a tower whose bits are set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Unit {
+    pub nested: u32,
+    pub radical: Radical,
+}
+
+impl Unit {
+    pub fn is_one(&self) -> bool {
+        self.nested == 0 && self.radical.is_one()
+    }
+}
+
+impl From<Radical> for Unit {
+    fn from(radical: Radical) -> Unit {
+        Unit { nested: 0, radical }
+    }
+}
+
+/// The powers of some primes in a positive number, and what is left of it.
+pub(super) fn powers_of(
+    n: &BigUint,
+    primes: impl Iterator<Item = u64>,
+) -> (Vec<(u64, i64)>, BigUint) {
     let mut rest = n.clone();
     let mut found = Vec::new();
-    for p in (2..3).chain((3..MAX_DIVISOR).step_by(2)) {
+    for p in primes {
         let mut power = 0;
         while (&rest % p).is_zero() {
             rest /= p;
@@ -80,14 +102,29 @@ pub(super) fn factors(n: &BigUint) -> Result<Vec<(u64, i64)>, ExactError> {
             found.push((p, power));
         }
         if rest.is_one() {
-            return Ok(found);
+            break;
         }
+    }
+    (found, rest)
+}
+
+/// The powers of all small primes in a positive number, and what is left of it.
+pub(super) fn small_powers(n: &BigUint) -> (Vec<(u64, i64)>, BigUint) {
+    powers_of(n, (2..3).chain((3..MAX_DIVISOR).step_by(2)))
+}
+
+/// The primes of a positive number, with their powers, and a number whose power of this degree is the rest.
+pub(super) fn factors(n: &BigUint, degree: u32) -> Result<(Vec<(u64, i64)>, BigUint), ExactError> {
+    let (mut found, rest) = small_powers(n);
+    let root = rest.nth_root(degree);
+    if root.pow(degree) == rest {
+        return Ok((found, root));
     }
     match rest.to_u64() {
         Some(prime) if prime < MAX_DIVISOR * MAX_DIVISOR => found.push((prime, 1)),
         _ => return Err(ExactError::PrimeFactor),
     }
-    Ok(found)
+    Ok((found, BigUint::one()))
 }
 
 /// As one root: `sqrt(6)`, `root(4, 3)`.

@@ -1,8 +1,8 @@
 //! Roots and reciprocals of exact numbers.
 
-use super::radical::{Radical, factors};
-use super::{Exact, ExactError, MAX_BITS};
-use num_bigint::{BigInt, BigUint};
+use super::radical::{Radical, Unit, factors};
+use super::{Exact, ExactError, MAX_BITS, denest};
+use num_bigint::BigInt;
 use num_rational::{BigRational, Ratio};
 use num_traits::{One, Zero};
 use std::cmp::Ordering;
@@ -11,14 +11,15 @@ use std::cmp::Ordering;
 pub const MAX_DEGREE: u32 = 12;
 /// Most radicals of the field in which a reciprocal is sought.
 const MAX_DIMENSION: usize = 12;
-/// Deepest nesting of square roots that are taken apart.
-const MAX_DENESTING: usize = 4;
 
 impl Exact {
     /// The real root of a degree: positive for positive numbers, negative for negative ones of odd degree.
     pub fn root(&self, degree: u32) -> Result<Exact, ExactError> {
         if !(1..=MAX_DEGREE).contains(&degree) {
             return Err(ExactError::Degree);
+        }
+        if let Some(why) = self.tower.fault() {
+            return Err(why);
         }
         match self.sign() {
             _ if degree == 1 => Ok(self.clone()),
@@ -29,20 +30,27 @@ impl Exact {
         }
     }
 
-    /// `1/x`: the solution y of x·y = 1 in the field that the radicals of x span.
+    /// `1/x`: for a nested root n, `1/(a + b·n) = (a − b·n)/(a² − b²·n²)`, where the divisor has no n; without nested roots,
+    /// the solution y of x·y = 1 in the field that the radicals of x span.
     pub fn recip(&self) -> Result<Exact, ExactError> {
+        if let Some(why) = self.tower.fault() {
+            return Err(why);
+        }
         if self.is_zero() {
             return Err(ExactError::DivisionByZero);
+        }
+        if let Some(top) = self.top() {
+            let (a, b) = self.split(top);
+            let below = denest::norm(&a, &b, &self.tower.radicand(top))?;
+            let conjugate = &a - &(&b * &self.tower.generator(top));
+            return (&conjugate * &below.recip()?).checked();
         }
         if let Some((r, c)) = self.as_term() {
             let (whole, inverse) = r.inverse();
             return multiple(inverse, whole / c).checked();
         }
         let basis = self.basis()?;
-        let bits = self
-            .terms()
-            .map(|(_, c)| c.numer().bits().max(c.denom().bits()));
-        if bits.max().unwrap_or(0) * basis.len() as u64 > MAX_BITS {
+        if self.bits() * basis.len() as u64 > MAX_BITS {
             return Err(ExactError::TooLarge);
         }
         // In whole numbers, which multiply fast: d·x instead of x.
@@ -70,11 +78,12 @@ impl Exact {
         inverse.checked()
     }
 
-    /// The only term, when there is one.
-    fn as_term(&self) -> Option<(Radical, &BigRational)> {
+    /// The only term, when there is one and it has no nested root.
+    pub(super) fn as_term(&self) -> Option<(Radical, &BigRational)> {
         let mut terms = self.terms();
-        let first = terms.next()?;
-        terms.next().is_none().then_some(first)
+        let (unit, c) = terms.next()?;
+        let alone = terms.next().is_none() && unit.nested == 0;
+        alone.then_some((unit.radical, c))
     }
 
     /// What stands before a radical.
@@ -82,7 +91,7 @@ impl Exact {
         let found = if r.is_one() {
             Some(&self.rational)
         } else {
-            self.roots.get(r)
+            self.roots.get(&Unit::from(r.clone()))
         };
         found.cloned().unwrap_or_else(BigRational::zero)
     }
@@ -92,8 +101,8 @@ impl Exact {
         let mut basis = vec![Radical::one()];
         let mut at = 0;
         while at < basis.len() {
-            for r in self.roots.keys() {
-                let (_, product) = basis[at].times(r);
+            for unit in self.roots.keys() {
+                let (_, product) = basis[at].times(&unit.radical);
                 if !basis.contains(&product) {
                     basis.push(product);
                 }
@@ -107,11 +116,9 @@ impl Exact {
     }
 }
 
-fn multiple(r: Radical, c: BigRational) -> Exact {
+pub(super) fn multiple(r: Radical, c: BigRational) -> Exact {
     let mut x = Exact::zero();
-    if !c.is_zero() {
-        x.add_radical(r, c);
-    }
+    x.add_unit(r.into(), c);
     x
 }
 
@@ -138,19 +145,20 @@ fn solve(rows: &mut [Vec<BigInt>]) -> Result<BigInt, ExactError> {
 fn positive(x: &Exact, degree: u32) -> Result<Exact, ExactError> {
     match x.as_term() {
         Some((r, c)) => term(&r, c, degree),
-        None if degree.is_multiple_of(2) => square(x, MAX_DENESTING)?.root(degree / 2),
+        None if degree.is_multiple_of(2) => {
+            let x = x.trimmed();
+            let root = denest::root_in(&x, &x.tower, x.tower.generators().len())?;
+            let root = root.map_or_else(|| x.adjoined_root(), |r| r.settled().checked())?;
+            root.root(degree / 2)
+        }
         None => Err(ExactError::Nested),
     }
 }
 
 /// The root of one term.
-fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, ExactError> {
-    let (n, d) = (c.numer().magnitude(), c.denom().magnitude());
-    let whole = |n: &BigUint| Some(n.nth_root(degree)).filter(|root| root.pow(degree) == *n);
-    if let (true, Some(n), Some(d)) = (r.is_one(), whole(n), whole(d)) {
-        return Ok(Exact::from(BigRational::new(n.into(), d.into())));
-    }
-    let (n, d) = (factors(n)?, factors(d)?);
+pub(super) fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, ExactError> {
+    let (n, above) = factors(c.numer().magnitude(), degree)?;
+    let (d, below) = factors(c.denom().magnitude(), degree)?;
     let one = n.iter().map(|(p, k)| (*p, Ratio::from_integer(*k)));
     let over = d.iter().map(|(p, k)| (*p, Ratio::from_integer(-*k)));
     let powers = one.chain(over).chain(r.powers());
@@ -161,50 +169,9 @@ fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, ExactError> 
     {
         return Err(ExactError::Degree);
     }
-    multiple(radical, whole).checked()
-}
-
-/// The square root of a positive number by `√(a + b) = √((a+s)/2) ± √((a−s)/2)`, s² = a² − b², where b holds the
-/// terms with √p for some prime p and all these roots exist.
-fn square(x: &Exact, depth: usize) -> Result<Exact, ExactError> {
-    if let Some((r, c)) = x.as_term() {
-        return term(&r, c, 2);
-    }
-    let inner = depth.checked_sub(1).ok_or(ExactError::Nested)?;
-    if x.rational.is_zero() {
-        // √(r·y) = √r·√y, so that one term is rational.
-        let r = x.roots.keys().next().ok_or(ExactError::Nested)?;
-        let (whole, inverse) = r.inverse();
-        let y = (x * &multiple(inverse, whole)).checked()?;
-        return (&term(r, &BigRational::one(), 2)? * &square(&y, inner)?).checked();
-    }
-    let primes = x.roots.keys().flat_map(Radical::powers).map(|(p, _)| p);
-    let p = primes.max().ok_or(ExactError::Nested)?;
-    let (mut a, mut b) = (Exact::zero(), Exact::zero());
-    for (r, c) in x.terms() {
-        match r.exponent(p) {
-            e if e.is_zero() => a = &a + &multiple(r, c.clone()),
-            e if e == Ratio::new(1, 2) => b = &b + &multiple(r, c.clone()),
-            _ => return Err(ExactError::Nested),
-        }
-    }
-    let s = (&(&a * &a) - &(&b * &b)).checked()?;
-    if a.is_negative() || s.is_negative() {
-        return Err(ExactError::Nested);
-    }
-    let s = square(&s, inner)?;
-    let half = Exact::ratio(1, 2);
-    let larger = square(&(&(&a + &s) * &half), inner)?;
-    let smaller = square(&(&(&a - &s) * &half), inner)?;
-    let found = if b.is_negative() {
-        &larger - &smaller
-    } else {
-        &larger + &smaller
-    };
-    let found = found.checked()?;
-    if &found * &found == *x {
-        Ok(found)
-    } else {
-        Err(ExactError::Nested)
-    }
+    multiple(
+        radical,
+        whole * BigRational::new(above.into(), below.into()),
+    )
+    .checked()
 }

@@ -51,7 +51,7 @@ fn powers_cancel() {
     assert_eq!(golden.recip().unwrap(), &golden - &q(1, 1));
 }
 
-/// Nested square roots that are sums of square roots are found; others are refused.
+/// Nested square roots that are sums of roots of rational numbers are found; roots of other degrees are refused.
 #[test]
 fn nested_roots() {
     for (inside, found) in [
@@ -74,8 +74,9 @@ fn nested_roots() {
         }
     }
     let nested = &q(2, 1) + &sqrt(2);
-    assert_eq!(nested.root(2), Err(ExactError::Nested));
     assert_eq!(nested.root(3), Err(ExactError::Nested));
+    let cubic = &q(2, 1) + &cube_root(2);
+    assert_eq!(cubic.root(2), Err(ExactError::Nested));
 }
 
 #[test]

@@ -57,9 +57,8 @@ impl Number for Exact {
     }
     fn words(&self) -> u64 {
         // Sums of fractions and signs of sums of roots take many times an addition.
-        let terms = self.terms();
-        terms
-            .map(|(_, q)| 16 * (q.numer().bits() + q.denom().bits()) / 64 + 64)
+        self.coefficients()
+            .map(|q| 16 * (q.numer().bits() + q.denom().bits()) / 64 + 64)
             .sum()
     }
 }

@@ -5,7 +5,7 @@
 //! values of a stage program to odec-compiler.
 
 use crate::tableau::Tableau;
-use odec_exact::Exact;
+use odec_exact::{Exact, ExactError};
 use std::collections::BTreeMap;
 
 /// A value of a line: 0 is the state at the start of the step, `n` the result of step `n − 1`.
@@ -49,6 +49,8 @@ pub enum NoTableau {
     History(Value),
     /// A field is evaluated at, or the step ends with, a sum in which the old state has another coefficient than 1.
     State(Value, Exact),
+    /// Its coefficients have no common field that is small enough.
+    Roots(Value, ExactError),
 }
 
 /// `x·c + Σ aⱼ kⱼ`.
@@ -85,8 +87,19 @@ impl<C> Line<C> {
 }
 
 impl Line {
+    /// Whether its coefficients can be computed with.
+    pub fn comparable(&self) -> Result<(), NoTableau> {
+        let coefficients = self.steps.iter().flat_map(|s| match s {
+            Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
+            Step::Flow { fraction, .. } => vec![fraction],
+            Step::Eval { .. } | Step::Solution(_) => Vec::new(),
+        });
+        Exact::are_comparable(coefficients).map_err(|why| NoTableau::Roots(self.result, why))
+    }
+
     /// One stage for each evaluation.
     pub fn tableau(&self) -> Result<Tableau, NoTableau> {
+        self.comparable()?;
         let mut sums = vec![Sum {
             state: Exact::one(),
             evals: BTreeMap::new(),

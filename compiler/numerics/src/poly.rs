@@ -124,13 +124,7 @@ impl Poly {
     }
 
     fn bits(&self) -> u64 {
-        let terms = self.0.iter().flat_map(|c| {
-            let terms = c
-                .terms()
-                .map(|(_, q)| q.numer().bits().max(q.denom().bits()));
-            terms.collect::<Vec<u64>>()
-        });
-        terms.max().unwrap_or(0)
+        self.0.iter().map(Exact::bits).max().unwrap_or(0)
     }
 
     /// Quotient and remainder.

@@ -2,63 +2,45 @@
 //!
 //! Coefficients are brought to one denominator d, and what belongs to a tree of n vertices is kept times dⁿ: then there are
 //! only sums and products of whole numbers, and nothing is ever cancelled. With roots among the coefficients, a
-//! number is a sum of whole multiples of radicals; their products are looked up in a table.
+//! number is a sum of whole multiples of products of roots, whose products are looked up in a table.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
-use odec_exact::{Exact, Radical};
+use odec_exact::{Exact, Field};
 
-/// Most radicals that products of the coefficients may have.
+/// Most products of roots that products of the coefficients may have.
 const MAX_DIMENSION: usize = 48;
 
-/// One whole number for each radical of the ring.
+/// One whole number for each product of roots in the field.
 pub type Int = Vec<BigInt>;
 
-/// The radicals that occur in products of some numbers, and the numbers' common denominator.
+/// The field of some numbers, and their common denominator.
 pub struct Ring {
-    radicals: Vec<Radical>,
-    /// `radicals[i]·radicals[j]` is a whole number times a radical.
-    products: Vec<Vec<(BigInt, usize)>>,
+    field: Field,
+    /// The product of two elements of the basis: whole multiples of others.
+    products: Vec<Vec<Vec<(BigInt, usize)>>>,
     denominator: BigInt,
 }
 
 impl Ring {
-    /// A ring for some numbers; `None`: their products have too many different radicals.
+    /// A ring for some numbers; `None`: their products have too many different roots.
     pub fn of<'e>(numbers: impl Iterator<Item = &'e Exact> + Clone) -> Option<Ring> {
-        let mut radicals = vec![Radical::one()];
+        let field = Field::of(numbers.clone(), MAX_DIMENSION).ok()?;
         let mut denominator = BigInt::one();
-        let mut generators: Vec<Radical> = Vec::new();
-        for (r, c) in numbers.flat_map(Exact::terms) {
+        for (_, c) in numbers.flat_map(|x| field.coordinates(x)) {
             let scaled = c * &denominator;
             denominator *= scaled.denom();
-            if !r.is_one() && !generators.contains(&r) {
-                generators.push(r);
-            }
         }
-        let mut at = 0;
-        while at < radicals.len() {
-            for g in &generators {
-                let (_, product) = radicals[at].times(g);
-                if !radicals.contains(&product) {
-                    radicals.push(product);
-                }
-            }
-            if radicals.len() > MAX_DIMENSION {
-                return None;
-            }
-            at += 1;
-        }
-        let product = |r: &Radical, s: &Radical| {
-            let (whole, radical) = r.times(s);
-            let place = radicals.iter().position(|r| *r == radical)?;
-            Some((whole.to_integer(), place))
-        };
-        let row = |r| radicals.iter().map(|s| product(r, s)).collect();
-        let products: Option<Vec<Vec<_>>> = radicals.iter().map(row).collect();
+        let n = field.dimension();
+        let whole =
+            |(place, c): (usize, BigRational)| c.is_integer().then(|| (c.to_integer(), place));
+        let product = |i, j| field.product(i, j).into_iter().map(whole).collect();
+        let row = |i| (0..n).map(|j| product(i, j)).collect();
+        let products: Option<Vec<Vec<_>>> = (0..n).map(row).collect();
         Some(Ring {
             products: products?,
-            radicals,
+            field,
             denominator,
         })
     }
@@ -68,7 +50,7 @@ impl Ring {
         &self.denominator
     }
     pub fn zero(&self) -> Int {
-        vec![BigInt::zero(); self.radicals.len()]
+        vec![BigInt::zero(); self.field.dimension()]
     }
     pub fn one(&self) -> Int {
         let mut one = self.zero();
@@ -79,10 +61,8 @@ impl Ring {
     /// d times a number that the ring was made for.
     pub fn scaled(&self, x: &Exact) -> Int {
         let mut int = self.zero();
-        for (r, c) in x.terms() {
-            if let Some(i) = self.radicals.iter().position(|s| *s == r) {
-                int[i] = (c * &self.denominator).to_integer();
-            }
+        for (i, c) in self.field.coordinates(x) {
+            int[i] = (c * &self.denominator).to_integer();
         }
         int
     }
@@ -90,11 +70,14 @@ impl Ring {
     /// `sum += a·b`.
     pub fn add_product(&self, sum: &mut Int, a: &Int, b: &Int) {
         for (a, row) in a.iter().zip(&self.products).filter(|(a, _)| !a.is_zero()) {
-            for (b, (whole, place)) in b.iter().zip(row).filter(|(b, _)| !b.is_zero()) {
-                if whole.is_one() {
-                    sum[*place] += a * b;
-                } else {
-                    sum[*place] += a * b * whole;
+            for (b, terms) in b.iter().zip(row).filter(|(b, _)| !b.is_zero()) {
+                let product = a * b;
+                for (whole, place) in terms {
+                    if whole.is_one() {
+                        sum[*place] += &product;
+                    } else {
+                        sum[*place] += &product * whole;
+                    }
                 }
             }
         }
@@ -107,9 +90,9 @@ impl Ring {
 
     /// `x / over`.
     pub fn exact(&self, x: &Int, over: &BigInt) -> Exact {
-        let terms = self.radicals.iter().zip(x);
-        let terms = terms.map(|(r, c)| (r.clone(), BigRational::new(c.clone(), over.clone())));
-        terms.collect()
+        let terms = x.iter().enumerate().filter(|(_, c)| !c.is_zero());
+        self.field
+            .number(terms.map(|(i, c)| (i, BigRational::new(c.clone(), over.clone()))))
     }
 }
 

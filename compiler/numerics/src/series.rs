@@ -66,6 +66,7 @@ pub struct Series<C = Exact> {
 impl Series {
     /// Refused where a field meets, or the step ends with, a multiple of the state: such a line has no B-series.
     pub fn new(line: &Line) -> Result<Series, NoTableau> {
+        line.comparable()?;
         let (series, states) = Series::of(line);
         match states.into_iter().next() {
             Some((v, off)) => Err(NoTableau::State(v, &off + &Exact::one())),

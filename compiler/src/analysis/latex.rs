@@ -68,14 +68,15 @@ fn number(x: &Exact) -> String {
         return format!("{sign}\\tfrac{{{}}}{{{d}}}", n.magnitude());
     }
     let mut text = x.to_string().replace('*', " ");
-    while let Some(at) = text.find("sqrt(") {
+    // Inner roots first: the last one has no other inside.
+    while let Some(at) = text.rfind("sqrt(") {
         let Some(close) = text[at..].find(')') else {
             break;
         };
         let inside = text[at + 5..at + close].to_string();
         text.replace_range(at..=at + close, &format!("\\sqrt{{{inside}}}"));
     }
-    while let Some(at) = text.find("root(") {
+    while let Some(at) = text.rfind("root(") {
         let Some(close) = text[at..].find(')') else {
             break;
         };

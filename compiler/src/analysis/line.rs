@@ -73,6 +73,7 @@ impl Placed {
                 v,
                 format!("it takes {c} of the old state where a method of one step takes 1"),
             ),
+            NoTableau::Roots(v, why) => (v, format!("of its coefficients together: {why}")),
         };
         Beyond {
             span: self.spans[*value],

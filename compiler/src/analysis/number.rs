@@ -95,38 +95,35 @@ pub fn about(x: f64) -> String {
     }
 }
 
-/// `sqrt(15)/10` as `√15/10`, `2*root(2, 3)` as `2·∛2`.
+/// `sqrt(15)/10` as `√15/10`, `2*root(2, 3)` as `2·∛2`, `sqrt(2 + sqrt(2))` as `√(2 + √2)`.
 fn rooted(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest
-        .find("sqrt(")
-        .into_iter()
-        .chain(rest.find("root("))
-        .min()
-    {
-        let (before, call) = rest.split_at(at);
-        let Some(close) = call.find(')') else { break };
-        let inside = &call[5..close];
-        let (of, degree) = match inside.split_once(", ") {
-            Some((of, degree)) => (of, degree),
-            None => (inside, "2"),
+    let mut text = text.replace('*', "·");
+    // Inner roots first: the last one has no other inside.
+    while let Some(at) = text.rfind("sqrt(").max(text.rfind("root(")) {
+        let mut depth = 0;
+        let closes = |c: char| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ')' && depth == 0
         };
-        let plain = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_digit());
-        if !plain(of) || !plain(degree) {
+        let Some(close) = text[at..].find(closes) else {
             break;
-        }
-        out += &before.replace('*', "·");
-        out += &match degree {
+        };
+        let inside = &text[at + 5..at + close];
+        let (of, degree) = inside.split_once(", ").unwrap_or((inside, "2"));
+        let sign = match degree {
             "2" => "√".to_string(),
             "3" => "∛".to_string(),
             "4" => "∜".to_string(),
             _ => raised(degree) + "√",
         };
-        out += of;
-        rest = &call[close + 1..];
+        let plain = of.chars().all(|c| c.is_ascii_digit());
+        let root = match plain {
+            true => format!("{sign}{of}"),
+            false => format!("{sign}({of})"),
+        };
+        text.replace_range(at..=at + close, &root);
     }
-    out + rest
+    text
 }
 
 fn raised(digits: &str) -> String {

@@ -133,7 +133,13 @@ pub fn literal(text: &str, span: Span) -> Result<Coeff, Diagnostic> {
 }
 
 pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
-    Diagnostic::error(codes::ARITHMETIC, span, why.to_string())
+    let d = Diagnostic::error(codes::ARITHMETIC, span, why.to_string());
+    match why {
+        CoeffError::Exact(ExactError::TooManyNested) => {
+            d.help("write some of them as decimals, and claim the order `within` their precision")
+        }
+        _ => d,
+    }
 }
 
 /// Whether this is `sqrt(…)` or `root(…, n)`.
@@ -200,16 +206,16 @@ fn root(call: &Call, scope: &Scope, span: Span, work: &mut usize) -> Result<Coef
         }
     };
     let degree = degree.as_integer().and_then(|n| u32::try_from(n).ok());
-    *work += ROOT_WORK;
     let radicand = constant(evaluated(of, scope, work)?, of.span)?;
+    *work += ROOT_WORK + radicand.cost();
     let value = radicand.root(degree.unwrap_or(0));
     value.map(Coeff::constant).map_err(|why| {
         let d = arithmetic(why.into(), span);
         match why {
-            ExactError::Nested => {
+            ExactError::Nested | ExactError::PrimeFactor => {
                 let near = radicand.to_f64().powf(1.0 / f64::from(degree.unwrap_or(1)));
                 d.help(format!(
-                    "write a decimal with as many digits as you need: {near}…"
+                    "write a decimal with as many digits as you need, and claim the order `within` it: {near}…"
                 ))
             }
             _ => d,

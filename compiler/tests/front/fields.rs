@@ -163,7 +163,7 @@ fn mistakes() {
         ),
         (
             "nested_root",
-            with("return x + sqrt(2 + sqrt(2))*F(x)", "s(ffn, one, att)"),
+            with("return x + sqrt(2 + root(2, 3))*F(x)", "s(ffn, one, att)"),
         ),
         (
             "solve_by_anderson",

@@ -73,6 +73,30 @@ fn long_programs_from_short_texts() {
     }
 }
 
+/// Each number has few nested roots; together they are too many to be compared, so nothing is proved, and the warning says why.
+#[test]
+fn nested_roots_that_do_not_depend_on_each_other() {
+    let row = |p: &str| format!("    (sqrt(1 + sqrt({p}))) | (sqrt(1 + sqrt({p})))\n");
+    let rows: String = ["2", "3", "5", "7", "11", "13", "17", "19"]
+        .map(row)
+        .concat();
+    let tail = "    | 1/9 1/9 1/9 1/9 1/9 1/9 1/9 1/9 1/9\n  }\n}\n";
+    let text = format!("scheme n {{\n  order 2\n  tableau {{\n    0 |\n{rows}{tail}");
+    let outcome = compile_text(&text);
+    let shown = outcome.rendered();
+    assert!(shown.contains("at most four nested roots"), "{shown}");
+    let long: Vec<String> = (2..400)
+        .map(|n| format!("sqrt({n} + sqrt({}))", n + 1))
+        .collect();
+    let text = format!(
+        "scheme l {{ tableau {{ 0 | ; | ({}) }} }}",
+        long.join(" * ")
+    );
+    refused("398 nested roots", &text, codes::ARITHMETIC);
+    let squares = "scheme q(F) { step x { a = sqrt(3 + sqrt(2));  repeat 100 { a = a*a + a } return x + a*F(x) } }";
+    refused("powers of nested roots", squares, codes::ARITHMETIC);
+}
+
 #[test]
 fn large_numbers() {
     let squares = "scheme q(F) { step x { a = 3/7;  repeat 100 { a = a*a } return x + a*F(x) } }";

@@ -59,7 +59,9 @@ impl Characteristic {
         }
         let entries = [&g.a, &g.u, &g.b, &g.v].into_iter().flatten().flatten();
         let bits = entries.map(|x| {
-            let bits = x.terms().map(|(_, c)| c.numer().bits() + c.denom().bits());
+            let bits = x
+                .coefficients()
+                .map(|c| c.numer().bits() + c.denom().bits());
             bits.max().unwrap_or(0)
         });
         if bits.max().unwrap_or(0) * ((s + r) * (s + r)) as u64 > MAX_SIZE {
