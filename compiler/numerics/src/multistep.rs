@@ -71,6 +71,11 @@ impl Multistep {
         }
     }
 
+    /// All roots of ρ lie in the unit disc, those on the circle are simple.
+    pub fn zero_stable(&self) -> Option<bool> {
+        Some(root_condition(&self.rho())?.0)
+    }
+
     pub fn facts(&self) -> Facts {
         let holds = |q: &usize| self.constant(*q).is_zero();
         let order = (0..=MAX_ORDER).take_while(holds).count().saturating_sub(1);

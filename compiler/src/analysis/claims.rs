@@ -4,12 +4,14 @@
 //! computed, a multistep method on exact past values. Gives what was found; pushes messages. Leaves the conditions
 //! to `odec-numerics`.
 
+use super::general::general;
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{Settings, alone};
+use super::start::started;
 use super::{suspect, written};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
-use crate::scheme::flow::Method;
+use crate::scheme::flow::{Flow, Method};
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
@@ -170,8 +172,12 @@ fn claim(
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let made = placed(&flow, Steps::Exact, false);
     let (line, mut expanded) = match made.and_then(|p| Ok((expanded(&p)?, p))) {
-        Ok((e, p)) => (p, e),
-        Err(beyond) => return unproved(beyond, sink),
+        Ok((e, p)) => (Some(p), e),
+        // What a step keeps may depend on itself; then a starting procedure is found for it.
+        Err(beyond) => match general(&flow).ok().and_then(|g| g.expanded()) {
+            Some(e) => (None, e),
+            None => return unproved(beyond, sink),
+        },
     };
     let proof = expanded.prove(order, within.as_ref());
     if proof.order < order {
@@ -189,7 +195,7 @@ fn claim(
             c,
             (order, &proof, violation),
             &expanded,
-            &line,
+            line.as_ref(),
         ));
         return None;
     }
@@ -216,28 +222,30 @@ fn claim(
             );
         }
     }
-    let has_flows = line
-        .line
-        .steps
-        .iter()
-        .any(|s| matches!(s, Step::Flow { .. }));
-    let note = match has_flows {
-        true => sub_steps(&flow, order),
-        false => diverges(i),
+    let note = match line.is_some_and(|p| p.has_flows()) {
+        true => sub_steps(&flow, order).unwrap_or_default(),
+        false => {
+            let started = started(i, &flow).filter(|s| s.limit(order).is_some());
+            let started = started.map(|s| format!("started by {}", s.sentence(order)));
+            let notes = diverges(i, &flow).into_iter().chain(started);
+            notes.collect::<Vec<_>>().join("; ")
+        }
     };
-    Some((ClaimStatus::Proved, note.unwrap_or_default()))
+    Some((ClaimStatus::Proved, note))
 }
 
-/// A multistep method of any order whose errors grow from step to step (Dahlquist 1956).
-fn diverges(i: &Instance) -> Option<String> {
-    let (alpha, beta) = written::multistep(&i.scheme, &i.settings)?;
-    let facts = Multistep { alpha, beta }.facts();
-    let diverges = facts.zero_stable == Some(false);
-    diverges.then(|| "but not zero-stable: it does not converge".to_string())
+/// A method of any order whose errors grow from step to step (Dahlquist 1956).
+fn diverges(i: &Instance, flow: &Flow) -> Option<String> {
+    let stable = match written::multistep(&i.scheme, &i.settings) {
+        Some((alpha, beta)) => Multistep { alpha, beta }.zero_stable()?,
+        None if i.scheme.history.past.is_empty() => return None,
+        None => general(flow).ok()?.glm.zero_stable()?.0,
+    };
+    (!stable).then(|| "but not zero-stable: it does not converge".to_string())
 }
 
 /// What Euler sub-steps make of a splitting's order.
-fn sub_steps(flow: &crate::scheme::Flow, order: usize) -> Option<String> {
+fn sub_steps(flow: &Flow, order: usize) -> Option<String> {
     let p = placed(flow, Steps::Euler, false).ok()?;
     let mut e = expanded(&p).ok()?;
     let proof = e.prove(order, None);
@@ -254,7 +262,7 @@ fn false_claim(
     c: &OrderClaim,
     (order, proof, violation): (usize, &Proof, &Violation),
     expanded: &Expanded,
-    line: &Placed,
+    line: Option<&Placed>,
 ) -> Diagnostic {
     let name = &i.scheme.name.name;
     let shown: Vec<String> = i
@@ -274,7 +282,9 @@ fn false_claim(
             .also(c.span, "this claim does not hold"),
     };
     let mut help = expanded.shown(violation);
-    if let (Body::Tableau(t), Ok(tableau)) = (&i.scheme.body, line.tableau()) {
+    if let (Body::Tableau(t), Some(line)) = (&i.scheme.body, line)
+        && let Ok(tableau) = line.tableau()
+    {
         if let Some(exact) = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()) {
             if exact_order(&exact, order) == order {
                 help +=

@@ -1,12 +1,15 @@
 //! Reports as JSON: exact numbers as strings, decimals beside them where someone would compute with them.
 
+use super::general::General;
 use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
 use super::report::{Found, Limit, PrincipalError, Report};
+use super::start::Started;
 use super::text::end;
 use crate::scheme::Learned;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::glm::{self, characteristic::Characteristic};
 use odec_numerics::manifold::Shape;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::poly::{Extent, Poly};
@@ -120,6 +123,26 @@ fn kept(k: &Kept) -> Value {
     })
 }
 
+fn general(g: &General, f: &glm::Facts) -> Value {
+    let m = &g.glm;
+    let by_w = |c: &Characteristic| -> Value { c.by_w.iter().map(|p| row(&p.0)).collect() };
+    json!({
+        "values": g.names, "A": matrix(&m.a), "U": matrix(&m.u), "B": matrix(&m.b), "V": matrix(&m.v),
+        "fields": m.field_of.iter().map(|f| m.fields[*f].clone()).collect::<Vec<_>>(),
+        "preconsistency": f.preconsistency.as_deref().map(row),
+        "consistency": f.consistency.as_deref().map(row),
+        "order": f.order, "error_constant": f.error_constant.as_ref().map(Exact::to_string),
+        "zero_stable": f.zero_stable, "strongly_stable": f.strongly_stable,
+        "characteristic": f.characteristic.as_ref().map(by_w),
+        "A_stable": f.a_stable,
+        "real_limit": extent(&f.real, false), "imaginary_limit": extent(&f.imaginary_squared, true),
+    })
+}
+
+fn started(s: &Started, order: usize) -> Value {
+    json!({ "by": s.by, "order": s.order, "steps": s.steps, "limits_order_to": s.limit(order) })
+}
+
 /// One object.
 pub fn json(r: &Report) -> Value {
     let poly = |p: &Poly| row(&p.0);
@@ -171,5 +194,14 @@ pub fn json(r: &Report) -> Value {
     let learned = r.learning.as_ref().and_then(|l| l.as_ref().ok());
     all["learned"] = json!(learned.map(learning));
     all["keeps"] = json!(r.kept.as_ref().map(kept));
+    let order = r.order.as_ref().map_or(0, |f| f.order);
+    all["general_linear"] = r
+        .general
+        .as_ref()
+        .map_or(Value::Null, |(g, f)| general(g, f));
+    all["started_by"] = r
+        .started
+        .as_ref()
+        .map_or(Value::Null, |s| started(s, order));
     all
 }

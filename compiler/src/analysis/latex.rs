@@ -3,14 +3,35 @@
 use super::report::Report;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::glm::Glm;
 
-/// The tableau, as it is written where its stages are iterated; `None`: there is none.
+/// The tableau, as it is written where its stages are iterated, or the matrices of a general linear method; `None`: there is neither.
 pub fn latex(r: &Report) -> Option<String> {
+    if let (Err(_), Some((g, _))) = (&r.tableau, &r.general) {
+        return Some(matrices(&g.glm));
+    }
     let t = match &r.implicit {
         Some((t, _)) => t,
         None => r.tableau.as_ref().ok()?,
     };
     Some(array(t))
+}
+
+/// `[A U; B V]`.
+fn matrices(m: &Glm) -> String {
+    let columns = ["c".repeat(m.stages()), "c".repeat(m.values())];
+    let mut out = format!("\\left[\\begin{{array}}{{{}}}\n", columns.join("|"));
+    let rows = |left: &[Vec<Exact>], right: &[Vec<Exact>]| -> String {
+        let cells = |(a, b): (&Vec<Exact>, &Vec<Exact>)| {
+            let cells: Vec<String> = a.iter().chain(b).map(number).collect();
+            format!("  {} \\\\\n", cells.join(" & "))
+        };
+        left.iter().zip(right).map(cells).collect()
+    };
+    out += &rows(&m.a, &m.u);
+    out += "  \\hline\n";
+    out += &rows(&m.b, &m.v);
+    out + "\\end{array}\\right]\n"
 }
 
 /// `c | A`, `b`; with several fields one block for each.

@@ -6,7 +6,7 @@
 
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Field, Flow, FlowArgKind};
-use crate::scheme::run::{At, MAX_TOTAL, run};
+use crate::scheme::run::{At, MAX_TOTAL, Run, run};
 use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps};
 use crate::scheme::{Coeff, Combination, ValueId};
 use odec_grammar::Span;
@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 
 /// The step that is looked at, or a later one if a multistep method reaches back farther.
 const LATE: usize = 24;
+/// The latest one.
+const LATEST: usize = 192;
 /// How many steps a value may reach back.
 const MAX_PAST: i64 = 64;
 /// Most values of a line.
@@ -84,36 +86,58 @@ impl Placed {
 
 /// The line of a flow. `per_use`: each written occurrence of a field is a field of its own.
 pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond> {
-    let program = program(flow, inner)?;
+    let late = late(flow, inner)?;
+    let here = of_program(flow, &late.here, per_use);
+    let Some(next) = &late.next else {
+        return here;
+    };
+    // With learned coefficients at their start, steps may be alike all the same.
+    match (here, of_program(flow, next, per_use)) {
+        (Ok(here), Ok(next)) if here.line == next.line => Ok(here),
+        _ => Err(late.grows),
+    }
+}
+
+/// With learned coefficients at their start.
+fn of_program(flow: &Flow, program: &Program, per_use: bool) -> Result<Placed, Beyond> {
+    placed_at(flow, program, per_use, &|c, _| at_start(program, c))
+}
+
+/// A coefficient where learned ones are at their start.
+pub(super) fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
     let start = |name: &str| {
         let mut learned = program.learned.iter();
         learned.find(|l| l.name == name).map(|l| l.init.clone())
     };
-    placed_at(flow, &program, per_use, &|c, _| c.at(&start))
+    c.at(&start)
 }
 
-/// The same, with what coefficients are in the step that is looked at, or in one so many steps before it.
+/// Where a scheme says what a step is.
+pub(super) fn program_span(flow: &Flow) -> Span {
+    match &flow.scheme.body {
+        Body::Tableau(t) => t.span,
+        Body::Step(s) => s.span,
+        Body::Multistep(m) => m.span,
+        Body::Splitting(_) | Body::LearnedFrom(_) => flow.scheme.name.span,
+    }
+}
+
+/// The line of a program, with what coefficients are in the step that is looked at, or in one so many steps before it.
 pub fn placed_at<C: Number>(
     flow: &Flow,
     program: &Program,
     per_use: bool,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
 ) -> Result<Placed<C>, Beyond> {
-    let body = match &flow.scheme.body {
-        Body::Tableau(t) => t.span,
-        Body::Step(s) => s.span,
-        Body::Multistep(m) => m.span,
-        Body::Splitting(_) | Body::LearnedFrom(_) => flow.scheme.name.span,
-    };
     let mut made = Made {
         program,
         coefficients: known,
         per_use,
-        body,
+        body: program_span(flow),
         fields: Vec::new(),
         known: BTreeMap::new(),
         steps: Vec::new(),
-        spans: vec![body],
+        spans: vec![program_span(flow)],
         powers: vec![0],
     };
     let result = made.state(&program.result, 0)?;
@@ -163,37 +187,110 @@ fn leaves(flow: &Flow) -> Vec<String> {
 
 /// The stage program of a late step.
 pub fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
+    let late = late(flow, inner)?;
+    match late.next {
+        Some(_) => Err(late.grows),
+        None => Ok(late.here),
+    }
+}
+
+/// The stage programs of a late step, and of the next one where it is another.
+pub(super) struct Late {
+    pub here: Program,
+    pub next: Option<Program>,
+    /// What to say where the difference matters.
+    pub grows: Beyond,
+}
+
+/// One step of a flow by itself.
+fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<Run, Beyond> {
     let mut sink: Vec<Diagnostic> = Vec::new();
-    let late = match &flow.scheme.body {
+    let at = At {
+        phase: Phase::Step(k),
+        steps,
+        inner,
+        budget,
+    };
+    let wrong = Beyond {
+        span: flow.span,
+        why: "it has no stage program".into(),
+    };
+    run(flow, at, &mut sink).ok_or(wrong)
+}
+
+/// A step that finds all the history it reads.
+pub(super) fn late(flow: &Flow, inner: Steps) -> Result<Late, Beyond> {
+    let mut k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
     };
-    let mut at = |k: usize| {
-        let phase = Phase::Step(k);
-        let (steps, budget) = (late + 2, MAX_TOTAL);
-        let at = At {
-            phase,
-            steps,
-            inner,
-            budget,
-        };
-        let wrong = Beyond {
-            span: flow.span,
-            why: "it has no stage program".into(),
-        };
-        run(flow, at, &mut sink).ok_or(wrong)
-    };
-    let here = at(late)?;
-    if here.varies && !flow.scheme.history.past.is_empty() {
-        let next = at(late + 1)?.program;
-        if next.instrs != here.program.instrs || next.result != here.program.result {
+    let mut here = at(flow, k, k + 2, inner, MAX_TOTAL)?;
+    while here.short {
+        k *= 2;
+        if k > LATEST {
             return Err(Beyond {
-                span: flow.scheme.name.span,
-                why: "no two of its steps are alike, because its history grows".into(),
+                span: program_span(flow),
+                why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
+        here = at(flow, k, k + 2, inner, MAX_TOTAL)?;
     }
-    Ok(here.program)
+    let mut next = None;
+    if here.varies && !flow.scheme.history.past.is_empty() {
+        let after = at(flow, k + 1, k + 2, inner, MAX_TOTAL)?.program;
+        let same = after.instrs == here.program.instrs && after.result == here.program.result;
+        next = (!same).then_some(after);
+    }
+    Ok(Late {
+        here: here.program,
+        next,
+        grows: Beyond {
+            span: flow.scheme.name.span,
+            why: "no two of its steps are alike, because its history grows".into(),
+        },
+    })
+}
+
+/// How many first steps of a flow find too short a history.
+pub(super) fn short_steps(flow: &Flow) -> usize {
+    let mut budget = MAX_TOTAL;
+    let short = |k: &usize| {
+        at(flow, *k, LATEST, Steps::Euler, budget).is_ok_and(|r| {
+            budget = budget.saturating_sub(r.work);
+            r.short
+        })
+    };
+    match &flow.scheme.body {
+        Body::Multistep(m) => m.steps().saturating_sub(1),
+        _ => (0..LATEST).take_while(short).count(),
+    }
+}
+
+/// `c·hⁿ`.
+pub(super) fn coefficient<C: Number>(
+    c: &Coeff,
+    span: Span,
+    known: &dyn Fn(&Coeff) -> Option<C>,
+) -> Result<(C, i32), Beyond> {
+    let beyond = |why: &str| Beyond {
+        span,
+        why: why.to_string(),
+    };
+    let powers = c.in_powers_of("h").into_iter().enumerate();
+    let mut found = (C::exact(&Exact::zero()), 0);
+    for (n, c) in powers {
+        let Some(value) = known(&c) else {
+            return Err(beyond("a coefficient has no exact value"));
+        };
+        match (value.is_zero(), found.0.is_zero()) {
+            (true, _) => {}
+            (false, true) => found = (value, n as i32),
+            (false, false) => {
+                return Err(beyond("a coefficient is no multiple of one power of `h`"));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A line being made. Values are kept at some distance from the step: `(value, steps ago)`.
@@ -354,22 +451,7 @@ impl<C: Number> Made<'_, C> {
         self.push(Step::Combine(terms), self.body, -degree.unwrap_or(0))
     }
 
-    /// `c·hⁿ`.
     fn coefficient(&self, c: &Coeff, span: Span, ago: i64) -> Result<(C, i32), Beyond> {
-        let powers = c.in_powers_of("h").into_iter().enumerate();
-        let mut found = (C::exact(&Exact::zero()), 0);
-        for (n, c) in powers {
-            let Some(value) = (self.coefficients)(&c, ago) else {
-                return self.beyond(span, "a coefficient has no exact value");
-            };
-            match (value.is_zero(), found.0.is_zero()) {
-                (true, _) => {}
-                (false, true) => found = (value, n as i32),
-                (false, false) => {
-                    return self.beyond(span, "a coefficient is no multiple of one power of `h`");
-                }
-            }
-        }
-        Ok(found)
+        coefficient(c, span, &|c| (self.coefficients)(c, ago))
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod claims;
 mod coefficients;
+pub mod general;
 pub mod json;
 pub mod keep;
 pub mod latex;
@@ -14,6 +15,7 @@ pub mod number;
 pub mod page;
 pub mod report;
 pub mod stand_in;
+pub mod start;
 pub mod suspect;
 pub mod table;
 pub mod text;

@@ -3,10 +3,12 @@
 //! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
 
 use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
+use super::general::{General, general};
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{alone, opaque};
+use super::start::{Started, started};
 use super::written;
 use crate::cost::StepWork;
 use crate::scheme::define::{Body, SchemeDef};
@@ -14,6 +16,7 @@ use crate::scheme::flow::Flow;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;
+use odec_numerics::glm;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::order::{Weights, principal_error, prove};
 use odec_numerics::properties::{Properties, Ssp, ssp};
@@ -105,6 +108,10 @@ pub struct Report {
     pub kept: Option<Kept>,
     /// Evaluations of a step far from the start.
     pub work: Option<StepWork>,
+    /// Of a step program with a history.
+    pub general: Option<(General, glm::Facts)>,
+    /// Who takes the first steps.
+    pub started: Option<Started>,
 }
 
 /// The order of an expansion.
@@ -144,15 +151,26 @@ fn order(p: &Result<Placed, Beyond>, within: Option<&Exact>) -> Result<Found, Be
 }
 
 fn error(t: &Tableau, order: usize) -> Option<PrincipalError> {
-    let mut trees = Trees::new(t.fields.len());
-    let (terms, norm) = principal_error(&mut Weights::new(t)?, &mut trees, order)?;
+    error_of(
+        Expanded {
+            method: Box::new(Weights::new(t)?),
+            trees: Trees::new(t.fields.len()),
+            fields: t.fields.clone(),
+        },
+        order,
+    )
+}
+
+fn error_of(e: Expanded, order: usize) -> Option<PrincipalError> {
+    let (mut method, mut trees) = (e.method, e.trees);
+    let (terms, norm) = principal_error(&mut *method, &mut trees, order)?;
     Some(PrincipalError {
         norm,
         conditions: trees.of_order(order + 1).count(),
         missed: terms.len(),
         terms: terms
             .into_iter()
-            .map(|(tree, off)| (draw::differential(&trees, tree, &t.fields), off))
+            .map(|(tree, off)| (draw::differential(&trees, tree, &e.fields), off))
             .collect(),
     })
 }
@@ -210,7 +228,8 @@ pub fn scheme(i: &Instance) -> Report {
         let found = of_tableau(&t, within)?;
         Some((t, found))
     });
-    let order = order(&meant, within);
+    let general = with_history(&flow);
+    let order = order_or(order(&meant, within), general.as_ref(), within);
     let best = implicit.as_ref().map(|(t, _)| t).or(tableau.as_ref().ok());
     let of_best = match &implicit {
         Some((_, found)) => Some(found.order),
@@ -232,7 +251,11 @@ pub fn scheme(i: &Instance) -> Report {
         error: best
             .zip(of_best)
             .filter(|_| !has_flows)
-            .and_then(|(t, p)| error(t, p)),
+            .and_then(|(t, p)| error(t, p))
+            .or_else(|| {
+                let (general, found) = (general.as_ref()?, order.as_ref().ok()?);
+                error_of(general.expanded()?, found.order)
+            }),
         one_field: best.filter(|t| t.fields.len() == 1).map(one_field),
         multistep: rows.map(|(alpha, beta)| {
             let m = Multistep { alpha, beta };
@@ -240,11 +263,36 @@ pub fn scheme(i: &Instance) -> Report {
             (m, facts)
         }),
         work: work(&flow),
+        general: general.map(|g| {
+            let facts = g.glm.facts();
+            (g, facts)
+        }),
+        started: started(i, &flow),
         flows: written::flows(&i.scheme, &i.settings),
         order,
         tableau,
         implicit,
     }
+}
+
+/// A step program with a history as a general linear method.
+fn with_history(flow: &Flow) -> Option<General> {
+    if !matches!(flow.scheme.body, Body::Step(_)) || flow.scheme.history.past.is_empty() {
+        return None;
+    }
+    general(flow).ok().filter(General::has_history)
+}
+
+/// An order, or that of a general linear method where a line has none.
+fn order_or(
+    order: Result<Found, Beyond>,
+    general: Option<&General>,
+    within: Option<&Exact>,
+) -> Result<Found, Beyond> {
+    order.or_else(|beyond| {
+        let expanded = general.and_then(General::expanded);
+        Ok(found(&mut expanded.ok_or(beyond)?, within))
+    })
 }
 
 fn one_field(t: &Tableau) -> OneField {
@@ -257,22 +305,34 @@ fn one_field(t: &Tableau) -> OneField {
 
 /// The order of an evolve as it is computed, and its tableau. Where each written occurrence has weights of its own, each field stands
 /// in the equation with the weight that the scheme gives it.
-fn computed(e: &Evolved) -> (Result<Found, Beyond>, Result<Tableau, Beyond>) {
+fn computed(
+    e: &Evolved,
+) -> (
+    Result<Found, Beyond>,
+    Result<Tableau, Beyond>,
+    Option<General>,
+) {
     let settings = super::stand_in::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
-    let placed = placed(&opaque(&e.flow, e.step), Steps::Euler, e.per_use);
+    let whole = opaque(&e.flow, e.step);
+    let placed = placed(&whole, Steps::Euler, e.per_use);
+    let general = match e.per_use {
+        true => None,
+        false => with_history(&whole),
+    };
     let tableau = placed.clone().and_then(|p| p.tableau());
     let found = match &tableau {
         Ok(t) if e.per_use => of_tableau(&t.normalised(), within.as_ref()),
         _ => None,
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
-    (order, tableau)
+    let order = order_or(order, general.as_ref(), within.as_ref());
+    (order, tableau, general)
 }
 
 /// A model's evolve as it is computed, each field as a whole.
 pub fn evolve(e: &Evolved) -> Report {
-    let (order, tableau) = computed(e);
+    let (order, tableau, general) = computed(e);
     let built = tableau.as_ref().ok();
     let meant = built.map(|t| match e.per_use {
         true => t.normalised(),
@@ -295,6 +355,11 @@ pub fn evolve(e: &Evolved) -> Report {
             .and_then(|(t, f)| error(t, f.order)),
         one_field: built.filter(|t| t.fields.len() == 1).map(one_field),
         multistep: None,
+        general: general.map(|g| {
+            let facts = g.glm.facts();
+            (g, facts)
+        }),
+        started: None,
         order,
         tableau,
     }

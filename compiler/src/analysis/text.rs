@@ -3,15 +3,17 @@
 //! Takes a report and a screen; gives lines that fit it. Leaves wrapping to `page.rs`, columns to `table.rs`, digits to
 //! `number.rs`.
 
-use super::number::{about, number, polynomial, subscript};
+use super::general::General;
+use super::number::{about, number, polynomial, subscript, superscript};
 use super::page::{FAST, Page, Screen};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
 use super::table::{Cell, Table};
 use crate::scheme::resolve::count;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::glm::{self, characteristic::Characteristic};
 use odec_numerics::multistep::{Facts, Multistep};
-use odec_numerics::poly::Extent;
+use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::properties::Ssp;
 use odec_numerics::tableau::Part;
 
@@ -41,6 +43,10 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
     if let Some((_, f)) = &r.multistep {
         page.section("Stability");
         multistep(&mut page, f);
+    }
+    if let Some((_, f)) = &r.general {
+        page.section("Stability");
+        general(&mut page, f);
     }
     super::coefficients::section(&mut page, r);
     page.finish()
@@ -98,6 +104,13 @@ fn coefficients(page: &mut Page, r: &Report) {
                 page.table(&shown);
             }
         }
+        Err(_) if r.general.is_some() => {
+            if let Some((g, _)) = &r.general {
+                page.paragraph("as a general linear method:");
+                page.blank();
+                page.table(&matrices(g));
+            }
+        }
         Err(beyond) if r.multistep.is_none() => {
             page.paragraph(&format!("no tableau: {}", beyond.why));
         }
@@ -105,9 +118,81 @@ fn coefficients(page: &mut Page, r: &Report) {
     }
 }
 
+/// `A U` over `B V`.
+fn matrices(g: &General) -> Table {
+    let m = &g.glm;
+    let (s, r) = (m.stages(), m.values());
+    let mut table = Table::new(1);
+    table.block(1, "");
+    table.block(1 + s, "");
+    let stage = |i: usize| format!("{}(Y{})", m.fields[m.field_of[i]], subscript(i + 1));
+    let head = (0..s).map(stage).chain(g.names.iter().cloned());
+    table.row(
+        [Cell::Empty]
+            .into_iter()
+            .chain(head.map(Cell::right))
+            .collect(),
+    );
+    for i in 0..s {
+        let name = Cell::left(format!("Y{}", subscript(i + 1)));
+        table.row(line(&[name], m.a[i].iter().chain(&m.u[i])));
+    }
+    table.rule();
+    for i in 0..r {
+        let name = Cell::left(g.names[i].as_str());
+        table.row(line(&[name], m.b[i].iter().chain(&m.v[i])));
+    }
+    table
+}
+
 /// Whether the tableau repeats what is shown above it.
 fn again(r: &Report) -> bool {
     r.implicit.is_some() || !r.flows.is_empty()
+}
+
+/// Φ(w, z) by powers of w.
+fn characteristic(c: &Characteristic) -> String {
+    let terms = c
+        .by_w
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, p)| !p.is_zero());
+    let term = |(n, p): (usize, &Poly)| {
+        let w = match n {
+            0 => String::new(),
+            1 => "w".into(),
+            _ => format!("w{}", superscript(n)),
+        };
+        match p.0.as_slice() {
+            [one] if one.is_one() && n > 0 => w,
+            _ if n > 0 => format!(
+                "({}){FAST}{w}",
+                polynomial(p).replace(' ', &FAST.to_string())
+            ),
+            _ => format!("({})", polynomial(p).replace(' ', &FAST.to_string())),
+        }
+    };
+    terms
+        .map(term)
+        .collect::<Vec<_>>()
+        .join(&format!(" +{FAST}"))
+}
+
+fn general(page: &mut Page, f: &glm::Facts) {
+    let strongly = match f.strongly_stable {
+        Some(true) => ", strongly",
+        _ => "",
+    };
+    page.fact(
+        "zero-stable",
+        &format!("{}{strongly}", decided(f.zero_stable)),
+    );
+    if let Some(c) = &f.characteristic {
+        page.fact("Φ(w, z)", &characteristic(c));
+        page.fact("A-stable", decided(f.a_stable));
+        axes(page, &f.real, &f.imaginary_squared);
+    }
 }
 
 fn orders(page: &mut Page, r: &Report) {
@@ -137,12 +222,17 @@ fn orders(page: &mut Page, r: &Report) {
         let of = r.implicit.as_ref().map_or(order, |(_, f)| f.order);
         page.fact("principal error", &principal(e, of + 1));
     }
-    if let Some(c) = r
-        .multistep
-        .as_ref()
-        .and_then(|(_, f)| f.error_constant.as_ref())
-    {
+    let constant = match (&r.multistep, &r.general) {
+        (Some((_, f)), _) => f.error_constant.as_ref(),
+        (None, Some((_, f))) => f.error_constant.as_ref(),
+        (None, None) => None,
+    };
+    if let Some(c) = constant {
         page.fact("error constant", &number(c));
+    }
+    if let Some(s) = &r.started {
+        let order = r.order.as_ref().map_or(0, |f| f.order);
+        page.fact("started by", &s.sentence(order));
     }
 }
 

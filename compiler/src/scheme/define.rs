@@ -233,13 +233,14 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     match (&def.body, &def.start_by) {
         (Body::Multistep(m), _) => multistep::check(&def, m, sink),
         (Body::LearnedFrom(l), _) if l.what.name == "multistep" => {}
+        (Body::Step(_), Some(by)) if !unsupported => started(&def, by, sink),
         (_, Some(by)) if !unsupported => sink.push(
             Diagnostic::error(
                 codes::SCHEME_BODY,
                 by.span,
                 "there is no multistep method to start",
             )
-            .help("in a step program, write `start { … }`"),
+            .help("`start by` belongs to a multistep method, or to a step program that reads earlier values"),
         ),
         _ => {}
     }
@@ -294,4 +295,16 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         );
     }
     (sink.len() == before).then_some(def)
+}
+
+/// What `start by` asks of a step program.
+fn started(def: &SchemeDef, by: &Ident, sink: &mut Vec<Diagnostic>) {
+    let d = |message: &str| Diagnostic::error(codes::SCHEME_BODY, by.span, message);
+    if def.history.past.is_empty() {
+        let d = d("there is nothing to start").label("no step reads what an earlier one made");
+        sink.push(d.help("`v[-1]` is the value of `v` in the step before"));
+    } else if def.fields.len() != 1 || def.list.is_some() {
+        let d = d("`start by` takes a step program of one field");
+        sink.push(d.help("make the first entries in `start { … }`"));
+    }
 }

@@ -4,6 +4,7 @@
 //! partner needs, so that steps of a fixed size do not pay for it.
 
 use super::combination::{Combination, ValueId};
+use super::evaluate::Used;
 use super::stage::Instr;
 
 /// Where a flow ends.
@@ -29,6 +30,44 @@ pub struct Embedded {
     /// What only it needs; the values are numbered on from the step's own.
     pub instrs: Vec<Instr>,
     pub result: Combination,
+}
+
+/// A step without what nothing reads, and without fields that are then not evaluated: one that another scheme takes.
+pub(super) fn pruned(instrs: Vec<Instr>, reached: Reached, leaves: &mut Vec<Used>) -> Divided {
+    let kept = reached.keeps.iter().map(|(_, v)| *v);
+    let own = needed(&instrs, reached.end.terms().map(|(v, _)| v).chain(kept));
+    let mut to = vec![ValueId::STATE; instrs.len() + 1];
+    let mut next = 0;
+    for (i, _) in own.iter().enumerate().filter(|(_, n)| **n) {
+        next += 1;
+        to[i + 1] = ValueId(next);
+    }
+    let mut field_to = vec![None; leaves.len()];
+    let mut fields = 0;
+    let mut moved = Vec::new();
+    for (i, _) in own.iter().enumerate().filter(|(_, n)| **n) {
+        let mut instr = instrs[i].renamed(&|v| to[v.0 as usize]);
+        if let Instr::Eval { field, .. } | Instr::Flow { field, .. } = &mut instr {
+            *field = *field_to[*field].get_or_insert_with(|| {
+                fields += 1;
+                fields - 1
+            });
+        }
+        moved.push(instr);
+    }
+    let mut used: Vec<(usize, Used)> = Vec::new();
+    for (leaf, to) in std::mem::take(leaves).into_iter().zip(field_to) {
+        used.extend(to.map(|to| (to, leaf)));
+    }
+    used.sort_by_key(|(to, _)| *to);
+    leaves.extend(used.into_iter().map(|(_, leaf)| leaf));
+    let keeps = reached.keeps.into_iter();
+    Divided {
+        instrs: moved,
+        result: reached.end.renamed(&|v| to[v.0 as usize]),
+        keeps: keeps.map(|(n, v)| (n, to[v.0 as usize])).collect(),
+        embedded: None,
+    }
 }
 
 /// The step's own instructions and its result, then the partner's.

@@ -2,7 +2,8 @@
 //!
 //! Takes a step program; gives the names that have a history, and past values as instructions of the stage program,
 //! each loaded once. Before the first step a value is zero, unless `start` made an entry. The program of a step thus
-//! depends on how many steps went before it. Leaves unrolling to `unroll.rs`, finding the values to [`crate::model`].
+//! depends on how many steps went before it. With `start by` a value that is not there yet is none: what needs it is left out
+//! (`Machine::tried`), and another scheme takes the step. Leaves unrolling to `unroll.rs`, finding the values to [`crate::model`].
 
 use super::combination::Combination;
 use super::define::{Body, SchemeDef};
@@ -159,11 +160,15 @@ impl Machine<'_> {
             });
         }
         let entries = step + usize::from(history.started.contains(&name.name));
-        Some(if age <= entries {
-            self.past(&name.name, Moment::Ago(age))
-        } else {
-            Combination::zero()
-        })
+        if age <= entries {
+            return Some(self.past(&name.name, Moment::Ago(age)));
+        }
+        self.short = true;
+        match frame.flow.start_by {
+            // What needs it has no value, and another scheme takes the step.
+            Some(_) => None,
+            None => Some(Combination::zero()),
+        }
     }
 
     /// How long lists of the scheme of a flow are that are as long as its history.

@@ -187,7 +187,7 @@ impl Machine<'_> {
     }
 
     /// One step of the scheme that makes the history.
-    fn started(&mut self, frame: &Frame) -> Option<Combination> {
+    pub(super) fn started(&mut self, frame: &Frame) -> Option<Combination> {
         let method = frame.flow.start_by.as_ref()?;
         let first = Flow {
             scheme: method.scheme.clone(),

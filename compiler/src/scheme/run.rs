@@ -8,7 +8,7 @@
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
-use super::embedded::{Divided, Reached, divide};
+use super::embedded::{Divided, Reached, divide, pruned};
 use super::evaluate::Used;
 use super::flow::{Flow, Leaf, Setting};
 use super::learn::{self, Declared, Learned, Owner};
@@ -47,6 +47,8 @@ pub(crate) struct Run {
     pub program: Program,
     /// Whether it may differ from step to step, because some setting is a list or some past value is read.
     pub varies: bool,
+    /// Whether it reads values of earlier steps that there are none of yet.
+    pub short: bool,
     pub work: u64,
 }
 
@@ -80,7 +82,10 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
         result,
         keeps,
         embedded,
-    } = divide(m.instrs, reached);
+    } = match m.short && flow.start_by.is_some() {
+        true => pruned(m.instrs, reached, &mut m.leaves),
+        false => divide(m.instrs, reached),
+    };
     let mut usages = vec![0; m.leaves.len()];
     for i in &instrs {
         if let Instr::Eval { field, usage, .. } = i {
@@ -104,6 +109,7 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
     Some(Run {
         program,
         varies: m.varies,
+        short: m.short,
         work: m.work,
     })
 }
@@ -134,6 +140,8 @@ pub(super) struct Machine<'s> {
     pub(super) at: At,
     /// Whether a setting with one value per step, or a past value, was read.
     pub(super) varies: bool,
+    /// Whether a past value was read before there was one.
+    pub(super) short: bool,
 }
 
 /// Numbers a flow's coefficients may use, and its start.
@@ -167,6 +175,7 @@ impl<'s> Machine<'s> {
             learned_by: BTreeMap::new(),
             at,
             varies: false,
+            short: false,
         }
     }
 
@@ -181,6 +190,11 @@ impl<'s> Machine<'s> {
 
     pub(super) fn warn(&mut self, d: Diagnostic) {
         self.sink.push(d);
+    }
+
+    /// How many messages there are.
+    pub(super) fn messages(&self) -> usize {
+        self.sink.len()
     }
 
     pub(super) fn sink(&mut self) -> &mut Vec<Diagnostic> {

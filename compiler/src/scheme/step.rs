@@ -37,7 +37,20 @@ impl Machine<'_> {
                         .also(span_of(stmt), "the step ends here"),
                     );
                 }
+                let mark = self.mark();
                 let end = self.vector(value, &mut names);
+                if self.is_started(frame) {
+                    if end.is_none() && !self.misses(frame, &mark) {
+                        return None;
+                    }
+                    self.back_to(&mark);
+                    result = self.started(frame).map(|end| Reached {
+                        end,
+                        embedded: None,
+                        keeps: Vec::new(),
+                    });
+                    continue;
+                }
                 let partner = match embedded.as_ref().filter(|_| frame.outermost) {
                     Some(e) => Some(self.vector(e, &mut names)?),
                     None => None,
@@ -101,6 +114,20 @@ impl Machine<'_> {
 
     /// A name's final value, which later steps read at `span`.
     fn kept(&mut self, name: &str, span: Span, names: &Names) -> Option<ValueId> {
+        if self.is_started(names.frame) && matches!(names.set.get(name), Some(None)) {
+            let Some(last) = names.last.get(name) else {
+                let message = format!("`{name}` has no value in the first steps");
+                return self.fail(
+                    Diagnostic::error(codes::HISTORY, span, message)
+                        .label("later steps read it here")
+                        .help(format!(
+                            "where the history is too short, `start by` takes the step, and `{name}` keeps the last value that needs no \
+                             earlier ones: set it to one first, such as `{name} = …`"
+                        )),
+                );
+            };
+            return self.value(last.clone(), span);
+        }
         let d = match names.set.get(name)? {
             None => return None,
             Some(Item::Vector(v)) => return self.value(v.clone(), span),
@@ -118,8 +145,7 @@ impl Machine<'_> {
         match stmt {
             Stmt::Assign { name, value, .. } => {
                 self.assignable(name, names)?;
-                let item = self.item(value, names);
-                self.set(name, item, value.span, names)
+                self.tried(name, value.span, names, |m, names| m.item(value, names))
             }
             Stmt::Repeat { count, body, span } => self.repeat(count, body, *span, names),
             Stmt::Solve {
@@ -128,14 +154,65 @@ impl Machine<'_> {
                 from,
                 method,
                 ..
-            } => {
-                let solved = self.solve(name, value, from, method, names);
-                self.set(name, solved.map(Item::Vector), value.span, names)
-            }
+            } => self.tried(name, value.span, names, |m, names| {
+                let solved = m.solve(name, value, from, method, names);
+                solved.map(Item::Vector)
+            }),
             Stmt::Return { span, .. } => self.fail(
                 Diagnostic::error(codes::MISSING_RETURN, *span, "`return` inside `repeat`")
                     .label("`return` must be the last statement of the step"),
             ),
+        }
+    }
+
+    /// Whether another scheme takes this step.
+    fn is_started(&self, frame: &Frame) -> bool {
+        self.short && frame.outermost && frame.flow.start_by.is_some()
+    }
+
+    /// Gives a name its value; none, without a word, where that needs a past value that is not there yet.
+    fn tried(
+        &mut self,
+        name: &Ident,
+        span: Span,
+        names: &mut Names,
+        value: impl FnOnce(&mut Self, &mut Names) -> Option<Item>,
+    ) -> Option<()> {
+        let mark = self.mark();
+        let item = value(self, names);
+        if item.is_none() && self.misses(names.frame, &mark) {
+            self.back_to(&mark);
+            names.set.insert(name.name.clone(), None);
+            return Some(());
+        }
+        self.set(name, item, span, names)
+    }
+
+    /// Whether nothing was wrong since, so that a value that is none needs one that is not there yet.
+    fn misses(&self, frame: &Frame, mark: &Mark) -> bool {
+        self.is_started(frame) && self.messages() == mark.messages
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            messages: self.messages(),
+            instrs: self.instrs.len(),
+            usages: self.leaves.iter().map(|l| l.usages.len()).collect(),
+        }
+    }
+
+    /// Takes back what was made since.
+    fn back_to(&mut self, mark: &Mark) {
+        let made = |v: &ValueId| v.0 as usize <= mark.instrs;
+        self.instrs.truncate(mark.instrs);
+        self.known.retain(|_, v| made(v));
+        self.pasts.retain(|_, v| made(v));
+        self.products.retain(|_, v| made(v));
+        self.evaluated.retain(|_, v| made(v));
+        self.leaves.truncate(mark.usages.len());
+        self.leaf_of.retain(|_, leaf| *leaf < mark.usages.len());
+        for (leaf, usages) in self.leaves.iter_mut().zip(&mark.usages) {
+            leaf.usages.retain(|_, usage| *usage < *usages);
         }
     }
 
@@ -156,6 +233,11 @@ impl Machine<'_> {
             *v = Combination::value(self.value(v.clone(), span)?);
         }
         let good = item.is_some();
+        if let Some(Item::Vector(v)) = &item
+            && kept
+        {
+            names.last.insert(name.name.clone(), v.clone());
+        }
         names.set.insert(name.name.clone(), item);
         good.then_some(())
     }
@@ -236,8 +318,17 @@ impl<'f> Names<'f> {
             set: numbers.chain([state]).collect(),
             fields: BTreeMap::new(),
             before,
+            last: BTreeMap::new(),
         }
     }
+}
+
+/// What there was at some moment.
+struct Mark {
+    messages: usize,
+    instrs: usize,
+    /// Of each leaf.
+    usages: Vec<usize>,
 }
 
 fn span_of(stmt: &Stmt) -> Span {

@@ -26,6 +26,8 @@ pub(super) struct Names<'f> {
     pub fields: BTreeMap<String, FlowArg>,
     /// In `start`, before there is a step.
     pub before: bool,
+    /// With `start by`: the last value that each name of the history was given.
+    pub last: BTreeMap<String, Combination>,
 }
 
 impl Machine<'_> {
@@ -253,6 +255,7 @@ impl Machine<'_> {
             set: names.set.clone(),
             fields: names.fields.clone(),
             before: names.before,
+            last: BTreeMap::new(),
         };
         let mut terms = Vec::new();
         match over {

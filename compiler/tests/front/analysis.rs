@@ -104,7 +104,7 @@ fn json_md_names_all_members() {
             _ => {}
         }
     }
-    for name in ["gauss4", "strang", "ab2"] {
+    for name in ["gauss4", "strang", "ab2", "abm4"] {
         let mut all = Vec::new();
         members(&json::json(&reports(library(name))[0]), &mut all);
         for member in all {

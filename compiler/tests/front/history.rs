@@ -247,6 +247,63 @@ fn logits(b: &Built) -> Vec<f64> {
         .clone()
 }
 
+/// Started by another scheme: a multistep method as a step program has the values of the method.
+#[test]
+fn a_started_history_is_a_multistep_method() {
+    let written = "scheme mine(F) { step x { f = F(x);  return x + h*(23/12*f - 4/3*f[-1] + 5/12*f[-2]) }  start by kutta3 }\n";
+    let a = built(written, "mine(ffn)", 5, "h = 1/2");
+    let b = built("", "ab3(ffn)", 5, "h = 1/2");
+    for (a, b) in logits(&a).iter().zip(logits(&b)) {
+        assert!((a - b).abs() <= 1e-12 * (1.0 + b.abs()), "{a} and {b}");
+    }
+}
+
+/// Hamming's method: three steps of RK4 with its own weights, then predictor and corrector.
+#[test]
+fn values_of_a_started_history() {
+    let b = built("", "hamming5(ffn)", STEPS + 2, "h = 1/2");
+    let f = feeds(&b, 7);
+    let (mut xs, mut fs, mut d): (Vec<State>, Vec<State>, Option<State>) = (vec![], vec![], None);
+    check_values("hamming5", &b, &f, STEPS + 2, &mut |k, x| {
+        let (path, h) = (format!("step.{k}.ffn"), 0.5);
+        let slope = |x: &State| ffn(x, &f, &path);
+        let k1 = slope(x);
+        xs.insert(0, x.clone());
+        fs.insert(0, k1.clone());
+        if k < 3 {
+            let k2 = slope(&sum(&[(1.0, x), (h / 2.0, &k1)]));
+            let k3 = slope(&sum(&[(1.0, x), (h / 2.0, &k2)]));
+            let k4 = slope(&sum(&[(1.0, x), (h, &k3)]));
+            let (a, b) = (h / 6.0, h / 3.0);
+            return sum(&[(1.0, x), (a, &k1), (b, &k2), (b, &k3), (a, &k4)]);
+        }
+        let p = [
+            (1.0, &xs[3]),
+            (8.0 / 3.0 * h, &fs[0]),
+            (-4.0 / 3.0 * h, &fs[1]),
+            (8.0 / 3.0 * h, &fs[2]),
+        ];
+        let p = sum(&p);
+        let m = match &d {
+            None => p.clone(),
+            Some(d) => sum(&[(1.0, &p), (-112.0 / 121.0, d)]),
+        };
+        let c = [
+            (9.0 / 8.0, &xs[0]),
+            (-1.0 / 8.0, &xs[2]),
+            (3.0 / 8.0 * h, &slope(&m)),
+            (3.0 / 4.0 * h, &fs[0]),
+            (-3.0 / 8.0 * h, &fs[1]),
+        ];
+        let c = sum(&c);
+        let own = sum(&[(1.0, &p), (-1.0, &c)]);
+        let next = sum(&[(1.0, &c), (9.0 / 121.0, &own)]);
+        d = Some(own);
+        next
+    });
+    check_gradients("hamming5", &b, &f);
+}
+
 #[test]
 fn mistakes() {
     for (name, text) in [

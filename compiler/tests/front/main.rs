@@ -7,6 +7,7 @@ mod docs;
 mod errors;
 mod examples;
 mod fields;
+mod general;
 mod history;
 mod hostile;
 mod kept;

@@ -3,16 +3,14 @@
 //!
 //! Found at as many whole z as its degree asks for, and interpolated.
 
-use super::Glm;
 use super::matrix::{Matrix, characteristic, divided, identity, times};
+use super::{Glm, MAX_SIZE, size};
 use crate::poly::{Poly, inverse};
 use odec_exact::Exact;
 
 /// Most values, and most stages, of a method whose Φ is sought.
 const MAX_VALUES: usize = 16;
 const MAX_STAGES: usize = 40;
-/// Most bits of an entry, times the square of values and stages together.
-const MAX_SIZE: u64 = 100_000;
 
 /// A polynomial in w whose coefficients are polynomials in z; the highest one is not 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,13 +56,7 @@ impl Characteristic {
             return None;
         }
         let entries = [&g.a, &g.u, &g.b, &g.v].into_iter().flatten().flatten();
-        let bits = entries.map(|x| {
-            let bits = x
-                .coefficients()
-                .map(|c| c.numer().bits() + c.denom().bits());
-            bits.max().unwrap_or(0)
-        });
-        if bits.max().unwrap_or(0) * ((s + r) * (s + r)) as u64 > MAX_SIZE {
+        if size(entries, s + r) > MAX_SIZE {
             return None;
         }
         // Of degree s in z at most.

@@ -22,13 +22,26 @@ use odec_exact::Exact;
 use order::Started;
 
 /// Most values that a step hands to the next one.
-pub const MAX_VALUES: usize = 64;
+pub const MAX_VALUES: usize = 32;
 /// Most evaluations of a step.
 pub const MAX_STAGES: usize = 256;
 /// Highest order that is looked for.
 const MAX_ORDER: usize = 12;
 /// Trees are made for so many values at least: a starting procedure has longer expansions than a stage.
 const VALUES: usize = 150;
+
+/// Most bits of an entry, times the square of how many rows there are.
+const MAX_SIZE: u64 = 100_000;
+
+/// What elimination on these entries is measured by.
+fn size<'e>(entries: impl Iterator<Item = &'e Exact>, rows: usize) -> u64 {
+    let bits = entries.map(|x| {
+        let bits = x.coefficients();
+        let bits = bits.map(|c| c.numer().bits() + c.denom().bits());
+        bits.max().unwrap_or(0)
+    });
+    bits.max().unwrap_or(0) * (rows * rows) as u64
+}
 
 /// `[A U; B V]`, and what its rows mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,6 +150,9 @@ impl Glm {
     /// Whether V is power bounded, and whether 1 is a simple eigenvalue and the only one on the circle: all roots of the minimal
     /// polynomial lie in the closed disc, those on the circle being simple.
     pub fn zero_stable(&self) -> Option<(bool, bool)> {
+        if size(self.v.iter().flatten(), self.values()) > MAX_SIZE {
+            return None;
+        }
         let minimal = minimal_polynomial(&self.v)?;
         let (stable, circle) = root_condition(&minimal)?;
         let one = minimal.at(&Exact::one()).is_zero();
