@@ -5,7 +5,7 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
 use odec_compiler::analysis::page::Page;
-use odec_compiler::analysis::report::{Evolved, order_of};
+use odec_compiler::analysis::report::{Evolved, lift_of, order_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
@@ -51,7 +51,9 @@ fn order(e: &Evolved) -> String {
         Ok(found) => {
             let limit = found.limit.as_ref().map(text::brief);
             let limit = limit.map_or(String::new(), |l| format!("; {l}"));
-            format!("{} as computed ({}{limit})", found.order, e.title)
+            let lift = lift_of(e, found.order).map(|l| format!("; {}", l.sentence()));
+            let lift = lift.unwrap_or_default();
+            format!("{} as computed ({}{limit}{lift})", found.order, e.title)
         }
     }
 }

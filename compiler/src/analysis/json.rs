@@ -164,6 +164,10 @@ pub fn json(r: &Report) -> Value {
         "stages_found_exactly": r.implicit.as_ref().map(|(_, f)| found(f)),
         "embedded_order": r.embedded,
         "error_constants": r.error.as_ref().map(error),
+        "lift": r.lift.as_ref().map(|l| json!({
+            "order": l.order, "shared_weights": l.shared,
+            "by": l.by.iter().map(|(field, scheme)| json!([field, scheme])).collect::<Vec<_>>(),
+        })),
         "work": r.work.as_ref().map(crate::cost::json::step),
         "flows": r.flows.iter().map(|(name, c)| json!([name, c.to_string()])).collect::<Vec<_>>(),
         "tableau": main.map(tableau),

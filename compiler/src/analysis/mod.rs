@@ -10,6 +10,7 @@ pub mod json;
 pub mod keep;
 pub mod latex;
 pub mod learned;
+pub mod lift;
 pub mod line;
 pub mod number;
 pub mod page;

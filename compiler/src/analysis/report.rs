@@ -6,6 +6,7 @@ use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
 use super::general::{General, general};
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
+use super::lift::{Lift, lift};
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{alone, opaque};
 use super::start::{Started, started};
@@ -106,6 +107,8 @@ pub struct Report {
     pub learning: Option<Result<Learning, Beyond>>,
     /// The manifold that they are kept on.
     pub kept: Option<Kept>,
+    /// What would lift the order as it is computed.
+    pub lift: Option<Lift>,
     /// Evaluations of a step far from the start.
     pub work: Option<StepWork>,
     /// Of a step program with a history.
@@ -228,6 +231,10 @@ pub fn scheme(i: &Instance) -> Report {
         let found = of_tableau(&t, within)?;
         Some((t, found))
     });
+    let stepped = match has_flows {
+        true => order(&computed, None).ok(),
+        false => None,
+    };
     let general = with_history(&flow);
     let order = order_or(order(&meant, within), general.as_ref(), within);
     let best = implicit.as_ref().map(|(t, _)| t).or(tableau.as_ref().ok());
@@ -243,10 +250,7 @@ pub fn scheme(i: &Instance) -> Report {
         name: i.scheme.name.name.clone(),
         kind: kind(&i.scheme),
         claims: i.scheme.claims.iter().map(|c| c.text.clone()).collect(),
-        stepped: match has_flows {
-            true => self::order(&computed, None).ok(),
-            false => None,
-        },
+        stepped: stepped.clone(),
         embedded: best.and_then(|t| embedded(t, within)),
         error: best
             .zip(of_best)
@@ -262,6 +266,9 @@ pub fn scheme(i: &Instance) -> Report {
             let facts = m.facts();
             (m, facts)
         }),
+        lift: stepped
+            .as_ref()
+            .and_then(|f| lift(&flow, false, within, f.order)),
         work: work(&flow),
         general: general.map(|g| {
             let facts = g.glm.facts();
@@ -346,6 +353,7 @@ pub fn evolve(e: &Evolved) -> Report {
         claims: Vec::new(),
         stepped: None,
         flows: Vec::new(),
+        lift: order.as_ref().ok().and_then(|f| lift_of(e, f.order)),
         work: work(&opaque(&e.flow, e.step)),
         implicit: None,
         embedded: None,
@@ -363,6 +371,13 @@ pub fn evolve(e: &Evolved) -> Report {
         order,
         tableau,
     }
+}
+
+/// What would lift an evolve above the order that it has.
+pub fn lift_of(e: &Evolved, has: usize) -> Option<Lift> {
+    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+    let within = residual(&e.flow.scheme, &settings);
+    lift(&opaque(&e.flow, e.step), e.per_use, within.as_ref(), has)
 }
 
 fn work(flow: &Flow) -> Option<StepWork> {

@@ -211,6 +211,9 @@ fn orders(page: &mut Page, r: &Report) {
         page.fact("Euler sub-steps", &order(f));
         limited(page, f);
     }
+    if let Some(lift) = &r.lift {
+        page.fact("lifted by", &lift.sentence());
+    }
     if let Some((_, f)) = &r.implicit {
         page.fact("stages found exactly", &order(f));
     }

@@ -86,6 +86,25 @@ fn reports_on_a_narrow_screen() {
     assert!(!text::text(r).contains('\x1b'));
 }
 
+/// What docs/numerics.md shows of Macaron is what the command prints.
+#[test]
+fn the_example_of_numerics_md_is_real() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/numerics.md");
+    let doc = std::fs::read_to_string(path).expect("docs/numerics.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes/macaron.ode");
+    let macaron = reports(&std::fs::read_to_string(path).expect("the library has Macaron"));
+    assert_eq!(macaron.len(), 2);
+    for r in &macaron {
+        let lines = text::text(r);
+        let shown = lines
+            .lines()
+            .map(|l| format!("    {l}").trim_end().to_string());
+        let shown: Vec<String> = shown.collect();
+        let shown = shown.join("\n");
+        assert!(doc.contains(&shown), "docs/numerics.md lacks\n{shown}");
+    }
+}
+
 #[test]
 fn json_md_names_all_members() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/json.md");

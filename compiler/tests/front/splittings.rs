@@ -2,6 +2,7 @@
 //! exponentials, which is compared with exp(h (A + B)) word by word in the letters A and B.
 
 use crate::common::{compile_text, model};
+use odec_compiler::analysis::report::{lift_of, order_of};
 use odec_compiler::scheme::{Combination, Instr};
 use odec_graph::Exact;
 use std::collections::BTreeMap;
@@ -133,4 +134,90 @@ fn pictures_of_sums_of_radicals() {
     ] {
         assert!(picture.contains(term), "{term} in {picture}");
     }
+}
+
+/// What would lift a flow's order: the fewest operators, with an inner scheme that is enough; that it does is proved again here, with
+/// the schemes written out.
+#[test]
+fn inner_schemes_lift_the_order() {
+    let lifted = |flow: &str, options: &str| {
+        let outcome = compile_text(&model(flow, 2, options));
+        let e = &outcome.checked().evolved[0];
+        let has = order_of(e).expect("an order").order;
+        (has, lift_of(e, has).map(|l| l.sentence()))
+    };
+    let shared = "weights shared";
+    let said = |text: &str| Some(text.to_string());
+    let cases = [
+        (
+            "strang(ffn, att)",
+            shared,
+            1,
+            said("order 2 with heun for ffn and att"),
+        ),
+        (
+            "strang(ffn by heun, att)",
+            shared,
+            1,
+            said("order 2 with heun for att"),
+        ),
+        ("strang(ffn by heun, att by heun)", shared, 2, None),
+        (
+            "ruth3(ffn, att by rk4)",
+            shared,
+            1,
+            said("order 3 with kutta3 for ffn"),
+        ),
+        (
+            "yoshida4(ffn, att)",
+            shared,
+            1,
+            said("order 4 with rk4 for ffn and att"),
+        ),
+        ("lie(att, ffn)", shared, 1, None),
+        ("lie(parallel(att, phi), ffn)", shared, 1, None),
+        // Each half of Macaron has weights of its own: no inner scheme helps while they do.
+        (
+            "strang(ffn, att)",
+            "weights per use",
+            1,
+            said("order 2 with heun for ffn and att and shared weights"),
+        ),
+        ("rk4(layer)", shared, 4, None),
+    ];
+    for (flow, options, has, lift) in cases {
+        assert_eq!(lifted(flow, options), (has, lift), "{flow}, {options}");
+    }
+    for (flow, order) in [
+        ("strang(ffn by heun, att by heun)", 2),
+        ("ruth3(ffn by kutta3, att by rk4)", 3),
+        ("yoshida4(ffn by rk4, att by rk4)", 4),
+    ] {
+        assert_eq!(lifted(flow, shared).0, order, "{flow}");
+    }
+}
+
+/// A symmetric composition of four operators, jumped thrice (Yoshida 1990): order 4 in words over four letters; one operator over
+/// parts of the step that make a whole is exact.
+#[test]
+fn four_operators_and_one() {
+    let part = |w: &str| {
+        let halves = ["A", "B", "C"].map(|f| format!("{f}({w}/2)"));
+        let there = halves.join(" ");
+        let back: Vec<&str> = halves.iter().rev().map(String::as_str).collect();
+        format!("{there} D({w}) {}", back.join(" "))
+    };
+    let (u, v) = (part("u"), part("v"));
+    let four = |order: usize| {
+        format!(
+            "scheme four(A, B, C, D) {{\n  order {order}\n  let u = 1/(2 - root(2, 3))\n  let v = 1 - 2*u\n  {u} {v} {u}\n}}\n"
+        )
+    };
+    let outcome = compile_text(&four(4));
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+    let refused = compile_text(&four(5)).rendered();
+    assert!(refused.contains("has order 4, not 5"), "{refused}");
+    let one = "scheme one(A) { order 10  A(1/3) A(2/3) }";
+    let rendered = compile_text(one).rendered();
+    assert!(!rendered.contains("error"), "{rendered}");
 }
