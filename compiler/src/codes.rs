@@ -58,6 +58,8 @@ pub const UNUSED_NAME: &str = "unused-name";
 pub const LOOKS_AHEAD: &str = "looks-ahead";
 /// A claim about the order that is not true.
 pub const FALSE_ORDER: &str = "false-order";
+/// A claim about stages, structure or stability that is not true.
+pub const FALSE_CLAIM: &str = "false-claim";
 /// A claim about the order that is true of a higher order as well (warning).
 pub const HIGHER_ORDER: &str = "higher-order";
 /// A claim that odec can neither prove nor refute (warning).
@@ -98,6 +100,7 @@ pub const ALL: &[&str] = &[
     UNUSED_NAME,
     LOOKS_AHEAD,
     FALSE_ORDER,
+    FALSE_CLAIM,
     HIGHER_ORDER,
     UNPROVED_CLAIM,
     KEEP_ORDER,

@@ -146,6 +146,13 @@ pub enum SchemeItem {
         within: Option<Expr>,
         span: Span,
     },
+    /// `stages 4`, `A_stable`, `embedded order 4`.
+    Property {
+        /// `embedded order` is one name.
+        name: Ident,
+        value: Option<Expr>,
+        span: Span,
+    },
     /// `keep order 2`.
     Keep {
         order: Expr,

@@ -183,6 +183,16 @@ fn scheme_item(item: &SchemeItem) -> Node {
                 .map(|residual| list("within", [expr(residual)]));
             list("order", std::iter::once(expr(order)).chain(within))
         }
+        SchemeItem::Property {
+            name: property,
+            value,
+            ..
+        } => list(
+            "claim",
+            [atom(property.name.replace(' ', "-"))]
+                .into_iter()
+                .chain(value.iter().map(expr)),
+        ),
         SchemeItem::Keep { order, .. } => list("keep-order", [expr(order)]),
         SchemeItem::Let {
             name: constant,

@@ -246,6 +246,7 @@ pub fn plain(rule: Rule) -> Option<&'static str> {
             "`per step`, `per use`, `shared`, `every n`, `cycle n` or `of time { … }`"
         }
         Rule::assign => "`name = …`",
+        Rule::property | Rule::measured | Rule::proved => "a claim such as `A_stable`",
         Rule::key | Rule::train_entry | Rule::explore_entry => "an entry",
         Rule::entry | Rule::node => "a coefficient",
         Rule::row | Rule::line => "a row",

@@ -8,7 +8,7 @@ use super::general::general;
 use super::line::{Beyond, Placed, placed};
 use super::stand_in::{Settings, alone};
 use super::start::started;
-use super::{suspect, written};
+use super::{mend, suspect, written};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::flow::{Flow, Method};
@@ -125,6 +125,7 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
         })
         .collect();
     all.extend(keeps);
+    all.extend(super::properties::claims(i, sink));
     all
 }
 
@@ -282,24 +283,52 @@ fn false_claim(
             .also(c.span, "this claim does not hold"),
     };
     let mut help = expanded.shown(violation);
-    if let (Body::Tableau(t), Some(line)) = (&i.scheme.body, line)
-        && let Ok(tableau) = line.tableau()
-    {
-        if let Some(exact) = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()) {
-            if exact_order(&exact, order) == order {
+    let mended = match (&i.scheme.body, line) {
+        (_, None) => None,
+        (Body::Tableau(t), Some(line)) => {
+            let row = |stage: Option<usize>| {
+                let mut rows = t.rows.iter();
+                let row = match stage {
+                    Some(n) => rows.filter(|r| r.c.is_some()).nth(n),
+                    None => rows.find(|r| r.c.is_none()),
+                };
+                row.map_or(t.span, |r| r.span)
+            };
+            let written = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
+            if written
+                .as_ref()
+                .is_some_and(|t| exact_order(t, order) == order)
+            {
                 help +=
                     "\nwith its stages found exactly it has this order: more iterations are needed";
+                None
+            } else {
+                let found = written.or_else(|| line.tableau().ok());
+                let found = found.and_then(|t| suspect::row(&t, order, false));
+                found.map(|f| (row(f.stage), "look at this row", f.sentence()))
             }
-        } else if let Some(found) = suspect::row(&tableau, order) {
-            let weights = t.rows.iter().find(|r| r.c.is_none()).map(|r| r.span);
-            let place = match found.stage {
-                Some(stage) => line.stages().get(stage).copied(),
-                None => weights,
-            };
-            let row = place.unwrap_or(t.span);
-            d = d.also(row, "look at this row");
-            help += &format!("\n{}", found.sentence());
         }
+        (Body::Step(step), Some(line)) => {
+            let evaluation = || {
+                let found = suspect::row(&line.tableau().ok()?, order, true)?;
+                let place = found.stage.and_then(|n| line.stages().get(n).copied());
+                let place = place.unwrap_or(step.span);
+                Some((place, "look at this evaluation", found.of_evaluations()))
+            };
+            let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
+            mend::step(i, step, order, (expanded.trees.len(), line))
+                .map(here)
+                .or_else(evaluation)
+        }
+        (Body::Splitting(_), Some(line)) => {
+            let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
+            mend::splitting(line, order, expanded.trees.len()).map(here)
+        }
+        (Body::Multistep(_) | Body::LearnedFrom(_), _) => None,
+    };
+    if let Some((place, label, sentence)) = mended {
+        d = d.also(place, label);
+        help += &format!("\n{sentence}");
     }
     d.help(help)
 }

@@ -23,7 +23,7 @@ pub const MAX_COEFFICIENTS: usize = 60;
 /// Most conditions.
 pub const MAX_CONDITIONS: usize = 300;
 /// Products of terms that the whole polynomials of a scheme's conditions may take.
-const WORK: usize = 300_000;
+pub const WORK: usize = 300_000;
 /// Highest degree of a polynomial.
 const DEGREE: usize = 64;
 
@@ -71,11 +71,16 @@ impl Conditions {
 /// The conditions up to an order, or up to where there are too many: whole polynomials where that takes little enough work, else
 /// values and slopes.
 pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
-    let whole = with(i, up_to, Space::new(DEGREE, WORK))?;
+    let whole = polynomials(i, up_to)?;
     match whole.are_whole() {
         true => Ok(whole),
         false => with(i, up_to, Space::new(1, 20 * WORK)),
     }
+}
+
+/// The same, lost where they take too much work.
+pub fn polynomials(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
+    with(i, up_to, Space::new(DEGREE, WORK))
 }
 
 fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Beyond> {

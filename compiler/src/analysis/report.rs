@@ -178,7 +178,7 @@ fn error_of(e: Expanded, order: usize) -> Option<PrincipalError> {
     })
 }
 
-fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
+pub(super) fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
     let partner = t.partner()?;
     let mut trees = Trees::new(t.fields.len());
     let mut weights = Weights::new(&partner)?;

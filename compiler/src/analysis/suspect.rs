@@ -3,10 +3,12 @@
 
 use odec_graph::Exact;
 use odec_numerics::order::{Expansion, Weights, expected, prove};
-use odec_numerics::{Tableau, Trees};
+use odec_numerics::{Tableau, TreeId, Trees};
 
 /// Most stages of a tableau that is searched.
-const MAX_STAGES: usize = 8;
+const MAX_STAGES: usize = 13;
+/// Most work: candidates times trees times entries of a tableau.
+const MAX_WORK: usize = 3_000_000;
 
 /// A row, and what would mend it.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,20 @@ pub struct Suspect {
 }
 
 impl Suspect {
+    /// The same where evaluations have no rows.
+    pub fn of_evaluations(&self) -> String {
+        let each = self
+            .entries
+            .iter()
+            .map(|(j, a)| format!("{a} times evaluation {}", j + 1));
+        let each: Vec<String> = each.collect();
+        let what = match self.stage {
+            Some(i) => format!("the state of evaluation {}", i + 1),
+            None => "the result".to_string(),
+        };
+        format!("{what} would do with {}", each.join(" and "))
+    }
+
     pub fn sentence(&self) -> String {
         let entries = self.entries.iter();
         let each = entries.map(|(j, a)| format!("{a} as entry {}", j + 1));
@@ -30,8 +46,8 @@ impl Suspect {
     }
 }
 
-/// The first row that can be mended so.
-pub fn row(t: &Tableau, order: usize) -> Option<Suspect> {
+/// The first row that can be mended so. `alone`: single entries of stages may change, because no node says what they sum to.
+pub fn row(t: &Tableau, order: usize, alone: bool) -> Option<Suspect> {
     if t.stages() > MAX_STAGES || t.fields.len() != 1 {
         return None;
     }
@@ -53,19 +69,31 @@ pub fn row(t: &Tableau, order: usize) -> Option<Suspect> {
     let explicit = t.is_explicit();
     let width = |i: usize| if explicit { i } else { t.stages() };
     let stages = (1..t.stages()).flat_map(|i| shifts(Some(i), width(i)));
+    let single = (1..t.stages()).flat_map(|i| (0..width(i)).map(move |j| (Some(i), j, None)));
+    let weights = weights.chain(single.filter(|_| alone));
     let all = weights.chain(stages).chain(shifts(None, t.stages()));
-    let mut all = all.filter_map(|(stage, j, k)| mended(t, order, &mut trees, stage, j, k));
+    let mut here = Weights::new(t)?;
+    let mut each = (1..=order).flat_map(|n| trees.of_order(n));
+    let broken = each.find_map(|tree| {
+        let off = &here.coefficient(&trees, tree) - &expected(&trees, tree);
+        (!off.is_zero()).then_some((tree, off))
+    });
+    // Weights come first: they are tried in any case.
+    let most = MAX_WORK / (trees.len() * t.stages() * t.stages()).max(1);
+    let all = all.take(most.max(t.stages()));
+    let broken = broken?;
+    let mut all =
+        all.filter_map(|(stage, j, k)| mended(t, order, &mut trees, &broken, (stage, j, k)));
     all.next()
 }
 
-/// Entry `j` larger by what the first condition asks for, entry `k` smaller by as much.
+/// Entry `j` larger by what the first condition that does not hold asks for, entry `k` smaller by as much.
 fn mended(
     t: &Tableau,
     order: usize,
     trees: &mut Trees,
-    stage: Option<usize>,
-    j: usize,
-    k: Option<usize>,
+    (tree, off): &(TreeId, Exact),
+    (stage, j, k): (Option<usize>, usize, Option<usize>),
 ) -> Option<Suspect> {
     let shifted = |by: &Exact| {
         let mut t = t.clone();
@@ -80,22 +108,10 @@ fn mended(
         t
     };
     let one = shifted(&Exact::one());
-    let (mut here, mut there) = (Weights::new(t)?, Weights::new(&one)?);
-    let mut by = None;
-    for tree in (1..=order).flat_map(|n| trees.of_order(n)) {
-        let exact = expected(trees, tree);
-        let off = &here.coefficient(trees, tree) - &exact;
-        let slope = &(&there.coefficient(trees, tree) - &exact) - &off;
-        match (off.is_zero(), slope.is_zero()) {
-            (true, _) => {}
-            (false, true) => return None,
-            (false, false) => {
-                by = Some(-&(&off * &slope.recip().ok()?));
-                break;
-            }
-        }
-    }
-    let mended = shifted(&by?);
+    let there = Weights::new(&one)?.coefficient(trees, *tree);
+    let slope = &(&there - &expected(trees, *tree)) - off;
+    let by = -&(off * &slope.recip().ok()?);
+    let mended = shifted(&by);
     let mut weights = Weights::new(&mended)?;
     if prove(&mut weights, trees, order, None).order < order {
         return None;

@@ -38,6 +38,8 @@ pub struct SchemeDef {
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
     pub claims: Vec<OrderClaim>,
+    /// Claims about anything but the order.
+    pub properties: Vec<PropertyClaim>,
     /// The order that the learned coefficients keep while they are trained.
     pub keep: Option<(Expr, Span)>,
 }
@@ -49,6 +51,14 @@ pub struct OrderClaim {
     pub text: String,
     pub order: Expr,
     pub within: Option<Expr>,
+    pub span: Span,
+}
+
+/// `stages 4`, `A_stable`.
+#[derive(Clone, Debug)]
+pub struct PropertyClaim {
+    pub name: String,
+    pub value: Option<Expr>,
     pub span: Span,
 }
 
@@ -88,6 +98,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         history: History::default(),
         solve: None,
         claims: Vec::new(),
+        properties: Vec::new(),
         keep: None,
     };
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
@@ -159,6 +170,11 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                     .unwrap_or(ast.name.span);
                 bodies.push((Body::Splitting(flows.clone()), span));
             }
+            SchemeItem::Property { name, value, span } => def.properties.push(PropertyClaim {
+                name: name.name.clone(),
+                value: value.clone(),
+                span: *span,
+            }),
             SchemeItem::Keep { order, span } => match &def.keep {
                 Some((_, first)) => sink.push(
                     Diagnostic::error(codes::REPEATED_ITEM, *span, "`keep order` is said twice")

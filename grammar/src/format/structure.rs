@@ -453,6 +453,7 @@ fn is_statement(rule: Rule) -> bool {
             | Rule::explore
             | Rule::cite
             | Rule::keep
+            | Rule::property
             | Rule::order
             | Rule::constant
             | Rule::learn_from

@@ -66,6 +66,19 @@ impl Builder<'_> {
                     span,
                 }
             }
+            Rule::property => {
+                let first = inner.next();
+                let mut name = Ident {
+                    name: first.as_str().to_string(),
+                    span: self.span(&first),
+                };
+                if let Some(order) = inner.next_if(Rule::k_order) {
+                    name.name += " order";
+                    name.span = name.span.to(self.span(&order));
+                }
+                let value = inner.next_if(Rule::expr).map(|e| self.expr(e));
+                SchemeItem::Property { name, value, span }
+            }
             Rule::keep => {
                 inner.skip(Rule::k_keep);
                 inner.skip(Rule::k_order);
