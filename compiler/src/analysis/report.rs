@@ -203,7 +203,10 @@ fn meant(i: &Instance) -> Result<Placed, Beyond> {
 
 /// The order that is proved of a scheme, as claims are meant: within the residual that its claim allows.
 pub fn proved(i: &Instance) -> Result<Found, Beyond> {
-    order(&meant(i), residual(&i.scheme, &i.settings).as_ref())
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let within = residual(&i.scheme, &i.settings);
+    let found = order(&meant(i), within.as_ref());
+    order_or(found, with_history(&flow).as_ref(), within.as_ref())
 }
 
 /// Whether a scheme is made of flows of its fields.

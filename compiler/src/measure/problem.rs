@@ -21,7 +21,7 @@
 //! as many are made, errors fall faster than hᵖ until they are lost in rounding.
 //!
 //! [`Problem::Graded`] has no terms after it. Column s_w has weight w, and its derivative is a sum of products of columns whose weights add up to w − 1: `s₁' = 1`,
-//! `s₂' = s₁`, `s₃' = s₂ + s₁²`, …. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
+//! `s₂' = s₁`, `s₃' = s₂ + ⅝s₁²`, …. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
 //! to w, and those of exactly w are constants. With p + 1 columns a method of order p makes the same error c·hᵖ⁺¹ in each step, in the last column alone, which
 //! nothing reads: after N = T/h steps c·T·hᵖ exactly. (The equations of single trees, Hairer, Nørsett & Wanner 1993, II.2, exercise 4, put together.)
 //!
@@ -96,12 +96,12 @@ impl Problem {
                     let m = w - 1;
                     t.linear.push((1.0, w, m));
                     if m >= 2 {
-                        t.products.push((1.0, w, [m / 2, m - m / 2, ONE]));
+                        t.products.push((0.625, w, [m / 2, m - m / 2, ONE]));
                     }
                     if m >= 3 {
                         let rest = m - 1;
-                        t.products.push((-0.5, w, [1, rest / 2, rest - rest / 2]));
-                        t.products.push((0.75, w, [1, rest, ONE]));
+                        t.products.push((-0.375, w, [1, rest / 2, rest - rest / 2]));
+                        t.products.push((0.8125, w, [1, rest, ONE]));
                     }
                 }
                 t

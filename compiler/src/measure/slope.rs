@@ -15,7 +15,7 @@ pub const UNTIL: (i64, i64) = (93, 50);
 const COUNTS: [usize; 16] = [
     2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384,
 ];
-/// Points that the slope is fitted on, those of the smallest steps.
+/// Points that the slope is fitted on, those of the smallest steps; on graded systems any would do.
 const FITTED: usize = 4;
 /// Errors below are mostly rounding.
 const FLOOR: f64 = 1e-12;
@@ -41,8 +41,9 @@ pub struct Curve {
 }
 
 /// Where counts begin for a method of an order, and where they end: low orders need small steps, high ones reach rounding.
-fn counts(order: Option<usize>) -> &'static [usize] {
+fn counts(order: Option<usize>, looks_back: bool) -> &'static [usize] {
     match order {
+        Some(5..) if looks_back => &COUNTS[10..14],
         Some(1) => &COUNTS[11..],
         Some(2) => &COUNTS[9..15],
         Some(3) => &COUNTS[7..13],
@@ -77,8 +78,8 @@ impl Entry {
     /// Where counts begin and end. What a multistep method's start leaves behind is of higher order, but not zero.
     fn counts(&self, problem: Problem) -> &'static [usize] {
         match problem {
-            Problem::Graded(_) if !self.flow.scheme.looks_back() => &COUNTS[..9],
-            _ => counts(self.proved),
+            Problem::Graded(_) if !self.flow.scheme.looks_back() => &COUNTS[..5],
+            _ => counts(self.proved, self.flow.scheme.looks_back()),
         }
     }
 }
