@@ -43,16 +43,20 @@ pub mod contract {
     /// Tiles in shared memory: one is read while the others arrive.
     pub const STAGES: u64 = 3;
 
-    /// Whether a contraction runs on tensor cores: factors in bf16, and no extent smaller than an instruction's (of `n`
-    /// and `k`; `m` is the number of tokens, and a kernel is the same for any). Rows of C do not depend on one another.
+    /// Whether a contraction runs on tensor cores: factors in bf16, no extent of `n` and `k` smaller than an
+    /// instruction's, and `m` no small part of a tile where it is a number of features; where it is a number of tokens, the kernel
+    /// is the same for any. Rows of C do not depend on one another.
     pub fn runs(c: &Contract) -> bool {
-        let least = |x: Extent, n: u64| matches!(x, Extent::Static(x) if x >= n);
-        let dynamic = |x: Extent| x == Extent::Dynamic;
+        let least = |x: Extent, n: u64| match x {
+            Extent::Static(x) => x >= n,
+            Extent::Dynamic => true,
+        };
         c.dtype == DType::F32
             && c.b == DType::Bf16
             && c.layout != Layout::Panels
-            && (least(c.n, 8) || dynamic(c.n))
-            && (least(c.k, 16) || dynamic(c.k))
+            && least(c.n, 8)
+            && least(c.k, 16)
+            && (!c.a_transposed || least(c.m, 32))
     }
 
     /// How factor 0 or 1 lies: the extent of its rows in memory, and whether that is the inner one.

@@ -4,7 +4,7 @@
 //! Two accesses race when they are by different threads, at least one writes (something else than is there), and no
 //! barrier stands between them: none can, for threads of different blocks.
 
-use super::parse::SHARED;
+use super::isa::SHARED;
 use odec_runtime::memory::Words;
 use std::collections::{HashMap, VecDeque};
 
@@ -246,5 +246,63 @@ impl<'a> Memory<'a> {
         }
         cell.set(value);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(thread: u32, epoch: u32) -> Who {
+        Who {
+            thread,
+            epoch,
+            ..Who::default()
+        }
+    }
+
+    /// Shared memory to which thread 0 copies 16 bytes of its own.
+    fn copying(memory: &mut Memory) -> Result<(), String> {
+        memory.begin(64);
+        memory.copy_ahead(SHARED, 0, 0, who(0, 0))
+    }
+
+    #[test]
+    fn copies_are_seen_after_a_wait_and_a_barrier() {
+        let mut memory = Memory::new(&[]);
+        copying(&mut memory).unwrap();
+        memory.close_copies(0);
+        assert!(
+            memory.load(true, SHARED, 4, who(0, 0)).is_err(),
+            "not waited for"
+        );
+        memory.await_copies(1, who(0, 0)).unwrap();
+        assert!(
+            memory.load(true, SHARED, 4, who(0, 0)).is_err(),
+            "may still be out"
+        );
+        assert!(
+            memory.store(true, SHARED, 4, 1, who(0, 0)).is_err(),
+            "would be lost"
+        );
+        memory.await_copies(0, who(0, 0)).unwrap();
+        assert_eq!(memory.load(true, SHARED, 4, who(0, 0)), Ok(0));
+        assert!(
+            memory.load(true, SHARED, 4, who(40, 0)).is_err(),
+            "no barrier"
+        );
+        assert_eq!(memory.load(true, SHARED, 4, who(40, 1)), Ok(0));
+        memory.end("copies");
+    }
+
+    #[test]
+    fn copies_do_not_take_what_others_still_read() {
+        let mut memory = Memory::new(&[]);
+        memory.begin(64);
+        memory.store(true, SHARED, 4, 7, who(3, 0)).unwrap();
+        memory.load(true, SHARED, 4, who(40, 1)).unwrap();
+        let copy = |memory: &mut Memory, epoch| memory.copy_ahead(SHARED, 0, 0, who(0, epoch));
+        assert!(copy(&mut memory, 1).is_err());
+        copy(&mut memory, 2).unwrap();
     }
 }

@@ -6,6 +6,7 @@
 
 #![allow(dead_code)]
 
+mod isa;
 mod memory;
 mod parse;
 mod run;
@@ -20,7 +21,7 @@ use std::rc::Rc;
 
 /// Kernels as PTX, ready to run.
 pub struct Emulated {
-    kernels: Vec<(KernelSpec, Rc<parse::Kernel>)>,
+    kernels: Vec<(KernelSpec, Rc<isa::Kernel>)>,
 }
 
 impl Emulated {
@@ -32,8 +33,7 @@ impl Emulated {
         let objects = odec_mlir::compile(&distinct, target, Cache::from_env().as_ref());
         let objects = objects.unwrap_or_else(|e| panic!("{e}"));
         let text = String::from_utf8(odec_mlir::gpu::ptx::join(&objects)).unwrap();
-        let modules: Vec<Rc<parse::Kernel>> =
-            parse::module(&text).into_iter().map(Rc::new).collect();
+        let modules: Vec<Rc<isa::Kernel>> = parse::module(&text).into_iter().map(Rc::new).collect();
         let find = |k: &odec_program::Kernel| {
             let found = modules.iter().find(|m| m.name == k.symbol);
             (

@@ -4,8 +4,8 @@
 //! shuffle, a vote or a barrier that not all threads of the warp reach together ends the test, as on a GPU nobody says what
 //! would happen.
 
+use super::isa::{Arg, Instr, Kernel, Op, Space, Ty};
 use super::memory::{Memory, Who};
-use super::parse::{Arg, Instr, Kernel, Op, Space, Ty};
 
 const LANES: usize = 32;
 type Register = [u64; LANES];
@@ -231,32 +231,13 @@ impl Warp {
             }
             Op::LoadMatrices(turned) => {
                 self.together(i, mask, kernel);
-                for matrix in 0..i.to.len() {
-                    // The row that lane 8·matrix + r names holds eight elements in four words; the lane that gets a word
-                    // reads it.
-                    let mut words = [[0u32; 4]; 8];
-                    for (r, row) in words.iter_mut().enumerate() {
-                        let l = 8 * matrix + r;
-                        let at = self.value(i.args[0], l, block);
-                        let at = at.wrapping_add(i.offset as u64);
-                        if !at.is_multiple_of(16) {
-                            return Err(format!("row {at:#x} is not aligned"));
-                        }
-                        for (n, word) in row.iter_mut().enumerate() {
-                            let reader = who(4 * r + n, self);
-                            *word = memory.load(true, at + 4 * n as u64, 4, reader)?;
-                        }
-                    }
-                    let element = |r: usize, c: usize| words[r][c / 2] >> (16 * (c % 2)) & 0xFFFF;
-                    for l in 0..LANES {
-                        let (r, c) = (l / 4, 2 * (l % 4));
-                        let pair = match turned {
-                            true => [element(c, r), element(c + 1, r)],
-                            false => [element(r, c), element(r, c + 1)],
-                        };
-                        let to = i.to[matrix] as usize;
-                        self.registers[to][l] = u64::from(pair[0] | pair[1] << 16);
-                    }
+                let rows = self.values(i.args[0], block);
+                let rows = rows.map(|at| at.wrapping_add(i.offset as u64));
+                let all = super::tensor::matrices(rows, turned, |lane, at| {
+                    memory.load(true, at, 4, who(lane, self))
+                })?;
+                for (to, values) in i.to.iter().zip(all) {
+                    self.registers[*to as usize] = values;
                 }
             }
             Op::Multiply => {

@@ -1,4 +1,4 @@
-//! The matrix product of a warp, `mma.m16n8k16` with bf16 factors and f32 sums.
+//! Matrices of a warp: `ldmatrix`, and the product `mma.m16n8k16` with bf16 factors and f32 sums.
 //!
 //! Takes registers; gives registers, in the fragments of the PTX ISA (9.7.14.5.8): with g = lane / 4 and t = lane mod 4, A has
 //! rows g and g + 8, columns 2t, 2t + 1 and those eight further; B rows 2t, 2t + 1 and those eight further, column g; C rows
@@ -9,6 +9,39 @@
 const LANES: usize = 32;
 type Register = [u64; LANES];
 
+/// Four 8 × 8 matrices, transposed if `turned`. The row that lane 8·matrix + r names holds eight elements in four words;
+/// the lane that gets a word reads it.
+pub fn matrices(
+    rows: Register,
+    turned: bool,
+    mut read: impl FnMut(usize, u64) -> Result<u32, String>,
+) -> Result<[Register; 4], String> {
+    let mut out = [[0; LANES]; 4];
+    for (matrix, register) in out.iter_mut().enumerate() {
+        let mut words = [[0u32; 4]; 8];
+        for (r, row) in words.iter_mut().enumerate() {
+            let at = rows[8 * matrix + r];
+            if !at.is_multiple_of(16) {
+                return Err(format!("row {at:#x} is not aligned"));
+            }
+            for (n, word) in row.iter_mut().enumerate() {
+                *word = read(4 * r + n, at + 4 * n as u64)?;
+            }
+        }
+        let element = |r: usize, c: usize| words[r][c / 2] >> (16 * (c % 2)) & 0xFFFF;
+        for (l, to) in register.iter_mut().enumerate() {
+            let (r, c) = (l / 4, 2 * (l % 4));
+            let pair = match turned {
+                true => [element(c, r), element(c + 1, r)],
+                false => [element(r, c), element(r, c + 1)],
+            };
+            *to = u64::from(pair[0] | pair[1] << 16);
+        }
+    }
+    Ok(out)
+}
+
+/// `A·B + C`.
 pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4] {
     let half = |x: u64, upper: usize| f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16));
     let left = |row: usize, col: usize| {

@@ -1,0 +1,136 @@
+//! Instructions of PTX as far as the emitters' kernels are made of them: what [`super::parse`] gives and [`super::run`] executes.
+
+/// The address of the first byte of shared memory.
+pub const SHARED: u64 = 1 << 12;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ty {
+    Pred,
+    U(u32),
+    S(u32),
+    B(u32),
+    F(u32),
+}
+
+impl Ty {
+    pub fn of(s: &str) -> Option<Ty> {
+        if s == "pred" {
+            return Some(Ty::Pred);
+        }
+        let bits = s.get(1..)?.parse().ok()?;
+        Some(match s.as_bytes()[0] {
+            b'u' => Ty::U(bits),
+            b's' => Ty::S(bits),
+            b'b' => Ty::B(bits),
+            b'f' => Ty::F(bits),
+            _ => return None,
+        })
+    }
+    pub fn bits(self) -> u32 {
+        match self {
+            Ty::Pred => 1,
+            Ty::U(n) | Ty::S(n) | Ty::B(n) | Ty::F(n) => n,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    Reg(u32),
+    Imm(u64),
+    Tid,
+    Ctaid,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Space {
+    Global,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    Mov,
+    /// Two halves to one register, and back.
+    Pack,
+    Unpack,
+    Param(usize),
+    Load(Space),
+    Store(Space),
+    Add,
+    Sub,
+    Mul,
+    MulWide,
+    MulHigh,
+    Mad,
+    MadWide,
+    Fma,
+    Div,
+    Rem,
+    Min,
+    Max,
+    Neg,
+    Abs,
+    Sqrt,
+    Reciprocal,
+    And,
+    Or,
+    Xor,
+    Not,
+    ShiftLeft,
+    ShiftRight,
+    Compare(&'static str),
+    Select,
+    /// From a type, with a rounding of the text of the instruction.
+    Convert(Ty, &'static str),
+    /// Bits from a position on, so many of them.
+    Field,
+    /// Four bytes picked from two words.
+    Permute,
+    Popc,
+    Clz,
+    Brev,
+    Barrier,
+    WarpBarrier,
+    FromDistance,
+    FromLane,
+    Ballot,
+    /// Four 8 × 8 matrices of shared memory, as they are or transposed.
+    LoadMatrices(bool),
+    /// m16n8k16 of bf16 with f32 sums.
+    Multiply,
+    /// Two f32 to bf16, the first to the upper half.
+    Pair,
+    /// 16 bytes from global to shared memory, behind the back of the threads.
+    CopyAhead,
+    /// 2^x, about.
+    Exp2,
+    CloseCopies,
+    AwaitCopies,
+    Branch(usize),
+    Return,
+}
+
+#[derive(Clone, Debug)]
+pub struct Instr {
+    pub guard: Option<(u32, bool)>,
+    pub op: Op,
+    pub ty: Ty,
+    pub to: Vec<u32>,
+    pub args: Vec<Arg>,
+    /// Added to the address of loads and stores.
+    pub offset: i64,
+    /// Added to the address that a copy reads.
+    pub from_offset: i64,
+    pub text: String,
+}
+
+#[derive(Debug)]
+pub struct Kernel {
+    pub name: String,
+    pub params: usize,
+    pub threads: usize,
+    pub shared: u64,
+    pub registers: usize,
+    pub code: Vec<Instr>,
+}
