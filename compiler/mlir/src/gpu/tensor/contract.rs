@@ -150,9 +150,11 @@ fn sum(e: &mut Emitter, team: Team, a: &Factor, b: &Factor, k: Val) -> Vec<Val> 
     let stage = a.tile.elements() + b.tile.elements();
     let all = (STAGES * stage) as i64;
     let zero = e.int(0);
+    // Whether there can be a tile that begins so far along the inner index.
+    let reaches = |inner: u64| k.known().is_none_or(|k| inner < k as u64);
     for n in 0..STAGES - 1 {
         let (inner, to) = (e.int((n * K) as i64), e.int((n * stage) as i64));
-        for f in [a, b] {
+        for f in [a, b].into_iter().filter(|_| reaches(n * K)) {
             let loaded = f.fetch(e, team, inner, to);
             f.put(e, loaded, to);
         }
@@ -172,7 +174,10 @@ fn sum(e: &mut Emitter, team: Team, a: &Factor, b: &Factor, k: Val) -> Vec<Val> 
         // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
         e.barrier();
         let next = e.add_int(inner, ((STAGES - 1) * K) as i64);
-        let loaded = [a, b].map(|f| f.fetch(e, team, next, write));
+        let loaded = [a, b].map(|f| match reaches((STAGES - 1) * K) {
+            true => f.fetch(e, team, next, write),
+            false => vec![],
+        });
         e.close_copies();
         for inner in (0..K).step_by(16) {
             let left: Vec<[Val; 4]> = (0..DOWN / M)
