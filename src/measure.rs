@@ -48,9 +48,12 @@ pub fn curves(entries: &[Entry]) -> Done<Vec<Option<Curves>>> {
     let options = options(target);
     let mut code = Code::new(target)?;
     let proved = entries.iter().filter(|e| e.graded().is_some());
-    let first = proved.map(|e| Ok(e.first(options)?));
-    let first: Vec<Planned> = first.collect::<Done<_>>()?;
-    code.compile(first.iter())?;
+    let first = proved.map(|e| match e.first(options) {
+        Err(MeasureError::Scheme(_)) => Ok(None),
+        planned => Ok(Some(planned?)),
+    });
+    let first: Vec<Option<Planned>> = first.collect::<Done<_>>()?;
+    code.compile(first.iter().flatten())?;
     let all = entries.iter().map(|e| {
         let Some(graded) = e.graded() else {
             return Ok(None);

@@ -101,7 +101,11 @@ pub fn measure<E: From<MeasureError>>(
     };
     let mut points: Vec<Point> = Vec::new();
     for &steps in entry.counts(problem) {
-        let planned = plan(&entry.flow, problem, steps, UNTIL, options)?;
+        let planned = match plan(&entry.flow, problem, steps, UNTIL, options) {
+            // A history that grows makes longer evolutions too large to be unrolled.
+            Err(MeasureError::Scheme(_)) => break,
+            planned => planned?,
+        };
         let state = run(&planned)?;
         let error = problem.error(&state, end);
         if error < floor {

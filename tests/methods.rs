@@ -1,0 +1,116 @@
+//! The library's methods: the order of the machine code is the order that is proved, and `docs/methods.md` says so.
+
+mod place;
+
+use place::Place;
+use serde_json::Value;
+use std::path::Path;
+
+/// How far a fitted slope may be from a proved order.
+const TOLERANCE: f64 = 0.1;
+
+/// Names of library files that claim an order.
+fn claiming() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemes");
+    let files = std::fs::read_dir(folder).expect("the library");
+    let mut names = Vec::new();
+    for file in files {
+        let path = file.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a scheme");
+        let says = |word: &str| text.lines().any(|l| l.starts_with(word));
+        if !says("model ") && says("  order ") {
+            let name = path.file_stem().expect("a name");
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn machine_code_has_the_orders_that_are_proved() {
+    let place = Place::new();
+    let json = place.good(&["methods", "--json"]);
+    let all: Vec<Value> = serde_json::from_str(&json).expect("JSON");
+    let name = |m: &Value| m["name"].as_str().expect("a name").to_string();
+
+    let claim = all.iter().filter(|m| !m["claimed"].is_null());
+    let mut found: Vec<String> = claim.map(name).collect();
+    found.sort();
+    assert_eq!(found, claiming());
+
+    let mut wrong = Vec::new();
+    for m in &all {
+        let Some(proved) = m["proved"].as_f64() else {
+            assert!(m["claimed"].is_null(), "{m}");
+            continue;
+        };
+        if cfg!(not(feature = "mlir")) {
+            continue;
+        }
+        // The general system has terms of higher order, which make errors fall faster, never slower.
+        let (measured, general) = (m["measured"].as_f64(), m["general"].as_f64());
+        if m["claimed"].is_null() && measured.is_none() {
+            // A history that grows cannot be unrolled over enough steps.
+            continue;
+        }
+        let close = measured.is_some_and(|q| (q - proved).abs() < TOLERANCE);
+        if !close || general.is_none_or(|q| q < proved - TOLERANCE) {
+            wrong.push(format!(
+                "{}: {proved} proved, {measured:?} measured, {general:?}",
+                name(m)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methods.md");
+    let page = std::fs::read_to_string(page).expect("docs/methods.md");
+    let rows = page.lines().filter(|l| l.starts_with("| ")).skip(1);
+    let cells = rows.map(|l| {
+        l.split('|')
+            .map(str::trim)
+            .map(String::from)
+            .collect::<Vec<_>>()
+    });
+    let written: Vec<[String; 3]> = cells
+        .map(|c| [c[1].clone(), c[5].clone(), c[6].clone()])
+        .collect();
+    let now = all.iter().map(|m| {
+        let claimed = m["claimed"]
+            .as_str()
+            .map_or("–", |c| c.trim_start_matches("order "));
+        let proved = m["proved"].as_u64().map_or("–".into(), |p| p.to_string());
+        [name(m), claimed.into(), proved]
+    });
+    let now: Vec<[String; 3]> = now.collect();
+    assert_eq!(
+        written, now,
+        "write docs/methods.md anew: odec methods > docs/methods.md"
+    );
+}
+
+#[cfg(feature = "mlir")]
+#[test]
+fn methods_are_drawn_and_misspelt_ones_named() {
+    let place = Place::new();
+    place.good(&["methods", "rk4", "ab2", "--svg", "two.svg"]);
+    let picture = place.read("two.svg");
+    assert_eq!(
+        picture.matches("<polyline").count(),
+        4,
+        "two curves in two panels"
+    );
+    assert!(picture.contains("order 4, measured"));
+    let (code, said) = place.bad(&["methods", "rk5"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("there is no scheme `rk5`"), "{said}");
+    let mine = "scheme mine {\n  tableau {\n    0   |\n    1/2 | 1/2\n        | 0 1\n  }\n}\n";
+    place.write("mine.ode", mine);
+    let said = place.good(&["methods", "--file", "mine.ode"]);
+    let row = said.lines().last().expect("a row");
+    assert!(
+        row.starts_with("| mine | tableau | 1 | 2 | – | 2 | 2.0"),
+        "{row}"
+    );
+}
