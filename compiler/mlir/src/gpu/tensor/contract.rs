@@ -164,7 +164,9 @@ fn sum(e: &mut Emitter, team: Team, a: &Factor, b: &Factor, k: Val) -> Vec<Val> 
     let mut start = vec![e.float(0.0, e.scalar()); count];
     // Where the tile to be read is, and where the next one to arrive will be.
     start.extend([zero, e.int(all - stage as i64)]);
-    let done = e.for_with(zero, k, K as i64, &start, |e, inner, carried| {
+    // The number of turns is not told, even where it is known: the assembler would unroll the loop, and spill.
+    let end = e.dim(2);
+    let done = e.for_with(zero, end, K as i64, &start, |e, inner, carried| {
         let (mut sums, read, write) = (
             carried[..count].to_vec(),
             carried[count],
