@@ -7,6 +7,7 @@
 
 use crate::expr::{BinaryOp, Body, ColMap, Expr, ExprId, Level, ReduceOp, RowMap};
 use crate::kernel::{Columns, Rows};
+use crate::noise;
 use crate::real::Real;
 use std::ops::Range;
 
@@ -123,7 +124,11 @@ impl<T: Real> Evaluator<T> {
                         out.extend(cols.clone().map(column))
                     }
                 }
+                Expr::RowIndex => out.push(T::of(row as f64)),
                 Expr::ColIndex => out.extend(cols.clone().map(|c| T::of(c as f64))),
+                Expr::Random(args) => out.extend(
+                    (0..len).map(|c| T::of(noise::uniform(args.map(|a| at(a, c).to_f64() as u32)))),
+                ),
                 Expr::Acc => out.extend_from_slice(acc),
                 Expr::Unary(op, a) => out.extend((0..len).map(|c| T::unary(op, at(a, c)))),
                 Expr::Binary(op, a, b) => {

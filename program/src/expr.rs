@@ -150,6 +150,8 @@ pub enum Expr {
         operand: u32,
         access: Access,
     },
+    /// The row number as a float; exact below 2^24 in f32.
+    RowIndex,
     /// The column number as a float.
     ColIndex,
     /// Epilogues only: the accumulated value of this element.
@@ -168,6 +170,8 @@ pub enum Expr {
     },
     /// Over all columns of the row.
     Reduce(ReduceOp, ExprId),
+    /// A number in [0, 1), a multiple of 2⁻²⁴, that these four whole numbers below 2²⁴ choose: [`crate::noise`].
+    Random([ExprId; 4]),
 }
 
 /// A DAG of scalar expressions in SSA order: operands come before their users.
@@ -253,9 +257,13 @@ impl Body {
     /// The ids a node reads, in order.
     pub fn args(e: &Expr) -> Vec<ExprId> {
         match *e {
-            Expr::Const(_) | Expr::Uniform(_) | Expr::Load { .. } | Expr::ColIndex | Expr::Acc => {
-                vec![]
-            }
+            Expr::Const(_)
+            | Expr::Uniform(_)
+            | Expr::Load { .. }
+            | Expr::RowIndex
+            | Expr::ColIndex
+            | Expr::Acc => vec![],
+            Expr::Random(args) => args.to_vec(),
             Expr::Unary(_, a) | Expr::Reduce(_, a) => vec![a],
             Expr::Binary(_, a, b) => vec![a, b],
             Expr::Fma(a, b, c) => vec![a, b, c],
@@ -269,6 +277,7 @@ impl Body {
         for e in &self.nodes {
             let l = match e {
                 Expr::Const(_) | Expr::Uniform(_) => Level::Uniform,
+                Expr::RowIndex => Level::Row,
                 Expr::ColIndex => Level::Col,
                 Expr::Acc => Level::Element,
                 Expr::Load { access, .. } => match (access.row, access.col) {

@@ -15,6 +15,7 @@ pub mod expr;
 pub mod gpu;
 pub mod kernel;
 pub mod manifest;
+pub mod noise;
 pub mod real;
 pub mod size;
 pub mod target;

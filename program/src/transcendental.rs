@@ -170,9 +170,11 @@ impl Body {
                 Expr::Fma(a, b, c) => out.fma(at(a), at(b), at(c)),
                 Expr::Select { cmp, a, b, t, f } => out.select(cmp, at(a), at(b), at(t), at(f)),
                 Expr::Reduce(op, a) => out.reduce(op, at(a)),
+                Expr::Random(args) => out.push(Expr::Random(args.map(at))),
                 Expr::Const(_)
                 | Expr::Uniform(_)
                 | Expr::Load { .. }
+                | Expr::RowIndex
                 | Expr::ColIndex
                 | Expr::Acc => out.push(*e),
             };

@@ -9,7 +9,7 @@ use crate::memory::WORD;
 use crate::reach::Footprint;
 use odec_program::manifest::Manifest;
 use odec_program::{
-    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Program, Size, Slot,
+    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Program, Size, Slot, noise,
 };
 use std::collections::BTreeSet;
 
@@ -237,11 +237,17 @@ fn instruction(
     overlaps(&kernel.spec, instr, foot, &dims, at)?;
     if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.
-        if !matches!(instr.operands[0].slot, Slot::Input(_))
-            || instr.dims[1].at(at) < Some(m.model.vocab)
-        {
+        let of_tokens = match instr.operands[0].slot {
+            Slot::Input(n) => e
+                .inputs
+                .get(n as usize)
+                .is_some_and(|io| io.name != noise::KEY),
+            _ => false,
+        };
+        if !of_tokens || instr.dims[1].at(at) < Some(m.model.vocab) {
             return Err(
-                "the index is not an input, or the table is shorter than the vocabulary".into(),
+                "the index is no input of tokens, or the table is shorter than the vocabulary"
+                    .into(),
             );
         }
         if instr.dims[1] != Size::fixed(instr.dims[1].factor) {

@@ -12,6 +12,7 @@ use crate::tokenise::{self, Reading};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::tokens::{Tokens, Width};
 use odec_program::manifest::{Data, Form};
+use odec_program::noise;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -106,6 +107,8 @@ pub struct Batch {
     pub columns: u64,
     /// Tokens to be filled in, where only they count.
     pub hidden: Option<u64>,
+    /// What dropout chooses its masks by, below 2²⁴.
+    pub key: i32,
 }
 
 impl Corpus {
@@ -221,9 +224,12 @@ impl Corpus {
         self.enough("training", &self.train, context + 1)?;
         let starts = self.train.len() as u64 - context;
         let stream = Stream::new(seed, "batch");
+        let first = step.wrapping_shl(16).wrapping_add(rows.start);
+        let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
         let mut batch = Batch {
             rows: rows.end - rows.start,
             columns: context,
+            key: key as i32,
             ..Batch::default()
         };
         for r in rows {

@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{self, Executor, RunError, State, Value};
-use odec_program::{Bindings, DType, Dim, Io};
+use odec_program::{Bindings, DType, Dim, Io, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
@@ -17,7 +17,9 @@ pub enum ExecError {
     Entry { entry: String },
     #[error("{path}: input `{name}` is missing; it is [batch, sequence] of i32 or i64")]
     Missing { path: String, name: String },
-    #[error("{path}: input `{name}` is {found}; it must be [batch, sequence] of i32 or i64")]
+    #[error(
+        "{path}: input `{name}` is {found}; tokens must be [batch, sequence] of i32 or i64, the key `noise` [1]"
+    )]
     Input {
         path: String,
         name: String,
@@ -51,7 +53,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
     let mut tokens: Result<Vec<Vec<i32>>, ExecError> = Ok(vec![]);
     let mut at = None;
     checkpoint::with_tensors(inputs, |file| {
-        let known = |name: &str| name == "tokens" || name == "targets";
+        let known = |name: &str| ["tokens", "targets", noise::KEY].contains(&name);
         checkpoint::read_states(inputs, file, x, &[(State::Params, "")], known)?;
         tokens = needed
             .iter()
@@ -104,25 +106,24 @@ fn input(
         name: name.clone(),
     })?;
     let found = format!("{:?} of {:?}", t.shape(), t.dtype());
-    let planned = matches!(
-        io.shape.as_slice(),
-        [Dim::Batch, Dim::Seq] | [Dim::Batch, Dim::Seq, Dim::Fixed(1)]
-    );
-    let (&[batch, seq], true) = (t.shape(), planned) else {
-        return Err(ExecError::Input { path, name, found });
-    };
-    let shape = [batch as u64, seq as u64];
-    if let Some(other) = *at
-        && other != shape
-    {
-        return Err(ExecError::Shapes {
-            path,
-            name,
-            found: shape,
-            other,
-        });
+    let of_tokens = [Dim::Batch, Dim::Seq];
+    match (io.shape.as_slice(), t.shape()) {
+        // The key of dropout's masks.
+        ([Dim::Fixed(1)], [1]) => {}
+        (planned, &[batch, seq]) if planned.starts_with(&of_tokens) => {
+            let shape = [batch as u64, seq as u64];
+            let other = *at.get_or_insert(shape);
+            if other != shape {
+                return Err(ExecError::Shapes {
+                    path,
+                    name,
+                    found: shape,
+                    other,
+                });
+            }
+        }
+        _ => return Err(ExecError::Input { path, name, found }),
     }
-    *at = Some(shape);
     match t.dtype() {
         Dtype::I32 => Ok(t
             .data()

@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::reach::Touch;
 use crate::reals::{Reals, RealsMut};
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot, bf16};
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot, bf16, noise};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -293,6 +293,12 @@ impl Executor {
         self.manifest().program.entries.contains_key(entry)
     }
 
+    /// Whether an entry reads such an input.
+    pub fn has_input(&self, entry: &str, name: &str) -> bool {
+        let entry = self.manifest().program.entries.get(entry);
+        entry.is_some_and(|e| e.inputs.iter().any(|io| io.name == name))
+    }
+
     /// Runs an entry and returns its outputs. `named` are the scalars its instructions ask for by name;
     /// more may be given.
     ///
@@ -334,7 +340,11 @@ impl Executor {
                 entry: entry.into(),
                 name: io.name.clone(),
             })?;
-            fill(io, at, *value, manifest.model.vocab, buffer)?;
+            let below = match io.name.as_str() {
+                noise::KEY => 1 << noise::BITS,
+                _ => manifest.model.vocab,
+            };
+            fill(io, at, *value, below, buffer)?;
         }
         let scalar = |name: &str| {
             let found = named.iter().find(|(n, _)| *n == name).map(|(_, x)| *x);

@@ -8,7 +8,7 @@
 use crate::data::Batch;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
-use odec_program::{ACCUMULATE, Bindings, DType};
+use odec_program::{ACCUMULATE, Bindings, DType, noise};
 
 /// Computes the gradient that `update` reads; gives the loss.
 ///
@@ -40,9 +40,13 @@ pub fn gradient(x: &mut Executor, batches: &[Batch]) -> Result<f64, RunError> {
 /// As [`gradient`].
 pub fn alone(x: &mut Executor, batch: &Batch) -> Result<f64, RunError> {
     let at = Bindings::new(batch.rows, batch.columns);
-    let io = [
+    let key = [batch.key];
+    let mut io = vec![
         ("tokens", Value::I32(&batch.tokens)),
         ("targets", Value::I32(&batch.targets)),
     ];
+    if x.has_input("grad", noise::KEY) {
+        io.push((noise::KEY, Value::I32(&key)));
+    }
     x.run("grad", at, &io, &[])?.scalar("loss")
 }

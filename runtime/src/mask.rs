@@ -52,6 +52,7 @@ mod tests {
             rows: 40,
             columns: 100,
             hidden: None,
+            key: 0,
         }
     }
 

@@ -36,6 +36,7 @@ pub fn run(args: &cli::Bench) -> Done {
         rows: batch,
         columns: seq,
         hidden: None,
+        key: 0,
     };
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
     let batches = vec![micro; accumulate as usize];

@@ -181,10 +181,12 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     if meant.masked:
         hidden = np.random.default_rng(1).random(tokens.shape) < 0.15
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
-    loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets)
+    key = zlib.crc32(name.encode()) >> 8
+    loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
-    save_file({"tokens": tokens, "targets": targets, **parameters}, inputs)
+    drawn = {"noise": np.array([key], np.int32)} if meant.drops else {}
+    save_file({"tokens": tokens, "targets": targets, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     if name == meant.sizes[0]:

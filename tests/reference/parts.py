@@ -61,6 +61,26 @@ def rope(x: Array) -> Array:
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
 
 
+def uniform(key: Array, stream: int, rows: int, cols: int) -> Array:
+    """Numbers in [0, 1) for [rows, cols]: PCG4D's last word (Jarzynski & Olano 2020), its upper 24 bits."""
+    shape = (rows, cols)
+    row, col = jnp.arange(rows)[:, None], jnp.arange(cols)[None, :]
+    v = [jnp.broadcast_to(jnp.asarray(n, jnp.uint32), shape) for n in (key, stream, row, col)]
+    v = [n * jnp.uint32(1664525) + jnp.uint32(1013904223) for n in v]
+    for turn in range(2):
+        for i, (a, b) in enumerate(((1, 3), (2, 0), (0, 1), (1, 2))):
+            v[i] = v[i] + v[a] * v[b]
+        if turn == 0:
+            v = [n ^ (n >> 16) for n in v]
+    return (v[3] >> 8).astype(jnp.float64) / 2.0**24
+
+
+def dropout(x: Array, rate: float, key: Array, stream: int) -> Array:
+    """Elements are zero with probability `rate`, the others grow by 1/(1 − rate); [batch, tokens, width]."""
+    kept = uniform(key, stream, x.shape[0] * x.shape[1], x.shape[2]).reshape(x.shape) >= rate
+    return jnp.where(kept, x / (1 - rate), 0.0)
+
+
 def linear(p: Parameters, at: str, y: Array) -> Array:
     """A linear map, with a bias if it has one."""
     y = y @ p[f"{at}.weight"].T

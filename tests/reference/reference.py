@@ -22,7 +22,7 @@ def expected(system: System, shape: Shape) -> Table:
     return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
-def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array) -> Array:
+def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array, key: Array | int = 0) -> Array:
     """Mean over all targets, or over those of hidden tokens, of −log softmax(logits)."""
     x = p["embed.token.weight"][tokens]
     if system.positions == "learned":
@@ -31,7 +31,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = x + sinusoids(x.shape[1], shape.width)
     past: dict[str, list[Array]] = {}
     for k in range(shape.steps):
-        x = system.step(Step(system, shape, p, k, past), x)
+        x = system.step(Step(system, shape, p, k, past, key), x)
     if system.norm:
         x = norm(p, "output", x)
     logits = x @ p["embed.token.weight"].T
@@ -41,10 +41,10 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
 
 
 def loss_and_gradient(
-    system: System, shape: Shape, parameters: Parameters, tokens: Array, targets: Array
+    system: System, shape: Shape, parameters: Parameters, tokens: Array, targets: Array, key: int = 0
 ) -> tuple[float, Parameters]:
     """The loss and its derivative by every parameter, in float64 whatever the type of the parameters given."""
     p = {path: jnp.asarray(value, jnp.float64) for path, value in parameters.items()}
-    value, gradient = jax.jit(jax.value_and_grad(lambda q: loss(system, shape, q, tokens, targets)))(p)
+    value, gradient = jax.jit(jax.value_and_grad(lambda q: loss(system, shape, q, tokens, targets, key)))(p)
     assert value.dtype == jnp.float64 and all(g.dtype == jnp.float64 for g in gradient.values())
     return float(value), gradient

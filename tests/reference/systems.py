@@ -21,6 +21,7 @@ from parts import (
     attention,
     attention_table,
     bias_table,
+    dropout,
     gate,
     gated,
     gelu,
@@ -53,6 +54,8 @@ class System:
     norm: str | None = "rmsnorm"
     # Whether the loss is over hidden tokens, behind the last kind.
     masked: bool = False
+    # Part of what each field computes that is dropped in training.
+    drops: float = 0.0
     # Largest error of the interpreter.
     limit: float = 1e-9
     # Schemes and fields of its own.
@@ -104,6 +107,8 @@ class Step:
     k: int
     # What earlier steps made, by name, oldest first.
     past: dict[str, list[Array]]
+    # What masks are chosen by.
+    key: Array | int = 0
 
     def path(self, name: str) -> str:
         return self.system.owner(name, self.k) + name
@@ -120,7 +125,13 @@ class Step:
             "gpt_att": lambda: gpt_attention(self.p, at, heads),
             "gpt_ffn": lambda: gelu(self.p, at),
         }
-        return kinds[kind]()
+        computed = kinds[kind]()
+        if not self.system.drops:
+            return computed
+        # Masks are numbered from 2, in the order in which a step needs them.
+        names = list(self.system.fields)
+        stream = 2 + self.k * len(names) + names.index(name)
+        return lambda x: dropout(computed(x), self.system.drops, self.key, stream)
 
     def both(self, x: Array) -> Array:
         """`rmsnorm |> (attention + swiglu)`: one norm for both."""
@@ -375,6 +386,9 @@ SYSTEMS: dict[str, System] = {
         owner=lambda name, k: "" if name == "gate" else f"step.{k}.",
         sizes=("even", "odd", "wide"),
     ),
+    "dropout": System(lie, file="prenorm_dropout.ode", drops=0.1, sizes=("odd", "full")),
+    # Both stages of a step see the same masks.
+    "dropout_heun": System(over_layer(heun), file="prenorm_dropout.ode", flow="heun(layer)", drops=0.1),
     "sinusoidal": System(
         lie,
         flow="lie(att, ffn)",

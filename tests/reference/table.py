@@ -23,7 +23,7 @@ Written by `make systems`. Small models (width 32 or 40, two steps or as many as
 
 - **Gradient**: the relative error of loss and gradient for random weights and tokens, interpreted in f64, compiled in f32 (the worst element of any
   tensor) and in bf16 (the whole gradient in the Euclidean norm). `make test` holds the limits {limits}, and checks more sizes.
-- **Training**: {steps} steps of AdamW from the same initial weights on the same batches of docs/language.md. The loss before the first step and before the last, in the reference and
+- **Training**: {steps} steps of AdamW from the same initial weights on the same batches of the text of LICENSE-APACHE. The loss before the first step and before the last, in the reference and
   in odec; the largest relative distance of the two curves at any step (f32); and the last loss of a bf16 run.
 
 | system | file | gradient, f64 | f32 | bf16 | first loss | last, reference | last, odec f32 | distance | last, odec bf16 |

@@ -28,7 +28,7 @@ from systems import SYSTEMS
 
 # Rounding errors of f32 grow with training: AdamW's first steps divide by gradients that are nearly zero.
 LIMIT = 1e-3
-TEXT = ROOT / "docs" / "language.md"
+TEXT = ROOT / "LICENSE-APACHE"
 LR, BETAS, EPS, DECAY, CLIP, SEED = 2e-3, (0.9, 0.95), 1e-8, 0.1, 1.0, 0
 MASK = 0xFFFFFFFF
 RATE = 0.15
@@ -125,7 +125,7 @@ train {{
         odec(binary, "train", str(copy), *sets, *chosen, "--out", str(folder / precision))
     start = {k: v for k, v in load_file(fixed / "checkpoint.safetensors").items() if not k.startswith("moment")}
     p = {path: jnp.asarray(value, jnp.float64) for path, value in start.items()}
-    step = jax.jit(jax.value_and_grad(lambda q, x, y: loss_of(system, shape, q, x, y)))
+    step = jax.jit(jax.value_and_grad(lambda q, x, y, key: loss_of(system, shape, q, x, y, key)))
     corpus = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32)
     corpus = corpus[: len(corpus) - len(corpus) * 10 // 100]
     moments: dict = {}
@@ -135,7 +135,8 @@ train {{
         tokens, targets = window[:, :-1], window[:, 1:]
         if system.masked:
             tokens, targets = hidden(tokens, t, shape.vocab - 1), tokens
-        value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets))
+        key = below("noise", t << 16, 1 << 24)
+        value, gradient = step(p, jnp.asarray(tokens), jnp.asarray(targets), key)
         theirs.append(float(value))
         p = adamw(p, gradient, moments, t + 1)
     return [losses(folder / precision) for precision in precisions], theirs

@@ -9,7 +9,7 @@
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use odec_program::expr::{BinaryOp, Body, CmpOp, Expr, ExprId, Level, UnaryOp};
-use odec_program::{DType, Target};
+use odec_program::{DType, Target, noise};
 
 /// A body with its transcendentals expanded, and what is known about its nodes.
 pub(crate) struct Lowered {
@@ -102,7 +102,12 @@ impl Lowered {
                     let c = e.cmp(cmp, arg(a), arg(b));
                     e.select(c, arg(t), arg(f))
                 }
-                Expr::Uniform(_) | Expr::Load { .. } | Expr::ColIndex | Expr::Acc => leaf(e, node),
+                Expr::Random(args) => random(e, args.map(arg)),
+                Expr::Uniform(_)
+                | Expr::Load { .. }
+                | Expr::RowIndex
+                | Expr::ColIndex
+                | Expr::Acc => leaf(e, node),
                 Expr::Reduce(..) => unreachable!("reductions are emitted by sweeps"),
             };
             values[i] = Some(value);
@@ -203,6 +208,36 @@ fn scale(e: &mut Emitter, a: Val, b: Val) -> Val {
     let zero = e.float(0.0, ty);
     let vanishes = e.cmp(Cmp::Le, b, floor);
     e.select(vanishes, zero, scaled)
+}
+
+/// The number that four whole ones choose ([`noise::uniform`]), step for step.
+fn random(e: &mut Emitter, args: [Val; 4]) -> Val {
+    let ty = args[0].ty;
+    let bits = ty.with(Elem::I32);
+    let [by, plus] = noise::STEP.map(|n| e.integer(i64::from(n), bits));
+    let mut v = args.map(|a| {
+        let n = e.convert(a, Elem::I32);
+        let n = e.mul(n, by);
+        e.add(n, plus)
+    });
+    let half = e.integer(16, bits);
+    for round in 0..2 {
+        for (i, (a, b)) in [(1, 3), (2, 0), (0, 1), (1, 2)].into_iter().enumerate() {
+            let product = e.mul(v[a], v[b]);
+            v[i] = e.add(v[i], product);
+        }
+        if round == 0 {
+            v = v.map(|n| {
+                let high = e.shift_right(n, half);
+                e.xor(n, high)
+            });
+        }
+    }
+    let drop = e.integer(i64::from(32 - noise::BITS), bits);
+    let n = e.shift_right(v[3], drop);
+    let n = e.convert(n, ty.elem);
+    let unit = e.float(1.0 / f64::from(1u32 << noise::BITS), ty);
+    e.mul(n, unit)
 }
 
 /// Emits `op(x)` for any operation, transcendentals included.

@@ -110,6 +110,10 @@ impl ColumnSums<'_> {
                 let (base, elem) = self.base(e, operand, access, at);
                 load_scalar(e, base, elem)
             }
+            Expr::RowIndex => {
+                let (row, _) = at.expect("rows have numbers inside of the loop over them");
+                e.convert(row, e.elem)
+            }
             _ => unreachable!("column numbers and accumulators are not scalars"),
         });
     }

@@ -143,6 +143,10 @@ impl Epilogue {
                 let x = e.coeff(n as u64);
                 e.broadcast(x, e.lanes)
             }
+            Expr::RowIndex => {
+                let row = e.convert(row, e.elem);
+                e.broadcast(row, e.lanes)
+            }
             Expr::ColIndex => crate::access::column_numbers(
                 e,
                 crate::access::Columns::full(columns.first, e.lanes),

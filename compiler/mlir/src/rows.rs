@@ -94,7 +94,7 @@ fn flat(kernel: &Rows) -> bool {
         Expr::Load { access, .. } => {
             *access == full || (access.row == RowMap::Zero && access.col == ColMap::Zero)
         }
-        Expr::ColIndex | Expr::Reduce(..) => false,
+        Expr::RowIndex | Expr::ColIndex | Expr::Reduce(..) => false,
         _ => true,
     });
     stores && nodes
@@ -286,6 +286,12 @@ impl RowsEmitter<'_> {
             let at = (r, position.first().copied());
             for map in [RowMap::Row, RowMap::Position] {
                 self.bases(e, &pointers, map, Some(at), &mut here);
+            }
+            let needed = self.low.needed(&self.roots());
+            for (i, node) in self.low.body.nodes.iter().enumerate() {
+                if needed[i] && *node == Expr::RowIndex {
+                    here.scalars[i] = Some(e.convert(r, e.elem));
+                }
             }
             self.one_row(e, here, splats.clone());
             seq.iter()

@@ -12,15 +12,15 @@ use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    AddPositions, Append, Attention, Cache, CachedAttention, Embedding, Equals, FromPast, Input,
-    Parameter, Table,
+    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Equals, FromPast,
+    Input, Parameter, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
 use odec_program::manifest::Loss;
-use odec_program::{Dim, manifest};
+use odec_program::{Dim, manifest, noise};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -75,7 +75,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
 /// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens, or over those that are hidden.
 pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
-    let (loss, _) = loss_in(spec, params, &mut b)?;
+    let (loss, _) = loss_in(spec, params, false, &mut b)?;
     b.output("loss", loss);
     Ok(b.finish())
 }
@@ -83,7 +83,7 @@ pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
 /// `tokens, targets → loss` and `grad.<path>` of every parameter, in the order of `params`.
 pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
-    let (loss, values) = loss_in(spec, params, &mut b)?;
+    let (loss, values) = loss_in(spec, params, true, &mut b)?;
     let wrt: Vec<Value> = params
         .iter()
         .filter_map(|p| values.get(&p.path).copied())
@@ -117,12 +117,15 @@ fn zeros(b: &mut Builder, like: Value) -> Result<Value, TypeError> {
     nn::combine(b, &[(Exact::zero(), like)])
 }
 
+/// `drops`: while the model is trained, parts of what its fields compute are dropped.
 fn loss_in(
     spec: &Spec,
     params: &[Parameter],
+    drops: bool,
     b: &mut Builder,
 ) -> Result<(Value, BTreeMap<String, Value>), BuildError> {
     let mut model = Model::new(spec, params);
+    model.drops = drops;
     let logits = model.logits(b)?;
     b.site = Site {
         path: "loss".into(),
@@ -155,6 +158,11 @@ struct Model<'s> {
     reach: Reach,
     /// The input.
     tokens: Option<Value>,
+    drops: bool,
+    /// What masks are chosen by, where something is dropped.
+    key: Option<Value>,
+    /// The stream of each mask, by the place of its weights.
+    streams: BTreeMap<String, u32>,
 }
 
 /// The parameters below a prefix.
@@ -181,6 +189,15 @@ impl Weights for Below<'_, '_> {
             Reach::Past => self.model.attend_to_past(b, attention, qkv),
         }
     }
+    /// One mask for each field and step, whatever the weights policy and however often the field is evaluated in it: the
+    /// stages of a scheme see one right-hand side.
+    fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError> {
+        let place = Site {
+            evaluation: None,
+            ..b.site.clone()
+        };
+        self.model.mask(b, format!("{place} {number}"))
+    }
 }
 
 /// The tokens that attention sees.
@@ -201,7 +218,30 @@ impl<'s> Model<'s> {
             rotary: BTreeMap::new(),
             reach: Reach::Run,
             tokens: None,
+            drops: false,
+            key: None,
+            streams: BTreeMap::new(),
         }
+    }
+
+    /// The mask of a place: a stream of its own, the same however often the place is evaluated.
+    fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError> {
+        if !self.drops {
+            return Ok(None);
+        }
+        let key = match self.key {
+            Some(key) => key,
+            None => b.push1(
+                Input {
+                    name: noise::KEY.into(),
+                    ty: Dropout::key(),
+                },
+                &[],
+            )?,
+        };
+        self.key = Some(key);
+        let next = self.streams.len() as u32 + 2;
+        Ok(Some((*self.streams.entry(place).or_insert(next), key)))
     }
 
     fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {

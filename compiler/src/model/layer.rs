@@ -3,7 +3,7 @@
 //! A [`Layer`] is made by `primitives.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
-use odec_graph::ops::{Attention, Concat, Sigmoid};
+use odec_graph::ops::{Attention, Concat, Dropout, Sigmoid};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::Init;
 
@@ -56,6 +56,11 @@ pub enum Layer {
     /// `1 / (1 + e^(−x))`.
     Sigmoid,
     Identity,
+    /// Part of the elements zero while the model is trained; the field's n-th.
+    Dropout {
+        rate: Exact,
+        number: u32,
+    },
     /// One of the values that a field is evaluated at.
     Argument(usize),
     /// Results side by side.
@@ -112,6 +117,8 @@ pub trait Weights {
         attention: Attention,
         qkv: [Value; 3],
     ) -> Result<Value, TypeError>;
+    /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
+    fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError>;
 }
 
 /// Added to the mean square or the variance inside the root of a norm.
@@ -169,7 +176,9 @@ impl Layer {
                 ..
             } => [affine(up, *hidden, *width), affine(down, *width, *hidden)].concat(),
             Layer::Linear { map, input, output } => affine(map, *output, *input),
-            Layer::Sigmoid | Layer::Identity | Layer::Argument(_) => Vec::new(),
+            Layer::Sigmoid | Layer::Identity | Layer::Dropout { .. } | Layer::Argument(_) => {
+                Vec::new()
+            }
             Layer::Pipe(parts) | Layer::Concat(parts) => {
                 parts.iter().flat_map(Layer::params).collect()
             }
@@ -220,6 +229,13 @@ impl Layer {
         match self {
             Layer::Sigmoid => b.push1(Sigmoid, &[x]),
             Layer::Identity => Ok(x),
+            Layer::Dropout { rate, number } => match w.mask(b, *number)? {
+                Some((stream, key)) => {
+                    let rate = rate.clone();
+                    b.push1(Dropout { rate, stream }, &[x, key])
+                }
+                None => Ok(x),
+            },
             Layer::Argument(i) => at.get(*i).copied().ok_or_else(|| TypeError {
                 op: "field",
                 what: format!("has no argument {i}"),

@@ -4,7 +4,7 @@
 //! `gate` …); where a role occurs several times in one field, its occurrences are numbered from 1. A field with
 //! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves what layers compute to `layer.rs`.
 
-use super::args::Args;
+use super::args::{Args, Bounds, real};
 use super::layer::{Layer, Map};
 use crate::codes;
 use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported, whole};
@@ -359,6 +359,7 @@ impl LayerReader<'_> {
             }
             "sigmoid" => Some((Layer::Sigmoid, width)),
             "id" => Some((Layer::Identity, width)),
+            "dropout" => self.dropout(&mut args, width),
             "concat" => return self.concat(args, Input::One(width)),
             "gelu" => self.mlp(&mut args, nn::Activation::Gelu, width),
             "relu" => self.mlp(&mut args, nn::Activation::Relu, width),
@@ -409,6 +410,25 @@ impl LayerReader<'_> {
             self.sink,
         );
         made.filter(|_| self.sink.len() == before)
+    }
+
+    /// `dropout(10%)`.
+    fn dropout(&mut self, args: &mut Args, width: u64) -> Option<(Layer, u64)> {
+        let labelled = args.labelled("rate", self.sink);
+        let Some(rate) = labelled.or_else(|| args.positional()) else {
+            let d = Diagnostic::error(
+                codes::MISSING_ARGUMENT,
+                args.span,
+                "`dropout` needs its rate",
+            );
+            return self.fail(d.help("write, for example, `dropout(10%)`"));
+        };
+        super::args::report(real(rate, Bounds::BelowOne), self.sink)?;
+        let rate = super::args::report(exact(rate, &Scope::new()), self.sink)?;
+        self.seen.push("dropout");
+        let number = self.seen.iter().filter(|r| **r == "dropout").count();
+        let number = u32::try_from(number).ok()?;
+        Some((Layer::Dropout { rate, number }, width))
     }
 
     /// `gelu(hidden: 4*width, bias)`.

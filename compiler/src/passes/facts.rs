@@ -154,7 +154,10 @@ fn role(graph: &Graph, node: u32) -> Role {
                 domain: domain(graph, node, &reads),
                 pointwise: reads.iter().map(|r| *r == Read::Pointwise).collect(),
                 reduces: body.nodes.iter().any(|e| matches!(e, Expr::Reduce(..))),
-                indexes: body.nodes.iter().any(|e| matches!(e, Expr::ColIndex)),
+                indexes: body
+                    .nodes
+                    .iter()
+                    .any(|e| matches!(e, Expr::RowIndex | Expr::ColIndex)),
                 nodes: body.nodes.len(),
             })
         }

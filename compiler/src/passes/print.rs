@@ -362,6 +362,7 @@ fn expression(e: &Expr) -> String {
         Expr::Const(x) => x.to_string(),
         Expr::Uniform(n) => format!("argument {n}"),
         Expr::Load { operand, access: a } => access(*operand, a),
+        Expr::RowIndex => "row".into(),
         Expr::ColIndex => "col".into(),
         Expr::Acc => "acc".into(),
         Expr::Unary(op, a) => format!("{} {}", unary(*op), id(*a)),
@@ -385,6 +386,7 @@ fn expression(e: &Expr) -> String {
             };
             format!("{} {cmp} {} ? {} : {}", id(*a), id(*b), id(*t), id(*f))
         }
+        Expr::Random(args) => format!("random {}", args.map(id).join(", ")),
         Expr::Reduce(ReduceOp::Sum, a) => format!("Σ cols {}", id(*a)),
         Expr::Reduce(ReduceOp::Max, a) => format!("max cols {}", id(*a)),
     }

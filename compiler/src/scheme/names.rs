@@ -40,6 +40,7 @@ pub const PRIMITIVES: &[&str] = &[
     "concat",
     "sigmoid",
     "id",
+    "dropout",
 ];
 /// Primitives of the language that later versions compile.
 pub const LATER_PRIMITIVES: &[&str] = &[
@@ -47,7 +48,6 @@ pub const LATER_PRIMITIVES: &[&str] = &[
     "hopfield",
     "time",
     "router",
-    "dropout",
     "positions",
     "normalize",
     "nonnegative",

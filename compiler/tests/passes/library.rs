@@ -105,6 +105,7 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
         rows: 1,
         columns: CONTEXT as u64,
         hidden: None,
+        key: 7,
     };
     let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
     mask::prepare(&mut batch, loss, &mask::training(0), 0);

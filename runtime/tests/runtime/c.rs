@@ -71,6 +71,7 @@ fn body(
             Expr::Load { operand, access } => load(types, operand, access),
             Expr::ColIndex => "(float)c".into(),
             Expr::Acc => unreachable!("no epilogues here"),
+            Expr::RowIndex | Expr::Random(_) => unreachable!("no dropout here"),
             Expr::Unary(op, a) => {
                 let a = v(a);
                 match op {

@@ -73,6 +73,7 @@ ops! {
     normal_pdf::NormalPdf,
     where_positive::WherePositive,
     stop_gradient::StopGradient,
+    dropout::Dropout,
     bf16::Bf16,
     // between shapes
     broadcast::Broadcast,

@@ -5,7 +5,7 @@ use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Fit;
 use odec_graph::{Elem, OpKind, TensorType};
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::{Bindings, Coeff, bf16};
+use odec_program::{Bindings, Coeff, bf16, noise};
 
 /// A small generator (SplitMix64), so that tests need no seed file.
 pub struct Random(pub u64);
@@ -152,7 +152,9 @@ fn element(
         Expr::Const(x) => x,
         Expr::Uniform(n) => coeffs[n as usize],
         Expr::Load { operand, access } => ins[operand as usize].data[address(access, r, c, seq)],
+        Expr::RowIndex => r as f64,
         Expr::ColIndex => c as f64,
+        Expr::Random(args) => noise::uniform(args.map(|a| at(a) as u32)),
         Expr::Unary(op, a) => match op {
             UnaryOp::Neg => -at(a),
             UnaryOp::Sqrt => at(a).sqrt(),

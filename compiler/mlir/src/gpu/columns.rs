@@ -135,6 +135,10 @@ impl ColumnSums<'_> {
                     }
                 }
             }
+            Expr::RowIndex => {
+                let row = row.expect("rows have numbers inside of the loop over them");
+                e.convert(row, e.elem)
+            }
             Expr::ColIndex => e.convert(self.column, e.elem),
             _ => unreachable!("accumulators were refused"),
         });

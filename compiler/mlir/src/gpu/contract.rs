@@ -288,6 +288,7 @@ impl Finish {
             .emit(e, &marks, ty, &mut values, |e, node| match *node {
                 Expr::Acc => sum,
                 Expr::Uniform(u) => e.coeff(u as u64),
+                Expr::RowIndex => e.convert(row, e.elem),
                 Expr::ColIndex => e.convert(column, e.elem),
                 Expr::Load { operand, access } => {
                     let pointer = e.operand(operand as u64);

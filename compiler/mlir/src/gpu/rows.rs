@@ -149,6 +149,7 @@ impl Row<'_> {
                 let (base, elem) = self.base(e, operand, access);
                 load_scalar(e, base, elem)
             }
+            Expr::RowIndex => e.convert(self.place.row, e.elem),
             _ => unreachable!("column numbers are no scalars"),
         });
     }
