@@ -1,6 +1,6 @@
 """Compares odec with the float64 reference: loss and every gradient, interpreted in f64, compiled in f32 and in bf16.
 
-    check.py ODEC [--only SYSTEM] [--keep DIR]
+    check.py ODEC [--only SYSTEM] [--jobs N] [--keep DIR]
 
 For every system of `systems.py` and size it takes the `.ode` file with `--set` overrides, asks odec for its parameters, draws
 them at random, runs `odec exec --entry grad` in all modes (bf16 at the first size), and prints one row. A gradient's error is the largest
@@ -12,12 +12,14 @@ wider limit. Ends with 1 if a name, a shape or a number is off.
 import argparse
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -168,10 +170,11 @@ class Row:
 
     errors: dict[str, float]
     good: bool = True
+    line: str = ""
 
 
 def check(binary: str, system: str, name: str, folder: Path) -> Row:
-    """Measures and prints one row of the table."""
+    """Measures one row of the table."""
     meant, shape = SYSTEMS[system], SHAPES[name]
     shape = dataclasses.replace(shape, steps=meant.steps or shape.steps)
     source, sets = source_of(meant, folder), overrides(meant, shape)
@@ -212,7 +215,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         row.good &= within
         row.errors[mode] = worst
         cells.append(f"{loss_error:9.1e} {worst:9.1e}{' ' if within else '!'} {where:<26}")
-    print(f"{system:<17} {name:<5} {loss:9.6f}  {' '.join(cells)}".rstrip(), flush=True)
+    row.line = f"{system:<17} {name:<5} {loss:9.6f}  {' '.join(cells)}".rstrip()
     return row
 
 
@@ -220,6 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary")
     parser.add_argument("--only", choices=SYSTEMS, help="check one system only")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="systems measured at once")
     parser.add_argument("--keep", type=Path, help="keep artifacts and tensors in this folder")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
@@ -231,16 +235,23 @@ def main() -> int:
     print(f"{'':17} {'':5} {'':9}  {'interpreted, f64':<47} {'compiled, f32':<47} compiled, bf16")
     print(f"{'system':<17} {'sizes':<5} {'loss':>9}  {both} {both} {both}".rstrip())
     failures = 0
-    with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch:
-        for system in SYSTEMS if arguments.only is None else (arguments.only,):
-            for name in SYSTEMS[system].sizes:
-                folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
-                folder.mkdir(parents=True, exist_ok=True)
-                try:
-                    failures += not check(binary, system, name, folder).good
-                except Failure as failure:
-                    failures += 1
-                    print(f"{system:<17} {name:<5} FAILED: {failure}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="odec-reference-") as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
+
+        def measured(case: tuple[str, str]) -> Row:
+            system, name = case
+            folder = (arguments.keep or Path(scratch)) / f"{system}-{name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return check(binary, system, name, folder)
+            except Failure as failure:
+                return Row({}, good=False, line=f"{system:<17} {name:<5} FAILED: {failure}")
+
+        systems = SYSTEMS if arguments.only is None else (arguments.only,)
+        cases = [(system, name) for system in systems for name in SYSTEMS[system].sizes]
+        # Rows come in the order of the list, however many are measured at once.
+        for row in pool.map(measured, cases):
+            failures += not row.good
+            print(row.line, flush=True)
     verdict = "all within the limits" if failures == 0 else f"{failures} failed"
     print(f"{verdict}, {time.monotonic() - began:.0f} s")
     return int(failures > 0)

@@ -10,7 +10,8 @@ use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
-use odec_runtime::{Executor, Reader, Value, mask};
+use odec_runtime::gradient::alone;
+use odec_runtime::{Executor, Reader, mask};
 
 /// Tokens of the context.
 const CONTEXT: usize = 20;
@@ -109,19 +110,10 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     };
     let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
     mask::prepare(&mut batch, loss, &mask::training(0), 0);
-    let inputs = [
-        ("tokens", Value::I32(&batch.tokens)),
-        ("targets", Value::I32(&batch.targets)),
-    ];
     let at = Bindings::new(1, CONTEXT as u64);
     let mut losses = Vec::new();
     for t in 1..=30 {
-        let loss = e
-            .run("grad", at, &inputs, &[])
-            .unwrap()
-            .scalar("loss")
-            .unwrap();
-        losses.push(loss);
+        losses.push(alone(e, &batch).unwrap());
         let scalars = [
             (named::LR, 1e-2),
             (named::BIAS1, 1.0 / (1.0 - 0.9f64.powi(t))),

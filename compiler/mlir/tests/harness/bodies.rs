@@ -62,7 +62,7 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
     for (kind, p) in picks {
         let at = |n: usize| ids[p[n] as usize % ids.len()];
         let access = |row, col, stride| Access { row, col, stride };
-        let x = match kind % 34 {
+        let x = match kind % 36 {
             0 => b.load(In::PerRow as u32, Access::PER_ROW),
             1 => b.load(In::PerCol as u32, Access::PER_COL),
             2 => b.load(In::Scalar as u32, Access::SCALAR),
@@ -113,6 +113,13 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
             28 => b.select(CmpOp::Eq, at(0), at(1), at(2), at(3)),
             29 | 30 if reductions => b.reduce(ReduceOp::Sum, at(0)),
             31 if reductions => b.reduce(ReduceOp::Max, at(0)),
+            34 => b.push(Expr::RowIndex),
+            35 => {
+                let (key, stream) = (u32::from(p[0]) * 977, u32::from(p[1]));
+                let (key, stream) = (b.konst(key.into()), b.konst(stream.into()));
+                let (row, col) = (b.push(Expr::RowIndex), b.push(Expr::ColIndex));
+                b.push(Expr::Random([key, stream, row, col]))
+            }
             _ => b.add(at(0), at(1)),
         };
         ids.push(x);
