@@ -43,11 +43,25 @@ impl<M> Head<'_, M> {
         (self.batch * self.seq + row) * self.kernel.heads + self.number
     }
 
+    /// Element number of the row's first column in an operand.
+    fn first(&self, operand: u32, row: u64) -> u64 {
+        use {backward::*, forward::*};
+        let of_keys = [K, V, D_K, D_V].contains(&operand);
+        let row = match of_keys {
+            true => {
+                let rows = (self.batch * self.seq + row) * self.kernel.kv_heads;
+                rows + self.number / self.kernel.group()
+            }
+            false => self.statistic(row),
+        };
+        row * self.kernel.head
+    }
+
     fn row<T: Real>(&self, operand: u32, row: u64) -> Vec<T>
     where
         M: Memory<T>,
     {
-        let first = self.statistic(row) * self.kernel.head;
+        let first = self.first(operand, row);
         (first..first + self.kernel.head)
             .map(|i| self.memory.load(operand, i))
             .collect()
@@ -64,19 +78,20 @@ impl<M> Head<'_, M> {
     where
         M: Memory<T>,
     {
-        let first = self.statistic(row) * self.kernel.head;
+        let first = self.first(operand, row);
         for (i, x) in (first..).zip(values) {
             self.memory.store(operand, i, *x);
         }
     }
 
     /// Keys that a query row sees.
-    fn keys(&self, row: u64) -> u64 {
-        if self.kernel.causal {
+    fn keys(&self, row: u64) -> Range<usize> {
+        let end = if self.kernel.causal {
             row + 1
         } else {
             self.seq
-        }
+        };
+        self.kernel.first_key(row) as usize..end as usize
     }
 }
 
@@ -160,13 +175,13 @@ impl<'a, T: Real> Query<'a, T> {
         Query { kernel, exp, log }
     }
 
-    fn attend(&mut self, q: &[T], k: &[Vec<T>], v: &[Vec<T>]) -> (Vec<T>, T) {
+    fn attend(&mut self, q: &[T], k: &[Vec<T>], v: &[Vec<T>], seen: Range<usize>) -> (Vec<T>, T) {
         let op = T::binary;
         let scale = T::of(self.kernel.scale);
         let mut max = T::of(f64::NEG_INFINITY);
         let mut sum = T::ZERO;
         let mut o = vec![T::ZERO; self.kernel.head as usize];
-        for keys in blocks(k.len() as u64) {
+        for keys in blocks(seen) {
             let score = |j: usize| op(BinaryOp::Mul, dot(&k[j], q), scale);
             let scores: Vec<T> = keys.clone().map(score).collect();
             let before = max;
@@ -199,8 +214,7 @@ pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: 
     each_head(kernel, memory, dims, |mut head| {
         let (q, k, v) = (head.rows::<T>(Q), head.rows::<T>(K), head.rows::<T>(V));
         for i in 0..head.seq {
-            let seen = ..head.keys(i) as usize;
-            let (o, lse) = query.attend(&q[i as usize], &k[seen], &v[seen]);
+            let (o, lse) = query.attend(&q[i as usize], &k, &v, head.keys(i));
             head.write(O, i, &o);
             let at = head.statistic(i);
             head.memory.store(LSE, at, lse);
@@ -217,23 +231,25 @@ pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>,
     each_head(kernel, memory, [1, past + seq], |mut head| {
         let (k, v) = (head.rows::<T>(K), head.rows::<T>(V));
         for i in 0..seq {
-            let seen = ..(past + i + 1) as usize;
             let q = head.row::<T>(Q, i);
-            let (o, _) = query.attend(&q, &k[seen], &v[seen]);
+            let (o, _) = query.attend(&q, &k, &v, head.keys(past + i));
             head.write(O, i, &o);
         }
     });
 }
 
-/// `0..keys` in blocks.
-fn blocks(keys: u64) -> impl Iterator<Item = Range<usize>> {
-    (0..keys)
-        .step_by(Attend::BLOCK as usize)
-        .map(move |j| j as usize..(j + Attend::BLOCK).min(keys) as usize)
+/// Keys in blocks, which begin at multiples of [`Attend::BLOCK`] wherever the keys begin.
+fn blocks(keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let size = Attend::BLOCK as usize;
+    let first = keys.start / size * size;
+    (first..keys.end)
+        .step_by(size)
+        .map(move |j| j.max(keys.start)..(j + size).min(keys.end))
 }
 
 /// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`. With P the softmax of the scores and
-/// δ = Σ dO ∘ O per row: dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q.
+/// δ = Σ dO ∘ O per row: dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q. Heads that share keys add to
+/// their gradients one after the other.
 pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
     use backward::*;
     use forward::*;
@@ -243,18 +259,21 @@ pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T
     each_head(kernel, memory, dims, |mut head| {
         let [q, k, v, o, d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
         let zero = vec![vec![T::ZERO; kernel.head as usize]; q.len()];
-        let (mut d_k, mut d_v) = (zero.clone(), zero);
+        let (mut d_k, mut d_v) = match head.number % kernel.group() {
+            0 => (zero.clone(), zero),
+            _ => (head.rows::<T>(D_K), head.rows::<T>(D_V)),
+        };
         for i in 0..q.len() {
             let lse = head.memory.load(LSE, head.statistic(i as u64));
             let delta = row_product(&o[i], &d_o[i]);
-            let keys = head.keys(i as u64) as usize;
+            let keys = head.keys(i as u64);
             let score = |k: &Vec<T>| op(BinaryOp::Mul, dot(k, &q[i]), scale);
-            let shifted: Vec<T> = k[..keys]
+            let shifted: Vec<T> = k[keys.clone()]
                 .iter()
                 .map(|k| op(BinaryOp::Sub, score(k), lse))
                 .collect();
             let mut d_q = vec![T::ZERO; kernel.head as usize];
-            for (j, p) in exp.all(&shifted).into_iter().enumerate() {
+            for (j, p) in keys.zip(exp.all(&shifted)) {
                 let away = op(BinaryOp::Sub, dot(&v[j], &d_o[i]), delta);
                 let slope = op(BinaryOp::Mul, op(BinaryOp::Mul, p, away), scale);
                 add_scaled(&mut d_v[j], p, &d_o[i]);

@@ -328,8 +328,10 @@ mod tests {
                 dtype: DType::F32,
                 inputs: DType::F32,
                 heads: 1,
+                kv_heads: 1,
                 head,
                 causal: true,
+                window: None,
                 scale: 1.0,
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
@@ -340,8 +342,10 @@ mod tests {
                 dtype: DType::F32,
                 inputs: DType::Bf16,
                 heads: 1,
+                kv_heads: 1,
                 head,
                 causal: true,
+                window: None,
                 scale: 1.0,
             };
             assert!(tensor::attend::runs(&a));

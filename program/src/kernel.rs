@@ -204,14 +204,14 @@ pub struct Epilogue {
     pub value: ExprId,
 }
 
-/// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors; no seq × seq matrix
-/// exists in memory.
+/// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors (keys and values: kv_heads · head); no
+/// seq × seq matrix exists in memory.
 ///
 /// dims: `[batch, seq]`.
 /// Forward: operands q, k, v, o, lse; `lse` is [batch, seq, heads], the natural log of the sum of
 /// exponentials of scaled scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
-/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · heads`.
+/// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · kv_heads`.
 /// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
@@ -223,9 +223,14 @@ pub struct Attend {
     pub dtype: DType,
     pub inputs: DType,
     pub heads: u64,
+    /// Heads of keys and values, a divisor of `heads`: query head h reads number `h · kv_heads / heads`.
+    pub kv_heads: u64,
     /// Columns of one head.
     pub head: u64,
     pub causal: bool,
+    /// Most keys that a query sees: its own and those right before it. Causal attention only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
     pub scale: f64,
 }
 
@@ -300,7 +305,7 @@ impl KernelSpec {
             KernelSpec::Pack(p) => dims[0].div_ceil(p.nr as u64),
             KernelSpec::Contract(c) => dims[0].div_ceil(c.blocking.mr as u64),
             KernelSpec::Attend(a) => dims[0] * a.heads * dims[1].div_ceil(Attend::BLOCK),
-            KernelSpec::AttendBackward(a) => dims[0] * a.heads,
+            KernelSpec::AttendBackward(a) => dims[0] * a.kv_heads,
             KernelSpec::AttendCached(a) => a.heads * dims[0].div_ceil(Attend::QUERIES),
         }
     }
@@ -343,6 +348,14 @@ impl KernelSpec {
 }
 
 impl Attend {
+    /// Query heads that share a head of keys and values.
+    pub fn group(&self) -> u64 {
+        self.heads / self.kv_heads
+    }
+    /// The first of `keys` that a query at this position sees.
+    pub fn first_key(&self, position: u64) -> u64 {
+        self.window.map_or(0, |w| (position + 1).saturating_sub(w))
+    }
     /// Head columns rounded up to whole vectors.
     pub fn padded_head(&self) -> u64 {
         self.head.next_multiple_of(16)

@@ -6,7 +6,7 @@
 //! device asks for the reach before each launch, so a launch never leaves its operands.
 
 use odec_program::expr::{ColMap, Expr, RowMap};
-use odec_program::kernel::{Extent, KernelSpec, Layout};
+use odec_program::kernel::{Attend, Extent, KernelSpec, Layout};
 use odec_program::{Access, Body, DType};
 
 /// The operands of a kernel, and its arguments.
@@ -289,20 +289,21 @@ impl Footprint {
                 })
             }
             KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
-                let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
-                let read = || Touch::new(a.inputs, false, product(width, 0b11));
-                let rows = |written| Touch::new(a.dtype, written, product(width, 0b11));
+                let (width, narrow) = widths(a)?;
+                let read = |width| Touch::new(a.inputs, false, product(width, 0b11));
+                let rows = |width, written| Touch::new(a.dtype, written, product(width, 0b11));
                 let lse = |written| Touch::new(a.dtype, written, product(a.heads, 0b11));
                 let operands = match spec {
                     KernelSpec::Attend(_) => {
-                        vec![read(), read(), read(), rows(true), lse(true)]
+                        let inputs = [read(width), read(narrow), read(narrow)];
+                        let outputs = [rows(width, true), lse(true)];
+                        inputs.into_iter().chain(outputs).collect()
                     }
                     _ => {
-                        let inputs = [read(), read(), read(), read(), lse(false), rows(false)];
-                        inputs
-                            .into_iter()
-                            .chain([rows(true), rows(true), rows(true)])
-                            .collect()
+                        let inputs = [read(width), read(narrow), read(narrow), read(width)];
+                        let given = [lse(false), rows(width, false)];
+                        let outputs = [rows(width, true), rows(narrow, true), rows(narrow, true)];
+                        inputs.into_iter().chain(given).chain(outputs).collect()
                     }
                 };
                 Ok(Footprint {
@@ -312,9 +313,9 @@ impl Footprint {
                 })
             }
             KernelSpec::AttendCached(a) => {
-                let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
+                let (width, narrow) = widths(a)?;
                 let rows = |dtype, written| Touch::new(dtype, written, product(width, 0b01));
-                let kept = || Touch::new(a.inputs, false, vec![Reach::Tokens { factor: width }]);
+                let kept = || Touch::new(a.inputs, false, vec![Reach::Tokens { factor: narrow }]);
                 Ok(Footprint {
                     operands: vec![rows(a.inputs, false), kept(), kept(), rows(a.dtype, true)],
                     dims: vec![None; 2],
@@ -345,6 +346,21 @@ impl Footprint {
             }
         }
     }
+}
+
+/// Columns of queries, and of keys and values.
+fn widths(a: &Attend) -> Result<(u64, u64), String> {
+    if a.kv_heads == 0 || !a.heads.is_multiple_of(a.kv_heads) {
+        return Err(format!(
+            "{} heads do not share {} of keys",
+            a.heads, a.kv_heads
+        ));
+    }
+    if a.window == Some(0) || (a.window.is_some() && !a.causal) {
+        return Err("its window is empty, or looks ahead".into());
+    }
+    let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
+    Ok((width, a.kv_heads * a.head))
 }
 
 fn fixed(e: Extent) -> Option<u64> {

@@ -340,8 +340,10 @@ mod tests {
                 dtype: DType::F64,
                 inputs: DType::F64,
                 heads,
+                kv_heads: heads,
                 head,
                 causal,
+                window: None,
                 scale: 0.6,
             };
             let inputs = [random(1, n), random(2, n), random(3, n)];

@@ -20,6 +20,8 @@ struct Case {
     /// Element type of q, k, v and, backward, of o.
     inputs: DType,
     causal: bool,
+    kv_heads: usize,
+    window: Option<u64>,
     scale: f64,
     q: Vec<f64>,
     k: Vec<f64>,
@@ -30,9 +32,14 @@ struct Case {
 impl Case {
     /// Numbers that f32 holds exactly, so that every kernel starts from the same ones.
     fn new(shape: Shape, causal: bool) -> Case {
-        let n = shape.iter().product();
+        Case::sharing(shape, shape[2], causal, None)
+    }
+
+    fn sharing(shape: Shape, kv_heads: usize, causal: bool, window: Option<u64>) -> Case {
+        let n: usize = shape.iter().product();
+        let narrow = n / shape[2] * kv_heads;
         let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
-        let mut noise = |size: f64| -> Vec<f64> {
+        let mut noise = |size: f64, n: usize| -> Vec<f64> {
             let mut next = || {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -41,12 +48,15 @@ impl Case {
             };
             (0..n).map(|_| f64::from((size * next()) as f32)).collect()
         };
-        let (q, k, v, d_o) = (noise(2.5), noise(2.5), noise(1.0), noise(1.0));
+        let (q, k) = (noise(2.5, n), noise(2.5, narrow));
+        let (v, d_o) = (noise(1.0, narrow), noise(1.0, n));
         let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
         Case {
             shape,
             inputs: DType::F32,
             causal,
+            kv_heads,
+            window,
             scale,
             q,
             k,
@@ -64,16 +74,25 @@ impl Case {
         (b * seq + s) * heads + h
     }
 
-    /// Weights of the keys that the query at (b, s, h) sees, and the logarithm of their sum.
+    /// The same for keys and values.
+    fn key_at(&self, b: usize, s: usize, h: usize) -> usize {
+        let [_, seq, heads, _] = self.shape;
+        (b * seq + s) * self.kv_heads + h * self.kv_heads / heads
+    }
+
+    /// Weights of all keys for the query at (b, s, h), 0 of those that it does not see, and the logarithm of their sum.
     fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
         let [_, seq, _, d] = self.shape;
-        let keys = if self.causal { s + 1 } else { seq };
-        let row = |x: &[f64], s: usize| x[self.at(b, s, h) * d..][..d].to_vec();
         let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
-        let query = row(q, s);
-        let scores: Vec<f64> = (0..keys)
-            .map(|j| self.scale * dot(&query, &row(k, j)))
-            .collect();
+        let query = &q[self.at(b, s, h) * d..][..d];
+        let sees = |j: usize| {
+            (!self.causal || j <= s) && self.window.is_none_or(|w| j as u64 + w > s as u64)
+        };
+        let score = |j: usize| match sees(j) {
+            true => self.scale * dot(query, &k[self.key_at(b, j, h) * d..][..d]),
+            false => f64::NEG_INFINITY,
+        };
+        let scores: Vec<f64> = (0..seq).map(score).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|x| (x - max).exp()).sum();
         let lse = max + sum.ln();
@@ -90,7 +109,7 @@ impl Case {
             lse[at] = l;
             for (j, w) in weights.iter().enumerate() {
                 for c in 0..d {
-                    o[at * d + c] += w * v[self.at(b, j, h) * d + c];
+                    o[at * d + c] += w * v[self.key_at(b, j, h) * d + c];
                 }
             }
         }
@@ -100,21 +119,21 @@ impl Case {
     /// Gradients of `Σ o · d_o` with respect to q, k, v.
     fn backward(&self) -> [Vec<f64>; 3] {
         let [batch, seq, heads, d] = self.shape;
-        let n = self.rows() * d;
-        let [mut dq, mut dk, mut dv] = [vec![0.0; n], vec![0.0; n], vec![0.0; n]];
+        let [n, narrow] = [self.q.len(), self.k.len()];
+        let [mut dq, mut dk, mut dv] = [n, narrow, narrow].map(|n| vec![0.0; n]);
         for (b, s, h) in places(batch, seq, heads) {
             let at = self.at(b, s, h) * d;
             let (weights, _) = self.weights(&self.q, &self.k, b, s, h);
             let d_o = &self.d_o[at..at + d];
             let slope = |j: usize| -> f64 {
-                let v = &self.v[self.at(b, j, h) * d..][..d];
+                let v = &self.v[self.key_at(b, j, h) * d..][..d];
                 v.iter().zip(d_o).map(|(a, b)| a * b).sum()
             };
             let slopes: Vec<f64> = (0..weights.len()).map(slope).collect();
             let mean: f64 = weights.iter().zip(&slopes).map(|(w, x)| w * x).sum();
             for (j, w) in weights.iter().enumerate() {
                 let ds = self.scale * w * (slopes[j] - mean);
-                let other = self.at(b, j, h) * d;
+                let other = self.key_at(b, j, h) * d;
                 for c in 0..d {
                     dq[at + c] += ds * self.k[other + c];
                     dk[other + c] += ds * self.q[at + c];
@@ -133,8 +152,10 @@ impl Case {
                 _ => T::DTYPE,
             },
             heads: self.shape[2] as u64,
+            kv_heads: self.kv_heads as u64,
             head: self.shape[3] as u64,
             causal: self.causal,
+            window: self.window,
             scale: self.scale,
         };
         [
@@ -149,7 +170,7 @@ impl Case {
             unreachable!()
         };
         let dims = [self.shape[0] as u64, self.shape[1] as u64];
-        let n = self.q.len();
+        let [n, narrow] = [self.q.len(), self.k.len()];
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
         let input = |x: &[f64]| real(x).in_type(self.inputs);
         let mut memory = Operands(vec![
@@ -165,8 +186,8 @@ impl Case {
         memory.0.extend([
             real(&self.d_o),
             Buffer::nan(n),
-            Buffer::nan(n),
-            Buffer::nan(n),
+            Buffer::nan(narrow),
+            Buffer::nan(narrow),
         ]);
         eval_attend_backward(&spec, &mut memory, dims);
         memory.0[3] = o;
@@ -176,7 +197,7 @@ impl Case {
     /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
     fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
-        let n = self.q.len();
+        let [n, narrow] = [self.q.len(), self.k.len()];
         let dims = [self.shape[0] as u64, self.shape[1] as u64];
         let [forward, backward] = self.specs::<T>();
         let split = |spec: &KernelSpec| -> Vec<_> {
@@ -197,9 +218,9 @@ impl Case {
         ];
         let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
         let (o, lse) = (got[3].clone(), got[4].clone());
-        let nan = || Buffer::nan(n);
+        let [dq, dk, dv] = [n, narrow, narrow].map(Buffer::nan);
         let read = o.clone().in_type(self.inputs);
-        let operands = [q, k, v, read, lse.clone(), d_o, nan(), nan(), nan()];
+        let operands = [q, k, v, read, lse.clone(), d_o, dq, dk, dv];
         let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
         [o, lse, got[6].clone(), got[7].clone(), got[8].clone()]
     }
@@ -230,7 +251,11 @@ fn compile<T: Real>(shape: Shape, causal: bool) -> Vec<(Target, Compiled)> {
 }
 
 fn check<T: Real>(shape: Shape, causal: bool, tolerance: f64, on: &[(Target, Compiled)]) {
-    let case = Case::new(shape, causal);
+    check_case::<T>(&Case::new(shape, causal), tolerance, on);
+}
+
+fn check_case<T: Real>(case: &Case, tolerance: f64, on: &[(Target, Compiled)]) {
+    let shape = case.shape;
     let (o, lse) = case.forward(&case.q, &case.k, &case.v);
     let [dq, dk, dv] = case.backward();
     let evaluated = case.evaluate::<T>();
@@ -241,7 +266,10 @@ fn check<T: Real>(shape: Shape, causal: bool, tolerance: f64, on: &[(Target, Com
             let far = distance(got, want);
             assert!(
                 far <= tolerance,
-                "{target} {shape:?} causal {causal}: {name} is {far:e} off"
+                "{target} {shape:?} causal {}, {} heads of keys, window {:?}: {name} is {far:e} off",
+                case.causal,
+                case.kv_heads,
+                case.window
             );
         }
         let split = case.run::<T>(compiled, 3);
@@ -255,8 +283,11 @@ fn check<T: Real>(shape: Shape, causal: bool, tolerance: f64, on: &[(Target, Com
 
 #[test]
 fn the_reference_gradient_is_the_derivative() {
-    for causal in [false, true] {
-        let case = Case::new([1, 5, 2, 3], causal);
+    for case in [
+        Case::new([1, 5, 2, 3], false),
+        Case::new([1, 5, 2, 3], true),
+        Case::sharing([1, 5, 2, 3], 1, true, Some(2)),
+    ] {
         let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
             let (o, _) = case.forward(q, k, v);
             o.iter().zip(&case.d_o).map(|(a, b)| a * b).sum()
@@ -343,6 +374,34 @@ fn ragged_sequences_f32() {
     }
 }
 
+/// Heads that share keys, and windows shorter and longer than a block: queries of one block begin to see in different ones.
+#[test]
+fn shared_keys_and_windows() {
+    for (heads, kv_heads, window) in [
+        (4, 2, None),
+        (3, 1, Some(1)),
+        (2, 2, Some(40)),
+        (4, 1, Some(64)),
+        (2, 1, Some(100)),
+    ] {
+        let case = |seq| Case::sharing([2, seq, heads, 8], kv_heads, true, window);
+        let specs = case(1).specs::<f32>();
+        let compiled: Vec<_> = targets()
+            .into_iter()
+            .map(|t| (t, Compiled::new(&specs, t)))
+            .collect();
+        for seq in [5, 64, 131, 200] {
+            check_case::<f32>(&case(seq), 1e-5, &compiled);
+        }
+    }
+    let case = Case::sharing([1, 70, 4, 8], 2, false, None);
+    let compiled = vec![(
+        targets()[0],
+        Compiled::new(&case.specs::<f32>(), targets()[0]),
+    )];
+    check_case::<f32>(&case, 1e-5, &compiled);
+}
+
 /// Exact FMA in f64 without the instruction is limited to moderate numbers, which these are.
 #[test]
 fn f64() {
@@ -372,8 +431,10 @@ fn an_empty_head_is_refused() {
         dtype: odec_program::DType::F32,
         inputs: odec_program::DType::F32,
         heads: 1,
+        kv_heads: 1,
         head: 0,
         causal: true,
+        window: None,
         scale: 1.0,
     };
     let kernel = odec_program::Kernel {

@@ -398,8 +398,10 @@ fn attention_forward_and_backward() {
                 dtype: DType::F32,
                 inputs,
                 heads,
+                kv_heads: heads,
                 head,
                 causal,
+                window: None,
                 scale: 1.0 / (head as f64).sqrt(),
             };
             if odec_program::gpu::tensor::attend::runs(&spec) {
@@ -450,8 +452,10 @@ fn attention_to_kept_keys() {
             dtype: DType::F32,
             inputs: DType::F32,
             heads,
+            kv_heads: heads,
             head,
             causal: true,
+            window: None,
             scale: 0.4,
         };
         let width = heads * head;
@@ -479,8 +483,10 @@ fn hidden_keys_are_not_touched() {
         dtype: DType::F32,
         inputs: DType::F32,
         heads: 1,
+        kv_heads: 1,
         head,
         causal: true,
+        window: None,
         scale: 0.4,
     };
     let n = seq * head;

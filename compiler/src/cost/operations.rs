@@ -2,11 +2,12 @@
 //!
 //! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; of attention, the products of
 //! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those
-//! before it, S(S+1)/2 pairs), forward two products, backward five (scores are computed again). What does not: sums,
+//! before it, S(S+1)/2 pairs, or those of its window), forward two products, backward five (scores are computed again). What does not: sums,
 //! norms, activations, softmax, combinations of states, the loss, the optimiser.
 
 use odec_graph::{Graph, Kind, Node, Site, TensorType};
 use odec_program::Bindings;
+use odec_program::kernel::Attend;
 use std::ops::Add;
 
 /// Multiply-adds.
@@ -46,11 +47,16 @@ pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Ope
 }
 
 /// Pairs of tokens of all sequences that see each other.
-pub fn pairs(at: Bindings, causal: bool) -> u64 {
+pub fn pairs(at: Bindings, a: &Attend) -> u64 {
     let (s, p) = (u128::from(at.seq), u128::from(at.past));
-    let each = match causal {
-        true => s * p + s * (s + 1) / 2,
-        false => s * (s + p),
+    let each = match (a.causal, a.window.map(u128::from)) {
+        (true, None) => s * p + s * (s + 1) / 2,
+        // Tokens before the w-th see all of theirs, the others w.
+        (true, Some(w)) => {
+            let all = w.clamp(p, s + p) - p;
+            all * p + all * (all + 1) / 2 + (s - all) * w
+        }
+        (false, _) => s * (s + p),
     };
     u64::try_from(each * u128::from(at.batch)).unwrap_or(u64::MAX)
 }
@@ -59,7 +65,7 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
     let mut found = Operations::default();
-    let columns = |a: &odec_program::kernel::Attend| a.heads * a.head;
+    let columns = |a: &Attend| a.heads * a.head;
     match node.op.kind(&ins) {
         Kind::Contract { a_transposed, .. } => {
             let inner = if a_transposed {
@@ -72,10 +78,10 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
             found.contractions = elements.saturating_mul(inner);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
-            found.attention = (2 * columns(&a)).saturating_mul(pairs(at, a.causal));
+            found.attention = (2 * columns(&a)).saturating_mul(pairs(at, &a));
         }
         Kind::AttendBackward(a) => {
-            found.attention = (5 * columns(&a)).saturating_mul(pairs(at, a.causal));
+            found.attention = (5 * columns(&a)).saturating_mul(pairs(at, &a));
         }
         _ => {}
     }

@@ -295,8 +295,7 @@ impl<'s> Model<'s> {
             b.push1(Append, &[cache, x])
         };
         let (k, v) = (kept(k, "k")?, kept(v, "v")?);
-        let heads = attention.heads;
-        b.push1(CachedAttention { heads }, &[q, k, v])
+        b.push1(CachedAttention { attention }, &[q, k, v])
     }
 
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {

@@ -21,15 +21,15 @@ pub enum Layer {
         bias: String,
         width: u64,
     },
-    /// Multi-head attention of the tokens to each other; rotary positions (Su et al. 2021) on q and k.
+    /// Multi-head attention of the tokens to each other; rotary positions (Su et al. 2021) on q and k. Heads may share keys
+    /// and values (Ainslie et al. 2023), and see the last tokens only (Beltagy, Peters & Cohan 2020).
     Attention {
         q: Map,
         k: Map,
         v: Map,
         o: Map,
-        heads: u64,
+        attention: Attention,
         width: u64,
-        causal: bool,
         rope: bool,
     },
     /// `(silu(x Gᵀ) · x Uᵀ) Dᵀ` (Shazeer 2020).
@@ -150,11 +150,20 @@ impl Layer {
                 param(bias, vec![*width], Start::Zeros),
             ],
             Layer::Attention {
-                q, k, v, o, width, ..
-            } => [q, k, v, o]
-                .into_iter()
-                .flat_map(|m| affine(m, *width, *width))
-                .collect(),
+                q,
+                k,
+                v,
+                o,
+                attention,
+                width,
+                ..
+            } => {
+                let narrow = width / attention.heads * attention.kv_heads;
+                [(q, *width), (k, narrow), (v, narrow), (o, *width)]
+                    .into_iter()
+                    .flat_map(|(m, rows)| affine(m, rows, *width))
+                    .collect()
+            }
             Layer::SwiGlu {
                 gate,
                 up,
@@ -189,7 +198,7 @@ impl Layer {
     /// Whether a token's result depends on tokens after it.
     pub fn looks_ahead(&self) -> bool {
         match self {
-            Layer::Attention { causal, .. } => !causal,
+            Layer::Attention { attention, .. } => !attention.causal,
             Layer::Pipe(parts) | Layer::Concat(parts) => parts.iter().any(Layer::looks_ahead),
             Layer::Sum(terms) => terms.iter().any(|(_, l)| l.looks_ahead()),
             _ => false,
@@ -200,11 +209,11 @@ impl Layer {
     pub fn rotated(&self) -> Vec<u64> {
         match self {
             Layer::Attention {
-                heads,
+                attention,
                 width,
                 rope: true,
                 ..
-            } => vec![width / heads],
+            } => vec![width / attention.heads],
             Layer::Pipe(parts) | Layer::Concat(parts) => {
                 parts.iter().flat_map(Layer::rotated).collect()
             }
@@ -258,9 +267,8 @@ impl Layer {
                 k,
                 v,
                 o,
-                heads,
+                attention,
                 width,
-                causal,
                 rope,
             } => {
                 let weights = nn::AttentionWeights {
@@ -270,15 +278,11 @@ impl Layer {
                     o: o.build(b, w)?,
                 };
                 let rotary = if *rope {
-                    Some(w.rotary(b, width / heads)?)
+                    Some(w.rotary(b, width / attention.heads)?)
                 } else {
                     None
                 };
-                let attention = Attention {
-                    heads: *heads,
-                    causal: *causal,
-                };
-                nn::self_attention(b, x, weights, rotary, |b, qkv| w.attend(b, attention, qkv))
+                nn::self_attention(b, x, weights, rotary, |b, qkv| w.attend(b, *attention, qkv))
             }
             Layer::SwiGlu { gate, up, down, .. } => {
                 let [gate, up, down] = [w.param(b, gate)?, w.param(b, up)?, w.param(b, down)?];

@@ -12,6 +12,7 @@ use crate::scheme::{Coeff, Leaf};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::Attention;
 use odec_graph::{Exact, nn};
 
 /// Largest width of anything.
@@ -405,10 +406,7 @@ impl LayerReader<'_> {
                 return self.fail(d);
             }
         };
-        args.finish(
-            &["kv_heads", "window", "qkv", "kv_stride", "eps"],
-            self.sink,
-        );
+        args.finish(&["qkv", "kv_stride", "eps"], self.sink);
         made.filter(|_| self.sink.len() == before)
     }
 
@@ -492,6 +490,42 @@ impl LayerReader<'_> {
         if !causal && args.misspelt("causal") {
             return None;
         }
+        let kv_heads = match args.labelled("kv_heads", self.sink) {
+            Some(e) => {
+                let n = super::args::report(whole(e, self.scope, 1, heads), self.sink)?;
+                if !heads.is_multiple_of(n) {
+                    let message =
+                        format!("{heads} heads cannot share {n} heads of keys and values");
+                    let d = Diagnostic::error(codes::SHAPE_MISMATCH, e.span, message);
+                    return self.fail(d.label(format!("{heads} / {n} is not whole")));
+                }
+                n
+            }
+            None => heads,
+        };
+        let window = match args.labelled("window", self.sink) {
+            Some(e) if causal => {
+                let most = 1 << 32;
+                Some(super::args::report(
+                    whole(e, self.scope, 1, most),
+                    self.sink,
+                )?)
+            }
+            Some(e) => {
+                let message = "a window of attention that sees all tokens";
+                let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message)
+                    .label("it counts the tokens up to the one that looks")
+                    .help("write `attention(heads: …, causal, window: …)`");
+                return self.fail(d);
+            }
+            None => None,
+        };
+        let attention = Attention {
+            heads,
+            kv_heads,
+            causal,
+            window,
+        };
         let [q, k, v, o] = ["q", "k", "v", "o"].map(|p| map(&name, p, bias));
         Some((
             Layer::Attention {
@@ -499,9 +533,8 @@ impl LayerReader<'_> {
                 k,
                 v,
                 o,
-                heads,
+                attention,
                 width,
-                causal,
                 rope,
             },
             width,

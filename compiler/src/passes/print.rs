@@ -239,7 +239,13 @@ fn extent(e: Extent) -> String {
 
 fn headline(spec: &KernelSpec) -> String {
     let attend = |a: &Attend| {
-        let mask = if a.causal { "causal" } else { "full" };
+        let mut mask = String::from(if a.causal { "causal" } else { "full" });
+        if let Some(w) = a.window {
+            mask += &format!(", window {w}");
+        }
+        if a.kv_heads < a.heads {
+            mask += &format!(", {} heads of keys", a.kv_heads);
+        }
         format!("{} heads × {}, {mask}, scale {}", a.heads, a.head, a.scale)
     };
     match spec {

@@ -11,7 +11,7 @@ use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
 use odec_runtime::gradient::alone;
-use odec_runtime::{Executor, Reader, mask};
+use odec_runtime::{Executor, Reader, Value, mask};
 
 /// Tokens of the context.
 const CONTEXT: usize = 20;

@@ -152,7 +152,9 @@ impl Pool {
                     .push(
                         Attention {
                             heads: 3,
+                            kv_heads: 3,
                             causal: true,
+                            window: (x % 2 == 0).then_some(2),
                         },
                         &[s, t, u],
                     )

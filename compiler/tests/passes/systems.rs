@@ -253,10 +253,7 @@ impl Maker {
             v: matrix("v").into(),
             o: matrix("o").into(),
         };
-        let attention = Attention {
-            heads: self.shape.heads,
-            causal: true,
-        };
+        let attention = Attention::new(self.shape.heads, true);
         let attend = |b: &mut Builder, qkv| nn::attend(b, attention, qkv);
         nn::self_attention(&mut self.b, x, weights, self.rotary, attend).unwrap()
     }

@@ -7,16 +7,30 @@ use crate::ops::support::{fail, reals};
 use crate::types::TensorType;
 use odec_program::kernel::Attend;
 use odec_program::{DType, Dim};
+use std::ops::Range;
 
-/// q, k, v `[B, S, heads · head] → ` o of the same shape, lse `[B, S, heads]`. Per head
-/// `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal.
+/// q `[B, S, heads · head]`, k, v `[B, S, kv_heads · head] → ` o like q, lse `[B, S, heads]`. Per head
+/// `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
+/// a window. Heads share keys and values in groups (Ainslie et al. 2023).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
     pub heads: u64,
+    pub kv_heads: u64,
     pub causal: bool,
+    pub window: Option<u64>,
 }
 
 impl Attention {
+    /// Every head with keys and values of its own, and no window.
+    pub fn new(heads: u64, causal: bool) -> Attention {
+        Attention {
+            heads,
+            kv_heads: heads,
+            causal,
+            window: None,
+        }
+    }
+
     /// The kernel for q of type `q`; a lowering sets the precision.
     pub(super) fn spec(&self, q: &TensorType) -> Attend {
         let head = q.cols() / self.heads;
@@ -24,16 +38,27 @@ impl Attention {
             dtype: DType::F64,
             inputs: DType::F64,
             heads: self.heads,
+            kv_heads: self.kv_heads,
             head,
             causal: self.causal,
+            window: self.window,
             scale: 1.0 / (head as f64).sqrt(),
         }
+    }
+
+    /// The keys that a query at position `i` of `seq` sees.
+    pub(super) fn seen(&self, i: usize, seq: usize) -> Range<usize> {
+        let first = self
+            .window
+            .map_or(0, |w| (i + 1).saturating_sub(w as usize));
+        first..if self.causal { i + 1 } else { seq }
     }
 
     pub(super) fn check(
         &self,
         op: &'static str,
         q: &TensorType,
+        keys: &[&TensorType],
         others: &[&TensorType],
     ) -> Result<(), TypeError> {
         if !matches!(q.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
@@ -49,6 +74,20 @@ impl Attention {
                 ),
             );
         }
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
+            let what = format!(
+                "{} heads cannot share {} of keys",
+                self.heads, self.kv_heads
+            );
+            return fail(op, what);
+        }
+        if self.window == Some(0) || (self.window.is_some() && !self.causal) {
+            return fail(op, "a window without tokens, or one that looks ahead");
+        }
+        let narrow = q.with_cols(q.cols() / self.heads * self.kv_heads);
+        if let Some(t) = keys.iter().find(|t| **t != &narrow) {
+            return fail(op, format!("keys or values of type {t}, not {narrow}"));
+        }
         match others.iter().find(|t| **t != q) {
             Some(t) => fail(op, format!("operands of different types, {q} and {t}")),
             None => Ok(()),
@@ -58,11 +97,16 @@ impl Attention {
 
 /// One (batch, head) of [B, S, heads · head] tensors: where each position's columns lie.
 pub(super) fn heads(q: &Tensor, heads: u64) -> impl Iterator<Item = Head> {
-    let (batch, seq, cols) = (q.shape[0] as usize, q.shape[1] as usize, q.cols());
-    let count = heads as usize;
-    (0..batch * count).map(move |n| Head {
-        first: n / count * seq,
-        head: n % count,
+    shared(q, heads, heads)
+}
+
+/// The same in tensors of keys or values, of which there are `kv_heads`: one for each of `heads`.
+pub(super) fn shared(k: &Tensor, heads: u64, kv_heads: u64) -> impl Iterator<Item = Head> {
+    let (batch, seq, cols) = (k.shape[0] as usize, k.shape[1] as usize, k.cols());
+    let (heads, count) = (heads as usize, kv_heads as usize);
+    (0..batch * heads).map(move |n| Head {
+        first: n / heads * seq,
+        head: n % heads * count / heads,
         count,
         width: cols / count,
     })
@@ -105,11 +149,15 @@ impl Op for Attention {
             ("heads", self.heads.to_string()),
             ("causal", self.causal.to_string()),
         ]
+        .into_iter()
+        .chain((self.kv_heads < self.heads).then(|| ("kv_heads", self.kv_heads.to_string())))
+        .chain(self.window.map(|w| ("window", w.to_string())))
+        .collect()
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, k, v] = reals(Self::NAME, ins)?;
-        self.check(Self::NAME, q, &[k, v])?;
+        self.check(Self::NAME, q, &[k, v], &[])?;
         Ok(vec![q.clone(), q.with_cols(self.heads)])
     }
 
@@ -119,21 +167,19 @@ impl Op for Attention {
         let scale = 1.0 / ((q.cols() as u64 / self.heads) as f64).sqrt();
         let mut o = Tensor::zeros(q.shape.clone());
         let mut lse = Tensor::zeros(vec![q.shape[0], q.shape[1], self.heads]);
-        for h in heads(q, self.heads) {
+        for (h, kept) in heads(q, self.heads).zip(shared(k, self.heads, self.kv_heads)) {
             for i in 0..seq {
-                let seen = if self.causal { i + 1 } else { seq };
-                let scores: Vec<f64> = (0..seen)
-                    .map(|j| scale * dot(&q.data[h.at(i)], &k.data[h.at(j)]))
+                let seen = self.seen(i, seq);
+                let scores: Vec<f64> = seen
+                    .clone()
+                    .map(|j| scale * dot(&q.data[h.at(i)], &k.data[kept.at(j)]))
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
                 lse.data[h.number(i)] = max + sum.ln();
-                for (j, s) in scores.iter().enumerate() {
-                    add_scaled(
-                        &mut o.data[h.at(i)],
-                        (s - max).exp() / sum,
-                        &v.data[h.at(j)],
-                    );
+                for (j, s) in seen.zip(&scores) {
+                    let weight = (s - max).exp() / sum;
+                    add_scaled(&mut o.data[h.at(i)], weight, &v.data[kept.at(j)]);
                 }
             }
         }
@@ -156,13 +202,25 @@ impl Op for Attention {
 
     fn samples() -> Vec<Sample> {
         let q = TensorType::state(12);
-        let sample = |heads, causal, name| {
-            Sample::new(Attention { heads, causal }, name, vec![q.clone(); 3]).tolerance(1e-5)
+        let sample = |heads, kv_heads, causal, window, name| {
+            let op = Attention {
+                heads,
+                kv_heads,
+                causal,
+                window,
+            };
+            let k = q.with_cols(12 / heads * kv_heads);
+            Sample::new(op, name, vec![q.clone(), k.clone(), k]).tolerance(1e-5)
         };
         vec![
-            sample(3, true, "causal"),
-            sample(2, false, "full"),
-            sample(1, true, "long").bindings(1, 70),
+            sample(3, 3, true, None, "causal"),
+            sample(2, 2, false, None, "full"),
+            sample(1, 1, true, None, "long").bindings(1, 70),
+            sample(4, 2, true, None, "shared"),
+            sample(3, 1, false, None, "one of all"),
+            sample(2, 2, true, Some(2), "window"),
+            sample(2, 1, true, Some(66), "long window").bindings(1, 131),
+            sample(1, 1, true, Some(3), "narrow window").bindings(1, 131),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Attention;
-use crate::ops::attention::{add_scaled, dot, heads};
+use crate::ops::attention::{add_scaled, dot, heads, shared};
 use crate::ops::support::{fail, reals};
 use crate::types::TensorType;
 
@@ -24,11 +24,11 @@ impl Op for AttentionBackward {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, k, v, o, lse, d] = reals(Self::NAME, ins)?;
-        self.attention.check(Self::NAME, q, &[k, v, o, d])?;
+        self.attention.check(Self::NAME, q, &[k, v], &[o, d])?;
         if *lse != q.with_cols(self.attention.heads) {
             return fail(Self::NAME, format!("log-sum-exp of type {lse} beside {q}"));
         }
-        Ok(vec![q.clone(); 3])
+        Ok(vec![q.clone(), k.clone(), v.clone()])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
@@ -38,19 +38,24 @@ impl Op for AttentionBackward {
         let seq = q.shape[1] as usize;
         let scale = 1.0 / ((q.cols() as u64 / self.attention.heads) as f64).sqrt();
         let mut d_q = Tensor::zeros(q.shape.clone());
-        let (mut d_k, mut d_v) = (d_q.clone(), d_q.clone());
-        for h in heads(q, self.attention.heads) {
+        let mut d_k = Tensor::zeros(k.shape.clone());
+        let mut d_v = d_k.clone();
+        let Attention {
+            heads: count,
+            kv_heads,
+            ..
+        } = self.attention;
+        for (h, kept) in heads(q, count).zip(shared(k, count, kv_heads)) {
             for i in 0..seq {
                 let (q_i, d_i) = (&q.data[h.at(i)], &d.data[h.at(i)]);
                 let delta = dot(d_i, &o.data[h.at(i)]);
-                let seen = if self.attention.causal { i + 1 } else { seq };
-                for j in 0..seen {
-                    let k_j = &k.data[h.at(j)];
+                for j in self.attention.seen(i, seq) {
+                    let k_j = &k.data[kept.at(j)];
                     let p = (scale * dot(q_i, k_j) - lse.data[h.number(i)]).exp();
-                    let ds = scale * p * (dot(d_i, &v.data[h.at(j)]) - delta);
-                    add_scaled(&mut d_v.data[h.at(j)], p, d_i);
+                    let ds = scale * p * (dot(d_i, &v.data[kept.at(j)]) - delta);
+                    add_scaled(&mut d_v.data[kept.at(j)], p, d_i);
                     add_scaled(&mut d_q.data[h.at(i)], ds, k_j);
-                    add_scaled(&mut d_k.data[h.at(j)], ds, q_i);
+                    add_scaled(&mut d_k.data[kept.at(j)], ds, q_i);
                 }
             }
         }
@@ -66,14 +71,24 @@ impl Op for AttentionBackward {
     }
 
     fn samples() -> Vec<Sample> {
-        let (q, lse) = (TensorType::state(12), TensorType::state(3));
-        let op = |causal| AttentionBackward {
-            attention: Attention { heads: 3, causal },
+        let sample = |heads, kv_heads, causal, window, name| {
+            let attention = Attention {
+                heads,
+                kv_heads,
+                causal,
+                window,
+            };
+            let (q, lse) = (TensorType::state(12), TensorType::state(heads));
+            let k = q.with_cols(12 / heads * kv_heads);
+            let ins = vec![q.clone(), k.clone(), k, q.clone(), lse, q];
+            Sample::new(AttentionBackward { attention }, name, ins).tolerance(1e-5)
         };
-        let ins = vec![q.clone(), q.clone(), q.clone(), q.clone(), lse, q];
         vec![
-            Sample::new(op(true), "causal", ins.clone()).tolerance(1e-5),
-            Sample::new(op(false), "full", ins).tolerance(1e-5),
+            sample(3, 3, true, None, "causal"),
+            sample(3, 3, false, None, "full"),
+            sample(4, 2, true, None, "shared"),
+            sample(2, 1, true, Some(2), "window"),
+            sample(3, 3, true, Some(66), "long window").bindings(1, 131),
         ]
     }
 }

@@ -3,39 +3,35 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Attention;
-use crate::ops::attention::{add_scaled, dot, heads};
+use crate::ops::attention::{add_scaled, dot, heads, shared};
 use crate::ops::support::{fail, reals};
 use crate::types::TensorType;
 use odec_program::Dim;
 
-/// q `[B, S, heads · head]`, k and v `[B, P, heads · head] → ` o like q: what [`Attention`], causal, gives for the last
+/// q `[B, S, heads · head]`, k and v `[B, P, kv_heads · head] → ` o like q: what [`Attention`], causal, gives for the last
 /// S of `past + S` tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedAttention {
-    pub heads: u64,
-}
-
-impl CachedAttention {
-    fn attention(self) -> Attention {
-        Attention {
-            heads: self.heads,
-            causal: true,
-        }
-    }
+    pub attention: Attention,
 }
 
 impl Op for CachedAttention {
     const NAME: &'static str = "cached_attention";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("heads", self.heads.to_string())]
+        let mut attrs = self.attention.attrs();
+        attrs.retain(|(name, _)| *name != "causal");
+        attrs
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, k, v] = reals(Self::NAME, ins)?;
-        self.attention().check(Self::NAME, q, &[])?;
+        self.attention.check(Self::NAME, q, &[], &[])?;
+        let narrow = q.cols() / self.attention.heads * self.attention.kv_heads;
         match k.shape[..] {
-            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(c)] if c == q.cols() && k == v => {
+            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(c)]
+                if c == narrow && k == v && self.attention.causal =>
+            {
                 Ok(vec![q.clone()])
             }
             _ => fail(Self::NAME, format!("{k} and {v} are no caches for {q}")),
@@ -52,16 +48,23 @@ impl Op for CachedAttention {
                 what,
             });
         }
-        let scale = 1.0 / ((q.cols() as u64 / self.heads) as f64).sqrt();
+        let Attention {
+            heads: count,
+            kv_heads,
+            ..
+        } = self.attention;
+        let scale = 1.0 / ((q.cols() as u64 / count) as f64).sqrt();
         let mut o = Tensor::zeros(q.shape.clone());
-        for (h, kept) in heads(q, self.heads).zip(heads(k, self.heads)) {
+        for (h, kept) in heads(q, count).zip(shared(k, count, kv_heads)) {
             for i in 0..seq {
-                let scores: Vec<f64> = (0..=past + i)
+                let seen = self.attention.seen(past + i, past + seq);
+                let scores: Vec<f64> = seen
+                    .clone()
                     .map(|j| scale * dot(&q.data[h.at(i)], &k.data[kept.at(j)]))
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-                for (j, s) in scores.iter().enumerate() {
+                for (j, s) in seen.zip(&scores) {
                     let weight = (s - max).exp() / sum;
                     add_scaled(&mut o.data[h.at(i)], weight, &v.data[kept.at(j)]);
                 }
@@ -75,15 +78,27 @@ impl Op for CachedAttention {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::AttendCached(self.attention().spec(&ins[0]))
+        Kind::AttendCached(self.attention.spec(&ins[0]))
     }
 
     fn samples() -> Vec<Sample> {
-        let cache = TensorType::real([Dim::Batch, Dim::Fixed(70), Dim::Fixed(12)]);
-        let ins = vec![TensorType::state(12), cache.clone(), cache];
+        let sample = |heads, kv_heads, window, name| {
+            let attention = Attention {
+                heads,
+                kv_heads,
+                causal: true,
+                window,
+            };
+            let kept = Dim::Fixed(12 / heads * kv_heads);
+            let cache = TensorType::real([Dim::Batch, Dim::Fixed(70), kept]);
+            let ins = vec![TensorType::state(12), cache.clone(), cache];
+            Sample::new(CachedAttention { attention }, name, ins)
+        };
         vec![
-            Sample::new(CachedAttention { heads: 3 }, "from the start", ins.clone()),
-            Sample::new(CachedAttention { heads: 2 }, "after 65", ins).after(65),
+            sample(3, 3, None, "from the start"),
+            sample(2, 2, None, "after 65").after(65),
+            sample(4, 2, None, "shared").after(65),
+            sample(2, 2, Some(5), "window").after(62),
         ]
     }
 }

@@ -145,10 +145,7 @@ fn random_model(layers: &[Layer]) -> Graph {
         let y = match layer {
             Layer::Attention { causal: true } => m.attention("shared", x),
             Layer::Attention { causal: false } => {
-                let attention = Attention {
-                    heads: 1,
-                    causal: false,
-                };
+                let attention = Attention::new(1, false);
                 m.b.push(attention, &[x, x, states[0]]).map(|v| v[0])
             }
             Layer::Ffn => m.ffn("shared", x),
@@ -335,13 +332,7 @@ fn attention_is_causal_and_relative() {
             inverse: false,
         };
         let turned = b.push1(rope, &[v[0], r.cos, r.sin])?;
-        Ok(b.push(
-            Attention {
-                heads: 2,
-                causal: true,
-            },
-            &[turned, turned, v[0]],
-        )?[0])
+        Ok(b.push(Attention::new(2, true), &[turned, turned, v[0]])?[0])
     };
     let all = layer(
         std::slice::from_ref(&state),
@@ -373,13 +364,7 @@ fn attention_is_causal_and_relative() {
             inverse: false,
         };
         let turned = b.push1(rope, &[v[0], r.cos, r.sin])?;
-        Ok(b.push(
-            Attention {
-                heads: 2,
-                causal: true,
-            },
-            &[turned, turned, v[1]],
-        )?[0])
+        Ok(b.push(Attention::new(2, true), &[turned, turned, v[1]])?[0])
     };
     let found = layer(&[state.clone(), state], build, &[same, values.clone()]);
     let weights: Vec<f64> = (0..3).map(|j| (score(2, j) / 2f64.sqrt()).exp()).collect();

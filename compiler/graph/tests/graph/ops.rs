@@ -247,10 +247,7 @@ fn wrong_operands_are_errors() {
         head,
         inverse: false,
     };
-    let attention = |heads| ops::Attention {
-        heads,
-        causal: true,
-    };
+    let attention = |heads| ops::Attention::new(heads, true);
     let backward = ops::AttentionBackward {
         attention: attention(2),
     };

@@ -88,10 +88,7 @@ impl Tiny {
                 nn::rmsnorm(b, x, gain, &Exact::ratio(1, 100_000))
             })?;
             nn::self_attention(b, normal, w, Some(rotary), |b, qkv| {
-                let attention = Attention {
-                    heads: HEADS,
-                    causal: true,
-                };
+                let attention = Attention::new(HEADS, true);
                 nn::attend(b, attention, qkv)
             })
         })

@@ -1,4 +1,4 @@
-//! Attention backward: a tile is one head of one sequence.
+//! Attention backward: a tile is one head of keys of one sequence, with the query heads that read it, one after the other.
 //!
 //! Query blocks are the outer loop, key blocks the inner one. Scratch, in elements (d = head padded to whole
 //! vectors, s = sequence rounded up to blocks): Qᵀ and dOᵀ, Q and dO, K and V, dQ: 64·d each; Pᵀ and dSᵀ 64·64
@@ -52,31 +52,39 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     };
 
     let (begin, end, zero) = (e.begin(), e.end(), e.int(0));
+    let group = kernel.group() as i64;
     e.for_each(begin, end, 1, |e, number| {
-        let head = Head::new(e, kernel, seq, number);
+        let heads = e.int(kernel.kv_heads as i64);
+        let (batch, shared) = (e.div(number, heads), e.rem(number, heads));
+        let of_keys = Head::of_keys(e, kernel, seq, batch, shared);
         fill(e, dk, length, 0.0);
         fill(e, dv, length, 0.0);
-        e.for_each(zero, blocks, 1, |e, query_block| {
-            let first = e.mul_int(query_block, BLOCK);
-            let queries = rows_in_block(e, seq, first);
-            head.transpose(e, q, first, queries, block.qt);
-            head.transpose(e, d_o, first, queries, block.dot);
-            head.copy(e, q, first, queries, block.q);
-            head.copy(e, d_o, first, queries, block.d_o);
-            block.statistics(e, &head, o, lse, first, queries);
-            let whole = e.int(BLOCK * padded);
-            fill(e, block.dq, whole, 0.0);
-            key_blocks(e, &head, query_block, |e, key, keys, sight| {
-                head.copy(e, k, key, keys, block.k);
-                head.copy(e, v, key, keys, block.v);
-                let before = e.mul_int(key, padded);
-                let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, before, e.elem));
-                block.step(e, queries, keys, sight, dk, dv);
+        let (first_head, members) = (e.mul_int(shared, group), e.int(group));
+        e.for_each(zero, members, 1, |e, member| {
+            let number = e.add(first_head, member);
+            let head = Head::of_queries(e, kernel, seq, batch, number);
+            e.for_each(zero, blocks, 1, |e, query_block| {
+                let first = e.mul_int(query_block, BLOCK);
+                let queries = rows_in_block(e, seq, first);
+                head.transpose(e, q, first, queries, block.qt);
+                head.transpose(e, d_o, first, queries, block.dot);
+                head.copy(e, q, first, queries, block.q);
+                head.copy(e, d_o, first, queries, block.d_o);
+                block.statistics(e, &head, o, lse, first, queries);
+                let whole = e.int(BLOCK * padded);
+                fill(e, block.dq, whole, 0.0);
+                key_blocks(e, &head, query_block, |e, key, keys, sight| {
+                    of_keys.copy(e, k, key, keys, block.k);
+                    of_keys.copy(e, v, key, keys, block.v);
+                    let before = e.mul_int(key, padded);
+                    let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, before, e.elem));
+                    block.step(e, queries, keys, sight, dk, dv);
+                });
+                head.write(e, block.dq, d_q, first, queries, |_, _| None);
             });
-            head.write(e, block.dq, d_q, first, queries, |_, _| None);
         });
-        head.write(e, dk, d_k, zero, seq, |_, _| None);
-        head.write(e, dv, d_v, zero, seq, |_, _| None);
+        of_keys.write(e, dk, d_k, zero, seq, |_, _| None);
+        of_keys.write(e, dv, d_v, zero, seq, |_, _| None);
     });
     Ok(())
 }
@@ -143,7 +151,7 @@ impl Block<'_> {
 
     /// The pair of this block of queries and a block of keys, whose gradients are `dk` and `dv`.
     fn step(&self, e: &mut Emitter, queries: Val, keys: Val, sight: Sight, dk: Val, dv: Val) {
-        let diagonal = matches!(sight, Sight::Diagonal);
+        let diagonal = sight.is_diagonal();
         let scale = e.float(self.kernel.scale, e.vector());
         let operands = [self.k, self.qt, self.weights];
         scores(e, self.kernel, operands, BLOCK, (keys, sight), Some(scale));
@@ -191,7 +199,6 @@ impl Block<'_> {
 
     /// Replaces S by P, and dP by dS.
     fn differentiate(&self, e: &mut Emitter, keys: Val, sight: Sight) {
-        let diagonal = matches!(sight, Sight::Diagonal);
         let (zero, end, lanes) = (e.int(0), e.int(BLOCK), e.lanes as i64);
         let vector = e.vector();
         let (none, scale) = (e.float(0.0, vector), e.float(self.kernel.scale, vector));
@@ -203,16 +210,13 @@ impl Block<'_> {
                 let at = e.add(row, c);
                 let s = load_at(e, self.weights, at);
                 let shifted = e.sub(s, lse);
-                let mut p = body::apply(e, UnaryOp::Exp, shifted);
+                let p = body::apply(e, UnaryOp::Exp, shifted);
                 let dp = load_at(e, self.slopes, at);
                 let away = e.sub(dp, delta);
                 let slope = e.mul(p, away);
-                let mut slope = e.mul(slope, scale);
-                if diagonal {
-                    let unseen = later_key(e, k, c);
-                    p = e.select(unseen, none, p);
-                    slope = e.select(unseen, none, slope);
-                }
+                let slope = e.mul(slope, scale);
+                let p = sight.hide(e, k, c, none, p);
+                let slope = sight.hide(e, k, c, none, slope);
                 store_at(e, p, self.weights, at);
                 store_at(e, slope, self.slopes, at);
             });

@@ -29,7 +29,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     e.for_each(begin, end, 1, |e, t| {
         let (number, group) = (e.div(t, groups), e.rem(t, groups));
         // one sequence: rows of all four operands are numbered from its beginning
-        let head = Head::new(e, kernel, seq, number);
+        let [head, of_keys] = Head::pair(e, kernel, seq, number);
         let first = e.mul_int(group, QUERIES);
         let left = e.sub(seq, first);
         let most = e.int(QUERIES);
@@ -37,25 +37,28 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         head.transpose(e, q, first, queries, block.qt);
         block.start(e);
         let step = |e: &mut Emitter, key: Val, keys: Val, sight: Sight| {
-            head.copy(e, k, key, keys, block.k);
-            head.copy(e, v, key, keys, block.v);
+            of_keys.copy(e, k, key, keys, block.k);
+            of_keys.copy(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         };
         let position = e.add(past, first);
         let (next, size) = (e.add_int(position, 1), e.int(BLOCK));
         let whole = e.div(next, size);
-        let zero = e.int(0);
-        e.for_each(zero, whole, 1, |e, j| {
+        let begin = first_block(e, kernel, position);
+        e.for_each(begin, whole, 1, |e, j| {
             let (key, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
-            step(e, key, all, Sight::All);
+            let sight = Sight::of(e, kernel, Until::All, position, key);
+            step(e, key, all, sight);
         });
         let seen = e.add(position, queries);
         let blocks = e.div_ceil(seen, BLOCK);
+        let whole = e.max(begin, whole);
         e.for_each(whole, blocks, 1, |e, j| {
             let key = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, seen, key);
             let more = e.sub(position, key);
-            step(e, key, keys, Sight::Ahead(more));
+            let sight = Sight::of(e, kernel, Until::Ahead(more), position, key);
+            step(e, key, keys, sight);
         });
         block.finish(e);
         block.write(e, &head, o, first, queries);

@@ -26,14 +26,14 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, t| {
         let (number, query_block) = (e.div(t, blocks), e.rem(t, blocks));
-        let head = Head::new(e, kernel, seq, number);
+        let [head, of_keys] = Head::pair(e, kernel, seq, number);
         let first = e.mul_int(query_block, BLOCK);
         let queries = rows_in_block(e, seq, first);
         head.transpose(e, q, first, queries, block.qt);
         block.start(e);
         key_blocks(e, &head, query_block, |e, key, keys, sight| {
-            head.copy(e, k, key, keys, block.k);
-            head.copy(e, v, key, keys, block.v);
+            of_keys.copy(e, k, key, keys, block.k);
+            of_keys.copy(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         });
         block.finish(e);
@@ -132,8 +132,12 @@ impl<'a> Block<'a> {
             |e, r| {
                 // keys after the last query of the tile have no weight
                 let last = e.add_int(r, high);
-                let diagonal = matches!(sight, Sight::Diagonal);
-                (e.int(0), if diagonal { e.min(keys, last) } else { keys })
+                let end = if sight.is_diagonal() {
+                    e.min(keys, last)
+                } else {
+                    keys
+                };
+                (e.int(0), end)
             },
         );
     }
@@ -147,13 +151,7 @@ impl<'a> Block<'a> {
             let row = e.mul_int(k, BLOCK);
             let at = e.add(row, c);
             let s = load_at(e, self.scores, at);
-            let k = match sight {
-                Sight::All => return (at, s),
-                Sight::Diagonal => k,
-                Sight::Ahead(more) => e.sub(k, more),
-            };
-            let unseen = later_key(e, k, c);
-            (at, e.select(unseen, never, s))
+            (at, sight.hide(e, k, c, never, s))
         };
         e.for_each(zero, end, lanes, |e, c| {
             let seen = keys_seen(e, keys, c, sight);
@@ -162,12 +160,20 @@ impl<'a> Block<'a> {
                 let (_, s) = score(e, k, c);
                 vec![e.max_float(max[0], s)]
             })[0];
-            let shift = e.sub(before, max);
+            // A query that has seen nothing yet: any finite number gives weights of 0.
+            let finite = match sight.from {
+                Some(_) => {
+                    let (zero, nothing) = (e.float(0.0, vector), e.cmp(Cmp::Eq, max, never));
+                    e.select(nothing, zero, max)
+                }
+                None => max,
+            };
+            let shift = e.sub(before, finite);
             let shrink = body::apply(e, UnaryOp::Exp, shift);
             let none = e.float(0.0, vector);
             let sum = e.for_with(zero, seen, 1, &[none], |e, k, sum| {
                 let (at, s) = score(e, k, c);
-                let shifted = e.sub(s, max);
+                let shifted = e.sub(s, finite);
                 let p = body::apply(e, UnaryOp::Exp, shifted);
                 store_at(e, p, self.scores, at);
                 vec![e.add(sum[0], p)]

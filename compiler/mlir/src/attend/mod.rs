@@ -40,16 +40,26 @@ fn check(kernel: &Attend) -> Result<(), String> {
     if kernel.head == 0 || kernel.heads == 0 {
         return Err("attention needs at least one head of at least one column".into());
     }
+    if kernel.kv_heads == 0 || !kernel.heads.is_multiple_of(kernel.kv_heads) {
+        let (heads, keys) = (kernel.heads, kernel.kv_heads);
+        return Err(format!("{heads} heads cannot share {keys} of keys"));
+    }
+    if kernel.window == Some(0) || (kernel.window.is_some() && !kernel.causal) {
+        return Err("a window of attention is causal and holds a token".into());
+    }
     Ok(())
 }
 
 /// Where a tensor is, and the type of its elements.
 type Tensor = (Val, Elem);
 
-/// One head of one sequence: where its rows are in [batch, seq, heads · head] and [batch, seq, heads].
+/// One head of one sequence, in a tensor [batch, seq, heads · head] of queries or of keys: where its rows are.
+#[derive(Clone, Copy)]
 struct Head<'a> {
     kernel: &'a Attend,
     seq: Val,
+    /// Heads in a row.
+    heads: u64,
     /// Elements before row 0 of the head.
     offset: Val,
     /// Elements before row 0 of the head's statistics.
@@ -57,17 +67,50 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head with number `batch · heads + head`.
-    fn new(e: &mut Emitter, kernel: &'a Attend, seq: Val, number: Val) -> Head<'a> {
+    /// Query head `head` of a sequence.
+    fn of_queries(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        seq: Val,
+        batch: Val,
+        head: Val,
+    ) -> Head<'a> {
+        Head::new(e, kernel, seq, batch, head, kernel.heads)
+    }
+
+    /// Head `head` of a sequence's keys and values.
+    fn of_keys(e: &mut Emitter, kernel: &'a Attend, seq: Val, batch: Val, head: Val) -> Head<'a> {
+        Head::new(e, kernel, seq, batch, head, kernel.kv_heads)
+    }
+
+    /// The query head with number `batch · heads + head`, and its head of keys.
+    fn pair(e: &mut Emitter, kernel: &'a Attend, seq: Val, number: Val) -> [Head<'a>; 2] {
         let heads = e.int(kernel.heads as i64);
         let (batch, head) = (e.div(number, heads), e.rem(number, heads));
+        let group = e.int(kernel.group() as i64);
+        let of_keys = e.div(head, group);
+        [
+            Head::of_queries(e, kernel, seq, batch, head),
+            Head::of_keys(e, kernel, seq, batch, of_keys),
+        ]
+    }
+
+    fn new(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        seq: Val,
+        batch: Val,
+        head: Val,
+        heads: u64,
+    ) -> Head<'a> {
         let row = e.mul(batch, seq);
-        let rows = e.mul(row, heads);
+        let rows = e.mul_int(row, heads as i64);
         let statistics = e.add(rows, head);
         let offset = e.mul_int(statistics, kernel.head as i64);
         Head {
             kernel,
             seq,
+            heads,
             offset,
             statistics,
         }
@@ -75,7 +118,7 @@ impl<'a> Head<'a> {
 
     /// Elements between rows.
     fn stride(&self) -> i64 {
-        (self.kernel.heads * self.kernel.head) as i64
+        (self.heads * self.kernel.head) as i64
     }
 
     /// The head's row `row` of a tensor with elements of type `elem`.
@@ -87,7 +130,7 @@ impl<'a> Head<'a> {
 
     /// The statistic of row `row`.
     fn statistic(&self, e: &mut Emitter, tensor: Val, row: Val) -> Val {
-        let rows = e.mul_int(row, self.kernel.heads as i64);
+        let rows = e.mul_int(row, self.heads as i64);
         let offset = e.add(self.statistics, rows);
         e.at(tensor, offset, e.elem)
     }
@@ -189,20 +232,27 @@ fn key_blocks(
 ) {
     let zero = e.int(0);
     if head.kernel.causal {
+        let queries = e.mul_int(query_block, BLOCK);
+        let begin = first_block(e, head.kernel, queries);
         // below the diagonal all blocks are whole
-        e.for_each(zero, query_block, 1, |e, j| {
+        e.for_each(begin, query_block, 1, |e, j| {
             let (first, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
-            step(e, first, all, Sight::All);
+            let sight = Sight::of(e, head.kernel, Until::All, queries, first);
+            step(e, first, all, sight);
         });
-        let first = e.mul_int(query_block, BLOCK);
-        let keys = rows_in_block(e, head.seq, first);
-        step(e, first, keys, Sight::Diagonal);
+        let keys = rows_in_block(e, head.seq, queries);
+        let sight = Sight::of(e, head.kernel, Until::Diagonal, queries, queries);
+        step(e, queries, keys, sight);
     } else {
         let blocks = blocks(e, head.seq);
         e.for_each(zero, blocks, 1, |e, j| {
             let first = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, head.seq, first);
-            step(e, first, keys, Sight::All);
+            let sight = Sight {
+                until: Until::All,
+                from: None,
+            };
+            step(e, first, keys, sight);
         });
     }
 }
@@ -224,9 +274,29 @@ impl Scratch {
     }
 }
 
+/// The first block of keys that a query at this position or later sees.
+fn first_block(e: &mut Emitter, kernel: &Attend, position: Val) -> Val {
+    let Some(window) = kernel.window else {
+        return e.int(0);
+    };
+    let first = e.add_int(position, 1 - window as i64);
+    let zero = e.int(0);
+    let first = e.max(first, zero);
+    let block = e.int(BLOCK);
+    e.div(first, block)
+}
+
 /// Which keys of a block a block of queries sees.
 #[derive(Clone, Copy)]
-enum Sight {
+struct Sight {
+    until: Until,
+    /// Query c sees the keys from c and this many more on, where there is a window.
+    from: Option<Val>,
+}
+
+/// The last key that is seen.
+#[derive(Clone, Copy)]
+enum Until {
     All,
     /// Query c sees the keys up to c: the block on the diagonal.
     Diagonal,
@@ -234,11 +304,50 @@ enum Sight {
     Ahead(Val),
 }
 
+impl Sight {
+    /// Of queries from a position on, in the block of keys that begins at `key`.
+    fn of(e: &mut Emitter, kernel: &Attend, until: Until, position: Val, key: Val) -> Sight {
+        let from = kernel.window.map(|window| {
+            let first = e.add_int(position, 1 - window as i64);
+            e.sub(first, key)
+        });
+        Sight { until, from }
+    }
+
+    fn is_diagonal(self) -> bool {
+        matches!(self.until, Until::Diagonal)
+    }
+
+    /// `none` in place of `x` where the queries from `c` on do not see key `k` of the block.
+    fn hide(self, e: &mut Emitter, k: Val, c: Val, none: Val, x: Val) -> Val {
+        let last = match self.until {
+            Until::All => None,
+            Until::Diagonal => Some(k),
+            Until::Ahead(more) => Some(e.sub(k, more)),
+        };
+        let x = match last {
+            Some(k) => {
+                let unseen = later_key(e, k, c);
+                e.select(unseen, none, x)
+            }
+            None => x,
+        };
+        match self.from {
+            Some(more) => {
+                let k = e.sub(k, more);
+                let unseen = earlier_key(e, k, c);
+                e.select(unseen, none, x)
+            }
+            None => x,
+        }
+    }
+}
+
 /// Keys that the queries of the vector from `c` on see in a diagonal block of `keys`, rounded up to what readers touch.
 fn keys_seen(e: &mut Emitter, keys: Val, c: Val, sight: Sight) -> Val {
-    match sight {
-        Sight::All | Sight::Ahead(_) => keys,
-        Sight::Diagonal => {
+    match sight.until {
+        Until::All | Until::Ahead(_) => keys,
+        Until::Diagonal => {
             let down = e.floor_to(c, 16);
             let up = e.add_int(down, 16);
             e.min(keys, up)
@@ -262,9 +371,9 @@ fn scores(
         b_stride: BLOCK,
         c: to,
         c_stride: BLOCK,
-        tile: match sight {
-            Sight::All => tile(e, columns as u64),
-            Sight::Diagonal | Sight::Ahead(_) => narrow(e),
+        tile: match sight.until {
+            Until::All => tile(e, columns as u64),
+            Until::Diagonal | Until::Ahead(_) => narrow(e),
         },
         columns,
         start: Start::Zero,
@@ -280,12 +389,22 @@ fn scores(
 
 /// Which of the queries from `c` on come before key `k`, on the diagonal, as a mask.
 fn later_key(e: &mut Emitter, k: Val, c: Val) -> Val {
+    let (number, distance) = distances(e, k, c);
+    e.cmp(Cmp::Lt, number, distance)
+}
+
+/// Which of the queries from `c` on come after key `k`.
+fn earlier_key(e: &mut Emitter, k: Val, c: Val) -> Val {
+    let (number, distance) = distances(e, k, c);
+    e.cmp(Cmp::Lt, distance, number)
+}
+
+/// The numbers 0, 1, … of the queries from `c` on, and that of key `k`.
+fn distances(e: &mut Emitter, k: Val, c: Val) -> (Val, Val) {
     let lanes = e.lanes;
     let distance = e.sub(k, c);
     let distance = e.convert(distance, Elem::I32);
-    let distance = e.broadcast(distance, lanes);
-    let iota = e.iota(lanes);
-    e.cmp(Cmp::Lt, iota, distance)
+    (e.iota(lanes), e.broadcast(distance, lanes))
 }
 
 /// Fills `elements` of scratch, a multiple of a vector, with a number.
