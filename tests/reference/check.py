@@ -60,6 +60,7 @@ def overrides(system: System, shape: Shape) -> list[str]:
     values |= {} if (system.flow or "").startswith("[") else {"model.steps": shape.steps}
     values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
     values |= {path: shape.hidden for path in system.hidden}
+    values |= system.sets
     return [part for path, value in values.items() for part in ("--set", f"{path}={value}")]
 
 

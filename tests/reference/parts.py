@@ -87,16 +87,23 @@ def linear(p: Parameters, at: str, y: Array) -> Array:
     return y + p[f"{at}.bias"] if f"{at}.bias" in p else y
 
 
-def attend(p: Parameters, at: str, heads: int, y: Array, *, causal: bool = True, turn: Field = rope) -> Array:
-    """`attention(heads, causal, rope)` of normalised tokens."""
+def attend(
+    p: Parameters, at: str, heads: int, y: Array, *, causal: bool = True, turn: Field = rope, window: int | None = None
+) -> Array:
+    """`attention(heads, causal, rope, window)` of normalised tokens; k and v may have fewer heads, each for as many queries."""
     batch, tokens, width = y.shape
 
     def split(name: str) -> Array:
-        return linear(p, f"{at}.{name}", y).reshape(batch, tokens, heads, width // heads).swapaxes(1, 2)
+        z = linear(p, f"{at}.{name}", y)
+        count = z.shape[-1] * heads // width
+        z = z.reshape(batch, tokens, count, width // heads).swapaxes(1, 2)
+        return jnp.repeat(z, heads // count, axis=1)
 
     q, k, v = turn(split("q")), turn(split("k")), split("v")
     scores = q @ k.swapaxes(-1, -2) / jnp.sqrt(width // heads)
     seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
+    if window is not None:
+        seen = seen & (jnp.arange(tokens)[:, None] - jnp.arange(tokens)[None, :] < window)
     mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1) @ v
     return linear(p, f"{at}.o", mixed.swapaxes(1, 2).reshape(batch, tokens, width))
 
@@ -128,9 +135,9 @@ def gated(p: Parameters, at: str, y: Array) -> Array:
     return (gate / (1.0 + jnp.exp(-gate)) * up) @ p[f"{at}.down.weight"].T
 
 
-def attention(p: Parameters, at: str, heads: int) -> Field:
-    """The field `rmsnorm |> attention(heads, causal, rope)`."""
-    return lambda x: attend(p, at, heads, rmsnorm(x, p[f"{at}.norm.gain"]))
+def attention(p: Parameters, at: str, heads: int, window: int | None = None) -> Field:
+    """The field `rmsnorm |> attention(heads, causal, rope, window)`."""
+    return lambda x: attend(p, at, heads, rmsnorm(x, p[f"{at}.norm.gain"]), window=window)
 
 
 def swiglu(p: Parameters, at: str) -> Field:
@@ -141,6 +148,12 @@ def swiglu(p: Parameters, at: str) -> Field:
 def attention_table(shape: Shape) -> Table:
     """Parts and shapes of `attend`."""
     return {f"{m}.weight": (shape.width, shape.width) for m in "qkvo"}
+
+
+def grouped_table(shape: Shape, kv_heads: int) -> Table:
+    """The same where heads share those of keys and values."""
+    narrow = (shape.width // shape.heads * kv_heads, shape.width)
+    return attention_table(shape) | {f"{m}.weight": narrow for m in "kv"}
 
 
 def swiglu_table(shape: Shape) -> Table:

@@ -26,6 +26,7 @@ from parts import (
     gated,
     gelu,
     gelu_table,
+    grouped_table,
     gpt_attention,
     norm_table,
     post_norm_encoder,
@@ -73,12 +74,15 @@ class System:
     hidden: tuple[str, ...] = ("ffn.hidden",)
     sizes: tuple[str, ...] = ("odd",)
     steps: int | None = None
+    # Other numbers that `--set` changes, by their paths.
+    sets: dict[str, int] = field(default_factory=dict)
 
     def table(self, shape: Shape) -> Table:
         """Path and shape of every parameter of the steps."""
         parts = {
             "att": norm_table(shape) | attention_table(shape),
             "ffn": norm_table(shape) | swiglu_table(shape),
+            "grouped": norm_table(shape) | grouped_table(shape, self.sets.get("att.kv_heads", 1)),
             "both": norm_table(shape) | attention_table(shape) | swiglu_table(shape),
             "bare_att": attention_table(shape),
             "up": affine_table(4 * shape.width, shape.width),
@@ -121,6 +125,7 @@ class Step:
         heads = self.shape.heads
         kinds = {
             "att": lambda: attention(self.p, at, heads),
+            "grouped": lambda: attention(self.p, at, heads, window=self.system.sets["att.window"]),
             "ffn": lambda: swiglu(self.p, at),
             "gpt_att": lambda: gpt_attention(self.p, at, heads),
             "gpt_ffn": lambda: gelu(self.p, at),
@@ -389,6 +394,14 @@ SYSTEMS: dict[str, System] = {
     "dropout": System(lie, file="prenorm_dropout.ode", drops=0.1, sizes=("odd", "full")),
     # Both stages of a step see the same masks.
     "dropout_heun": System(over_layer(heun), file="prenorm_dropout.ode", flow="heun(layer)", drops=0.1),
+    # All heads share one of keys and values; the window is shorter than the text.
+    "grouped": System(
+        lie,
+        file="grouped.ode",
+        fields={"att": "grouped", "ffn": "ffn"},
+        sizes=("even", "full"),
+        sets={"att.window": 7, "att.kv_heads": 1},
+    ),
     "sinusoidal": System(
         lie,
         flow="lie(att, ffn)",
