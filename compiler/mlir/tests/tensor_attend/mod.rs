@@ -108,8 +108,10 @@ fn attend(inputs: DType, heads: u64, head: u64, causal: bool) -> Attend {
         dtype: DType::F32,
         inputs,
         heads,
+        kv_heads: heads,
         head,
         causal,
+        window: None,
         scale: 1.0 / (head as f64).sqrt(),
     }
 }
