@@ -238,7 +238,7 @@ fn new_writes_a_file_that_checks() {
     assert_eq!(place.good(&["new", "my-idea"]), "my-idea.ode\n");
     place.good(&["fmt", "--check", "my-idea.ode"]);
     let said = place.good(&["check", "my-idea.ode"]);
-    assert!(said.contains("model  my_idea"), "{said}");
+    assert!(said.contains("my_idea — model, 4 steps"), "{said}");
     place.write("my-idea.ode", "mine");
     let (code, said) = place.bad(&["new", "my-idea.ode"]);
     assert!(code == 1 && said.contains("stays as it is"), "{said}");
