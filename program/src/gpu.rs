@@ -301,7 +301,9 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
             if a.kv_heads < a.heads || a.window.is_some() {
-                return Some("attention with `kv_heads` or `window` runs on CPUs only so far".into());
+                return Some(
+                    "attention with `kv_heads` or `window` runs on CPUs only so far".into(),
+                );
             }
             (a.head > most).then(|| format!("heads of {} columns; at most {most}", a.head))
         }

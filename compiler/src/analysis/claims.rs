@@ -191,6 +191,11 @@ fn claim(
             let span = c.span;
             return unproved(Beyond { span, why }, sink);
         };
+        // A number that cannot be compared makes no condition false.
+        if let Err(why) = violation.value.clone().checked() {
+            let (span, why) = (c.span, format!("of its coefficients together: {why}"));
+            return unproved(Beyond { span, why }, sink);
+        }
         sink.push(false_claim(
             i,
             c,
