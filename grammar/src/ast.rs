@@ -52,7 +52,7 @@ pub enum ExprKind {
     Name(String),
     /// `v[-1]`, `beta[j]`, `L[-1]`.
     Index(Ident, Box<Expr>),
-    /// `F(x, at: 1/2)`, `lie(att by heun, ffn)`, `L[-1](v)`.
+    /// `F(x, at: 1/2)`, `lie(att by heun, ffn)`, `L[-1](v)`, `adjoint(euler)(layer)`.
     Call(Box<Call>),
     List(Vec<Expr>),
     Tuple(Vec<Expr>),
@@ -84,7 +84,7 @@ pub enum BinOp {
     Pow,
 }
 
-/// Callee (a name or an index), positional and labelled arguments in source order.
+/// Callee (a name, an index, or a call of one), positional and labelled arguments in source order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     pub callee: Expr,
@@ -182,6 +182,11 @@ pub enum SchemeItem {
         span: Span,
     },
     Step(Step),
+    /// `method extrapolate(euler, 4)`.
+    Method {
+        value: Expr,
+        span: Span,
+    },
     /// `A(1/2) B(1) A(1/2)`.
     Splitting(Vec<SubFlow>),
     /// `embedded A(1) B(1)`.

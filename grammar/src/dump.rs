@@ -238,6 +238,7 @@ fn scheme_item(item: &SchemeItem) -> Node {
             "step",
             std::iter::once(name(&step.state)).chain(step.body.iter().map(statement)),
         ),
+        SchemeItem::Method { value, .. } => list("method", [expr(value)]),
         SchemeItem::Splitting(flows) => list("splitting", flows.iter().map(sub_flow)),
         SchemeItem::Embedded { flows, .. } => list("embedded", flows.iter().map(sub_flow)),
     }

@@ -187,7 +187,10 @@ fn arguments<'a>(
     see: &mut dyn FnMut(&Place, &mut Expr),
 ) {
     match &mut value.kind {
-        ExprKind::Call(call) => each_argument(segments, &mut call.args, see),
+        ExprKind::Call(call) => {
+            arguments(segments, &mut call.callee, see);
+            each_argument(segments, &mut call.args, see);
+        }
         ExprKind::List(values) | ExprKind::Tuple(values) => {
             for value in values {
                 arguments(segments, value, see);

@@ -82,6 +82,7 @@ impl Context {
                 "start",
                 "solve",
                 "step",
+                "method",
                 "embedded",
             ],
             Context::Body => &["repeat", "solve", "return"],
@@ -95,7 +96,7 @@ impl Context {
         match self {
             Context::Item => ITEMS_HELP,
             Context::Scheme => {
-                "a scheme holds `cite`, `order`, `let`, `learn`, and one of `tableau`, `multistep`, `step`, or a splitting such as `A(1/2) B(1) A(1/2)`"
+                "a scheme holds `cite`, `order`, `let`, `learn`, and one of `tableau`, `multistep`, `step`, `method`, or a splitting such as `A(1/2) B(1) A(1/2)`"
             }
             Context::Tableau => "a row is `c | a₁ a₂ …`, the last rows are weights: `| b₁ b₂ …`",
             Context::Multistep => {
@@ -190,6 +191,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_order | Rule::order => "order",
         Rule::k_cite | Rule::cite => "cite",
         Rule::k_keep | Rule::keep => "keep",
+        Rule::k_method | Rule::expression => "method",
         Rule::k_within => "within",
         Rule::k_by | Rule::by => "by",
         Rule::k_input | Rule::input => "input",

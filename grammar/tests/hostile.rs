@@ -70,6 +70,14 @@ fn hostile_texts_get_errors() {
         ("open braces", repeated("{", half)),
         ("close", repeated(")", half)),
         (
+            "calls of calls",
+            format!("field a = f{}", repeated("()", half)),
+        ),
+        (
+            "methods",
+            format!("scheme s(F) {{ {} }}", repeated("method ;", half)),
+        ),
+        (
             "unclosed calls",
             format!("field a = {}", repeated("f(", half)),
         ),
@@ -254,6 +262,8 @@ fn piece() -> impl Strategy<Value = &'static str> {
         " for 3 steps ",
         "weights per step",
         "by heun",
+        "method ",
+        "adjoint(",
         "solve ",
         "from ",
         "learn ",

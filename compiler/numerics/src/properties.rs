@@ -92,10 +92,7 @@ impl Properties {
                     left == &t.b[i] * &t.b[j]
                 })
             }),
-            symmetric: (0..s).all(|i| {
-                t.b[i] == t.b[s - 1 - i]
-                    && (0..s).all(|j| &t.a[i][j] + &t.a[s - 1 - i][s - 1 - j] == t.b[j])
-            }),
+            symmetric: t.is_symmetric(),
         }
     }
 }

@@ -71,6 +71,28 @@ impl Tableau {
         })
     }
 
+    /// The adjoint method `Φ*_h = Φ₋ₕ⁻¹`, its stages in reverse: `a*ᵢⱼ = b_{s+1−j} − a_{s+1−i,s+1−j}`, `b*ᵢ = b_{s+1−i}`
+    /// (Hairer, Nørsett & Wanner 1993, II.8; Hairer, Lubich & Wanner 2006, II.3 and V.2). It has no embedded partner.
+    pub fn adjoint(&self) -> Tableau {
+        let row = |a: &Vec<Exact>| {
+            let entries = self.b.iter().zip(a).rev();
+            entries.map(|(b, a)| b - a).collect()
+        };
+        Tableau {
+            fields: self.fields.clone(),
+            field_of: self.field_of.iter().rev().copied().collect(),
+            a: self.a.iter().rev().map(row).collect(),
+            b: self.b.iter().rev().cloned().collect(),
+            embedded: None,
+        }
+    }
+
+    /// Whether the method is its own adjoint, stage by stage.
+    pub fn is_symmetric(&self) -> bool {
+        let adjoint = self.adjoint();
+        (&adjoint.field_of, &adjoint.a, &adjoint.b) == (&self.field_of, &self.a, &self.b)
+    }
+
     /// The distinct points, as numbers of the first stages that lie there, and the point of each stage.
     pub fn points(&self) -> (Vec<usize>, Vec<usize>) {
         let mut points: Vec<usize> = Vec::new();

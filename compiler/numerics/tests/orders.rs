@@ -2,7 +2,7 @@
 
 use odec_exact::Exact;
 use odec_numerics::line::{Line, Step};
-use odec_numerics::order::{Proof, Weights, principal_error, prove};
+use odec_numerics::order::{Expansion, Proof, Weights, principal_error, prove};
 use odec_numerics::series::Series;
 use odec_numerics::{Tableau, Trees};
 use proptest::prelude::*;
@@ -352,5 +352,63 @@ proptest! {
         let middle = |x: &Exact| &Exact::one() - &(&Exact::int(2) * x);
         let mirrored = [(0, a.clone()), (1, b.clone()), (0, rest(&a)), (1, middle(&b)), (0, rest(&a)), (1, b), (0, a)];
         prop_assert_eq!(flow_order(&flows(&mirrored, 2), true) % 2, 0);
+    }
+}
+
+fn entry() -> impl Strategy<Value = Exact> {
+    (-6i64..7, 1i64..5).prop_map(|(n, d)| Exact::ratio(n, d))
+}
+
+/// Any tableau of two fields, implicit ones too.
+fn any_tableau() -> impl Strategy<Value = Tableau> {
+    (1usize..4).prop_flat_map(|s| {
+        let entries = prop::collection::vec(entry(), s * s + s);
+        let fields = prop::collection::vec(0usize..2, s);
+        (entries, fields).prop_map(move |(e, field_of)| Tableau {
+            fields: vec!["A".into(), "B".into()],
+            field_of,
+            a: e[..s * s].chunks(s).map(<[Exact]>::to_vec).collect(),
+            b: e[s * s..].to_vec(),
+            embedded: None,
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The adjoint undoes a step of −h, `Φ*_h(Φ₋ₕ(x)) = x`: one tableau after the other has no term in any tree. It is its own inverse, and
+    /// a step followed by an adjoint one is symmetric.
+    #[test]
+    fn adjoints_undo_steps_backwards(t in any_tableau()) {
+        let adjoint = t.adjoint();
+        prop_assert_eq!(&adjoint.adjoint(), &t);
+        let s = t.stages();
+        let after = |fraction: Exact, first: &Tableau, next: &Tableau| {
+            let scaled = |row: &[Exact], c: &Exact| row.iter().map(|a| a * c).collect::<Vec<_>>();
+            let one = Exact::one();
+            let padded = |row: &Vec<Exact>| {
+                [scaled(row, &fraction), vec![Exact::zero(); s]].concat()
+            };
+            let moved = |row: &Vec<Exact>| {
+                [scaled(&first.b, &fraction), scaled(row, &one)].concat()
+            };
+            Tableau {
+                a: first.a.iter().map(padded).chain(next.a.iter().map(moved)).collect(),
+                b: moved(&next.b),
+                field_of: [first.field_of.clone(), next.field_of.clone()].concat(),
+                ..t.clone()
+            }
+        };
+        let nothing = after(Exact::int(-1), &t, &adjoint);
+        let mut trees = Trees::new(2);
+        let mut weights = Weights::new(&nothing).expect("rational numbers");
+        for n in 1..=5 {
+            prop_assert!(trees.grow());
+            for tree in trees.of_order(n) {
+                prop_assert!(weights.coefficient(&trees, tree).is_zero());
+            }
+        }
+        prop_assert!(after(Exact::one(), &t, &adjoint).is_symmetric());
     }
 }

@@ -329,7 +329,7 @@ fn false_claim(
             let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
             mend::splitting(line, order, expanded.trees.len()).map(here)
         }
-        (Body::Multistep(_) | Body::LearnedFrom(_), _) => None,
+        (Body::Multistep(_) | Body::LearnedFrom(_) | Body::Method(_) | Body::Algebra(_), _) => None,
     };
     if let Some((place, label, sentence)) = mended {
         d = d.also(place, label);

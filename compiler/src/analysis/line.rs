@@ -104,7 +104,7 @@ fn of_program(flow: &Flow, program: &Program, per_use: bool) -> Result<Placed, B
 }
 
 /// A coefficient where learned ones are at their start.
-pub(super) fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
+pub fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
     let start = |name: &str| {
         let mut learned = program.learned.iter();
         learned.find(|l| l.name == name).map(|l| l.init.clone())
@@ -118,7 +118,8 @@ pub(super) fn program_span(flow: &Flow) -> Span {
         Body::Tableau(t) => t.span,
         Body::Step(s) => s.span,
         Body::Multistep(m) => m.span,
-        Body::Splitting(_) | Body::LearnedFrom(_) => flow.scheme.name.span,
+        Body::Algebra(a) => a.term.span,
+        Body::Splitting(_) | Body::LearnedFrom(_) | Body::Method(_) => flow.scheme.name.span,
     }
 }
 
@@ -209,6 +210,7 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
         phase: Phase::Step(k),
         steps,
         inner,
+        solved: false,
         budget,
     };
     let wrong = Beyond {

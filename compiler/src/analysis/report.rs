@@ -84,7 +84,7 @@ pub struct OneField {
 pub struct Report {
     /// The scheme's name, or the flow as it is written.
     pub name: String,
-    /// `tableau`, `splitting`, `step program`, `multistep method`, `evolve`.
+    /// `tableau`, `splitting`, `step program`, `multistep method`, `method expression`, `evolve`.
     pub kind: &'static str,
     pub claims: Vec<String>,
     /// As claims are meant.
@@ -192,6 +192,7 @@ pub fn kind(scheme: &SchemeDef) -> &'static str {
         Body::Splitting(_) => "splitting",
         Body::Step(_) => "step program",
         Body::Multistep(_) => "multistep method",
+        Body::Method(_) | Body::Algebra(_) => "method expression",
     }
 }
 

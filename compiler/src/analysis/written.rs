@@ -3,13 +3,15 @@
 //! Takes a scheme that has a stage program, so that its rows are known to fit together; gives numbers. Leaves the steps
 //! that are computed to `line.rs`.
 
-use super::stand_in::Settings;
+use super::stand_in::{Settings, alone};
 use crate::scheme::Coeff;
 use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::equivalent::solved;
 use crate::scheme::scalar::{Scope, exact, length_of, scalar};
 use odec_grammar::ast::{Expr, SubFlow};
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use std::rc::Rc;
 
 /// Names of numbers: parameters and constants.
 pub fn scope(def: &SchemeDef, settings: &Settings, listed: usize) -> Option<Scope> {
@@ -33,10 +35,12 @@ fn row(entries: &[Expr], n: usize, scope: &Scope) -> Option<Vec<Exact>> {
     Some(values)
 }
 
-/// The tableau of a scheme that is written as one, with all its stages.
-pub fn tableau(def: &SchemeDef, settings: &Settings) -> Option<Tableau> {
-    let Body::Tableau(t) = &def.body else {
-        return None;
+/// The tableau of a scheme that is written as one, with all its stages, or made of others, with stages found exactly.
+pub fn tableau(def: &Rc<SchemeDef>, settings: &Settings) -> Option<Tableau> {
+    let t = match &def.body {
+        Body::Tableau(t) => t,
+        Body::Algebra(_) => return solved(&alone(def, None, settings.clone(), 0)),
+        _ => return None,
     };
     let scope = scope(def, settings, 0)?;
     let s = t.rows.iter().filter(|r| r.c.is_some()).count();

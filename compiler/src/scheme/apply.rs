@@ -3,7 +3,8 @@
 //! Takes a call and the scheme it names; gives a [`Flow`]. Leaves names and kinds of expressions to `resolve.rs`.
 
 use super::coeff::Coeff;
-use super::define::{Body, SchemeDef};
+use super::define::SchemeDef;
+use super::expression::is_method;
 use super::flow::{Applied, Flow, FlowArg, FlowArgKind, Method, Setting};
 use super::names::Definition;
 use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
@@ -111,7 +112,7 @@ impl Resolver<'_, '_> {
         let is_scheme = match &e.kind {
             ExprKind::Call(call) => match name_of(&call.callee) {
                 Some(n) => matches!(self.names.get(&n, self.sink), Ok(Definition::Scheme(_))),
-                None => false,
+                None => is_method(&call.callee),
             },
             _ => false,
         };
@@ -128,13 +129,13 @@ impl Resolver<'_, '_> {
                 );
             }
             let flow = self.flow(e)?;
-            if let Body::Tableau(_) | Body::Multistep(_) = scheme.body {
+            if !scheme.body.takes_flows() {
                 return self.fail(flow_for_field(e.span, scheme));
             }
             FlowArgKind::Flow(flow)
         } else {
             let by = match &arg.by {
-                Some(by) if !matches!(scheme.body, Body::Splitting(_) | Body::Step(_)) => {
+                Some(by) if !scheme.body.takes_flows() => {
                     return self.fail(
                         Diagnostic::error(
                             codes::TYPE_MISMATCH,
@@ -169,6 +170,15 @@ impl Resolver<'_, '_> {
 
     /// `heun`, `iie(r: 2)`: a scheme of one field without its field.
     fn method(&mut self, e: &Expr) -> Option<Rc<Method>> {
+        if is_method(e) {
+            let scheme = self.expression(e)?;
+            self.of_one_field(&scheme, e.span)?;
+            return Some(Rc::new(Method {
+                settings: Vec::new(),
+                scheme,
+                span: e.span,
+            }));
+        }
         let (callee, call) = match &e.kind {
             ExprKind::Call(call) => (name_of(&call.callee), Some(call)),
             _ => (name_of(e), None),
@@ -187,20 +197,7 @@ impl Resolver<'_, '_> {
             .label("a scheme is expected after `by`");
             return self.fail(d);
         };
-        if scheme.fields.len() != 1 || scheme.list.is_some() {
-            let d = Diagnostic::error(
-                codes::ARGUMENT_COUNT,
-                e.span,
-                format!(
-                    "scheme `{}` takes {}",
-                    name.name,
-                    count(scheme.fields.len(), "field")
-                ),
-            )
-            .label("a scheme of one field is expected after `by`")
-            .also(scheme.name.span, "defined here");
-            return self.fail(d);
-        }
+        self.of_one_field(&scheme, e.span)?;
         let none = Call {
             callee: e.clone(),
             args: Vec::new(),
@@ -229,6 +226,20 @@ impl Resolver<'_, '_> {
             scheme,
             span: e.span,
         }))
+    }
+
+    fn of_one_field(&mut self, scheme: &SchemeDef, span: Span) -> Option<()> {
+        if scheme.fields.len() == 1 && scheme.list.is_none() {
+            return Some(());
+        }
+        let takes = count(scheme.fields.len(), "field");
+        let message = format!("scheme `{}` takes {takes}", scheme.name.name);
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+            .label("a scheme of one field is expected after `by`");
+        self.fail(match scheme.name.span == span {
+            true => d,
+            false => d.also(scheme.name.span, "defined here"),
+        })
     }
 
     /// Values of a scheme's parameters: what the call says, else the defaults.

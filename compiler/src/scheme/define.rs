@@ -1,5 +1,6 @@
 //! One scheme's definition, its parts sorted and checked on their own: parameters, constants, claims, right-hand side.
 
+use super::algebra::Term;
 use super::history::History;
 use super::multistep::{self, Multistep};
 use crate::codes;
@@ -10,6 +11,7 @@ use odec_grammar::ast::{
 };
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A scheme whose parts are known; its coefficients are evaluated when it is applied.
 #[derive(Clone, Debug)]
@@ -63,6 +65,28 @@ pub struct PropertyClaim {
 }
 
 impl SchemeDef {
+    /// A scheme of a body alone.
+    pub fn new(name: Ident, body: Body) -> SchemeDef {
+        SchemeDef {
+            name,
+            fields: Vec::new(),
+            list: None,
+            values: Vec::new(),
+            lets: Vec::new(),
+            learns: Vec::new(),
+            body,
+            learned: None,
+            embedded: None,
+            start: None,
+            start_by: None,
+            history: History::default(),
+            solve: None,
+            claims: Vec::new(),
+            properties: Vec::new(),
+            keep: None,
+        }
+    }
+
     /// Whether a step reads what earlier ones made.
     pub fn looks_back(&self) -> bool {
         self.start.is_some() || !self.history.past.is_empty()
@@ -78,29 +102,35 @@ pub enum Body {
     Multistep(Multistep),
     /// `learn tableau from rk4`: the method of another scheme, which is looked up when this one is applied.
     LearnedFrom(LearnFrom),
+    /// `method adjoint(heun)`, whose names are looked up when this one is applied.
+    Method(Expr),
+    /// The same, looked up.
+    Algebra(Algebra),
+}
+
+impl Body {
+    /// Whether its fields may be flows, or name the schemes that advance them.
+    pub fn takes_flows(&self) -> bool {
+        match self {
+            Body::Splitting(_) | Body::Step(_) => true,
+            Body::Algebra(a) => a.takes_flows,
+            Body::Tableau(_) | Body::Multistep(_) | Body::LearnedFrom(_) | Body::Method(_) => false,
+        }
+    }
+}
+
+/// A method made of others.
+#[derive(Clone, Debug)]
+pub struct Algebra {
+    pub term: Rc<Term>,
+    /// Whether flows may stand for its fields, as in all schemes that it is made of.
+    pub takes_flows: bool,
 }
 
 /// Sorts the parts of a scheme. `text` is the source, for quoting claims as they were written.
 pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<SchemeDef> {
     let before = sink.len();
-    let mut def = SchemeDef {
-        name: ast.name.clone(),
-        fields: Vec::new(),
-        list: None,
-        values: Vec::new(),
-        lets: Vec::new(),
-        learns: Vec::new(),
-        body: Body::Splitting(Vec::new()),
-        learned: None,
-        embedded: None,
-        start: None,
-        start_by: None,
-        history: History::default(),
-        solve: None,
-        claims: Vec::new(),
-        properties: Vec::new(),
-        keep: None,
-    };
+    let mut def = SchemeDef::new(ast.name.clone(), Body::Splitting(Vec::new()));
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for p in &ast.params {
         if let Some(first) = seen.insert(&p.name.name, p.name.span) {
@@ -170,6 +200,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                     .unwrap_or(ast.name.span);
                 bodies.push((Body::Splitting(flows.clone()), span));
             }
+            SchemeItem::Method { value, span } => bodies.push((Body::Method(value.clone()), *span)),
             SchemeItem::Property { name, value, span } => def.properties.push(PropertyClaim {
                 name: name.name.clone(),
                 value: value.clone(),
@@ -231,7 +262,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         (None, _) if unsupported => {}
         (None, _) => sink.push(
             Diagnostic::error(codes::SCHEME_BODY, def.name.span, format!("scheme `{}` does not say what a step is", def.name.name))
-                .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`"),
+                .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`, or make it of other schemes: `method compose(heun, midpoint)`"),
         ),
     }
     if let (Some(span), false, false) =
@@ -272,7 +303,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         Body::Multistep(m) => Some(("a multistep method", m.span)),
         Body::LearnedFrom(l) if l.what.name == "tableau" => Some(("a tableau", l.from.span)),
         Body::LearnedFrom(l) => Some(("a multistep method", l.from.span)),
-        Body::Splitting(_) | Body::Step(_) => None,
+        Body::Splitting(_) | Body::Step(_) | Body::Method(_) | Body::Algebra(_) => None,
     };
     if let Some((what, span)) = of_one_field {
         if def.fields.is_empty() {
@@ -294,6 +325,8 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 .also(span, "this one"),
             );
         }
+    } else if let Body::Method(_) = def.body {
+        // Its fields and what is to be solved are those of what it names.
     } else if let Some((_, span)) = def.solve.as_ref().filter(|_| sink.len() == before) {
         sink.push(
             Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")

@@ -16,6 +16,17 @@ pub(super) struct Reached {
     pub keeps: Vec<(String, ValueId)>,
 }
 
+impl Reached {
+    /// An end alone.
+    pub fn at(end: Combination) -> Reached {
+        Reached {
+            end,
+            embedded: None,
+            keeps: Vec::new(),
+        }
+    }
+}
+
 /// A step with what only its partner needs apart.
 pub(super) struct Divided {
     pub instrs: Vec<Instr>,

@@ -167,7 +167,12 @@ impl Machine<'_> {
     }
 
     /// The same vector over `start` and evaluations alone.
-    fn expanded(&mut self, mut c: Combination, start: ValueId, span: Span) -> Option<Combination> {
+    pub(super) fn expanded(
+        &mut self,
+        mut c: Combination,
+        start: ValueId,
+        span: Span,
+    ) -> Option<Combination> {
         loop {
             let inner = c
                 .terms()

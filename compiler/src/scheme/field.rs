@@ -2,6 +2,7 @@
 //!
 //! A pipeline of primitives is one leaf; its inside is read by [`crate::model`], which knows the sizes.
 
+use super::expression::is_method;
 use super::flow::{Field, Leaf};
 use super::names::{Definition, PRIMITIVES};
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
@@ -123,6 +124,13 @@ impl Resolver<'_, '_> {
     }
 
     fn field_call(&mut self, call: &Call, e: &Expr, name: &str) -> Option<Rc<Field>> {
+        if is_method(e) || is_method(&call.callee) {
+            let message = "a method is a scheme, not a field";
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+                .label("a field is expected here")
+                .help("apply it, and make a field of the flow: `increment(adjoint(euler)(layer))`");
+            return self.fail(d);
+        }
         let Some(callee) = name_of(&call.callee) else {
             return self.fail(not_supported(call.callee.span, "a field from a list"));
         };

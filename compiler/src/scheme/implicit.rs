@@ -5,12 +5,13 @@
 //! first, then z = E(z), as often as it says.
 
 use super::args::Args;
-use super::combination::Combination;
+use super::coeff::Coeff;
+use super::combination::{Combination, ValueId};
 use super::factor::Item;
-use super::flow::Field;
 use super::mentions::Mentions;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
 use super::scalar::{Scope, name_of, not_supported, unknown_name};
+use super::stage::Instr;
 use super::tableau::Row;
 use super::value::Names;
 use crate::codes;
@@ -23,25 +24,48 @@ use std::collections::HashMap;
 const METHODS: [&str; 1] = ["fixed_point"];
 const LATER: [&str; 4] = ["anderson", "broyden", "newton", "newton_krylov"];
 
+/// How a stage of some kind is evaluated.
+pub(super) type Evaluate<'e> =
+    &'e dyn Fn(&mut Machine<'_>, usize, Combination, Span) -> Option<Combination>;
+
+/// Stages of one step: Yᵢ = start + h Σ aᵢⱼ kⱼ.
+pub(super) struct Stages<'e> {
+    pub rows: &'e [Row],
+    /// Stages that an explicit method needs.
+    pub needed: &'e [bool],
+    /// What each stage evaluates, as `evaluate` numbers it.
+    pub at: &'e [usize],
+    pub evaluate: Evaluate<'e>,
+    pub start: ValueId,
+    pub h: &'e Coeff,
+}
+
+impl Stages<'_> {
+    /// The first entry on or above the diagonal, and where it is written.
+    pub fn implicit(&self) -> Option<(usize, usize, Span)> {
+        self.rows.iter().enumerate().find_map(|(i, row)| {
+            let j = (i..row.a.len()).find(|j| !row.a[*j].is_zero())?;
+            Some((i, j, row.entry(j)))
+        })
+    }
+}
+
 impl Machine<'_> {
     /// Evaluations of the stages, solved if that is necessary; nothing for explicit stages that are not needed.
     pub(super) fn stages(
         &mut self,
         t: &Tableau,
-        rows: &[Row],
-        needed: &[bool],
-        field: &Field,
+        stages: &Stages,
         frame: &Frame,
     ) -> Option<Vec<Combination>> {
-        let implicit = rows.iter().enumerate().find_map(|(i, row)| {
-            let j = (i..row.a.len()).find(|j| !row.a[*j].is_zero())?;
-            Some((i, j, row.entry(j)))
-        });
-        match (implicit, &frame.flow.scheme.solve) {
-            (None, None) => self.explicit(rows, needed, field, frame),
+        match (stages.implicit(), &frame.flow.scheme.solve) {
+            (None, None) => self.explicit(stages),
             (Some(_), Some((method, _))) => {
                 let iterations = self.iterations(method, &frame.scope)?;
-                self.fixed_point(rows, field, iterations, frame)
+                match self.at.solved {
+                    true => self.solved(stages),
+                    false => self.fixed_point(stages, iterations),
+                }
             }
             (None, Some((_, span))) => self.fail(
                 Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
@@ -65,18 +89,12 @@ impl Machine<'_> {
         }
     }
 
-    fn explicit(
-        &mut self,
-        rows: &[Row],
-        needed: &[bool],
-        field: &Field,
-        frame: &Frame,
-    ) -> Option<Vec<Combination>> {
+    pub(super) fn explicit(&mut self, stages: &Stages) -> Option<Vec<Combination>> {
         let mut ks = Vec::new();
-        for (row, needed) in rows.iter().zip(needed) {
-            let y = self.weighted(row, &ks, frame)?;
-            ks.push(if *needed {
-                self.field(field, y, row.span())?
+        for (i, row) in stages.rows.iter().enumerate() {
+            let y = self.weighted(row, &ks, stages)?;
+            ks.push(if stages.needed[i] {
+                (stages.evaluate)(self, stages.at[i], y, row.span)?
             } else {
                 Combination::zero()
             });
@@ -84,24 +102,23 @@ impl Machine<'_> {
         Some(ks)
     }
 
-    fn fixed_point(
+    pub(super) fn fixed_point(
         &mut self,
-        rows: &[Row],
-        field: &Field,
+        stages: &Stages,
         iterations: usize,
-        frame: &Frame,
     ) -> Option<Vec<Combination>> {
-        let start = Combination::value(frame.start);
-        let mut known: HashMap<Combination, Combination> = HashMap::new();
-        let mut ys = vec![start; rows.len()];
+        let start = Combination::value(stages.start);
+        let mut known: HashMap<(usize, Combination), Combination> = HashMap::new();
+        let mut ys = vec![start; stages.rows.len()];
         for left in (0..=iterations).rev() {
             let mut ks = Vec::new();
-            for (y, row) in ys.drain(..).zip(rows) {
-                let k = match known.get(&y) {
+            for ((y, row), at) in ys.drain(..).zip(stages.rows).zip(stages.at) {
+                let key = (*at, y);
+                let k = match known.get(&key) {
                     Some(k) => k.clone(),
                     None => {
-                        let k = self.field(field, y.clone(), row.span())?;
-                        known.insert(y, k.clone());
+                        let k = (stages.evaluate)(self, *at, key.1.clone(), row.span)?;
+                        known.insert(key, k.clone());
                         k
                     }
                 };
@@ -110,11 +127,26 @@ impl Machine<'_> {
             if left == 0 {
                 return Some(ks);
             }
-            for row in rows {
-                ys.push(self.weighted(row, &ks, frame)?);
+            for row in stages.rows {
+                ys.push(self.weighted(row, &ks, stages)?);
             }
         }
         None
+    }
+
+    /// Stages found exactly: evaluations at values that are made after them. Fields must be leaves.
+    pub(super) fn solved(&mut self, stages: &Stages) -> Option<Vec<Combination>> {
+        let first = self.instrs.len() + stages.rows.len() + 1;
+        let mut ks = Vec::new();
+        for (i, (row, at)) in stages.rows.iter().zip(stages.at).enumerate() {
+            let y = Combination::value(ValueId((first + i) as u32));
+            ks.push((stages.evaluate)(self, *at, y, row.span)?);
+        }
+        for row in stages.rows {
+            let y = self.weighted(row, &ks, stages)?;
+            self.push(Instr::Combine(y));
+        }
+        Some(ks)
     }
 
     /// `solve z = F(z + G(x)) from 0 by fixed_point(iterations: 8)`.

@@ -20,8 +20,10 @@ use std::rc::Rc;
 impl Resolver<'_, '_> {
     /// The scheme with the rows that it starts from; any other scheme itself.
     pub fn concrete(&mut self, scheme: Rc<SchemeDef>) -> Option<Rc<SchemeDef>> {
-        let Body::LearnedFrom(l) = &scheme.body else {
-            return Some(scheme);
+        let l = match &scheme.body {
+            Body::LearnedFrom(l) => l,
+            Body::Method(e) => return self.made_of(&scheme, e),
+            _ => return Some(scheme),
         };
         let from = &l.from;
         let source = match self.names.get(from, self.sink) {

@@ -4,6 +4,8 @@
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to [`crate::model`].
 
+mod adjoint;
+pub mod algebra;
 mod apply;
 pub mod args;
 mod call;
@@ -11,12 +13,15 @@ pub mod coeff;
 pub mod combination;
 pub mod define;
 pub mod embedded;
+pub mod equivalent;
 mod evaluate;
+mod expression;
 mod factor;
 mod field;
 pub mod flow;
 pub mod history;
 mod implicit;
+mod known_order;
 pub mod learn;
 mod learn_from;
 mod mentions;

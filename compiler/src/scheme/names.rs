@@ -56,6 +56,11 @@ pub const LATER_PRIMITIVES: &[&str] = &[
 const RESERVED: &[&str] = &[
     "increment",
     "map",
+    "adjoint",
+    "compose",
+    "power",
+    "extrapolate",
+    "average",
     "sqrt",
     "root",
     "h",

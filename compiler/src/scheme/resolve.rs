@@ -3,6 +3,7 @@
 //! Takes syntax and a namespace; gives [`Flow`]s: a scheme applied to fields. Leaves fields to `field.rs`.
 
 use super::define::SchemeDef;
+use super::expression::is_method;
 use super::flow::{Applied, Field, Flow};
 use super::names::{Definition, LATER_PRIMITIVES, Namespace, PRIMITIVES};
 use super::run::MAX_WORK;
@@ -33,6 +34,10 @@ pub struct Resolver<'n, 's> {
     nesting: usize,
     /// What computing numbers has taken so far.
     work: u64,
+    /// Schemes made of others, by the place of their names, and how deep they are; `None`: wrong, and that has been said.
+    pub(super) made: BTreeMap<Span, (Option<Rc<SchemeDef>>, usize)>,
+    /// Those being resolved.
+    pub(super) making: Vec<Ident>,
     /// How deep the definitions resolved so far inside the current expression are.
     pub(super) height: usize,
 }
@@ -47,6 +52,8 @@ impl<'n, 's> Resolver<'n, 's> {
             used: Vec::new(),
             nesting: 0,
             work: 0,
+            made: BTreeMap::new(),
+            making: Vec::new(),
             height: 0,
         }
     }
@@ -135,6 +142,12 @@ impl<'n, 's> Resolver<'n, 's> {
     }
 
     fn flow_inside(&mut self, e: &Expr) -> Option<Rc<Flow>> {
+        if is_method(e) {
+            let shown = self.names.quote(e.span).to_string();
+            let message = format!("`{shown}` is a scheme without its fields");
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message);
+            return self.fail(d.help(format!("apply it: `{shown}(…)`")));
+        }
         let ExprKind::Call(call) = &e.kind else {
             let name = name_of(e);
             let shown = name
@@ -167,8 +180,15 @@ impl<'n, 's> Resolver<'n, 's> {
             };
             return self.fail(d);
         };
+        if is_method(&call.callee) {
+            let scheme = self.expression(&call.callee)?;
+            return self.apply(scheme, call, e.span);
+        }
         let Some(name) = name_of(&call.callee) else {
-            return self.fail(not_supported(call.callee.span, "a field from a list"));
+            let message = "this is no scheme to apply";
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, call.callee.span, message);
+            return self
+                .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
         };
         if ["increment", "map"].contains(&name.name.as_str())
             || PRIMITIVES.contains(&name.name.as_str())

@@ -11,6 +11,7 @@ use super::define::Body;
 use super::embedded::{Divided, Reached, divide, pruned};
 use super::evaluate::Used;
 use super::flow::{Flow, Leaf, Setting};
+use super::known_order::Known;
 use super::learn::{self, Declared, Learned, Owner};
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
@@ -38,6 +39,9 @@ pub(crate) struct At {
     pub phase: Phase,
     pub steps: usize,
     pub inner: Steps,
+    /// Whether stages of implicit tableaus are found exactly instead of by iteration: evaluations then stand before what
+    /// they are evaluated at, and only coefficients can be read off.
+    pub solved: bool,
     /// How much work it may take.
     pub budget: u64,
 }
@@ -134,9 +138,11 @@ pub(super) struct Machine<'s> {
     pub(super) evaluated: HashMap<(usize, usize, Vec<ValueId>), ValueId>,
     work: u64,
     /// Coefficients of all flows so far.
-    learned: Vec<Learned>,
-    /// The flow that each learned name belongs to.
-    learned_by: BTreeMap<String, Span>,
+    pub(super) learned: Vec<Learned>,
+    /// The flow that each learned name belongs to, and the scheme in it.
+    learned_by: BTreeMap<String, (Span, Span)>,
+    /// Orders of methods that are extrapolated, by place and by the numbers known there.
+    pub(super) orders: BTreeMap<(Span, Scope), Known>,
     pub(super) at: At,
     /// Whether a setting with one value per step, or a past value, was read.
     pub(super) varies: bool,
@@ -158,7 +164,7 @@ pub(super) struct Frame<'f> {
 }
 
 impl<'s> Machine<'s> {
-    fn new(at: At, sink: &'s mut Vec<Diagnostic>) -> Self {
+    pub(super) fn new(at: At, sink: &'s mut Vec<Diagnostic>) -> Self {
         Machine {
             sink,
             instrs: Vec::new(),
@@ -173,6 +179,7 @@ impl<'s> Machine<'s> {
             work: 0,
             learned: Vec::new(),
             learned_by: BTreeMap::new(),
+            orders: BTreeMap::new(),
             at,
             varies: false,
             short: false,
@@ -279,7 +286,7 @@ impl<'s> Machine<'s> {
         result
     }
 
-    fn flow_inside(
+    pub(super) fn flow_inside(
         &mut self,
         flow: &Flow,
         start: ValueId,
@@ -296,8 +303,9 @@ impl<'s> Machine<'s> {
                 _ => self.step_program(step, &frame),
             },
             Body::Multistep(m) => self.multistep(m, &frame),
+            Body::Algebra(a) => self.algebra(&a.term, &frame),
             // Whoever applies a scheme has looked this up.
-            Body::LearnedFrom(_) => None,
+            Body::LearnedFrom(_) | Body::Method(_) => None,
         });
         // A mistake seen inside another file's scheme is often made here.
         for d in &mut self.sink[before..] {
@@ -311,7 +319,7 @@ impl<'s> Machine<'s> {
         result
     }
 
-    fn frame<'f>(
+    pub(super) fn frame<'f>(
         &mut self,
         flow: &'f Flow,
         start: ValueId,
@@ -379,7 +387,7 @@ impl<'s> Machine<'s> {
                 };
                 Some((n.clone(), value.clone()))
             });
-            let owner = Rc::new(Owner {
+            let from = Rc::new(Owner {
                 scheme: flow.scheme.clone(),
                 settings: now.collect(),
                 listed: flow.list.len(),
@@ -388,13 +396,17 @@ impl<'s> Machine<'s> {
             });
             learned
                 .iter_mut()
-                .for_each(|l| l.owner = Some(owner.clone()));
+                .for_each(|l| l.owner = Some(from.clone()));
         }
+        let owner = (flow.span, flow.scheme.name.span);
         for name in names {
-            match self.learned_by.insert(name.to_string(), flow.span) {
+            match self.learned_by.insert(name.to_string(), owner) {
                 None => {}
-                Some(same) if same == flow.span => return Some(()),
-                Some(other) => {
+                // With other settings a list may have another length.
+                Some(same) if same == owner && learned.iter().all(|l| self.learned.contains(l)) => {
+                    return Some(());
+                }
+                Some((other, _)) => {
                     let message = format!("two learned coefficients are called `{name}`");
                     return self.fail(
                         Diagnostic::error(codes::PARAMETER_COLLISION, flow.span, message)

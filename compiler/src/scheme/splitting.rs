@@ -6,7 +6,7 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
-use super::flow::{Field, Flow, FlowArg, FlowArgKind};
+use super::flow::{Field, FlowArg, FlowArgKind};
 use super::run::{Frame, Machine};
 use super::scalar::unknown_name;
 use super::stage::Steps;
@@ -79,21 +79,7 @@ impl Machine<'_> {
                 field,
                 by: Some(method),
             } => {
-                let kind = FlowArgKind::Field {
-                    field: field.clone(),
-                    by: None,
-                };
-                let inner = Flow {
-                    scheme: method.scheme.clone(),
-                    args: vec![FlowArg {
-                        kind,
-                        span: arg.span,
-                    }],
-                    list: Vec::new(),
-                    settings: method.settings.clone(),
-                    start_by: None,
-                    span: method.span,
-                };
+                let inner = method.on(field, arg.span);
                 self.flow(&inner, start, h)
             }
         }

@@ -7,6 +7,7 @@ use super::coeff::Coeff;
 use super::combination::Combination;
 use super::embedded::Reached;
 use super::flow::FlowArgKind;
+use super::implicit::Stages;
 use super::resolve::count;
 use super::run::{Frame, Machine};
 use super::scalar::Scope;
@@ -17,35 +18,42 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
 /// One row, with as many entries as there are stages.
-pub(super) struct Row<'t> {
+pub(super) struct Row {
     pub a: Vec<Coeff>,
-    source: &'t TableauRow,
+    pub span: Span,
+    /// Where its entries are written.
+    entries: Vec<Span>,
 }
 
-impl<'t> Row<'t> {
-    fn new(a: Vec<Exact>, source: &'t TableauRow) -> Self {
-        let a = a.into_iter().map(Coeff::constant).collect();
-        Row { a, source }
+impl Row {
+    /// A row that is nowhere written.
+    pub fn made(a: Vec<Coeff>, span: Span) -> Self {
+        let entries = Vec::new();
+        Row { a, span, entries }
     }
-    pub fn span(&self) -> Span {
-        self.source.span
+    fn new(a: Vec<Exact>, source: &TableauRow) -> Self {
+        Row {
+            a: a.into_iter().map(Coeff::constant).collect(),
+            span: source.span,
+            entries: source.entries.iter().map(|e| e.span).collect(),
+        }
     }
     /// Where an entry is written.
     pub fn entry(&self, j: usize) -> Span {
-        self.source.entries.get(j).map_or(self.span(), |e| e.span)
+        self.entries.get(j).copied().unwrap_or(self.span)
     }
 }
 
 /// The rows of a tableau.
-pub(super) struct Rows<'t> {
-    pub stages: Vec<Row<'t>>,
-    pub weights: Row<'t>,
-    pub embedded: Option<Row<'t>>,
+pub(super) struct Rows {
+    pub stages: Vec<Row>,
+    pub weights: Row,
+    pub embedded: Option<Row>,
 }
 
-impl Rows<'_> {
+impl Rows {
     /// Which stages the weights need, themselves or through other stages.
-    fn needed(&self, weights: &[&Row]) -> Vec<bool> {
+    pub fn needed(&self, weights: &[&Row]) -> Vec<bool> {
         let mut needed: Vec<bool> = (0..self.stages.len())
             .map(|j| weights.iter().any(|w| !w.a[j].is_zero()))
             .collect();
@@ -77,11 +85,19 @@ impl Machine<'_> {
         let partner = rows.embedded.as_ref().filter(|_| frame.outermost);
         let weights: Vec<&Row> = partner.into_iter().chain([&rows.weights]).collect();
         let needed = rows.needed(&weights);
-        let ks = self.stages(t, &rows.stages, &needed, &field, frame)?;
+        let stages = Stages {
+            rows: &rows.stages,
+            needed: &needed,
+            at: &vec![0; rows.stages.len()],
+            evaluate: &|m, _, y, span| m.field(&field, y, span),
+            start: frame.start,
+            h: &frame.h,
+        };
+        let ks = self.stages(t, &stages, frame)?;
         Some(Reached {
-            end: self.weighted(&rows.weights, &ks, frame)?,
+            end: self.weighted(&rows.weights, &ks, &stages)?,
             embedded: match partner {
-                Some(row) => Some(self.weighted(row, &ks, frame)?),
+                Some(row) => Some(self.weighted(row, &ks, &stages)?),
                 None => None,
             },
             keeps: Vec::new(),
@@ -93,22 +109,18 @@ impl Machine<'_> {
         &mut self,
         row: &Row,
         ks: &[Combination],
-        frame: &Frame,
+        from: &Stages,
     ) -> Option<Combination> {
-        let mut y = Combination::value(frame.start);
+        let mut y = Combination::value(from.start);
         for (a, k) in row.a.iter().zip(ks) {
-            let c = frame
-                .h
-                .mul(a)
-                .map_err(|why| super::scalar::arithmetic(why, row.span()));
-            let c = self.ok(c)?;
-            y = self.add_scaled(y, &c, k, row.span())?;
+            let c = self.exact(from.h.mul(a), row.span)?;
+            y = self.add_scaled(y, &c, k, row.span)?;
         }
         Some(y)
     }
 
     /// The rows, checked: none too long, `c` = row sum.
-    fn rows<'t>(&mut self, t: &'t Tableau, scope: &Scope) -> Option<Rows<'t>> {
+    fn rows(&mut self, t: &Tableau, scope: &Scope) -> Option<Rows> {
         let first_weights = t
             .rows
             .iter()

@@ -94,6 +94,7 @@ pub fn unroll(
             phase,
             steps,
             inner: Steps::Euler,
+            solved: false,
             budget,
         };
         let (flow, title) = &flows[of(phase)];

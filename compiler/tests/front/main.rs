@@ -1,5 +1,6 @@
 //! Tests of the front half: text in, stage programs, graphs and messages out.
 
+mod algebra;
 mod analysis;
 mod claims;
 mod common;

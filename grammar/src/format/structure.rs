@@ -467,6 +467,7 @@ fn is_statement(rule: Rule) -> bool {
             | Rule::start
             | Rule::step
             | Rule::embedded
+            | Rule::expression
             | Rule::splitting
             | Rule::solve
             | Rule::repeat

@@ -150,13 +150,12 @@ impl Builder<'_> {
         acc.expect("a power has a base")
     }
 
-    /// `name`, `name[i]`, `name(…)`, `name[i](…)`.
+    /// `name`, `name[i]`, `name(…)`, `name[i](…)`, `name(…)(…)`.
     pub(super) fn reference(&self, pair: Pair<Rule>) -> Expr {
-        let span = self.span(&pair);
         let mut inner = Children::of(pair);
         let name = self.ident(inner.next());
         let name_span = name.span;
-        let callee = match inner.next_if(Rule::index) {
+        let mut callee = match inner.next_if(Rule::index) {
             Some(index) => {
                 let span = name_span.to(self.span(&index));
                 Expr {
@@ -169,16 +168,15 @@ impl Builder<'_> {
                 span: name_span,
             },
         };
-        match inner.next_if(Rule::args) {
-            Some(args) => {
-                let args = args.into_inner().map(|p| self.arg(p)).collect();
-                Expr {
-                    kind: ExprKind::Call(Box::new(Call { callee, args })),
-                    span,
-                }
-            }
-            None => callee,
+        while let Some(args) = inner.next_if(Rule::args) {
+            let span = name_span.to(self.span(&args));
+            let args = args.into_inner().map(|p| self.arg(p)).collect();
+            callee = Expr {
+                kind: ExprKind::Call(Box::new(Call { callee, args })),
+                span,
+            };
         }
+        callee
     }
 
     pub(super) fn arg(&self, pair: Pair<Rule>) -> Arg {

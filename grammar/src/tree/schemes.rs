@@ -167,6 +167,13 @@ impl Builder<'_> {
                     span,
                 })
             }
+            Rule::expression => {
+                inner.skip(Rule::k_method);
+                SchemeItem::Method {
+                    value: self.expr(inner.next()),
+                    span,
+                }
+            }
             Rule::embedded => {
                 inner.skip(Rule::k_embedded);
                 SchemeItem::Embedded {
