@@ -27,7 +27,7 @@ pub enum Command {
     Check(Check),
     /// What is true of schemes: tableau, order and what limits it, error constants, stability
     #[command(
-        after_help = "Examples:\n  odec analyze schemes/rk4.ode\n  odec analyze schemes/macaron.ode strang\n  odec analyze schemes/gauss4.ode --json\n  odec analyze schemes/rk4.ode --latex\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
+        after_help = "Examples:\n  odec analyze schemes/rk4.ode\n  odec analyze schemes/macaron.ode strang\n  odec analyze schemes/gauss4.ode --json\n  odec analyze schemes/rk4.ode --latex\n  odec analyze schemes/rk4_layer.ode --lipschitz 20 --svg pictures\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
     )]
     Analyze(Analyze),
     /// Methods with their orders: claimed, proved, and measured of the machine code
@@ -125,6 +125,12 @@ pub struct Analyze {
     /// Print the tableau as a LaTeX array
     #[arg(long, conflicts_with = "json")]
     pub latex: bool,
+    /// A bound on how fast fields change: |f(x) − f(y)| ≤ K |x − y|; says which steps are stable
+    #[arg(long, value_name = "K")]
+    pub lipschitz: Option<String>,
+    /// Draw tableaus and regions of stability into this folder: NAME.tableau.svg, NAME.region.svg
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Args)]

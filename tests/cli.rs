@@ -36,6 +36,20 @@ fn analyze_says_what_is_true_of_schemes_and_flows() {
             .good(&["analyze", "tiny.ode", "lie", "--latex"])
             .contains("\\begin{array}")
     );
+    place.good(&[
+        "analyze",
+        "tiny.ode",
+        "--svg",
+        "pictures",
+        "--lipschitz",
+        "1/2",
+    ]);
+    let picture = place.read("pictures/iie.region.svg");
+    assert!(picture.starts_with("<svg"), "{picture}");
+    assert!(place.read("pictures/lie.tableau.svg").starts_with("<svg"));
+    let (code, said) = place.bad(&["analyze", "tiny.ode", "--lipschitz", "-1/0"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("not a positive number"), "{said}");
     let (code, said) = place.bad(&["analyze", "tiny.ode", "nothing"]);
     assert_eq!(code, 1);
     assert!(said.contains("there is lie, iie"), "{said}");

@@ -5,9 +5,11 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
 use odec_compiler::analysis::report::{self, Report};
-use odec_compiler::analysis::{json, latex, page::Page, text};
+use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
+use odec_graph::Exact;
 use serde_json::{Value, json};
+use std::path::Path;
 
 pub fn run(args: &cli::Analyze) -> Done {
     let from = &args.source;
@@ -41,6 +43,13 @@ pub fn run(args: &cli::Analyze) -> Done {
             }
         )));
     }
+    let lipschitz = args.lipschitz.as_deref().map(bound).transpose()?;
+    reports
+        .iter_mut()
+        .for_each(|r| r.lipschitz.clone_from(&lipschitz));
+    if let Some(folder) = &args.svg {
+        draw(&reports, folder)?;
+    }
     if args.json {
         let mut all: Vec<Value> = reports.iter().map(json::json).collect();
         all.extend(model.iter().map(|(built, cost)| {
@@ -66,6 +75,42 @@ pub fn run(args: &cli::Analyze) -> Done {
             page.finish()
         }));
         print!("{}", texts.join("\n"));
+    }
+    Ok(())
+}
+
+/// A positive number, as decimal or fraction.
+fn bound(text: &str) -> Done<Exact> {
+    let (n, d) = text.split_once('/').unwrap_or((text, "1"));
+    let number = Exact::decimal(n).ok().zip(Exact::decimal(d).ok());
+    let quotient = number.and_then(|(n, d)| Some(&n * &d.recip().ok()?));
+    let positive = quotient.filter(|q| q > &Exact::zero());
+    positive.ok_or_else(|| {
+        Failure::Input(format!(
+            "--lipschitz {text}: not a positive number such as 20, 0.5 or 1/3"
+        ))
+    })
+}
+
+/// Writes the pictures; later reports of the same name have a number.
+fn draw(reports: &[Report], folder: &Path) -> Done {
+    let failed =
+        |path: &Path, e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
+    std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
+    let mut names: Vec<String> = Vec::new();
+    for r in reports {
+        let stem = svg::stem(&r.name);
+        let same = names.iter().filter(|n| **n == stem).count();
+        names.push(stem.clone());
+        let stem = if same == 0 {
+            stem
+        } else {
+            format!("{stem}-{}", same + 1)
+        };
+        for (kind, picture) in svg::pictures(r) {
+            let path = folder.join(format!("{stem}.{kind}.svg"));
+            std::fs::write(&path, picture).map_err(|e| failed(&path, e))?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! On the boundary locus z(θ) = ρ/σ at ζ = e^{iθ}, Re z and Im z are P(c)/|σ|² and sin θ Q(c)/|σ|² with polynomials P and Q in
 //! c = cos θ. Then tan² α is the least value of (1 − c²)Q²/P² where P < 0: at −1, at roots of Q, or where the derivative is 0, at
-//! roots of a polynomial in c that Sturm chains isolate.
+//! roots of a polynomial in c, which are isolated exactly.
 
 use crate::poly::Poly;
 use crate::roots::{Root, Simple, power_of_two};

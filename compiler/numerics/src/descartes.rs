@@ -21,8 +21,10 @@ const MAX_WORK: u64 = 1 << 31;
 const WIDTH: i64 = 1 << 40;
 
 /// What signs are counted on.
-trait Number: Clone {
+pub(crate) trait Number: Clone {
     fn plus(&self, other: &Self) -> Self;
+    fn times(&self, other: &Self) -> Self;
+    fn whole(n: &BigInt) -> Self;
     /// Times 2ⁿ.
     fn doubled(&self, n: usize) -> Self;
     fn sign(&self) -> Ordering;
@@ -33,6 +35,12 @@ trait Number: Clone {
 impl Number for BigInt {
     fn plus(&self, other: &BigInt) -> BigInt {
         self + other
+    }
+    fn times(&self, other: &BigInt) -> BigInt {
+        self * other
+    }
+    fn whole(n: &BigInt) -> BigInt {
+        n.clone()
     }
     fn doubled(&self, n: usize) -> BigInt {
         self << n
@@ -48,6 +56,12 @@ impl Number for BigInt {
 impl Number for Exact {
     fn plus(&self, other: &Exact) -> Exact {
         self + other
+    }
+    fn times(&self, other: &Exact) -> Exact {
+        self * other
+    }
+    fn whole(n: &BigInt) -> Exact {
+        Exact::from(BigRational::from_integer(n.clone()))
     }
     fn doubled(&self, n: usize) -> Exact {
         self * &Exact::from(BigRational::from_integer(BigInt::one() << n))
@@ -84,7 +98,7 @@ enum Task<N> {
 }
 
 /// `p(x + 1)`.
-fn shifted<N: Number>(mut p: Vec<N>) -> Vec<N> {
+pub(crate) fn shifted<N: Number>(mut p: Vec<N>) -> Vec<N> {
     let n = p.len();
     for i in 0..n {
         for j in (i..n - 1).rev() {
@@ -222,23 +236,10 @@ pub(crate) fn first_change(p: &Poly) -> Option<Option<(Exact, Exact)>> {
     if p.degree() == 0 || changes(&p.0) == 0 {
         return Some(None);
     }
-    // 2ᵏ, beyond which p has no root: p(x + 2ᵏ) has coefficients of one sign.
-    let mut k = 0;
-    let scaled = loop {
-        let terms = p.0.iter().enumerate();
-        let scaled = Poly::new(terms.map(|(i, c)| c.doubled(i * k)).collect());
-        let (beyond, ends) = match whole(&scaled) {
-            Some(w) => ends(shifted(w)),
-            None => ends(shifted(scaled.0.clone())),
-        };
-        if beyond && ends {
-            break scaled;
-        }
-        k = if k == 0 { 1 } else { 2 * k };
-        if k as u64 * p.degree() as u64 > MAX_WORK >> 12 {
-            return None;
-        }
-    };
+    let (scaled, k) = match whole(&p) {
+        Some(w) => bounded(&w).map(|(s, k)| (Poly::new(s.iter().map(Exact::whole).collect()), k)),
+        None => bounded(&p.0).map(|(s, k)| (Poly::new(s), k)),
+    }?;
     let scale = Exact::one().doubled(k);
     let Some((lo, hi)) = on_unit(&scaled, true)?.into_iter().next() else {
         return Some(None);
@@ -260,25 +261,63 @@ pub(crate) fn first_change(p: &Poly) -> Option<Option<(Exact, Exact)>> {
     Some(Some((lo, hi)))
 }
 
-/// No changes of sign, and no root at 0.
-fn ends<N: Number>(p: Vec<N>) -> (bool, bool) {
-    (
-        changes(&p) == 0,
-        p.first().is_some_and(|c| c.sign().is_ne()),
-    )
+/// `p(2ᵏx)` and k, so that there are no roots from 1 on: `p(x + 2ᵏ)` has coefficients of one sign.
+fn bounded<N: Number>(p: &[N]) -> Option<(Vec<N>, usize)> {
+    let mut k = 0;
+    loop {
+        let terms = p.iter().enumerate();
+        let scaled: Vec<N> = terms.map(|(i, c)| c.doubled(i * k)).collect();
+        let beyond = shifted(scaled.clone());
+        if changes(&beyond) == 0 && beyond.first().is_some_and(|c| c.sign().is_ne()) {
+            return Some((scaled, k));
+        }
+        k = if k == 0 { 1 } else { 2 * k };
+        if (k * p.len()) as u64 > MAX_WORK >> 12 {
+            return None;
+        }
+    }
+}
+
+/// Whether a polynomial that is not 0 is nowhere negative on (0, 1), or from 0 on where `ray`; as coefficients that need not be
+/// [`Exact`].
+pub(crate) fn never_negative<N: Number>(
+    p: &[N],
+    ray: bool,
+    exact: impl Fn() -> Poly,
+) -> Option<bool> {
+    let lowest = p.iter().position(|c| c.sign().is_ne());
+    let Some(lowest) = lowest else {
+        return Some(true);
+    };
+    let highest = p.iter().rposition(|c| c.sign().is_ne()).unwrap_or(lowest);
+    let p = &p[lowest..=highest];
+    if p[0].sign().is_lt() {
+        return Some(false);
+    }
+    if changes(p) == 0 {
+        return Some(true);
+    }
+    let p = if ray { bounded(p)?.0 } else { p.to_vec() };
+    let mut work = MAX_WORK;
+    match inside(p, true, PATIENCE, &mut work) {
+        Ok(found) => Some(found.is_empty()),
+        Err(Stuck::Work) => None,
+        // Multiple roots are rare enough to begin again.
+        Err(Stuck::Together) => {
+            let p = exact();
+            match ray {
+                true => first_change(&p).map(|c| c.is_none()),
+                false => odd_roots(&p, &Exact::zero(), &Exact::one()).map(|r| r.is_empty()),
+            }
+        }
+    }
 }
 
 /// Whether `p ≥ 0` on `[from, to]`.
 pub fn is_nonnegative(p: &Poly, from: &Exact, to: &Exact) -> Option<bool> {
-    if p.is_zero() {
-        return Some(true);
+    let p = mapped(p, from, to);
+    match whole(&p) {
+        Some(w) => never_negative(&w, false, || p.clone()),
+        None => never_negative(&p.0, false, || p.clone()),
     }
-    if !odd_roots(p, from, to)?.is_empty() {
-        return Some(false);
-    }
-    // One sign, except for roots, of which there are fewer than points.
-    let parts = p.degree() as i64 + 2;
-    let point = |i: i64| from + &(&(to - from) * &Exact::ratio(i, parts));
-    let signs = (1..parts).map(|i| p.sign_at(&point(i)));
-    Some(signs.into_iter().find(|s| s.is_ne())?.is_gt())
 }

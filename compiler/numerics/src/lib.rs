@@ -10,6 +10,7 @@ pub mod draw;
 pub mod extrapolation;
 pub mod glm;
 pub mod jet;
+pub mod joint;
 pub mod line;
 pub mod manifold;
 pub mod multistep;
@@ -19,7 +20,9 @@ pub mod properties;
 mod ring;
 pub mod roots;
 pub mod series;
+pub mod ssp;
 pub mod stability;
+pub mod steps;
 pub mod tableau;
 pub mod trees;
 

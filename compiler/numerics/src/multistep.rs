@@ -5,7 +5,7 @@ use crate::angle::{self, Angle};
 use crate::descartes::{is_nonnegative, odd_roots};
 use crate::glm::axis;
 use crate::glm::characteristic::Characteristic;
-use crate::poly::{Extent, Poly};
+use crate::poly::{Extent, Poly, chebyshev};
 use odec_exact::Exact;
 
 /// Coefficients, newest first, equally long.
@@ -141,17 +141,7 @@ impl Multistep {
 
     /// Re ρσ̄ on the circle, as a polynomial in cos θ.
     fn real_part(&self) -> Poly {
-        let n = self.alpha.len();
-        let mut chebyshev = vec![
-            Poly::constant(Exact::one()),
-            Poly::new(vec![Exact::zero(), Exact::one()]),
-        ];
-        while chebyshev.len() < n {
-            let m = chebyshev.len();
-            let twice = Poly::new(vec![Exact::zero(), Exact::int(2)]);
-            let next = twice.times(&chebyshev[m - 1]).minus(&chebyshev[m - 2]);
-            chebyshev.push(next);
-        }
+        let chebyshev = chebyshev(self.alpha.len());
         let mut real = Poly::default();
         for (i, a) in self.alpha.iter().enumerate() {
             for (j, b) in self.beta.iter().enumerate() {

@@ -274,3 +274,26 @@ pub fn extent(factors: &[Poly]) -> Option<Extent> {
         Some((lo, hi)) => Extent::Until { lo, hi },
     })
 }
+
+/// The first root above 0, of any multiplicity, in `(lo, hi]`; `Some(None)`: there is none.
+pub(crate) fn first_root(p: &Poly) -> Option<Option<(Exact, Exact)>> {
+    let lowest = p.0.iter().position(|c| !c.is_zero()).unwrap_or(0);
+    let p = Poly::new(p.0[lowest..].to_vec());
+    if p.degree() < 2 {
+        return first_change(&p);
+    }
+    let simple = p.divided(&p.gcd(&p.derivative())?)?.0;
+    first_change(&simple)
+}
+
+/// Chebyshev's polynomials `T₀, …, Tₙ`.
+pub(crate) fn chebyshev(n: usize) -> Vec<Poly> {
+    let x = Poly::new(vec![Exact::zero(), Exact::one()]);
+    let twice = x.scaled(&Exact::int(2));
+    let mut all = vec![Poly::constant(Exact::one()), x];
+    while all.len() <= n {
+        let m = all.len();
+        all.push(twice.times(&all[m - 1]).minus(&all[m - 2]));
+    }
+    all
+}

@@ -1,10 +1,7 @@
-//! What a tableau of one field is called: kinds, simplifying assumptions, symmetries, monotonicity.
+//! What a tableau of one field is called: kinds, simplifying assumptions, symmetries.
 
 use crate::tableau::Tableau;
 use odec_exact::Exact;
-
-/// Most stages of a method whose SSP coefficient is sought.
-const MAX_SSP_STAGES: usize = 12;
 
 /// How stages depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,102 +106,4 @@ fn kind(t: &Tableau) -> Kind {
         () if diagonal[0].is_zero() && same(&diagonal[1..]) => Kind::Esdirk,
         () => Kind::Dirk,
     }
-}
-
-/// The coefficient of strong stability preservation: the radius of absolute monotonicity (Kraaijevanger 1991, BIT 31, 482).
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ssp {
-    /// No step is monotone.
-    None,
-    Unbounded,
-    /// Exactly.
-    Exactly(Exact),
-    /// Between two numbers.
-    Between(Exact, Exact),
-}
-
-/// By bisection on exact conditions, to 2⁻²⁰; a simple fraction in between that is the coefficient itself is recognised.
-pub fn ssp(t: &Tableau) -> Option<Ssp> {
-    let rational = t.a.iter().flatten().chain(&t.b);
-    if t.stages() > MAX_SSP_STAGES || rational.clone().any(|a| a.as_rational().is_none()) {
-        return None;
-    }
-    // For small r the entries of rK(I + rK)⁻¹ have the signs of K's, where those are not 0.
-    if rational.clone().any(Exact::is_negative) {
-        return Some(Ssp::None);
-    }
-    let fine = Exact::ratio(1, 1 << 20);
-    if !monotone(t, &fine) {
-        return Some(Ssp::None);
-    }
-    if monotone(t, &Exact::int(1 << 20)) {
-        return Some(Ssp::Unbounded);
-    }
-    let (mut lo, mut hi) = (fine.clone(), Exact::int(1));
-    while monotone(t, &hi) {
-        lo = hi.clone();
-        hi = &hi * &Exact::int(2);
-    }
-    while &hi - &lo > fine {
-        let middle = &(&lo + &hi) * &Exact::ratio(1, 2);
-        if monotone(t, &middle) {
-            lo = middle;
-        } else {
-            hi = middle;
-        }
-    }
-    for d in 1..=24 {
-        let n = (hi.to_f64() * d as f64).round() as i64;
-        let simple = Exact::ratio(n, d);
-        if simple >= lo && simple <= hi && monotone(t, &simple) {
-            let beyond = &simple + &Exact::ratio(1, 1 << 40);
-            if !monotone(t, &beyond) {
-                return Some(Ssp::Exactly(simple));
-            }
-        }
-    }
-    Some(Ssp::Between(lo, hi))
-}
-
-/// Whether the method is absolutely monotone at −r: with K = [A 0; bᵀ 0], `rK(I + rK)⁻¹ ≥ 0` and its rows sum to at most 1.
-fn monotone(t: &Tableau, r: &Exact) -> bool {
-    let s = t.stages();
-    let n = s + 1;
-    // Solve X (I + rK) = rK for X, row by row: (I + rK)ᵀ xᵀ = rKᵀ.
-    let k = |i: usize, j: usize| match (i < s, j < s) {
-        (_, false) => Exact::zero(),
-        (true, true) => r * &t.a[i][j],
-        (false, true) => r * &t.b[j],
-    };
-    let mut rows: Vec<Vec<Exact>> = (0..n)
-        .map(|j| {
-            let left = (0..n).map(|i| &k(i, j) + &Exact::int(i64::from(i == j)));
-            left.chain((0..n).map(|i| k(i, j))).collect()
-        })
-        .collect();
-    for at in 0..n {
-        let Some(pivot) = (at..n).find(|i| !rows[*i][at].is_zero()) else {
-            return false;
-        };
-        rows.swap(at, pivot);
-        let Ok(over) = rows[at][at].recip() else {
-            return false;
-        };
-        let pivot: Vec<Exact> = rows[at].iter().map(|x| x * &over).collect();
-        rows[at] = pivot.clone();
-        for (i, row) in rows.iter_mut().enumerate() {
-            if i != at && !row[at].is_zero() {
-                let by = row[at].clone();
-                for (x, p) in row.iter_mut().zip(&pivot) {
-                    *x = &*x - &(&by * p);
-                }
-            }
-        }
-    }
-    // Column i of the right half is row i of X.
-    (0..n).all(|i| {
-        let entries = (0..n).map(|j| &rows[j][n + i]);
-        let sum: Exact = entries.clone().cloned().sum();
-        entries.clone().all(|x| !x.is_negative()) && sum <= Exact::one()
-    })
 }

@@ -94,7 +94,7 @@ fn absolute(p: &Poly) -> Poly {
 }
 
 /// `det(I − zM)`.
-fn determinant(m: &[Vec<Exact>]) -> Poly {
+pub(crate) fn determinant(m: &[Vec<Exact>]) -> Poly {
     let n = m.len();
     // Faddeev–LeVerrier: the characteristic polynomial, whose reverse is wanted.
     let mut coefficients = vec![Exact::one()];

@@ -156,4 +156,97 @@ impl Tableau {
             ..self.clone()
         }
     }
+
+    /// Some of the stages, in their order.
+    fn kept(&self, stages: &[usize]) -> Tableau {
+        let row = |r: &Vec<Exact>| stages.iter().map(|j| r[*j].clone()).collect();
+        Tableau {
+            fields: self.fields.clone(),
+            field_of: stages.iter().map(|j| self.field_of[*j]).collect(),
+            a: stages.iter().map(|i| row(&self.a[*i])).collect(),
+            b: row(&self.b),
+            embedded: self.embedded.as_ref().map(row),
+        }
+    }
+
+    /// The method without the stages on which the result does not depend, and with one stage for those of a field that are alike; no
+    /// embedded partner (Dahlquist & Jeltsch 1979; Hundsdorfer & Spijker 1981: irreducible but for weights that cancel).
+    pub fn reduced(&self) -> Tableau {
+        let mut t = self.clone();
+        t.embedded = None;
+        let alike = |t: &Tableau| {
+            let s = t.stages();
+            let pairs = (0..s).flat_map(|i| (i + 1..s).map(move |j| (i, j)));
+            let mut pairs = pairs.filter(|(i, j)| t.field_of[*i] == t.field_of[*j]);
+            pairs.find(|(i, j)| t.a[*i] == t.a[*j])
+        };
+        while let Some((i, j)) = alike(&t) {
+            for row in t.a.iter_mut().chain([&mut t.b]) {
+                row[i] = &row[i] + &row[j];
+            }
+            let rest: Vec<usize> = (0..t.stages()).filter(|k| *k != j).collect();
+            t = t.kept(&rest);
+        }
+        let mut needed: Vec<bool> = t.b.iter().map(|b| !b.is_zero()).collect();
+        while let Some(more) = (0..t.stages()).find(|j| {
+            let uses = |i: usize| needed[i] && !t.a[i][*j].is_zero();
+            !needed[*j] && (0..t.stages()).any(uses)
+        }) {
+            needed[more] = true;
+        }
+        let rest: Vec<usize> = (0..t.stages()).filter(|j| needed[*j]).collect();
+        t.kept(&rest)
+    }
+
+    /// The method of one field alone: the others are 0.
+    pub fn of_field(&self, field: usize) -> Tableau {
+        let own: Vec<usize> = (0..self.stages())
+            .filter(|j| self.field_of[*j] == field)
+            .collect();
+        Tableau {
+            fields: vec![self.fields[field].clone()],
+            field_of: vec![0; own.len()],
+            ..self.kept(&own)
+        }
+    }
+
+    /// The method with its fixed-point iterations carried to the end. `written` says of each stage where it is written: stages of one
+    /// field, written once, whose points are `y, y + c h F(y), y + c h F(y + …)`, and which serve the next one alone, converge to a stage `Y = y + c h F(Y)`. `None`: there
+    /// are no such stages.
+    pub fn converged<W: PartialEq>(&self, written: &[W]) -> Option<Tableau> {
+        let mut t = self.clone();
+        let mut found = false;
+        let mut at = 0;
+        while at < t.stages() {
+            let base = t.a[at].clone();
+            // c of the next stage, if it is the base and one evaluation of the last one.
+            let next = |t: &Tableau, last: usize| {
+                let same = written.get(last + 1)? == written.get(last)?
+                    && t.field_of.get(last + 1)? == t.field_of.get(last)?;
+                let others = |j: usize| j == last || t.a[last + 1][j] == base[j];
+                let c = &t.a[last + 1][last] - &base[last];
+                (same && !c.is_zero() && (0..t.stages()).all(others)).then_some(c)
+            };
+            let mut last = at;
+            let mut factor: Option<Exact> = None;
+            while let Some(c) = next(&t, last) {
+                if factor.as_ref().is_some_and(|f| *f != c) {
+                    break;
+                }
+                factor = Some(c);
+                last += 1;
+            }
+            // An iterate serves the next one alone; the steps of a flow cut into pieces serve all later ones.
+            let elsewhere = |i: usize, j: usize| i != j + 1 && t.a[i][j] != base[j];
+            let serves =
+                (at..last).any(|j| !t.b[j].is_zero() || (at..t.stages()).any(|i| elsewhere(i, j)));
+            if let Some(c) = factor.filter(|_| !serves) {
+                found = true;
+                t.a[last] = base;
+                t.a[last][last] = &t.a[last][last] + &c;
+            }
+            at = last + 1;
+        }
+        found.then(|| t.reduced())
+    }
 }

@@ -5,7 +5,8 @@ use odec_numerics::Tableau;
 use odec_numerics::descartes::{is_nonnegative, odd_roots};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::{Extent, Poly, extent};
-use odec_numerics::properties::{Kind, Properties, Ssp, ssp};
+use odec_numerics::properties::{Kind, Properties};
+use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
 

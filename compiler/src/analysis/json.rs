@@ -3,17 +3,20 @@
 use super::general::General;
 use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
-use super::report::{Found, Limit, PrincipalError, Report};
+use super::report::{Additive, Found, Limit, PrincipalError, Report};
+use super::stable;
 use super::start::Started;
 use super::text::end;
 use crate::scheme::Learned;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
+use odec_numerics::joint::{AtInfinity, Function, Many};
 use odec_numerics::manifold::Shape;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::poly::{Extent, Poly};
-use odec_numerics::properties::Ssp;
+use odec_numerics::ssp::Ssp;
+use odec_numerics::stability::Stability;
 use serde_json::{Value, json};
 
 fn row(r: &[Exact]) -> Value {
@@ -143,6 +146,59 @@ fn started(s: &Started, order: usize) -> Value {
     json!({ "by": s.by, "order": s.order, "steps": s.steps, "limits_order_to": s.limit(order) })
 }
 
+/// Bounds of `hK`, and what follows for the K and the h that are known.
+fn stable_step(r: &Report) -> Value {
+    let over = |x: Option<f64>, by: &Option<Exact>| match (x, by) {
+        (Some(x), Some(by)) if x.is_finite() => json!(x / by.to_f64()),
+        _ => Value::Null,
+    };
+    let bound = |b: &stable::Bound| {
+        let hk = r.h.as_ref().zip(r.lipschitz.as_ref()).map(|(h, k)| h * k);
+        json!({
+            "of": b.name,
+            "bound": match b.value() {
+                Some(x) if x.is_infinite() => json!("unbounded"),
+                x => json!(x),
+            },
+            "h": over(b.value(), &r.lipschitz),
+            "K": over(b.value(), &r.h),
+            "stable": hk.and_then(|hk| b.holds(&hk)),
+        })
+    };
+    let bounds = stable::bounds(r);
+    match bounds.is_empty() {
+        true => Value::Null,
+        false => bounds.iter().map(bound).collect(),
+    }
+}
+
+fn many(p: &Many) -> Value {
+    let term = |(e, c): (&Vec<u32>, &Exact)| json!({ "powers": e, "coefficient": c.to_string() });
+    p.0.iter().map(term).collect()
+}
+
+fn additive(a: &Additive) -> Value {
+    let function = |f: &Function| json!({ "num": many(&f.numerator), "den": many(&f.denominator) });
+    let alone = |s: &Option<Stability>| {
+        s.as_ref().map(|s| {
+            json!({
+                "A_stable": s.a_stable, "I_stable": s.i_stable, "L_stable": s.l_stable,
+                "real_limit": extent(&s.real, false), "imaginary_limit": extent(&s.imaginary_squared, true),
+            })
+        })
+    };
+    let far = |f: &AtInfinity| match f {
+        AtInfinity::Zero => json!(0.0),
+        AtInfinity::Infinite => json!("unbounded"),
+        AtInfinity::Quotient(f) => function(f),
+    };
+    json!({
+        "fields": a.fields, "converged": a.converged, "function": function(&a.joint.function),
+        "alone": a.joint.alone.iter().map(alone).collect::<Vec<_>>(), "together": alone(&a.joint.together),
+        "far": a.joint.far.iter().map(far).collect::<Vec<_>>(),
+    })
+}
+
 /// One object.
 pub fn json(r: &Report) -> Value {
     let poly = |p: &Poly| row(&p.0);
@@ -207,5 +263,7 @@ pub fn json(r: &Report) -> Value {
         .started
         .as_ref()
         .map_or(Value::Null, |s| started(s, order));
+    all["stable_step"] = stable_step(r);
+    all["joint"] = r.additive.as_ref().map(additive).into();
     all
 }

@@ -147,8 +147,18 @@ pub fn subscript(n: usize) -> String {
 
 /// `1 + z + 1/2 z² + 1/6 z³`; lines end before signs only.
 pub fn polynomial(p: &Poly) -> String {
+    let power = |(n, c)| match n {
+        0 => (String::new(), c),
+        1 => ("z".to_string(), c),
+        _ => (format!("z{}", superscript(n)), c),
+    };
+    sum(p.0.iter().enumerate().map(power))
+}
+
+/// A sum of products: the name of each, empty for 1, and its coefficient; lines end before signs only.
+pub fn sum<'c>(terms: impl Iterator<Item = (String, &'c Exact)>) -> String {
     let mut text = String::new();
-    for (n, c) in p.0.iter().enumerate().filter(|(_, c)| !c.is_zero()) {
+    for (name, c) in terms.filter(|(_, c)| !c.is_zero()) {
         let minus = c.is_negative();
         let magnitude = if minus { -c } else { c.clone() };
         let (plus, less) = (format!(" +{FAST}"), format!(" -{FAST}"));
@@ -162,12 +172,10 @@ pub fn polynomial(p: &Poly) -> String {
             true => format!("({})", number(&magnitude).replace(' ', &FAST.to_string())),
             false => number(&magnitude),
         };
-        text += &match (n, magnitude.is_one()) {
-            (0, _) => shown,
-            (1, true) => "z".to_string(),
-            (1, false) => format!("{shown}{FAST}z"),
-            (_, true) => format!("z{}", superscript(n)),
-            (_, false) => format!("{shown}{FAST}z{}", superscript(n)),
+        text += &match (name.is_empty(), magnitude.is_one()) {
+            (true, _) => shown,
+            (false, true) => name,
+            (false, false) => format!("{shown}{FAST}{name}"),
         };
     }
     if text.is_empty() { "0".into() } else { text }

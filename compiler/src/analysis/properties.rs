@@ -17,7 +17,8 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::multistep::Multistep;
-use odec_numerics::properties::{Kind, Properties, Ssp, ssp};
+use odec_numerics::properties::{Kind, Properties};
+use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_program::manifest::{Claim, ClaimStatus};
 

@@ -16,12 +16,16 @@ use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::Flow;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
+use odec_grammar::Span;
 use odec_graph::Exact;
 use odec_numerics::glm;
+use odec_numerics::joint::Joint;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::order::{Weights, principal_error, prove};
-use odec_numerics::properties::{Properties, Ssp, ssp};
-use odec_numerics::stability::Stability;
+use odec_numerics::properties::Properties;
+use odec_numerics::ssp::{Ssp, ssp};
+use odec_numerics::stability::{Stability, StabilityFunction};
+use odec_numerics::steps::StepBounds;
 use odec_numerics::{Tableau, Trees, draw};
 use std::rc::Rc;
 
@@ -38,6 +42,8 @@ pub struct Evolved {
     pub step: usize,
     /// Each written occurrence of a field has its own weights.
     pub per_use: bool,
+    /// The largest step size it is taken with.
+    pub h: Exact,
 }
 
 /// An order and what limits it.
@@ -77,7 +83,19 @@ pub struct PrincipalError {
 pub struct OneField {
     pub properties: Properties,
     pub stability: Option<Stability>,
+    /// Of the embedded partner.
+    pub partner: Option<StabilityFunction>,
+    pub steps: Option<StepBounds>,
     pub ssp: Option<Ssp>,
+}
+
+/// What is true of a method of several fields on linear equations.
+#[derive(Clone, Debug)]
+pub struct Additive {
+    pub fields: Vec<String>,
+    pub joint: Joint,
+    /// The method is meant with its fixed-point iterations carried to the end.
+    pub converged: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +120,11 @@ pub struct Report {
     pub error: Option<PrincipalError>,
     /// Of the implicit method where there is one, else as it is computed.
     pub one_field: Option<OneField>,
+    pub additive: Option<Additive>,
+    /// The step size of an evolve.
+    pub h: Option<Exact>,
+    /// A Lipschitz bound of the field that somebody knows.
+    pub lipschitz: Option<Exact>,
     pub multistep: Option<(Multistep, Facts)>,
     /// What the conditions say about learned coefficients.
     pub learning: Option<Result<Learning, Beyond>>,
@@ -230,6 +253,7 @@ pub fn scheme(i: &Instance) -> Report {
     let computed = placed(&flow, Steps::Euler, false);
     let has_flows = meant.as_ref().is_ok_and(Placed::has_flows);
     let tableau = computed.clone().and_then(|p| p.tableau());
+    let written = computed.as_ref().map_or(Vec::new(), Placed::stages);
     let implicit = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
     let implicit = implicit.and_then(|t| {
         let found = of_tableau(&t, within)?;
@@ -265,6 +289,9 @@ pub fn scheme(i: &Instance) -> Report {
                 error_of(general.expanded()?, found.order)
             }),
         one_field: best.filter(|t| t.fields.len() == 1).map(one_field),
+        additive: best.and_then(|t| additive(t, &written)),
+        h: None,
+        lipschitz: None,
         multistep: rows.map(|(alpha, beta)| {
             let m = Multistep { alpha, beta };
             let facts = m.facts();
@@ -307,22 +334,41 @@ fn order_or(
 }
 
 fn one_field(t: &Tableau) -> OneField {
+    let stability = Stability::new(t);
     OneField {
         properties: Properties::new(t),
-        stability: Stability::new(t),
+        partner: t.partner().and_then(|t| StabilityFunction::new(&t)),
+        steps: stability.as_ref().map(|s| StepBounds::new(t, s)),
+        stability,
         ssp: ssp(t),
     }
 }
 
+/// Of several fields; `written`: where each stage is.
+fn additive(t: &Tableau, written: &[Span]) -> Option<Additive> {
+    if t.fields.len() < 2 {
+        return None;
+    }
+    let limit = t.converged(written);
+    Some(Additive {
+        fields: t.fields.clone(),
+        converged: limit.is_some(),
+        joint: Joint::new(&limit.unwrap_or_else(|| t.clone()))?,
+    })
+}
+
+/// What is known of an evolve as it is computed.
+struct Computed {
+    order: Result<Found, Beyond>,
+    tableau: Result<Tableau, Beyond>,
+    general: Option<General>,
+    /// Where each stage is written.
+    written: Vec<Span>,
+}
+
 /// The order of an evolve as it is computed, and its tableau. Where each written occurrence has weights of its own, each field stands
 /// in the equation with the weight that the scheme gives it.
-fn computed(
-    e: &Evolved,
-) -> (
-    Result<Found, Beyond>,
-    Result<Tableau, Beyond>,
-    Option<General>,
-) {
+fn computed(e: &Evolved) -> Computed {
     let settings = super::stand_in::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
     let whole = opaque(&e.flow, e.step);
@@ -332,18 +378,29 @@ fn computed(
         false => with_history(&whole),
     };
     let tableau = placed.clone().and_then(|p| p.tableau());
+    let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
     let found = match &tableau {
         Ok(t) if e.per_use => of_tableau(&t.normalised(), within.as_ref()),
         _ => None,
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
     let order = order_or(order, general.as_ref(), within.as_ref());
-    (order, tableau, general)
+    Computed {
+        order,
+        tableau,
+        general,
+        written,
+    }
 }
 
 /// A model's evolve as it is computed, each field as a whole.
 pub fn evolve(e: &Evolved) -> Report {
-    let (order, tableau, general) = computed(e);
+    let Computed {
+        order,
+        tableau,
+        general,
+        written,
+    } = computed(e);
     let built = tableau.as_ref().ok();
     let meant = built.map(|t| match e.per_use {
         true => t.normalised(),
@@ -366,6 +423,9 @@ pub fn evolve(e: &Evolved) -> Report {
             .zip(order.as_ref().ok())
             .and_then(|(t, f)| error(t, f.order)),
         one_field: built.filter(|t| t.fields.len() == 1).map(one_field),
+        additive: built.and_then(|t| additive(t, &written)),
+        h: Some(e.h.clone()),
+        lipschitz: None,
         multistep: None,
         general: general.map(|g| {
             let facts = g.glm.facts();
@@ -391,5 +451,5 @@ fn work(flow: &Flow) -> Option<StepWork> {
 
 /// The order of an evolve as it is computed, and what limits it.
 pub fn order_of(e: &Evolved) -> Result<Found, Beyond> {
-    computed(e).0
+    computed(e).order
 }

@@ -7,6 +7,7 @@ use super::general::General;
 use super::number::{about, number, polynomial, subscript, superscript};
 use super::page::{FAST, Page, Screen};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
+use super::stable;
 use super::table::{Cell, Table};
 use crate::scheme::resolve::count;
 use odec_graph::Exact;
@@ -14,7 +15,7 @@ use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::poly::{Extent, Poly};
-use odec_numerics::properties::Ssp;
+use odec_numerics::ssp::Ssp;
 use odec_numerics::tableau::Part;
 
 /// Most stages of a tableau that is printed.
@@ -39,6 +40,12 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         structure(&mut page, f);
         page.section("Stability");
         stability(&mut page, f);
+        page.section("Stable step, for a Lipschitz bound K");
+        stable::stable_step(&mut page, r);
+    }
+    if let Some(a) = r.additive.as_ref().filter(|_| r.multistep.is_none()) {
+        page.section("Stability");
+        stable::joint(&mut page, a);
     }
     if let Some((_, f)) = &r.multistep {
         page.section("Stability");
@@ -351,12 +358,16 @@ fn axes(page: &mut Page, real: &Option<Extent>, imaginary_squared: &Option<Exten
     page.fact("imaginary axis", &extent(imaginary_squared, true, "±"));
 }
 
-fn extent(e: &Option<Extent>, squared: bool, sign: &str) -> String {
+/// `-2.7852935634`, or that there is no end.
+pub fn extent(e: &Option<Extent>, squared: bool, sign: &str) -> String {
     match e {
         None => "not decided".to_string(),
         Some(Extent::Zero) => "0".to_string(),
         Some(Extent::Infinite) => "unbounded".to_string(),
-        Some(Extent::Until { hi, .. }) => format!("{sign}{:.10}", end(hi, squared)),
+        Some(Extent::Until { hi, .. }) => match end(hi, squared) {
+            x if x < 1e-6 => format!("{sign}{x:.4e}"),
+            x => format!("{sign}{x:.10}"),
+        },
     }
 }
 

@@ -154,13 +154,17 @@ impl EvolveSpec {
     pub fn evolved(&self) -> Vec<Evolved> {
         let per_use = self.policies.iter().flatten();
         let per_use = per_use.clone().any(|s| *s == Sharing::PerUse);
-        let mut seen = Vec::new();
+        let mut seen: Vec<(_, Evolved)> = Vec::new();
+        let size = |h: &Exact| if h.is_negative() { -h } else { h.clone() };
         for k in 0..self.steps as usize {
             let (flow, title) = &self.flows[k.min(self.flows.len() - 1)];
             let settings = settings(&flow.settings, k);
             let key = (title.clone(), settings);
-            if !seen.iter().any(|(s, _)| *s == key) {
+            if let Some((_, e)) = seen.iter_mut().find(|(s, _)| *s == key) {
+                e.h = e.h.clone().max(size(&self.h[k]));
+            } else {
                 let evolved = Evolved {
+                    h: size(&self.h[k]),
                     title: title.clone(),
                     flow: flow.clone(),
                     step: k,

@@ -3,7 +3,8 @@
 use crate::common::{compile_text, model};
 use odec_compiler::analysis::page::Screen;
 use odec_compiler::analysis::report::{self, Report};
-use odec_compiler::analysis::{json, latex, text};
+use odec_compiler::analysis::{json, latex, svg, text};
+use odec_graph::Exact;
 
 fn library(name: &str) -> &'static str {
     let known = |(n, _): &&(&str, &str)| *n == name;
@@ -123,7 +124,7 @@ fn json_md_names_all_members() {
             _ => {}
         }
     }
-    for name in ["gauss4", "strang", "ab2", "abm4"] {
+    for name in ["gauss4", "strang", "imex_euler", "ab2", "abm4"] {
         let mut all = Vec::new();
         members(&json::json(&reports(library(name))[0]), &mut all);
         for member in all {
@@ -153,6 +154,14 @@ fn the_whole_library() {
             }
             json::json(&r);
             let Some(one) = &r.one_field else { continue };
+            if let (Some(s), Some(b)) = (&one.stability, &one.steps) {
+                let numbers = s.function.numerator.0.iter();
+                let extents = [&s.real, &s.imaginary_squared, &b.dissipation, &b.disc];
+                if numbers.clone().all(|c| c.as_rational().is_some()) {
+                    assert!(extents.iter().all(|e| e.is_some()), "{name}\n{said}");
+                    assert!(b.contractive.is_some() && one.ssp.is_some(), "{name}");
+                }
+            }
             let stable = one.stability.as_ref().map(|s| (s.a_stable, s.l_stable));
             match r.name.as_str() {
                 "gauss4" | "gauss6" | "implicit_midpoint" => {
@@ -166,11 +175,78 @@ fn the_whole_library() {
                     assert_eq!(stable, Some((Some(true), Some(true))), "{name}");
                 }
                 "ssp104" => {
-                    let six = odec_numerics::properties::Ssp::Exactly(odec_graph::Exact::int(6));
+                    let six = odec_numerics::ssp::Ssp::Exactly(odec_graph::Exact::int(6));
                     assert_eq!(one.ssp, Some(six));
                 }
                 _ => {}
             }
         }
     }
+}
+
+/// An evolve knows its h, the user a bound K: what is stable is said of both, and exactly at the limit. Euler's method is stable up to
+/// hK = 2, RK4 on the imaginary axis up to √8.
+#[test]
+fn stable_steps() {
+    let of = |flow: &str, lipschitz: Option<Exact>| {
+        let mut all = reports(&model(flow, 4, "h = 1/4"));
+        let mut r = all.pop().expect("an evolve");
+        r.lipschitz = lipschitz;
+        r
+    };
+    let step = |r: &Report| json::json(r)["stable_step"].clone();
+    let r = of("euler(layer)", None);
+    assert!(text::text(&r).contains("real decay           hK ≤ 2, K ≤ 8 at h = 1/4"));
+    assert_eq!(step(&r)[0]["K"], 8.0);
+    assert_eq!(step(&r)[1]["bound"], 0.0);
+    assert_eq!(step(&r)[4]["of"], "contractivity");
+    let verdicts = |flow: &str, k: Exact| -> Vec<Option<bool>> {
+        let all = step(&of(flow, Some(k)));
+        let all = all.as_array().expect("bounds").iter();
+        all.map(|b| b["stable"].as_bool()).collect()
+    };
+    let (yes, no) = (Some(true), Some(false));
+    assert_eq!(
+        verdicts("euler(layer)", Exact::int(7)),
+        [yes, no, no, yes, yes]
+    );
+    assert_eq!(verdicts("euler(layer)", Exact::int(9)), [no; 5]);
+    // √8 · 4 = 11.3137…
+    assert_eq!(verdicts("rk4(layer)", Exact::ratio(113, 10))[1], yes);
+    assert_eq!(verdicts("rk4(layer)", Exact::ratio(114, 10))[1], no);
+    assert_eq!(verdicts("rk4(layer)", Exact::ratio(113, 10))[0], no);
+}
+
+/// The pictures of docs/ are what is drawn; all others are whole, and only there where there is something to see.
+#[test]
+fn pictures() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+    let drawn = |name: &str| {
+        let reports = reports(library(name));
+        svg::pictures(&reports[0])
+    };
+    for (name, kind) in [("rk4", "region"), ("dormand_prince", "tableau")] {
+        let all = drawn(name);
+        let (_, picture) = all.iter().find(|(k, _)| *k == kind).expect(kind);
+        let path = format!("{docs}/{name}.{kind}.svg");
+        if std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
+            std::fs::write(&path, picture).expect("written");
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(picture, &kept, "{path} is out of date");
+    }
+    for name in ["bdf3", "ars222", "backward_euler", "gauss4", "iiet_refresh"] {
+        for (kind, picture) in drawn(name) {
+            assert!(
+                picture.starts_with("<svg") && picture.ends_with("</svg>\n"),
+                "{name}"
+            );
+            let bad = ["NaN", "inf"].iter().any(|b| picture.contains(b));
+            assert!(!bad, "{name}.{kind}");
+        }
+    }
+    let kinds = |name: &str| drawn(name).iter().map(|(k, _)| *k).collect::<Vec<_>>();
+    assert_eq!(kinds("strang"), ["tableau", "region"]);
+    assert_eq!(svg::stem("rk4(layer) / 2"), "rk4-layer-2");
+    assert_eq!(svg::stem("∘"), "flow");
 }

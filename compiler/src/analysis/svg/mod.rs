@@ -1,0 +1,39 @@
+//! Reports as pictures: the tableau, and where the method is stable.
+//!
+//! Takes a report; gives self-contained SVG that follows the page into the dark, equal bytes for equal reports. A picture decides nothing:
+//! its curves are sampled in floating point, the numbers that are written beside them are those of the report.
+
+mod contour;
+mod plot;
+mod region;
+mod sheet;
+mod tableau;
+
+use super::report::Report;
+
+/// Longest name of a file without its endings.
+const LONGEST: usize = 60;
+
+/// `rk4(layer)` as `rk4-layer`.
+pub fn stem(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            out.push(c);
+        } else if !out.ends_with('-') && !out.is_empty() {
+            out.push('-');
+        }
+    }
+    out.truncate(LONGEST);
+    match out.trim_end_matches('-') {
+        "" => "flow".to_string(),
+        stem => stem.to_string(),
+    }
+}
+
+/// What there is to draw of a report: `tableau`, `region`, each with its picture.
+pub fn pictures(r: &Report) -> Vec<(&'static str, String)> {
+    let tableau = tableau::picture(r).map(|p| ("tableau", p));
+    let region = region::picture(r).map(|p| ("region", p));
+    tableau.into_iter().chain(region).collect()
+}
