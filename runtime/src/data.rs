@@ -360,8 +360,8 @@ mod tests {
         let text: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
         let d = corpus(&text, 0).unwrap();
         assert_eq!(
-            c.training_batch(0, 1, 0..2, 8).unwrap(),
-            c.training_batch(9, 5, 0..2, 8).unwrap()
+            c.training_batch(0, 1, 0..2, 8).unwrap().tokens,
+            c.training_batch(9, 5, 0..2, 8).unwrap().tokens
         );
         assert_eq!(
             d.training_batch(0, 1, 0..2, 8).unwrap(),
