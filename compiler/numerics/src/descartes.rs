@@ -4,7 +4,7 @@
 //! The coefficients of `(1 + x)ⁿ p(1/(1 + x))` change their signs as often as p has roots in (0, 1), or more often by an even number:
 //! with no change there is no root, with one there is one, else the interval is halved. This takes sums and signs alone, so
 //! long coefficients and roots among them are no obstacle. Multiple roots, which halving never separates, are taken out by
-//! the polynomial's factors of odd multiplicity ([`Poly::odd_part`]).
+//! the polynomial's factors of odd multiplicity (`Poly::odd_part`).
 
 use crate::poly::Poly;
 use num_bigint::BigInt;

@@ -5,7 +5,7 @@
 //! are those of the specification up to [`bound`]; two runs on the same card give the same bits, because who adds what
 //! in which order is fixed.
 //!
-//! Attention rounds to bf16 what it multiplies there: weights, the slopes of scores, dO. With D = 2([`bound`](head) + 2⁻²¹)·max Σ|q k|·scale
+//! Attention rounds to bf16 what it multiplies there: weights, the slopes of scores, dO. With D = 2(`bound(head)` + 2⁻²¹)·max Σ|q k|·scale
 //! + 2⁻¹⁹, how far a weight may be off relatively, u = 2⁻⁸ and n keys, the result of a query is off by at most
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! The order of a general linear method with an exact starting procedure (Butcher 2006, Acta Numerica 15, 157, section 4; Hairer,
 //! Nørsett & Wanner 1993, III.8).
 //!
-//! A starting procedure gives each value y[0] an expansion ξ over trees. The method has order p when there is one with ξ = (the state
+//! A starting procedure gives each value `y[0]` an expansion ξ over trees. The method has order p when there is one with ξ = (the state
 //! itself) for the state, such that one step takes ξ at t to ξ at t + h up to order p:
 //! `(Eξ)(t) = B ηD(t) + V ξ(t)`, `η(t) = A ηD(t) + U ξ(t)` for all trees of at most p vertices. Older states and evaluations at
 //! states are then those of the exact solution, as in the order of a multistep method. The equations are linear in ξ(t) when ξ
