@@ -47,6 +47,8 @@ fn analyze_says_what_is_true_of_schemes_and_flows() {
     let picture = place.read("pictures/iie.region.svg");
     assert!(picture.starts_with("<svg"), "{picture}");
     assert!(place.read("pictures/lie.tableau.svg").starts_with("<svg"));
+    let picture = place.read("pictures/lie.convergence.svg");
+    assert!(picture.contains("order 1, measured"), "{picture}");
     let (code, said) = place.bad(&["analyze", "tiny.ode", "--lipschitz=-1/0"]);
     assert_eq!(code, 1);
     assert!(said.contains("not a positive number"), "{said}");

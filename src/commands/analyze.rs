@@ -1,12 +1,15 @@
 //! `odec analyze`: what is true of a file's schemes, and of its model's flows as they are computed.
 
 use crate::cli;
+use crate::commands::methods;
 use crate::fail::{Done, Failure};
+use crate::measure;
 use crate::source;
 use crate::terminal;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
+use odec_compiler::measure::{Entry, entries};
 use odec_graph::Exact;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -49,6 +52,11 @@ pub fn run(args: &cli::Analyze) -> Done {
         .for_each(|r| r.lipschitz.clone_from(&lipschitz));
     if let Some(folder) = &args.svg {
         draw(&reports, folder)?;
+        if measure::COMPILED {
+            let all = entries(&checked.instances).map_err(Failure::internal)?;
+            let all = all.into_iter().filter(|e| wanted(&e.name));
+            converge(&all.collect::<Vec<_>>(), folder)?;
+        }
     }
     if args.json {
         let mut all: Vec<Value> = reports.iter().map(json::json).collect();
@@ -90,6 +98,19 @@ fn bound(text: &str) -> Done<Exact> {
             "--lipschitz {text}: not a positive number such as 20, 0.5 or 1/3"
         ))
     })
+}
+
+/// Measures the machine code of each scheme whose order is proved, and draws its errors.
+fn converge(entries: &[Entry], folder: &Path) -> Done {
+    for (e, curves) in entries.iter().zip(measure::curves(entries)?) {
+        let (name, one) = (&e.name, std::slice::from_ref(e));
+        if let Some(picture) = methods::picture(name, one, &[curves]) {
+            let path = folder.join(format!("{}.convergence.svg", svg::stem(name)));
+            std::fs::write(&path, picture)
+                .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the pictures; later reports of the same name have a number.

@@ -93,13 +93,8 @@ fn chosen(args: &cli::Methods) -> Done<Vec<Entry>> {
     args.names.iter().map(find).collect()
 }
 
-fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
-    if entries.len() > MOST_CURVES {
-        return Err(Failure::Input(format!(
-            "--svg draws at most {MOST_CURVES} methods, and here are {}; name some",
-            entries.len()
-        )));
-    }
+/// The curves of errors of what was measured, as a picture; `None` where nothing was.
+pub fn picture(title: &str, entries: &[Entry], curves: &[Option<Curves>]) -> Option<String> {
     let lines = entries.iter().zip(curves).filter_map(|(e, c)| {
         Some(Line {
             name: &e.name,
@@ -108,14 +103,23 @@ fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
         })
     });
     let lines: Vec<Line> = lines.collect();
-    if lines.is_empty() {
+    (!lines.is_empty()).then(|| picture::svg(title, &lines))
+}
+
+fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
+    if entries.len() > MOST_CURVES {
+        return Err(Failure::Input(format!(
+            "--svg draws at most {MOST_CURVES} methods, and here are {}; name some",
+            entries.len()
+        )));
+    }
+    let Some(drawn) = picture("Work and precision", entries, curves) else {
         return Err(Failure::input(match measure::COMPILED {
             true => "no order is proved of these methods, so nothing is measured",
             false => "this odec was built without code generation (feature `mlir`)",
         }));
-    }
-    std::fs::write(file, picture::svg("Work and precision", &lines))
-        .map_err(|e| Failure::Input(format!("{}: {e}", file.display())))
+    };
+    std::fs::write(file, drawn).map_err(|e| Failure::Input(format!("{}: {e}", file.display())))
 }
 
 const HEAD: &str = "# The methods of the library

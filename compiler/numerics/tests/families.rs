@@ -1,15 +1,15 @@
 //! Tableaus whose order is known by construction: collocation, compositions, adjoints, explicit families.
 
+mod written;
+
 use odec_exact::Exact;
 use odec_numerics::order::{Weights, prove};
 use odec_numerics::properties::Properties;
 use odec_numerics::stability::Stability;
 use odec_numerics::{Tableau, Trees};
 use proptest::prelude::*;
+use written::q;
 
-fn q(n: i64, d: i64) -> Exact {
-    Exact::ratio(n, d)
-}
 fn over(a: &Exact, b: &Exact) -> Exact {
     a * &b.recip().unwrap()
 }

@@ -1,5 +1,7 @@
 //! General linear methods and multistep methods against the literature, and against each other.
 
+mod written;
+
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::angle::Angle;
@@ -9,18 +11,7 @@ use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
-
-fn q(n: i64, d: i64) -> Exact {
-    Exact::ratio(n, d)
-}
-
-fn row(text: &str) -> Vec<Exact> {
-    let number = |w: &str| {
-        let (n, d) = w.split_once('/').unwrap_or((w, "1"));
-        q(n.parse().unwrap(), d.parse().unwrap())
-    };
-    text.split_whitespace().map(number).collect()
-}
+use written::{q, row};
 
 fn matrix(rows: &[&str]) -> Vec<Vec<Exact>> {
     rows.iter().map(|r| row(r)).collect()

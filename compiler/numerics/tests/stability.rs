@@ -1,5 +1,7 @@
 //! Stability, symmetries, multistep methods: known facts, each with its source.
 
+mod written;
+
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::descartes::{is_nonnegative, odd_roots};
@@ -9,40 +11,12 @@ use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::{Stability, StabilityFunction};
 use proptest::prelude::*;
+use written::{q, rk4, row, tableau};
 
-fn q(n: i64, d: i64) -> Exact {
-    Exact::ratio(n, d)
-}
-fn row(text: &str) -> Vec<Exact> {
-    let number = |t: &str| match t.split_once('/') {
-        Some((n, d)) => q(n.parse().unwrap(), d.parse().unwrap()),
-        None => q(t.parse().unwrap(), 1),
-    };
-    text.split_whitespace().map(number).collect()
-}
-/// Rows of A, filled up with zeros, then b.
-fn tableau(rows: &[&str]) -> Tableau {
-    let (b, a) = rows.split_last().unwrap();
-    let b = row(b);
-    let filled = |r: &&str| {
-        let mut r = row(r);
-        r.resize(b.len(), Exact::zero());
-        r
-    };
-    Tableau::single(a.iter().map(filled).collect(), b)
-}
-fn rk4() -> Tableau {
-    tableau(&["", "1/2", "0 1/2", "0 0 1", "1/6 1/3 1/3 1/6"])
-}
 fn gauss2() -> Tableau {
     let r = &Exact::int(3).root(2).unwrap() * &q(1, 6);
     let a = vec![vec![q(1, 4), &q(1, 4) - &r], vec![&q(1, 4) + &r, q(1, 4)]];
     Tableau::single(a, vec![q(1, 2), q(1, 2)])
-}
-fn function(t: &Tableau) -> (Vec<String>, Vec<String>) {
-    let f = StabilityFunction::new(t).unwrap();
-    let text = |p: &Poly| p.0.iter().map(Exact::to_string).collect();
-    (text(&f.numerator), text(&f.denominator))
 }
 fn length(e: &Option<Extent>) -> f64 {
     match e {
@@ -54,6 +28,11 @@ fn length(e: &Option<Extent>) -> f64 {
         }
         None => f64::NAN,
     }
+}
+fn function(t: &Tableau) -> (Vec<String>, Vec<String>) {
+    let f = StabilityFunction::new(t).unwrap();
+    let text = |p: &Poly| p.0.iter().map(Exact::to_string).collect();
+    (text(&f.numerator), text(&f.denominator))
 }
 
 /// Hairer & Wanner (1996), IV.3, Table 3.1 and IV.5: Padé approximants to exp.

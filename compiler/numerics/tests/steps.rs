@@ -1,5 +1,7 @@
 //! SSP coefficients, stable steps, additive methods: known values, each with its source.
 
+mod written;
+
 use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::joint::{AtInfinity, Function, Joint};
@@ -7,31 +9,8 @@ use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_numerics::steps::StepBounds;
+use written::{q, rk4, row, tableau};
 
-fn q(n: i64, d: i64) -> Exact {
-    Exact::ratio(n, d)
-}
-fn row(text: &str) -> Vec<Exact> {
-    let number = |t: &str| match t.split_once('/') {
-        Some((n, d)) => q(n.parse().unwrap(), d.parse().unwrap()),
-        None => q(t.parse().unwrap(), 1),
-    };
-    text.split_whitespace().map(number).collect()
-}
-/// Rows of A, filled up with zeros, then b.
-fn tableau(rows: &[&str]) -> Tableau {
-    let (b, a) = rows.split_last().unwrap();
-    let b = row(b);
-    let filled = |r: &&str| {
-        let mut r = row(r);
-        r.resize(b.len(), Exact::zero());
-        r
-    };
-    Tableau::single(a.iter().map(filled).collect(), b)
-}
-fn rk4() -> Tableau {
-    tableau(&["", "1/2", "0 1/2", "0 0 1", "1/6 1/3 1/3 1/6"])
-}
 fn sqrt(n: i64) -> Exact {
     Exact::int(n).root(2).unwrap()
 }

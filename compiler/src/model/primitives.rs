@@ -456,6 +456,9 @@ impl LayerReader<'_> {
         let (causal, rope) = (args.flag("causal"), args.flag("rope"));
         let bias = args.flag("bias");
         let heads_expr = args.required("heads", self.sink);
+        // All taken before anything can be wrong: what is left is called unknown.
+        let kv_heads = args.labelled("kv_heads", self.sink);
+        let window = args.labelled("window", self.sink);
         let name = self.namer("attention");
         let heads_expr = heads_expr?;
         let heads = super::args::report(whole(heads_expr, self.scope, 1, MAX_WIDTH), self.sink)?;
@@ -490,7 +493,7 @@ impl LayerReader<'_> {
         if !causal && args.misspelt("causal") {
             return None;
         }
-        let kv_heads = match args.labelled("kv_heads", self.sink) {
+        let kv_heads = match kv_heads {
             Some(e) => {
                 let n = super::args::report(whole(e, self.scope, 1, heads), self.sink)?;
                 if !heads.is_multiple_of(n) {
@@ -503,7 +506,7 @@ impl LayerReader<'_> {
             }
             None => heads,
         };
-        let window = match args.labelled("window", self.sink) {
+        let window = match window {
             Some(e) if causal => {
                 let most = 1 << 32;
                 Some(super::args::report(

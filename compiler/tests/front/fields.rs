@@ -254,6 +254,31 @@ fn mistakes() {
     }
 }
 
+/// What attention shares and sees, and what is dropped: each mistake by itself, the labels after it still known.
+#[test]
+fn mistakes_in_primitives() {
+    for (name, field) in [
+        (
+            "shared",
+            "rmsnorm |> attention(heads: 4, kv_heads: 3, window: 4, causal)",
+        ),
+        ("window", "rmsnorm |> attention(heads: 4, window: 4)"),
+        (
+            "empty_window",
+            "rmsnorm |> attention(heads: 4, window: 0, causal)",
+        ),
+        ("dropped", "rmsnorm |> linear |> dropout(120%)"),
+    ] {
+        let head = "input tokens(vocab: 256, context: 8)\n embed learned(width: 8)";
+        let text = format!(
+            "field f = {field}\nmodel m {{\n {head}\n evolve euler(f) for 2 steps\n output rmsnorm |> logits(tied)\n}}"
+        );
+        let outcome = compile_text(&text);
+        assert!(outcome.checked.is_none(), "{name}");
+        insta::assert_snapshot!(format!("fields_primitive_{name}"), outcome.rendered());
+    }
+}
+
 /// An equation solved by iteration is the loop one would write, and counts come from parameters.
 #[test]
 fn equations() {
