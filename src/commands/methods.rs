@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Most curves that a picture keeps apart.
-const MOST_CURVES: usize = 8;
+const MOST_CURVES: usize = picture::COLOURS.len();
 
 pub fn run(args: &cli::Methods) -> Done {
     let entries = chosen(args)?;

@@ -14,14 +14,13 @@ pub struct Line<'c> {
 }
 
 const HEIGHT: f64 = 440.0;
-const WIDTH: f64 = 960.0;
 /// Top and bottom of both panels; left and right of each.
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 384.0;
 const PANELS: [(f64, f64); 2] = [(64.0, 400.0), (476.0, 812.0)];
 
 /// Colours that keep apart for most eyes (Okabe & Ito 2008), on light and dark grounds.
-const COLOURS: [&str; 7] = [
+pub const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f98",
 ];
 
@@ -64,11 +63,16 @@ impl Axis {
 
 /// The picture of some methods.
 pub fn svg(title: &str, lines: &[Line]) -> String {
+    // Names of the library are in ASCII; a letter of the widest fonts is 8.5 wide.
+    let longest = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
+    let width = (PANELS[1].1 + 58.0 + 8.5 * longest as f64)
+        .max(960.0)
+        .ceil();
     let mut s = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" height=\"{HEIGHT}\" \
          font-family=\"system-ui,-apple-system,'Segoe UI',sans-serif\" font-size=\"13\" role=\"img\">\n\
          <title>{title}</title>\n<style>{STYLE}</style>\n\
-         <rect class=\"page\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
+         <rect class=\"page\" width=\"{width}\" height=\"{HEIGHT}\"/>\n\
          <text class=\"ink\" x=\"{}\" y=\"28\" font-size=\"16\" font-weight=\"600\">{title}</text>\n",
         PANELS[0].0,
     );
