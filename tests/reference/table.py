@@ -1,15 +1,17 @@
 """Writes docs/systems.md: every system, its errors, and its loss after some steps beside the float64 reference.
 
-    table.py ODEC [--only SYSTEM] [--steps N] [--out FILE]
+    table.py ODEC [--only SYSTEM] [--jobs N] [--steps N] [--out FILE]
 
 One row of `check.py` (the first size) and one of `train.py` for each system of `systems.py`, which are imported, not repeated.
 Ends with 1 if an error is beyond its limit.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from check import BF16, LIMITS, ROOT, Failure, check
@@ -47,22 +49,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary")
     parser.add_argument("--only", choices=SYSTEMS, help="one system only")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="systems measured at once")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "systems.md")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
     began, failures, lines = time.monotonic(), 0, []
-    with tempfile.TemporaryDirectory(prefix="odec-table-") as scratch:
-        for name in SYSTEMS if arguments.only is None else (arguments.only,):
+    with tempfile.TemporaryDirectory(prefix="odec-table-") as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
+
+        def measured(name: str) -> tuple[str, bool]:
             folder = Path(scratch) / name
             folder.mkdir()
             try:
-                line, good = row(binary, name, arguments.steps, folder)
-                lines.append(line)
-                failures += not good
+                return row(binary, name, arguments.steps, folder)
             except Failure as failure:
-                failures += 1
-                print(f"{name} FAILED: {failure}", flush=True)
+                return f"{name} FAILED: {failure}", False
+
+        # Rows come in the order of the list, however many are measured at once.
+        for line, good in pool.map(measured, SYSTEMS if arguments.only is None else (arguments.only,)):
+            print(line, flush=True)
+            if line.startswith("|"):
+                lines.append(line)
+            failures += not good
     limits = ", ".join(f"{limit:g} {mode}" for mode, limit in (*LIMITS.items(), ("bf16", BF16["norm"])))
     head = HEAD.format(steps=arguments.steps, limits=limits)
     arguments.out.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
