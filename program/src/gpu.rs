@@ -70,14 +70,17 @@ pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
             if tensor::attend::runs(a) =>
         {
             use tensor::attend::{ROWS, THREADS, backward_shared, forward_shared};
-            let (queries, shared) = match spec {
-                KernelSpec::AttendCached(_) => (dims[0].div_ceil(ROWS), forward_shared(a)),
-                KernelSpec::Attend(_) => (dims[0] * dims[1].div_ceil(ROWS), forward_shared(a)),
-                // One half for the gradients of queries, one for those of keys and values.
-                _ => (2 * dims[0] * dims[1].div_ceil(ROWS), backward_shared(a)),
+            let all = |heads: u64| heads * dims[0] * dims[1].div_ceil(ROWS);
+            let (blocks, shared) = match spec {
+                KernelSpec::AttendCached(_) => {
+                    (a.heads * dims[0].div_ceil(ROWS), forward_shared(a))
+                }
+                KernelSpec::Attend(_) => (all(a.heads), forward_shared(a)),
+                // Gradients of queries, then those of keys and values.
+                _ => (all(a.heads + a.kv_heads), backward_shared(a)),
             };
             Shape {
-                blocks: a.heads * queries,
+                blocks,
                 threads: THREADS,
                 shared,
             }
@@ -88,8 +91,8 @@ pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
             shared: attend::forward_shared(a),
         },
         KernelSpec::AttendBackward(a) => Shape {
-            // One half for the gradients of queries, one for those of keys and values.
-            blocks: 2 * dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
+            // Gradients of queries, then those of keys and values.
+            blocks: dims[0] * (a.heads + a.kv_heads) * dims[1].div_ceil(attend::ROWS),
             threads: attend::THREADS,
             shared: attend::backward_shared(a),
         },
@@ -300,11 +303,6 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         KernelSpec::Pack(_) => Some("packing is for processors".into()),
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
-            if a.kv_heads < a.heads || a.window.is_some() {
-                return Some(
-                    "attention with `kv_heads` or `window` runs on CPUs only so far".into(),
-                );
-            }
             (a.head > most).then(|| format!("heads of {} columns; at most {most}", a.head))
         }
         _ => None,

@@ -378,6 +378,53 @@ fn contractions_of_zeros() {
     check(&cases);
 }
 
+/// Attention in f32 with heads of their own.
+fn attend(heads: u64, head: u64, causal: bool) -> Attend {
+    Attend {
+        dtype: DType::F32,
+        inputs: DType::F32,
+        heads,
+        kv_heads: heads,
+        head,
+        causal,
+        window: None,
+        scale: 1.0 / (head as f64).sqrt(),
+    }
+}
+
+/// A forward launch, and the backward one that follows it.
+fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
+    let rows = batch * seq * spec.heads;
+    let (n, narrow) = (rows * spec.head, batch * seq * spec.kv_heads * spec.head);
+    let case = |spec, operands| Case {
+        spec,
+        operands,
+        aliases: vec![],
+        dims: vec![batch, seq],
+        coeffs: vec![],
+    };
+    let o = of_type(spec.inputs, n, 8);
+    let inputs: Vec<Vec<u32>> = [(n, 1), (narrow, 2), (narrow, 3)]
+        .map(|(n, seed)| of_type(spec.inputs, n, seed))
+        .to_vec();
+    let forward = case(
+        KernelSpec::Attend(spec.clone()),
+        [inputs.clone(), vec![room(n), room(rows)]].concat(),
+    );
+    let kernels = [kernel(&forward.spec)];
+    let done = run(&mut ReferenceDevice::new(&kernels), 0, &forward);
+    let results = vec![
+        o,
+        done[4].clone(),
+        floats(n, 9),
+        room(n),
+        room(narrow),
+        room(narrow),
+    ];
+    let spec = KernelSpec::AttendBackward(spec);
+    [forward, case(spec, [inputs, results].concat())]
+}
+
 /// Sequences, heads and their columns around the sizes of tiles.
 const SHAPES: [[u64; 4]; 7] = [
     [1, 1, 1, 1],
@@ -391,80 +438,80 @@ const SHAPES: [[u64; 4]; 7] = [
 
 #[test]
 fn attention_forward_and_backward() {
-    let (mut forward, mut backward) = (vec![], vec![]);
+    let mut cases = vec![];
     for [batch, seq, heads, head] in SHAPES {
         for (causal, inputs) in [(true, DType::F32), (false, DType::F32), (true, DType::Bf16)] {
             let spec = Attend {
-                dtype: DType::F32,
                 inputs,
-                heads,
-                kv_heads: heads,
-                head,
-                causal,
-                window: None,
-                scale: 1.0 / (head as f64).sqrt(),
+                ..attend(heads, head, causal)
             };
             if odec_program::gpu::tensor::attend::runs(&spec) {
                 continue; // `gpu_tensor.rs`
             }
-            let (n, rows) = (batch * seq * heads * head, batch * seq * heads);
-            let dims = vec![batch, seq];
-            let case = |spec, operands| Case {
-                spec,
-                operands,
-                aliases: vec![],
-                dims: dims.clone(),
-                coeffs: vec![],
-            };
-            let o = of_type(inputs, n, 8);
-            let inputs: Vec<Vec<u32>> = (1..4).map(|s| of_type(inputs, n, s)).collect();
-            let f = case(
-                KernelSpec::Attend(spec.clone()),
-                [inputs.clone(), vec![room(n), room(rows)]].concat(),
-            );
-            let kernels = [kernel(&f.spec)];
-            let done = run(&mut ReferenceDevice::new(&kernels), 0, &f);
-            let results = vec![o, done[4].clone(), floats(n, 9), room(n), room(n), room(n)];
-            backward.push(case(
-                KernelSpec::AttendBackward(spec),
-                [inputs, results].concat(),
-            ));
-            forward.push(f);
+            cases.extend(forward_and_backward(spec, batch, seq));
         }
     }
-    check(&forward);
-    check(&backward);
+    check(&cases);
+}
+
+/// Batch, sequence, heads, heads of keys, columns; windows of a token, within a tile, of tiles, beyond the sequence.
+const SHARED: [([u64; 5], Option<u64>); 7] = [
+    ([1, 70, 4, 2, 5], None),
+    ([2, 33, 3, 1, 4], None),
+    ([1, 70, 2, 2, 5], Some(1)),
+    ([2, 97, 4, 2, 6], Some(5)),
+    ([1, 132, 1, 1, 10], Some(33)),
+    ([1, 200, 2, 1, 4], Some(64)),
+    ([1, 70, 1, 1, 4], Some(u64::MAX)),
+];
+
+#[test]
+fn attention_of_heads_that_share_keys_and_of_windows() {
+    let mut cases = vec![];
+    for ([batch, seq, heads, kv_heads, head], window) in SHARED {
+        let spec = Attend {
+            kv_heads,
+            window,
+            ..attend(heads, head, true)
+        };
+        cases.extend(forward_and_backward(spec, batch, seq));
+    }
+    let all = Attend {
+        kv_heads: 2,
+        ..attend(4, 8, false)
+    };
+    cases.extend(forward_and_backward(all, 1, 65));
+    check(&cases);
 }
 
 #[test]
 fn attention_to_kept_keys() {
     let mut cases = vec![];
-    for (seq, past, head) in [
-        (1, 0, 4),
-        (1, 70, 10),
-        (5, 3, 16),
-        (40, 29, 8),
-        (33, 64, 17),
-        (65, 1, 4),
+    for (seq, past, head, kv_heads, window) in [
+        (1, 0, 4, 2, None),
+        (1, 70, 10, 2, None),
+        (5, 3, 16, 2, None),
+        (40, 29, 8, 2, None),
+        (33, 64, 17, 2, None),
+        (65, 1, 4, 2, None),
+        (1, 140, 4, 1, Some(66)),
+        (1, 3, 4, 2, Some(66)),
+        (40, 29, 8, 1, Some(3)),
+        (65, 70, 4, 1, Some(40)),
     ] {
         let heads = 2;
         let spec = Attend {
-            dtype: DType::F32,
-            inputs: DType::F32,
-            heads,
-            kv_heads: heads,
-            head,
-            causal: true,
-            window: None,
-            scale: 0.4,
+            kv_heads,
+            window,
+            ..attend(heads, head, true)
         };
-        let width = heads * head;
+        let (width, narrow) = (heads * head, kv_heads * head);
         cases.push(Case {
             spec: KernelSpec::AttendCached(spec),
             operands: vec![
                 floats(seq * width, 1),
-                floats((past + seq) * width, 2),
-                floats((past + seq) * width, 3),
+                floats((past + seq) * narrow, 2),
+                floats((past + seq) * narrow, 3),
                 room(seq * width),
             ],
             aliases: vec![],
@@ -479,16 +526,7 @@ fn attention_to_kept_keys() {
 #[test]
 fn hidden_keys_are_not_touched() {
     let (seq, head) = (70, 8);
-    let spec = Attend {
-        dtype: DType::F32,
-        inputs: DType::F32,
-        heads: 1,
-        kv_heads: 1,
-        head,
-        causal: true,
-        window: None,
-        scale: 0.4,
-    };
+    let spec = attend(1, head, true);
     let n = seq * head;
     let mut values = floats(n, 3);
     values[(40 * head) as usize..].fill(f32::INFINITY.to_bits());
@@ -508,4 +546,25 @@ fn hidden_keys_are_not_touched() {
     };
     assert!((0..40).all(finite) && !finite(40));
     check(&[case]);
+}
+
+/// Nor may what lies before a window change anything.
+#[test]
+fn keys_before_a_window_are_not_touched() {
+    let (seq, head) = (100, 4);
+    let spec = Attend {
+        window: Some(20),
+        ..attend(1, head, true)
+    };
+    let [mut case, _] = forward_and_backward(spec, 1, seq);
+    case.operands[1][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
+    case.operands[2][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
+    let kernels = [kernel(&case.spec)];
+    let o = run(&mut Emulated::new(&kernels, Target::Sm80), 0, &case)[3].clone();
+    let finite = |row: u64| {
+        let row = &o[(row * head) as usize..][..head as usize];
+        row.iter().all(|x| f32::from_bits(*x).is_finite())
+    };
+    // Row 48 still sees key 29, row 49 begins at 30.
+    assert!(!finite(48) && (49..seq).all(finite));
 }

@@ -67,6 +67,14 @@ fn iterated_implicit_euler() {
     );
 }
 
+/// Heads that share keys, and a window shorter than the text.
+#[test]
+fn grouped() {
+    let sizes = [("window: 64", "window: 5")];
+    let ragged = ragged("hidden: 704", "width: 256", "for 6 steps");
+    check("grouped", &[&sizes[..], &ragged].concat(), Target::Sm80);
+}
+
 /// On tensor cores sums are not those of the reference to the bit, and a number in between may round to the other
 /// neighbour in bf16.
 #[test]

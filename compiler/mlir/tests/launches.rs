@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::models::library;
-use odec_program::gpu::{MAX_BLOCKS, SHARED_LIMIT, WARP, refusal, shape};
+use odec_program::gpu::{MAX_BLOCKS, SHARED_LIMIT, WARP, shape};
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, DECODE, DType, Entry, Target};
 use odec_runtime::cuda::recording::Recording;
@@ -49,10 +49,6 @@ fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings) {
 fn every_launch_is_one_that_a_card_takes() {
     let mut launches = 0;
     for (name, m) in library(Target::Sm80) {
-        if (m.program.kernels.iter()).any(|k| refusal(&k.spec).is_some()) {
-            assert_eq!(name, "grouped", "what GPUs do not run yet");
-            continue;
-        }
         let artifact = Artifact::in_memory(m.clone()).unwrap();
         let recording = Recording {
             memory: u64::MAX,

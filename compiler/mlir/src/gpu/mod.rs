@@ -73,6 +73,8 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
 fn registers(spec: &KernelSpec) -> u64 {
     match spec {
         KernelSpec::AttendBackward(a) if attends_on_tensor_cores(a) => 255,
+        // Bounds on both sides, and the loop over heads, come on top of all sums.
+        KernelSpec::AttendBackward(a) if a.window.is_some() || a.group() > 1 => 255,
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
             if a.head > 64 =>
         {

@@ -6,12 +6,13 @@ use odec_program::gpu::tensor;
 use odec_program::kernel::Attend;
 use odec_program::{DType, KernelSpec, bf16};
 
-/// One head of one sequence in float64: rows of `head` numbers.
+/// One head of queries of one sequence, and the keys it reads, in float64: rows of `head` numbers.
 struct Head {
     q: Vec<Vec<f64>>,
     k: Vec<Vec<f64>>,
     v: Vec<Vec<f64>>,
     causal: bool,
+    window: usize,
     /// Queries stand after so many keys.
     past: usize,
     scale: f64,
@@ -40,30 +41,27 @@ const U: f64 = bf16::UNIT;
 
 impl Head {
     fn new(
-        data: [&Data; 3],
+        [q, k, v]: [&Data; 3],
+        (sequence, seq): (usize, usize),
         number: usize,
-        of: usize,
-        head: usize,
         spec: &Attend,
-        past: usize,
     ) -> Head {
-        let rows = |d: &Data| -> Vec<Vec<f64>> {
-            let rows = d.numbers.chunks(head);
-            rows.skip(number).step_by(of).map(<[f64]>::to_vec).collect()
-        };
-        let [q, k, v] = data.map(rows);
+        let shared = number / spec.group() as usize;
+        let kv_heads = spec.kv_heads as usize;
         Head {
-            q,
-            k,
-            v,
+            q: rows(q, sequence * seq, seq, (number, spec.heads as usize), spec),
+            k: rows(k, sequence * seq, seq, (shared, kv_heads), spec),
+            v: rows(v, sequence * seq, seq, (shared, kv_heads), spec),
             causal: spec.causal,
-            past,
+            window: spec.window.map_or(usize::MAX, |w| w as usize),
+            past: 0,
             scale: spec.scale,
         }
     }
 
     fn sees(&self, i: usize, j: usize) -> bool {
-        !self.causal || j <= self.past + i
+        let i = self.past + i;
+        !self.causal || (j <= i && i - j < self.window)
     }
 
     /// Scaled scores of a row, and a bound of what weights are off by, relatively.
@@ -101,75 +99,151 @@ impl Head {
             ),
         )
     }
+
+    /// The pairs of a query whose result is `o` with gradient `d_o`.
+    fn pairs(&self, i: usize, (o, d_o): (&[f64], &[f64]), lse: f64) -> Vec<Pair> {
+        let (scores, error) = self.scores(i);
+        let (delta, head) = (dot(o, d_o), o.len() as u64);
+        let pair = |(j, score): (usize, f64)| {
+            let p = (score - lse).exp();
+            let slope = p * (dot(d_o, &self.v[j]) - delta) * self.scale;
+            let rate_off =
+                (1.05 * U + tensor::bound(head)) * size(d_o, &self.v[j]) + 1e-5 * size(o, d_o);
+            let relative = 2.0 * error + 1.05 * U;
+            Pair {
+                i,
+                j,
+                weight: (p, p * relative),
+                slope: (
+                    slope,
+                    slope.abs() * relative + p * 1.05 * rate_off * self.scale,
+                ),
+                q: self.q[i].clone(),
+                d_o: d_o.to_vec(),
+            }
+        };
+        scores.into_iter().map(pair).collect()
+    }
 }
 
-fn attend(inputs: DType, heads: u64, head: u64, causal: bool) -> Attend {
+/// A query and a key that it sees: weight and slope of the score, with what they may be off by.
+struct Pair {
+    i: usize,
+    j: usize,
+    weight: (f64, f64),
+    slope: (f64, f64),
+    q: Vec<f64>,
+    d_o: Vec<f64>,
+}
+
+/// `seq` rows from `first` on of a head of so many.
+fn rows(
+    d: &Data,
+    first: usize,
+    seq: usize,
+    (number, of): (usize, usize),
+    a: &Attend,
+) -> Vec<Vec<f64>> {
+    let rows = d.numbers.chunks(a.head as usize).skip(first * of + number);
+    rows.step_by(of).take(seq).map(<[f64]>::to_vec).collect()
+}
+
+fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64>) -> Attend {
     Attend {
         dtype: DType::F32,
-        inputs,
+        inputs: DType::Bf16,
         heads,
-        kv_heads: heads,
+        kv_heads,
         head,
         causal,
-        window: None,
+        window,
         scale: 1.0 / (head as f64).sqrt(),
     }
 }
 
-/// Sequences, heads and columns: several tiles, ragged and whole, every width that is asked for.
-const SHAPES: [([u64; 4], bool); 5] = [
-    ([1, 70, 2, 32], true),
-    ([2, 5, 1, 16], false),
-    ([1, 130, 1, 64], true),
-    ([1, 66, 1, 96], false),
-    ([1, 65, 1, 128], true),
+/// Batch, sequence, heads, heads of keys, columns; causal; window: several tiles, ragged and whole, every width that
+/// is asked for.
+const SHAPES: [([u64; 5], bool, Option<u64>); 9] = [
+    ([1, 70, 2, 2, 32], true, None),
+    ([2, 5, 1, 1, 16], false, None),
+    ([1, 130, 1, 1, 64], true, None),
+    ([1, 66, 1, 1, 96], false, None),
+    ([1, 65, 1, 1, 128], true, None),
+    ([2, 67, 4, 2, 16], true, None),
+    ([1, 35, 3, 1, 16], false, None),
+    ([1, 200, 2, 1, 16], true, Some(66)),
+    ([2, 81, 2, 2, 16], true, Some(3)),
 ];
+
+/// Cases with their specs and dims.
+fn shapes() -> impl Iterator<Item = (Attend, usize, usize)> {
+    SHAPES
+        .into_iter()
+        .map(|([batch, seq, heads, kv_heads, head], causal, window)| {
+            let spec = attend(heads, kv_heads, head, causal, window);
+            (spec, batch as usize, seq as usize)
+        })
+}
+
+/// Elements of queries, and of keys.
+fn sizes(spec: &Attend, batch: usize, seq: usize) -> [u64; 2] {
+    [spec.heads, spec.kv_heads].map(|heads| (batch * seq) as u64 * heads * spec.head)
+}
 
 #[test]
 fn attention_forward() {
-    for ([batch, seq, heads, head], causal) in SHAPES {
-        let spec = attend(DType::Bf16, heads, head, causal);
-        let n = batch * seq * heads * head;
-        let mut data: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
+    for (spec, batch, seq) in shapes() {
+        let [n, narrow] = sizes(&spec, batch, seq);
+        let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
+            .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
+            .to_vec();
         // Scores of different sizes: maxima move.
         data[0].numbers.iter_mut().for_each(|x| *x *= 4.0);
-        data.extend([Data::room(n), Data::room(batch * seq * heads)]);
+        let heads = spec.heads as usize;
+        let statistics = (batch * seq * heads) as u64;
+        data.extend([Data::room(n), Data::room(statistics)]);
         let kernel = KernelSpec::Attend(spec.clone());
-        let got = run(&kernel, &data, &[batch, seq], &[], &[3, 4]);
-        each_head([batch, seq, heads, head], |at, of| {
-            let part = |n: usize| Data {
-                dtype: DType::Bf16,
-                numbers: data[n].numbers[at.0..at.1].to_vec(),
-            };
-            let (q, k, v) = (part(0), part(1), part(2));
-            let one = Head::new([&q, &k, &v], of, heads as usize, head as usize, &spec, 0);
-            for i in 0..seq as usize {
+        let dims = [batch as u64, seq as u64];
+        let got = run(&kernel, &data, &dims, &[], &[3, 4]);
+        for (sequence, number) in each_head(&spec, batch) {
+            let one = Head::new(
+                [&data[0], &data[1], &data[2]],
+                (sequence, seq),
+                number,
+                &spec,
+            );
+            for i in 0..seq {
                 let (o, lse) = one.forward(i);
-                let row = (at.0 / head as usize) + i * heads as usize + of;
-                let first = row * head as usize;
+                let row = (sequence * seq + i) * heads + number;
+                let first = row * spec.head as usize;
                 let what = format!("{spec:?}, query {i}");
-                within(&got[0][first..first + head as usize], &o, &what);
+                within(&got[0][first..first + spec.head as usize], &o, &what);
                 within(&got[1][row..row + 1], &[lse], &what);
             }
-        });
+        }
     }
 }
 
-/// Calls `f` with the elements of each sequence, and each head's number.
-fn each_head([batch, seq, heads, head]: [u64; 4], mut f: impl FnMut((usize, usize), usize)) {
-    let length = (seq * heads * head) as usize;
-    for b in 0..batch as usize {
-        for number in 0..heads as usize {
-            f((b * length, (b + 1) * length), number);
-        }
-    }
+/// Sequences, and the numbers of heads.
+fn each_head(spec: &Attend, batch: usize) -> impl Iterator<Item = (usize, usize)> {
+    let heads = spec.heads as usize;
+    (0..batch * heads).map(move |n| (n / heads, n % heads))
 }
 
 /// Reading a text in pieces gives the bits of reading it whole.
 #[test]
 fn attention_to_kept_keys() {
-    let (seq, head) = (132u64, 32u64);
-    let spec = attend(DType::Bf16, 1, head, true);
+    pieces(attend(1, 1, 32, true, None));
+}
+
+/// So does a window, wherever the tiles of the piece begin.
+#[test]
+fn attention_to_kept_keys_of_a_window() {
+    pieces(attend(1, 1, 16, true, Some(61)));
+}
+
+fn pieces(spec: Attend) {
+    let (seq, head) = (132u64, spec.head);
     let n = seq * head;
     let inputs: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
     let whole = [inputs.clone(), vec![Data::room(n), Data::room(seq)]].concat();
@@ -202,93 +276,87 @@ fn attention_to_kept_keys() {
 
 #[test]
 fn attention_backward() {
-    for ([batch, seq, heads, head], causal) in SHAPES {
-        let spec = attend(DType::Bf16, heads, head, causal);
-        let n = batch * seq * heads * head;
-        let mut data: Vec<Data> = [1, 2, 3, 8]
-            .map(|s| Data::noise(DType::Bf16, n, s))
+    for (spec, batch, seq) in shapes() {
+        let [n, narrow] = sizes(&spec, batch, seq);
+        let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3), (n, 8)]
+            .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
             .to_vec();
         let d_o = Data::noise(DType::F32, n, 9);
-        let width = head as usize;
-        let mut lse = vec![0.0; (batch * seq * heads) as usize];
+        let (width, heads) = (spec.head as usize, spec.heads as usize);
+        let mut lse = vec![0.0; batch * seq * heads];
         let mut heads_of = vec![];
-        each_head([batch, seq, heads, head], |at, of| {
-            let part = |n: usize| Data {
-                dtype: DType::Bf16,
-                numbers: data[n].numbers[at.0..at.1].to_vec(),
-            };
-            let (q, k, v) = (part(0), part(1), part(2));
-            let one = Head::new([&q, &k, &v], of, heads as usize, width, &spec, 0);
-            for i in 0..seq as usize {
-                lse[at.0 / width + i * heads as usize + of] = f64::from(one.forward(i).1.0 as f32);
+        for (sequence, number) in each_head(&spec, batch) {
+            let one = Head::new(
+                [&data[0], &data[1], &data[2]],
+                (sequence, seq),
+                number,
+                &spec,
+            );
+            for i in 0..seq {
+                let row = (sequence * seq + i) * heads + number;
+                lse[row] = f64::from(one.forward(i).1.0 as f32);
             }
-            heads_of.push((at.0, of, one));
-        });
+            heads_of.push((sequence, number, one));
+        }
         data.push(Data {
             dtype: DType::F32,
             numbers: lse.clone(),
         });
-        data.extend([d_o.clone(), Data::room(n), Data::room(n), Data::room(n)]);
+        data.extend([
+            d_o.clone(),
+            Data::room(n),
+            Data::room(narrow),
+            Data::room(narrow),
+        ]);
         let kernel = KernelSpec::AttendBackward(spec.clone());
-        let got = run(&kernel, &data, &[batch, seq], &[], &[6, 7, 8]);
-        for (start, of, one) in heads_of {
-            let first = |i: usize| start + (i * heads as usize + of) * width;
-            let row = |d: &Data, i: usize| d.numbers[first(i)..first(i) + width].to_vec();
-            let count = seq as usize;
-            let rows = |d: &Data| -> Vec<Vec<f64>> { (0..count).map(|i| row(d, i)).collect() };
-            let (o, d_o) = (rows(&data[3]), rows(&d_o));
-            // Weights, slopes, and what they may be off by.
+        let dims = [batch as u64, seq as u64];
+        let got = run(&kernel, &data, &dims, &[], &[6, 7, 8]);
+        let group = spec.group() as usize;
+        let last = tensor::bound((seq * group) as u64);
+        // Σ factor · row, of the factors of one row or column of pairs.
+        let gradient = |mine: Vec<((f64, f64), &Vec<f64>)>, rounded: f64| -> Vec<(f64, f64)> {
+            (0..width)
+                .map(|c| {
+                    let value = mine.iter().map(|((f, _), r)| f * r[c]).sum();
+                    let off = mine.iter().map(|((f, off), r)| {
+                        (off * (1.0 + U) + f.abs() * (rounded + 1.1 * last)) * r[c].abs()
+                    });
+                    (value, off.sum::<f64>() + 1e-9)
+                })
+                .collect()
+        };
+        let compare = |operand: usize, i: usize, head: (usize, usize), want: &[(f64, f64)]| {
+            let first = (i * head.1 + head.0) * width;
+            let what = format!("operand {}, row {i}, {spec:?}", operand + 6);
+            within(&got[operand][first..first + width], want, &what);
+        };
+        // Heads that share keys add to one gradient.
+        for members in heads_of.chunks(group) {
+            let sequence = members[0].0;
+            let own: Vec<Vec<Vec<f64>>> = (members.iter())
+                .map(|(_, number, _)| rows(&d_o, sequence * seq, seq, (*number, heads), &spec))
+                .collect();
             let mut pairs = vec![];
-            for i in 0..count {
-                let (scores, error) = one.scores(i);
-                let delta = dot(&o[i], &d_o[i]);
-                for (j, score) in scores {
-                    let p = (score - lse[start / width + i * heads as usize + of]).exp();
-                    let rate = dot(&d_o[i], &one.v[j]);
-                    let slope = p * (rate - delta) * spec.scale;
-                    let weight_off = p * (2.0 * error + 1.05 * U);
-                    let rate_off = (1.05 * U + tensor::bound(head)) * size(&d_o[i], &one.v[j])
-                        + 1e-5 * size(&o[i], &d_o[i]);
-                    let off =
-                        slope.abs() * (2.0 * error + 1.05 * U) + p * 1.05 * rate_off * spec.scale;
-                    pairs.push((i, j, (p, weight_off), (slope, off)));
+            for ((_, number, one), d_o) in members.iter().zip(&own) {
+                let o = rows(&data[3], sequence * seq, seq, (*number, heads), &spec);
+                let begin = pairs.len();
+                for i in 0..seq {
+                    let lse = lse[(sequence * seq + i) * heads + number];
+                    pairs.extend(one.pairs(i, (&o[i], &d_o[i]), lse));
+                }
+                for i in 0..seq {
+                    let of_row = pairs[begin..].iter().filter(|x| x.i == i);
+                    let d_q = gradient(of_row.map(|x| (x.slope, &one.k[x.j])).collect(), 0.0);
+                    compare(0, sequence * seq + i, (*number, heads), &d_q);
                 }
             }
-            let last = tensor::bound(seq);
-            // Σ factor · row, of the factors of one row or column of pairs.
-            let gradient = |mine: Vec<((f64, f64), &Vec<f64>)>, rounded: f64| -> Vec<(f64, f64)> {
-                (0..width)
-                    .map(|c| {
-                        let value = mine.iter().map(|((f, _), r)| f * r[c]).sum();
-                        let off = mine.iter().map(|((f, off), r)| {
-                            (off * (1.0 + U) + f.abs() * (rounded + 1.1 * last)) * r[c].abs()
-                        });
-                        (value, off.sum::<f64>() + 1e-9)
-                    })
-                    .collect()
-            };
-            for i in 0..count {
-                let what = format!("{spec:?}, row {i}");
-                let of_row = pairs.iter().filter(|x| x.0 == i);
-                let d_q = gradient(of_row.map(|x| (x.3, &one.k[x.1])).collect(), 0.0);
-                within(
-                    &got[0][first(i)..first(i) + width],
-                    &d_q,
-                    &format!("dQ, {what}"),
-                );
-                let of_key = || pairs.iter().filter(|x| x.1 == i);
-                let d_k = gradient(of_key().map(|x| (x.3, &one.q[x.0])).collect(), 0.0);
-                within(
-                    &got[1][first(i)..first(i) + width],
-                    &d_k,
-                    &format!("dK, {what}"),
-                );
-                let d_v = gradient(of_key().map(|x| (x.2, &d_o[x.0])).collect(), 1.05 * U);
-                within(
-                    &got[2][first(i)..first(i) + width],
-                    &d_v,
-                    &format!("dV, {what}"),
-                );
+            let head = (members[0].1 / group, spec.kv_heads as usize);
+            for j in 0..seq {
+                let of_key = || pairs.iter().filter(|x| x.j == j);
+                let d_k = gradient(of_key().map(|x| (x.slope, &x.q)).collect(), 0.0);
+                compare(1, sequence * seq + j, head, &d_k);
+                let d_v = gradient(of_key().map(|x| (x.weight, &x.d_o)).collect(), 1.05 * U);
+                compare(2, sequence * seq + j, head, &d_v);
             }
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! Takes an [`Attend`] spec. One half of the blocks computes gradients of queries, walking over keys; the other half those
 //! of keys and values, walking over queries. Both compute the weights again from the scores and the forward kernel's
-//! statistic, so no block waits for another and nothing is added up by several.
+//! statistic, so no block waits for another and nothing is added up by several. Blocks of keys go over the heads that share
+//! them in order.
 
-use super::{MINE, Mask, Seen, Work, number};
+use super::{MINE, Seen, Side, Work, each_member, number, window};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Type, Val};
 use odec_program::expr::UnaryOp;
@@ -25,12 +26,12 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     let of_queries = e.below(block, half);
     e.either(of_queries, |e, of_queries| match of_queries {
         true => {
-            let work = Work::new(e, kernel, INPUTS, block, seq);
+            let work = Work::new(e, kernel, INPUTS, Side::Queries, (block, seq));
             queries(e, &work, seq);
         }
         false => {
             let tile = e.sub(block, half);
-            let work = Work::new(e, kernel, INPUTS, tile, seq);
+            let work = Work::new(e, kernel, INPUTS, Side::Keys, (tile, seq));
             keys(e, &work, seq);
         }
     });
@@ -61,17 +62,20 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
         false => seq,
     };
     let zero = e.int(0);
+    let from = window(work.kernel).map(|w| e.int(1 - w));
+    let begin = from.map_or(zero, |from| {
+        let first = e.add(work.row, from);
+        e.max(first, zero)
+    });
     let seen = Seen {
-        begin: zero,
+        begin,
         end,
-        mask: match work.kernel.causal {
-            true => Mask::After { past: zero },
-            false => Mask::Nothing,
-        },
+        from,
+        to: work.kernel.causal.then_some(zero),
     };
     let slopes = work.weights(e, 1);
     let start = work.nothing(e);
-    let sums = e.for_with(zero, end, COLS as i64, &start, |e, first, sums| {
+    let sums = e.for_with(begin, end, COLS as i64, &start, |e, first, sums| {
         let scores = work.products(e, q, k, first);
         let rates = work.products(e, d_o, v, first);
         let numbers: Vec<Val> = (0..scores.len())
@@ -89,50 +93,61 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
 fn keys(e: &mut Emitter, work: &Work, seq: Val) {
-    let [q, k, v, d_o, d_k, d_v] = [0, 1, 2, 5, 7, 8].map(|n| work.matrix(e, n, seq));
+    let [k, v, d_k, d_v] = [1, 2, 7, 8].map(|n| work.matrix(e, n, seq));
     let zero = e.int(0);
-    let (begin, mask) = match work.kernel.causal {
-        true => (e.floor_to(work.row, COLS as i64), Mask::Before),
-        false => (zero, Mask::Nothing),
+    let begin = match work.kernel.causal {
+        true => e.floor_to(work.row, COLS as i64),
+        false => zero,
     };
+    let to = window(work.kernel).map(|w| e.int(w - 1));
+    let end = to.map_or(seq, |to| {
+        let end = e.add_int(work.row, ROWS as i64);
+        let end = e.add(end, to);
+        e.min(end, seq)
+    });
     let seen = Seen {
         begin: match work.kernel.causal {
             true => work.row,
             false => zero,
         },
-        end: seq,
-        mask,
+        end,
+        from: work.kernel.causal.then_some(zero),
+        to,
     };
     let (weights, slopes) = (work.weights(e, 0), work.weights(e, 1));
     let place = delta_place(e, work);
     let own = e.mul_int(work.x, 4);
     let start = [work.nothing(e), work.nothing(e)].concat();
     let count = start.len() / 2;
-    let sums = e.for_with(begin, seq, COLS as i64, &start, |e, first, sums| {
-        deltas(e, work, seq, first, COLS);
-        let scores = work.products(e, k, q, first);
-        let rates = work.products(e, v, d_o, first);
-        let columns: Vec<(Val, Val)> = (0..4)
-            .map(|j| {
-                let c = e.add_int(own, j);
-                let delta = number(e, place, c);
-                let c = e.add(first, c);
-                (statistic(e, work, seq, c), delta)
-            })
-            .collect();
-        let numbers: Vec<(Val, Val)> = (0..scores.len())
-            .map(|n| {
-                let (lse, delta) = columns[n % 4];
-                weight(e, work, scores[n], rates[n], lse, delta)
-            })
-            .collect();
-        let (p, s): (Vec<Val>, Vec<Val>) = numbers.into_iter().unzip();
-        work.put(e, weights, &p);
-        work.put(e, slopes, &s);
-        e.barrier();
-        let of_values = work.accumulate(e, weights, d_o, first, &seen, &sums[..count]);
-        let of_keys = work.accumulate(e, slopes, q, first, &seen, &sums[count..]);
-        [of_values, of_keys].concat()
+    let sums = each_member(e, work.kernel, &start, |e, member, sums| {
+        let work = &work.of_member(e, member);
+        let [q, d_o] = [0, 5].map(|n| work.matrix(e, n, seq));
+        e.for_with(begin, end, COLS as i64, sums, |e, first, sums| {
+            deltas(e, work, seq, first, COLS);
+            let scores = work.products(e, k, q, first);
+            let rates = work.products(e, v, d_o, first);
+            let columns: Vec<(Val, Val)> = (0..4)
+                .map(|j| {
+                    let c = e.add_int(own, j);
+                    let delta = number(e, place, c);
+                    let c = e.add(first, c);
+                    (statistic(e, work, seq, c), delta)
+                })
+                .collect();
+            let numbers: Vec<(Val, Val)> = (0..scores.len())
+                .map(|n| {
+                    let (lse, delta) = columns[n % 4];
+                    weight(e, work, scores[n], rates[n], lse, delta)
+                })
+                .collect();
+            let (p, s): (Vec<Val>, Vec<Val>) = numbers.into_iter().unzip();
+            work.put(e, weights, &p);
+            work.put(e, slopes, &s);
+            e.barrier();
+            let of_values = work.accumulate(e, weights, d_o, first, &seen, &sums[..count]);
+            let of_keys = work.accumulate(e, slopes, q, first, &seen, &sums[count..]);
+            [of_values, of_keys].concat()
+        })
     });
     work.write(e, d_v, &sums[..count], None);
     work.write(e, d_k, &sums[count..], None);

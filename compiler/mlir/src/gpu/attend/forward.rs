@@ -2,9 +2,9 @@
 //!
 //! Takes an [`Attend`] spec. Walks over blocks of 64 keys with a running maximum and sum for each query, as
 //! [`odec_program::attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
-//! not pass through shared memory.
+//! not pass through shared memory. With a window, a row may see nothing of a tile that others see: it changes nothing.
 
-use super::{Mask, PITCH, Seen, Work, number, spread};
+use super::{PITCH, Seen, Side, Work, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
 use odec_program::expr::UnaryOp;
@@ -35,7 +35,7 @@ pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<()
 /// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
 fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
     let tile = e.block();
-    let work = Work::new(e, kernel, INPUTS, tile, seq);
+    let work = Work::new(e, kernel, INPUTS, Side::Queries, (tile, seq));
     let total = e.add(past, seq);
     let q = work.matrix(e, 0, seq);
     let (k, v) = (work.matrix(e, 1, total), work.matrix(e, 2, total));
@@ -54,41 +54,61 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
         }
         false => (total, total),
     };
-    let seen = Seen {
-        begin: e.int(0),
-        end,
-        mask: match kernel.causal {
-            true => Mask::After { past },
-            false => Mask::Nothing,
-        },
+    let zero = e.int(0);
+    let from = window(kernel).map(|w| e.add_int(past, 1 - w));
+    let begin = match from {
+        Some(from) => {
+            let first = e.add(work.row, from);
+            let first = e.max(first, zero);
+            e.floor_to(first, COLS as i64)
+        }
+        None => zero,
     };
+    let seen = Seen {
+        begin,
+        end,
+        from,
+        to: kernel.causal.then_some(past),
+    };
+    let first_key = from.map(|from| e.add(row, from));
     let weights = work.weights(e, 0);
     let scale = work.scale(e);
-    let (zero, block) = (e.int(0), e.int(COLS as i64));
+    let block = e.int(COLS as i64);
     let mut start = vec![
         e.float(f64::NEG_INFINITY, e.scalar()),
         e.float(0.0, e.scalar()),
     ];
     start.extend(work.nothing(e));
-    let done = e.for_with(zero, end, COLS as i64, &start, |e, first, carried| {
+    let done = e.for_with(begin, end, COLS as i64, &start, |e, first, carried| {
         let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
         let scores = work.products(e, q, k, first);
         let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
         work.put(e, weights, &scores);
         e.barrier();
-        let here = e.sub(keys, first);
-        let here = e.max(here, zero);
-        let here = e.min(here, block);
+        let within = |e: &mut Emitter, key: Val| {
+            let here = e.sub(key, first);
+            let here = e.max(here, zero);
+            e.min(here, block)
+        };
+        let here = within(e, keys);
+        let low = first_key.map_or(zero, |key| within(e, key));
         let score = |e: &mut Emitter, j: Val| {
             let at = e.mul_int(j, PITCH as i64);
             let at = e.add(at, work.lane);
             number(e, weights, at)
         };
-        let max = e.for_with(zero, here, 1, &[before], |e, j, max| {
+        let max = e.for_with(low, here, 1, &[before], |e, j, max| {
             let s = score(e, j);
             vec![e.max_float(max[0], s)]
         })[0];
         let moved = e.sub(before, max);
+        let moved = match first_key {
+            Some(_) => {
+                let (sees, still) = (e.below(low, here), e.float(0.0, e.scalar()));
+                e.select(sees, moved, still)
+            }
+            None => moved,
+        };
         let shrink = apply(e, UnaryOp::Exp, moved);
         // Everybody has read the scores before they become weights.
         e.barrier();
@@ -104,7 +124,7 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
         work.put(e, weights, &exponentials);
         e.barrier();
         let nothing = e.float(0.0, e.scalar());
-        let total = e.for_with(zero, here, 1, &[nothing], |e, j, total| {
+        let total = e.for_with(low, here, 1, &[nothing], |e, j, total| {
             let p = score(e, j);
             vec![e.add(total[0], p)]
         })[0];

@@ -3,12 +3,15 @@
 //! A block of 128 threads takes 32 rows of one head (queries; keys, for their gradients) and walks over the other side in
 //! tiles of 64. For scores, 8 × 16 threads hold 4 × 4 each; for sums over the other side, 4 rows and every 16th column of
 //! the head. The orders of all sums are those of [`odec_program::attend`], which leaves open who computes what.
+//!
+//! A block of queries reads the head of keys that its head shares with others; a block of keys goes over those heads one
+//! after the other. Tiles that no row of the block sees, before a window or after the last query of one, are left out.
 
 pub(super) mod backward;
 pub(super) mod forward;
 
 use super::stage::{Matrix, Place, Team, four, outer, stage};
-use crate::emit::{Elem, Emitter, Type, Val};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use odec_program::gpu::attend::{CHUNK, COLS, DEPTH, PAD, ROWS, SCORES, THREADS, staged};
 use odec_program::kernel::Attend;
 
@@ -31,38 +34,46 @@ struct Work<'a> {
     lane: Val,
     /// The first of the block's rows.
     row: Val,
-    /// Sequence and head.
+    /// Sequence, head of queries, and the head of keys that it reads.
     batch: Val,
     head: Val,
+    shared: Val,
 }
 
-/// Rows of the other side that each of the block's rows is to be summed over: from `begin` to `end`, except those that
-/// a causal mask hides.
+/// Whose rows a block takes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Side {
+    Queries,
+    Keys,
+}
+
+/// Rows of the other side that each of the block's rows is to be summed over: from `begin` to `end`, and of those, row r
+/// sees the ones from r + `from` to r + `to`, both included, where there are such bounds.
 struct Seen {
     begin: Val,
     end: Val,
-    mask: Mask,
-}
-
-/// What a causal mask hides.
-#[derive(Clone, Copy)]
-enum Mask {
-    Nothing,
-    /// Row r sees what stands at most `past` further.
-    After {
-        past: Val,
-    },
-    /// Row r sees what stands at least as far.
-    Before,
+    from: Option<Val>,
+    to: Option<Val>,
 }
 
 impl<'a> Work<'a> {
-    /// `tile` is the block's number among all tiles of `seq` rows.
-    fn new(e: &mut Emitter, kernel: &'a Attend, inputs: u64, tile: Val, seq: Val) -> Work<'a> {
+    /// `tile` is the block's number among all tiles of `seq` rows of a side.
+    fn new(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        inputs: u64,
+        side: Side,
+        (tile, seq): (Val, Val),
+    ) -> Work<'a> {
         let thread = e.thread();
         let tiles = e.div_ceil(seq, ROWS as i64);
         let (number, within) = (e.div(tile, tiles), e.rem(tile, tiles));
-        let heads = e.int(kernel.heads as i64);
+        let heads = match side {
+            Side::Queries => kernel.heads,
+            Side::Keys => kernel.kv_heads,
+        };
+        let heads = e.int(heads as i64);
+        let head = e.rem(number, heads);
         let (sixteen, warp) = (e.int(16), e.int(32));
         Work {
             kernel,
@@ -76,17 +87,32 @@ impl<'a> Work<'a> {
             lane: e.rem(thread, warp),
             row: e.mul_int(within, ROWS as i64),
             batch: e.div(number, heads),
-            head: e.rem(number, heads),
+            head,
+            shared: match side {
+                Side::Queries => shared_by(e, kernel, head),
+                Side::Keys => head,
+            },
         }
+    }
+
+    /// The same block of keys, for the query head number `member` of those that read it.
+    fn of_member(self, e: &mut Emitter, member: Val) -> Work<'a> {
+        let first = e.mul_int(self.shared, self.kernel.group() as i64);
+        let head = e.add(first, member);
+        Work { head, ..self }
     }
 
     /// The head's part of an operand of `rows` rows per sequence.
     fn matrix(&self, e: &mut Emitter, operand: u64, rows: Val) -> Matrix {
         let k = self.kernel;
+        let (head, heads) = match is_of_keys(operand) {
+            true => (self.shared, k.kv_heads),
+            false => (self.head, k.heads),
+        };
         let pointer = e.operand(operand);
         let first = e.mul(self.batch, rows);
-        let first = e.mul_int(first, k.heads as i64);
-        let first = e.add(first, self.head);
+        let first = e.mul_int(first, heads as i64);
+        let first = e.add(first, head);
         let first = e.mul_int(first, k.head as i64);
         let dtype = if operand < self.inputs {
             k.inputs
@@ -100,7 +126,7 @@ impl<'a> Work<'a> {
             rounds: false,
             rows,
             cols: e.int(k.head as i64),
-            stride: e.int((k.heads * k.head) as i64),
+            stride: e.int((heads * k.head) as i64),
             whole: k.head.is_multiple_of(4),
         }
     }
@@ -226,19 +252,17 @@ impl<'a> Work<'a> {
             let begin = e.max(chunk, seen.begin);
             // All rows of the block see what lies between the two.
             let last = e.add_int(self.row, ROWS as i64 - 1);
-            let (low, high) = match seen.mask {
-                Mask::Nothing => (begin, end),
-                Mask::After { past } => {
-                    let high = e.add(self.row, past);
-                    let high = e.add_int(high, 1);
-                    let high = e.min(high, end);
-                    (begin, e.max(high, begin))
-                }
-                Mask::Before => {
-                    let low = e.max(begin, last);
-                    (e.min(low, end), end)
-                }
-            };
+            let low = seen.from.map_or(begin, |from| {
+                let low = e.add(last, from);
+                let low = e.max(low, begin);
+                e.min(low, end)
+            });
+            let high = seen.to.map_or(end, |to| {
+                let high = e.add(self.row, to);
+                let high = e.add_int(high, 1);
+                let high = e.min(high, end);
+                e.max(high, low)
+            });
             let step = |e: &mut Emitter, j: Val, sums: &[Val], masked: bool| {
                 let (within, in_chunk) = (e.sub(j, other), e.sub(j, chunk));
                 let at = e.mul_int(within, PITCH as i64);
@@ -261,26 +285,27 @@ impl<'a> Work<'a> {
                 let mut out = Vec::with_capacity(after.len());
                 for i in 0..MINE {
                     let r = e.add_int(first, i as i64);
-                    let sees = match seen.mask {
-                        Mask::Before => e.cmp(crate::emit::Cmp::Ge, j, r),
-                        Mask::After { past } => {
-                            let most = e.add(r, past);
-                            e.cmp(crate::emit::Cmp::Le, j, most)
+                    let bounds = [(seen.from, Cmp::Ge), (seen.to, Cmp::Le)];
+                    let mut seen = vec![];
+                    for (bound, cmp) in bounds {
+                        if let Some(bound) = bound {
+                            let bound = e.add(r, bound);
+                            seen.push(e.cmp(cmp, j, bound));
                         }
-                        Mask::Nothing => unreachable!("nothing is masked"),
-                    };
+                    }
                     for t in i * per..(i + 1) * per {
-                        out.push(e.select(sees, after[t], sums[t]));
+                        let one = |after: Val, sees: &Val| e.select(*sees, after, sums[t]);
+                        out.push(seen.iter().fold(after[t], one));
                     }
                 }
                 out
             };
             let mut sums = sums.to_vec();
-            if let Mask::Before = seen.mask {
+            if seen.from.is_some() {
                 sums = e.for_with(begin, low, 1, &sums, |e, j, sums| step(e, j, sums, true));
             }
             sums = e.for_with(low, high, 1, &sums, |e, j, sums| step(e, j, sums, false));
-            if let Mask::After { .. } = seen.mask {
+            if seen.to.is_some() {
                 sums = e.for_with(high, end, 1, &sums, |e, j, sums| step(e, j, sums, true));
             }
             e.barrier();
@@ -319,6 +344,44 @@ impl<'a> Work<'a> {
 
     fn scale(&self, e: &mut Emitter) -> Val {
         e.float(self.kernel.scale, e.scalar())
+    }
+}
+
+/// The head of keys that a head of queries reads.
+pub(super) fn shared_by(e: &mut Emitter, kernel: &Attend, head: Val) -> Val {
+    match kernel.group() {
+        1 => head,
+        group => {
+            let group = e.int(group as i64);
+            e.div(head, group)
+        }
+    }
+}
+
+/// Whether an operand has the heads of keys: k, v and their gradients.
+pub(super) fn is_of_keys(operand: u64) -> bool {
+    matches!(operand, 1 | 2 | 7 | 8)
+}
+
+/// The window, no larger than any position, so that sums with positions do not overflow.
+pub(super) fn window(kernel: &Attend) -> Option<i64> {
+    kernel.window.map(|w| w.min(1 << 40) as i64)
+}
+
+/// `body` for each member of the heads that share a head of keys, which carries sums from one to the next.
+pub(super) fn each_member(
+    e: &mut Emitter,
+    kernel: &Attend,
+    sums: &[Val],
+    body: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+) -> Vec<Val> {
+    let zero = e.int(0);
+    match kernel.group() {
+        1 => body(e, zero, sums),
+        group => {
+            let group = e.int(group as i64);
+            e.for_with(zero, group, 1, sums, body)
+        }
     }
 }
 

@@ -6,9 +6,10 @@
 //! of as many rows as fit beside them. Weights, slopes and dO are rounded to bf16 as factors.
 
 use super::super::put;
-use super::{Block, Sums, flat, fragments, number, rounded};
+use super::{Block, Side, Sums, flat, fragments, number, rounded};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::gpu::access::wide;
+use crate::gpu::attend::{each_member, window};
 use crate::gpu::tensor::Source;
 use odec_program::DType;
 use odec_program::gpu::tensor::attend::{ROWS, THREADS, streamed};
@@ -26,11 +27,11 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), Strin
     let half = e.mul_int(half, kernel.heads as i64);
     let of_queries = e.below(number, half);
     e.either(of_queries, |e, of_queries| {
-        let number = match of_queries {
-            true => number,
-            false => e.sub(number, half),
+        let (side, number) = match of_queries {
+            true => (Side::Queries, number),
+            false => (Side::Keys, e.sub(number, half)),
         };
-        let block = Block::new(e, kernel, number, seq);
+        let block = Block::new(e, kernel, side, (number, seq));
         let places = Places::new(e, &block);
         match of_queries {
             true => queries(e, &block, &places, seq),
@@ -62,15 +63,14 @@ impl Places {
     }
 }
 
-/// q, k, v, dO.
-fn sources(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 4] {
-    [
-        (0, DType::Bf16),
-        (1, DType::Bf16),
-        (2, DType::Bf16),
-        (5, DType::F32),
-    ]
-    .map(|(n, dtype)| block.source(e, n, dtype, seq))
+/// q and dO.
+fn of_queries(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
+    [(0, DType::Bf16), (5, DType::F32)].map(|(n, dtype)| block.source(e, n, dtype, seq))
+}
+
+/// k and v.
+fn of_keys(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
+    [1, 2].map(|n| block.source(e, n, DType::Bf16, seq))
 }
 
 /// Brings `rows` rows of two matrices from `first` on; the caller waits.
@@ -128,8 +128,8 @@ fn shift(e: &mut Emitter, lse: Val) -> Val {
 
 /// dQ = dS·K.
 fn queries(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
-    let [q, k, v, d_o] = sources(e, block, seq);
-    fetch(e, block, [q, d_o], block.row, ROWS, places.own);
+    let (own, keys) = (of_queries(e, block, seq), of_keys(e, block, seq));
+    fetch(e, block, own, block.row, ROWS, places.own);
     statistics(e, block, places, seq, block.row, ROWS);
     arrive(e);
     let rows = block.rows(e);
@@ -157,9 +157,15 @@ fn queries(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
     };
     let others = streamed(block.kernel);
     let zero = e.int(0);
+    let window = window(block.kernel).map(|w| 1 - w);
+    let hidden = window.map(|w| rows.map(|r| e.add_int(r, w)));
+    let begin = window.map_or(zero, |w| {
+        let first = e.add_int(block.row, w);
+        e.max(first, zero)
+    });
     let start = flat(&block.nothing(e));
-    let done = e.for_with(zero, end, others as i64, &start, |e, first, sums| {
-        fetch(e, block, [k, v], first, others, places.others);
+    let done = e.for_with(begin, end, others as i64, &start, |e, first, sums| {
+        fetch(e, block, keys, first, others, places.others);
         arrive(e);
         let all = e.int(others as i64);
         let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
@@ -168,11 +174,16 @@ fn queries(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
             let here = e.add(first, row);
             let here = e.add(here, block.lane_col);
             let left = seen.map(|s| e.sub(s, here));
+            let hidden = hidden.map(|h| h.map(|h| e.sub(h, here)));
             let slopes: Sums = (0..2)
                 .map(|n| {
                     [0, 1, 2, 3].map(|i| {
                         let column = e.int((8 * n + i % 2) as i64);
                         let visible = e.below(column, left[i / 2]);
+                        let visible = hidden.map_or(visible, |hidden| {
+                            let sees = e.cmp(Cmp::Ge, column, hidden[i / 2]);
+                            e.and(visible, sees)
+                        });
                         weight(e, block, (scores[n][i], rates[n][i]), known[i / 2], visible).1
                     })
                 })
@@ -191,8 +202,8 @@ fn queries(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
 fn keys(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
-    let [q, k, v, d_o] = sources(e, block, seq);
-    fetch(e, block, [k, v], block.row, ROWS, places.own);
+    let own = of_keys(e, block, seq);
+    fetch(e, block, own, block.row, ROWS, places.own);
     let rows = block.rows(e);
     let others = streamed(block.kernel);
     let zero = e.int(0);
@@ -200,54 +211,68 @@ fn keys(e: &mut Emitter, block: &Block, places: &Places, seq: Val) {
         true => block.row,
         false => zero,
     };
+    let window = window(block.kernel);
+    let end = window.map_or(seq, |w| {
+        let end = e.add_int(block.row, ROWS as i64 - 1 + w);
+        e.min(end, seq)
+    });
     let start = [flat(&block.nothing(e)), flat(&block.nothing(e))].concat();
     let count = start.len() / 2;
-    let done = e.for_with(begin, seq, others as i64, &start, |e, first, sums| {
-        fetch(e, block, [q, d_o], first, others, places.others);
-        statistics(e, block, places, seq, first, others);
-        arrive(e);
-        let all = e.int(others as i64);
-        let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
-            let scores = products(e, block, places.own[0], places.others[0], row);
-            let rates = products(e, block, places.own[1], places.others[1], row);
-            let here = e.add(row, block.lane_col);
-            let mut weights = vec![];
-            let mut slopes = vec![];
-            for n in 0..2 {
-                let at = e.add_int(here, 8 * n as i64);
-                let [lse, delta] = [places.lse, places.delta].map(|place| {
-                    let p = e.at(place, at, e.elem);
-                    let pair = e.load_whole(p, Type::vector(Elem::F32, 2));
-                    e.parts(pair)
-                });
-                let shifts: Vec<Val> = lse.into_iter().map(|x| shift(e, x)).collect();
-                let numbers = [0, 1, 2, 3].map(|i| {
-                    let column = e.add_int(at, i as i64 % 2);
-                    let column = e.add(column, first);
-                    let exists = e.below(column, seq);
-                    let visible = match block.kernel.causal {
-                        true => {
-                            let sees = e.cmp(Cmp::Ge, column, rows[i / 2]);
-                            e.and(exists, sees)
-                        }
-                        false => exists,
-                    };
-                    let known = (shifts[i % 2], delta[i % 2]);
-                    weight(e, block, (scores[n][i], rates[n][i]), known, visible)
-                });
-                weights.push(numbers.map(|x| x.0));
-                slopes.push(numbers.map(|x| x.1));
-            }
-            let (mut of_values, mut of_keys) =
-                (fragments(&sums[..count]), fragments(&sums[count..]));
-            let left = rounded(e, weights[0], weights[1]);
-            block.accumulate(e, left, places.others[1], row, &mut of_values);
-            let left = rounded(e, slopes[0], slopes[1]);
-            block.accumulate(e, left, places.others[0], row, &mut of_keys);
-            [flat(&of_values), flat(&of_keys)].concat()
-        });
-        e.barrier();
-        sums
+    let done = each_member(e, block.kernel, &start, |e, member, sums| {
+        let block = &block.of_member(e, member);
+        let queries = of_queries(e, block, seq);
+        e.for_with(begin, end, others as i64, sums, |e, first, sums| {
+            fetch(e, block, queries, first, others, places.others);
+            statistics(e, block, places, seq, first, others);
+            arrive(e);
+            let all = e.int(others as i64);
+            let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
+                let scores = products(e, block, places.own[0], places.others[0], row);
+                let rates = products(e, block, places.own[1], places.others[1], row);
+                let here = e.add(row, block.lane_col);
+                let mut weights = vec![];
+                let mut slopes = vec![];
+                for n in 0..2 {
+                    let at = e.add_int(here, 8 * n as i64);
+                    let [lse, delta] = [places.lse, places.delta].map(|place| {
+                        let p = e.at(place, at, e.elem);
+                        let pair = e.load_whole(p, Type::vector(Elem::F32, 2));
+                        e.parts(pair)
+                    });
+                    let shifts: Vec<Val> = lse.into_iter().map(|x| shift(e, x)).collect();
+                    let numbers = [0, 1, 2, 3].map(|i| {
+                        let column = e.add_int(at, i as i64 % 2);
+                        let column = e.add(column, first);
+                        let exists = e.below(column, seq);
+                        let visible = match block.kernel.causal {
+                            true => {
+                                let sees = e.cmp(Cmp::Ge, column, rows[i / 2]);
+                                e.and(exists, sees)
+                            }
+                            false => exists,
+                        };
+                        let visible = window.map_or(visible, |w| {
+                            let end = e.add_int(rows[i / 2], w);
+                            let sees = e.below(column, end);
+                            e.and(visible, sees)
+                        });
+                        let known = (shifts[i % 2], delta[i % 2]);
+                        weight(e, block, (scores[n][i], rates[n][i]), known, visible)
+                    });
+                    weights.push(numbers.map(|x| x.0));
+                    slopes.push(numbers.map(|x| x.1));
+                }
+                let (mut of_values, mut of_keys) =
+                    (fragments(&sums[..count]), fragments(&sums[count..]));
+                let left = rounded(e, weights[0], weights[1]);
+                block.accumulate(e, left, places.others[1], row, &mut of_values);
+                let left = rounded(e, slopes[0], slopes[1]);
+                block.accumulate(e, left, places.others[0], row, &mut of_keys);
+                [flat(&of_values), flat(&of_keys)].concat()
+            });
+            e.barrier();
+            sums
+        })
     });
     let (d_k, d_v) = (
         block.matrix(e, 7, DType::F32, seq),

@@ -5,9 +5,10 @@
 //! Weights are rounded to bf16; their sum is taken before. Tiles begin at multiples of 64 keys whatever the queries are, and
 //! one that a query does not see changes nothing, so kept keys give the bits of the whole sequence.
 
-use super::{Block, Sums, across_lanes, flat, fragments, number, rounded};
+use super::{Block, Side, Sums, across_lanes, flat, fragments, number, rounded};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Val};
+use crate::gpu::attend::window;
 use odec_program::DType;
 use odec_program::expr::UnaryOp;
 use odec_program::gpu::tensor::attend::{KEYS, ROWS};
@@ -34,17 +35,23 @@ pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<()
 /// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
 fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
     let number_of_block = e.block();
-    let block = Block::new(e, kernel, number_of_block, seq);
+    let block = Block::new(e, kernel, Side::Queries, (number_of_block, seq));
     let total = e.add(past, seq);
     let [q, k, v] =
         [(0, seq), (1, total), (2, total)].map(|(n, rows)| block.source(e, n, DType::Bf16, rows));
     let tile = block.tile(KEYS);
     let (keys, values) = (e.int(0), e.int(tile.elements() as i64));
     let zero = e.int(0);
+    let from = window(kernel).map(|w| e.add_int(past, 1 - w));
+    let begin = from.map_or(zero, |from| {
+        let first = e.add(block.row, from);
+        let first = e.max(first, zero);
+        e.floor_to(first, KEYS as i64)
+    });
     // Queries pass through the place of the first values.
     q.fetch(e, block.team, block.row, zero, tile, values);
     e.close_copies();
-    k.fetch(e, block.team, zero, zero, tile, keys);
+    k.fetch(e, block.team, begin, zero, tile, keys);
     e.close_copies();
     e.await_copies(1);
     e.barrier();
@@ -60,13 +67,16 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
         }
         false => total,
     };
-    let seen = rows.map(|r| sees(e, r));
+    let seen = rows.map(|r| Sight {
+        from: from.map(|from| e.add(r, from)),
+        until: sees(e, r),
+    });
     let last = e.add_int(block.row, ROWS as i64 - 1);
     let end = sees(e, last);
     let [least, nothing] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
     let mut start = vec![least, least, nothing, nothing];
     start.extend(flat(&block.nothing(e)));
-    let done = e.for_with(zero, end, KEYS as i64, &start, |e, first, carried| {
+    let done = e.for_with(begin, end, KEYS as i64, &start, |e, first, carried| {
         // Everybody is done with the values before.
         e.barrier();
         v.fetch(e, block.team, first, zero, tile, values);
@@ -133,6 +143,13 @@ fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Su
     out
 }
 
+/// The keys that a row sees: from one on, with a window, and those below another.
+#[derive(Clone, Copy)]
+struct Sight {
+    from: Option<Val>,
+    until: Val,
+}
+
 /// What the lane knows of its two rows: the largest score, its own part of the sum of weights, its columns of results.
 struct State {
     max: [Val; 2],
@@ -141,37 +158,51 @@ struct State {
 }
 
 impl State {
-    /// The weights of a tile of keys from `first` on, of which each row sees those below `seen`, and what is known then.
+    /// The weights of a tile of keys from `first` on, of which each row sees what `seen` says, and what is known then.
     fn with(
         self,
         e: &mut Emitter,
         block: &Block,
         mut scores: Sums,
-        seen: [Val; 2],
+        seen: [Sight; 2],
         first: Val,
     ) -> (Sums, State) {
         let least = number(e, f64::NEG_INFINITY);
         let here = e.add(first, block.lane_col);
-        let left = seen.map(|s| e.sub(s, here));
+        let left = seen.map(|s| e.sub(s.until, here));
+        let hidden = seen.map(|s| s.from.map(|from| e.sub(from, here)));
         let mut max = self.max;
         for (n, fragment) in scores.iter_mut().enumerate() {
             for (i, score) in fragment.iter_mut().enumerate() {
                 let column = e.int((8 * n + i % 2) as i64);
                 let visible = e.below(column, left[i / 2]);
                 *score = e.select(visible, *score, least);
+                if let Some(hidden) = hidden[i / 2] {
+                    let unseen = e.below(column, hidden);
+                    *score = e.select(unseen, least, *score);
+                }
                 max[i / 2] = e.max_float(max[i / 2], *score);
             }
         }
         let max = max.map(|m| across_lanes(e, m, |e, a, b| e.max_float(a, b)));
         let factor = number(e, block.kernel.scale * LOG2_E);
-        let shrink: Vec<Val> = (self.max.iter().zip(max))
+        // A row that has seen nothing yet has no largest score to be measured from.
+        let from = [0, 1].map(|h| match seen[h].from {
+            Some(_) => {
+                let nothing = e.cmp(Cmp::Eq, max[h], least);
+                let zero = number(e, 0.0);
+                e.select(nothing, zero, max[h])
+            }
+            None => max[h],
+        });
+        let shrink: Vec<Val> = (self.max.iter().zip(from))
             .map(|(before, max)| {
                 let moved = e.sub(*before, max);
                 let moved = e.mul(moved, factor);
                 e.exp2(moved)
             })
             .collect();
-        let shift = max.map(|m| {
+        let shift = from.map(|m| {
             let m = e.mul(m, factor);
             e.neg(m)
         });

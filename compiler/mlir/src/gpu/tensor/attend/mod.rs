@@ -2,13 +2,15 @@
 //! common.
 //!
 //! A block of four warps takes 64 rows of one head, each warp 16, and walks over the other side in tiles. Fragments of
-//! scores become fragments of weights without leaving their registers.
+//! scores become fragments of weights without leaving their registers. Heads that share keys, and windows, are as in
+//! [`super::super::attend`].
 
 pub(in crate::gpu) mod backward;
 pub(in crate::gpu) mod forward;
 
 use super::{Order, Source, Tile, lane_of_sums, lane_place};
 use crate::emit::{Elem, Emitter, Type, Val};
+use crate::gpu::attend::{Side, is_of_keys, shared_by};
 use crate::gpu::stage::{Matrix, Team};
 use odec_program::DType;
 use odec_program::gpu::tensor::attend::{ROWS, THREADS};
@@ -22,7 +24,9 @@ struct Block<'a> {
     kernel: &'a Attend,
     team: Team,
     batch: Val,
+    /// The head of queries, and the head of keys that it reads.
     head: Val,
+    shared: Val,
     /// The first of the block's rows, and of the warp's among them.
     row: Val,
     own: Val,
@@ -35,12 +39,22 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// `number` is the block's among those for `seq` rows.
-    fn new(e: &mut Emitter, kernel: &'a Attend, number: Val, seq: Val) -> Block<'a> {
+    /// `number` is the block's among those for `seq` rows of a side.
+    fn new(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        side: Side,
+        (number, seq): (Val, Val),
+    ) -> Block<'a> {
         let thread = e.thread();
         let tiles = e.div_ceil(seq, ROWS as i64);
         let (outer, within) = (e.div(number, tiles), e.rem(number, tiles));
-        let (heads, width) = (e.int(kernel.heads as i64), e.int(32));
+        let heads = match side {
+            Side::Queries => kernel.heads,
+            Side::Keys => kernel.kv_heads,
+        };
+        let (heads, width) = (e.int(heads as i64), e.int(32));
+        let head = e.rem(outer, heads);
         let (warp, lane) = (e.div(thread, width), e.rem(thread, width));
         let (lane_row, lane_col) = lane_of_sums(e, lane);
         let [down, across] = [Order::Down, Order::Across].map(|order| {
@@ -57,7 +71,11 @@ impl<'a> Block<'a> {
                 threads: THREADS,
             },
             batch: e.div(outer, heads),
-            head: e.rem(outer, heads),
+            head,
+            shared: match side {
+                Side::Queries => shared_by(e, kernel, head),
+                Side::Keys => head,
+            },
             row: e.mul_int(within, ROWS as i64),
             own: e.mul_int(warp, 16),
             lane_row,
@@ -65,6 +83,13 @@ impl<'a> Block<'a> {
             down,
             across,
         }
+    }
+
+    /// The same block of keys, for the query head number `member` of those that read it.
+    fn of_member(&self, e: &mut Emitter, member: Val) -> Block<'a> {
+        let first = e.mul_int(self.shared, self.kernel.group() as i64);
+        let head = e.add(first, member);
+        Block { head, ..*self }
     }
 
     /// A tile of so many rows of the head.
@@ -82,10 +107,14 @@ impl<'a> Block<'a> {
     /// The head's part of an operand of `rows` rows per sequence.
     fn matrix(&self, e: &mut Emitter, operand: u64, dtype: DType, rows: Val) -> Matrix {
         let k = self.kernel;
+        let (head, heads) = match is_of_keys(operand) {
+            true => (self.shared, k.kv_heads),
+            false => (self.head, k.heads),
+        };
         let pointer = e.operand(operand);
         let first = e.mul(self.batch, rows);
-        let first = e.mul_int(first, k.heads as i64);
-        let first = e.add(first, self.head);
+        let first = e.mul_int(first, heads as i64);
+        let first = e.add(first, head);
         let first = e.mul_int(first, k.head as i64);
         let elem = Elem::of(dtype);
         Matrix {
@@ -94,7 +123,7 @@ impl<'a> Block<'a> {
             rounds: false,
             rows,
             cols: e.int(k.head as i64),
-            stride: e.int((k.heads * k.head) as i64),
+            stride: e.int((heads * k.head) as i64),
             whole: true,
         }
     }
