@@ -142,6 +142,10 @@ pub struct Instr {
     pub coeffs: Vec<Coeff>,
     /// Which equation this belongs to, for profiles and printing (`step.0.eval.1.att.q`).
     pub site: String,
+    /// Where a number lies, of the program's reals: a run may pass over the instruction while it is not positive, for then
+    /// nothing that is read depends on what it would have written. Running it changes no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Operand>,
 }
 
 /// A named input or output of an entry.

@@ -234,6 +234,17 @@ fn instruction(
             return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
         }
     }
+    if let Some(o) = &instr.guard {
+        let size = p.real.bytes();
+        let fits = |(bytes, dtype): (u64, Option<DType>)| {
+            let end = start(o, at).and_then(|s| s.checked_add(size));
+            let aligned = o.offset % size == 0 && o.stride % size == 0;
+            aligned && dtype.is_none_or(|d| d == p.real) && end.is_some_and(|end| end <= bytes)
+        };
+        if !slot_bytes(p, e, o.slot).is_some_and(fits) {
+            return Err("its guard is not a number of its slot".into());
+        }
+    }
     overlaps(&kernel.spec, instr, foot, &dims, at)?;
     if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.

@@ -30,6 +30,11 @@ pub trait Device {
         Ok(())
     }
 
+    /// Whether what a launch has written is there when the next one is asked for: only then is a guard known in time.
+    fn in_step(&self) -> bool {
+        true
+    }
+
     /// Runs all tiles of kernel number `kernel`, at once or in the background ([`Device::finish`]).
     ///
     /// `operands`, `dims` and `coeffs` are in the order the kernel's spec documents. Each operand starts

@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::reach::Touch;
 use crate::reals::{Reals, RealsMut};
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Slot, bf16, noise};
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Operand, Slot, bf16, noise};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -133,6 +133,8 @@ pub struct Executor {
     ports: BTreeMap<String, Ports>,
     poison: bool,
     watch: bool,
+    skip: bool,
+    skipped: usize,
     profile: Option<Profile>,
 }
 
@@ -177,6 +179,8 @@ impl Executor {
             ports,
             poison: false,
             watch: false,
+            skip: true,
+            skipped: 0,
             profile: None,
             artifact: artifact.clone(),
             device,
@@ -211,6 +215,17 @@ impl Executor {
     /// that gives an infinity or a NaN. Slow; made for finding out, not for training.
     pub fn set_watch(&mut self, watch: bool) {
         self.watch = watch;
+    }
+
+    /// Whether to pass over instructions whose guard says that nothing reads their results; on unless a test wants to see that it
+    /// changes nothing.
+    pub fn set_skip(&mut self, skip: bool) {
+        self.skip = skip;
+    }
+
+    /// How many instructions the latest run passed over.
+    pub fn skipped(&self) -> usize {
+        self.skipped
     }
 
     /// Starts measuring the time of each kernel, from zero.
@@ -371,24 +386,31 @@ impl Executor {
         let input_words: Vec<Words> = ports.inputs.iter_mut().map(Buffer::words).collect();
         let output_words: Vec<Words> = ports.outputs.iter_mut().map(Buffer::words).collect();
         let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
+        let place = |o: &Operand| {
+            let words = match o.slot {
+                Slot::Arena => arena,
+                Slot::Params => params,
+                Slot::Grads => grads,
+                Slot::Sums => sums,
+                Slot::Moment1 => moment1,
+                Slot::Moment2 => moment2,
+                Slot::Consts => consts,
+                Slot::Prepared => prepared,
+                Slot::Cache => cache,
+                Slot::Input(n) => input_words[n as usize],
+                Slot::Output(n) => output_words[n as usize],
+            };
+            &words[((o.offset + o.stride * at.past) / WORD) as usize..]
+        };
+        let skips = self.skip && self.device.in_step();
+        self.skipped = 0;
         for i in &e.instrs {
+            if skips && i.guard.is_some_and(|o| !positive(place(&o), program.real)) {
+                self.skipped += 1;
+                continue;
+            }
             operands.clear();
-            operands.extend(i.operands.iter().map(|o| {
-                let words = match o.slot {
-                    Slot::Arena => arena,
-                    Slot::Params => params,
-                    Slot::Grads => grads,
-                    Slot::Sums => sums,
-                    Slot::Moment1 => moment1,
-                    Slot::Moment2 => moment2,
-                    Slot::Consts => consts,
-                    Slot::Prepared => prepared,
-                    Slot::Cache => cache,
-                    Slot::Input(n) => input_words[n as usize],
-                    Slot::Output(n) => output_words[n as usize],
-                };
-                &words[((o.offset + o.stride * at.past) / WORD) as usize..]
-            }));
+            operands.extend(i.operands.iter().map(place));
             dims.clear();
             dims.extend(i.dims.iter().map(|d| d.at(at).unwrap_or(0)));
             coeffs.clear();
@@ -581,6 +603,17 @@ fn fill(
         }
     }
     Ok(())
+}
+
+/// Whether the number at a place is greater than zero.
+fn positive(words: Words, real: DType) -> bool {
+    match real {
+        DType::F64 => {
+            let (low, high) = (words[0].get(), words[1].get());
+            f64::from_bits(u64::from(low) | u64::from(high) << 32) > 0.0
+        }
+        _ => f32::from_bits(words[0].get()) > 0.0,
+    }
 }
 
 /// Whether all elements that a launch may have written are finite.

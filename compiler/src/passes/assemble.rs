@@ -414,6 +414,8 @@ impl<'a> Maker<'a> {
                 dims,
                 coeffs,
                 site,
+                guard: None,
+                held: None,
             });
         }
     }
@@ -463,12 +465,18 @@ impl<'a> Maker<'a> {
                         Operand::at(Slot::Arena, offset)
                     }
                 };
+                let in_place = |l: &Launch| {
+                    let held = l.held.as_ref()?;
+                    let stays = |(made, kept): &(_, _)| place(made) == place(kept);
+                    held.pairs.iter().all(stays).then_some(held.flag)
+                };
                 Instr {
                     kernel: self.kernels.add(l.spec.clone()),
                     operands: l.args.iter().map(place).collect(),
                     dims: l.dims.clone(),
                     coeffs: l.coeffs.clone(),
                     site: l.site.clone(),
+                    guard: l.guard.or_else(|| in_place(l)).as_ref().map(place),
                 }
             })
             .collect();

@@ -88,6 +88,18 @@ pub struct Launch {
     pub dims: Vec<Size>,
     pub coeffs: Vec<Coeff>,
     pub site: String,
+    /// A number: where it is not positive, nothing that is read needs this launch.
+    pub guard: Option<BufferId>,
+    /// What it holds, where that is all it does.
+    pub held: Option<Held>,
+}
+
+/// A launch that leaves values as they are where a flag is not positive: made in their place, it has nothing to do then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub flag: BufferId,
+    /// Each result, and what it is where the flag is not positive.
+    pub pairs: Vec<(BufferId, BufferId)>,
 }
 
 impl Launch {
@@ -96,12 +108,11 @@ impl Launch {
         mode(&self.spec, i, self.args.len())
     }
 
-    /// The arguments with what happens to them.
+    /// The guard and the arguments, with what happens to them.
     pub fn uses(&self) -> impl Iterator<Item = (BufferId, Mode)> + '_ {
-        self.args
-            .iter()
-            .enumerate()
-            .map(|(i, b)| (*b, self.mode(i)))
+        let guard = self.guard.iter().map(|b| (*b, Mode::Read));
+        let args = self.args.iter().enumerate();
+        guard.chain(args.map(|(i, b)| (*b, self.mode(i))))
     }
 }
 

@@ -9,8 +9,9 @@
 //! without storing what nobody else reads. Leaves kernels to `body` and `lower`.
 
 use super::chains::Chains;
-use super::facts::{Domain, Facts, Role};
+use super::facts::{Domain, Facts, Role, only};
 use super::feeders::Feeders;
+use super::guard::Guards;
 use super::order::{GroupId, Groups};
 use odec_graph::{Graph, Pass, Site, Value};
 use std::collections::BTreeSet;
@@ -52,6 +53,8 @@ pub struct Units {
     pub chains: Chains,
     /// Values that some unit reads without computing them, and results: they are stored.
     pub stored: BTreeSet<Value>,
+    /// Where nodes need not be computed; the flags are stored.
+    pub guards: Guards,
 }
 
 /// Cuts a graph into launches.
@@ -62,7 +65,8 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
         Fusion::On => Feeders::new(graph, &facts, &chains),
         Fusion::Off => Feeders::default(),
     };
-    let mut state = State::new(graph, &facts, &chains, &feeders);
+    let guards = Guards::new(graph, &facts);
+    let mut state = State::new(graph, &facts, &guards, &chains, &feeders);
     if fusion == Fusion::On {
         state.join_all();
     }
@@ -84,10 +88,13 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
         let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);
         stored.extend(operands.filter(|v| unit.nodes.binary_search(&v.node).is_err()));
     }
+    let made = |n: &u32| facts.rows(*n).is_some();
+    stored.extend(guards.flags().into_iter().filter(made).map(only));
     Units {
         in_order,
         chains,
         stored,
+        guards,
     }
 }
 
@@ -105,6 +112,7 @@ fn domain_of(facts: &Facts, nodes: &[u32]) -> Domain {
 struct State<'a> {
     graph: &'a Graph,
     facts: &'a Facts,
+    guards: &'a Guards,
     groups: Groups,
 }
 
@@ -120,7 +128,13 @@ pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass, u32)
 }
 
 impl<'a> State<'a> {
-    fn new(graph: &'a Graph, facts: &'a Facts, chains: &Chains, feeders: &Feeders) -> State<'a> {
+    fn new(
+        graph: &'a Graph,
+        facts: &'a Facts,
+        guards: &'a Guards,
+        chains: &Chains,
+        feeders: &Feeders,
+    ) -> State<'a> {
         let is_launch = |n: u32| {
             let passive = matches!(facts.role(n), Role::Source | Role::Scalar)
                 || chains.terms.contains_key(&n);
@@ -144,6 +158,7 @@ impl<'a> State<'a> {
         State {
             graph,
             facts,
+            guards,
             groups,
         }
     }
@@ -185,7 +200,7 @@ impl<'a> State<'a> {
     }
 
     fn try_join(&mut self, a: u32, b: u32) {
-        if !self.meet(a, b) {
+        if !self.meet(a, b) || self.guards.of(a) != self.guards.of(b) {
             return;
         }
         let row_group = |n: u32| self.facts.rows(n).and(self.groups.of(n));

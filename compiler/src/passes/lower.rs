@@ -7,14 +7,15 @@
 //! go straight to their homes. Leaves arena offsets to `plan`.
 
 use super::body::{self, Bound, dtype};
-use super::code::{BufferId, Code, Home, Launch};
+use super::code::{BufferId, Code, Held, Home, Launch};
 use super::facts::{kind, only};
 use super::fuse::{Shape, Unit, Units, neighbourhood};
 use odec_graph::op::Kind;
+use odec_graph::ops::OpKind;
 use odec_graph::{Graph, Pass, Site, Value};
 use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Layout, Pack};
 use odec_program::{Coeff, DType, Operand, Size};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Where a graph's sources and results live.
@@ -67,14 +68,19 @@ pub fn lower(
         packs: BTreeMap::new(),
         stretch: Stretch::default(),
         claimed: BTreeMap::new(),
+        unneeded: BTreeSet::new(),
+        flags: Vec::new(),
     };
     let late = l.claim_outputs()?;
     for unit in &units.in_order {
+        l.unneeded = l.flags_of(unit);
         l.unit(unit)?;
     }
+    l.unneeded.clear();
     for (v, home) in late {
         l.copy_out(v, home)?;
     }
+    l.guard();
     Ok(l.code)
 }
 
@@ -106,15 +112,89 @@ struct Lowering<'a> {
     real: DType,
     code: Code,
     buffers: BTreeMap<Value, BufferId>,
-    /// (right-hand operand, stored transposed, element type of its panels) → packed panels, and the stretch they were last
-    /// used in.
-    packs: BTreeMap<(Value, bool, DType), (BufferId, u32)>,
+    /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
+    packs: BTreeMap<(Value, bool, DType), Made>,
     stretch: Stretch,
     /// Values computed straight into a result's place.
     claimed: BTreeMap<Value, Operand>,
+    /// Flags of the unit at hand: where one is not positive, it is not needed.
+    unneeded: BTreeSet<u32>,
+    /// Those of every launch.
+    flags: Vec<BTreeSet<u32>>,
+}
+
+/// A right-hand operand made ready, by a launch, and the stretch it was last used in.
+#[derive(Clone, Copy)]
+struct Made {
+    buffer: BufferId,
+    launch: usize,
+    stretch: u32,
 }
 
 impl Lowering<'_> {
+    /// The flags that all results of a unit have.
+    fn flags_of(&self, unit: &Unit) -> BTreeSet<u32> {
+        let guards = &self.units.guards;
+        match unit.shape {
+            Shape::Single => guards.of_all(unit.nodes.last().copied().into_iter()),
+            Shape::Rows(_) => {
+                let stored = |n: &u32| self.units.stored.contains(&only(*n));
+                guards.of_all(unit.nodes.iter().copied().filter(stored))
+            }
+        }
+    }
+
+    /// Guards every launch by the latest of its flags that is known by then.
+    fn guard(&mut self) {
+        let mut written: BTreeMap<BufferId, usize> = BTreeMap::new();
+        for (i, l) in self.code.launches.iter().enumerate() {
+            for (b, _) in l.uses().filter(|(_, mode)| mode.writes()) {
+                written.entry(b).or_insert(i);
+            }
+        }
+        for i in 0..self.flags.len() {
+            let known = self.flags[i].iter().rev().find_map(|flag| {
+                let buffer = *self.buffers.get(&self.canonical(only(*flag)))?;
+                let given = matches!(kind(self.graph, *flag), Kind::Source);
+                (given || written.get(&buffer).is_some_and(|w| *w < i)).then_some(buffer)
+            });
+            self.code.launches[i].guard = known;
+        }
+    }
+
+    /// What a unit holds, if it does nothing else: its results are one flag's, computed outside.
+    fn held(&mut self, unit: &Unit, results: &[Value]) -> Result<Option<Held>, LowerError> {
+        let node = |v: &Value| self.graph.node(v.node);
+        let inside = |v: Value| unit.nodes.contains(&v.node);
+        let is_number = |v: Value| matches!(kind(self.graph, v.node), Kind::Scalar(_));
+        let mut found: Option<(Value, Vec<(Value, Value)>)> = None;
+        for v in results {
+            let [flag, _, kept] = node(v).operands[..] else {
+                return Ok(None);
+            };
+            let holds = matches!(node(v).op, OpKind::Hold(_));
+            let (_, pairs) = found.get_or_insert((flag, Vec::new()));
+            pairs.push((*v, kept));
+            if !holds || inside(flag) || inside(kept) || is_number(flag) || is_number(kept) {
+                return Ok(None);
+            }
+        }
+        let Some((flag, pairs)) = found else {
+            return Ok(None);
+        };
+        if results.iter().any(|v| node(v).operands[0] != flag) {
+            return Ok(None);
+        }
+        let mut held = Held {
+            flag: self.buffer(flag)?,
+            pairs: Vec::new(),
+        };
+        for (made, kept) in pairs {
+            held.pairs.push((self.buffer(made)?, self.buffer(kept)?));
+        }
+        Ok(Some(held))
+    }
+
     /// Sums accumulated in place share one buffer with their terms.
     fn canonical(&self, v: Value) -> Value {
         match self.units.chains.place.get(&v.node) {
@@ -228,7 +308,9 @@ impl Lowering<'_> {
             .buffer(name, dtype(ty, self.real), ty.size(), home);
         self.buffers.insert(v, b);
         if let Some(c) = scalar {
+            let unneeded = std::mem::take(&mut self.unneeded);
             self.fill(b, v, c);
+            self.unneeded = unneeded;
         }
         Ok(b)
     }
@@ -252,7 +334,10 @@ impl Lowering<'_> {
             dims,
             coeffs,
             site,
+            guard: None,
+            held: None,
         });
+        self.flags.push(self.unneeded.clone());
     }
 
     fn bound<K>(
@@ -315,9 +400,15 @@ impl Lowering<'_> {
             }
             (Kind::Rows { .. }, Shape::Rows(domain)) => {
                 let made = unit.nodes.iter().map(|n| only(*n));
-                let stored = made.filter(|v| self.units.stored.contains(v)).collect();
+                let stored = made.filter(|v| self.units.stored.contains(v));
+                let stored: Vec<Value> = stored.collect();
+                let held = self.held(unit, &stored)?;
                 let bound = body::rows(self.graph, &unit.nodes, *domain, stored, self.real)?;
-                self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))
+                self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))?;
+                if let Some(launch) = self.code.launches.last_mut() {
+                    launch.held = held;
+                }
+                Ok(())
             }
             (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
             (Kind::Columns, _) => {
@@ -514,7 +605,7 @@ impl Lowering<'_> {
             Some(p) => p,
             None => self.pack(node, layout, n, k)?,
         };
-        self.packs.insert(layout, (packed, stretch));
+        self.use_made(layout, packed, stretch);
         Ok(packed)
     }
 
@@ -535,15 +626,29 @@ impl Lowering<'_> {
                 copy
             }
         };
-        self.packs.insert(layout, (copy, stretch));
+        self.use_made(layout, copy, stretch);
         Ok(copy)
+    }
+
+    /// Notes that the unit at hand reads what was made of a right-hand operand, by the latest launch unless it is there.
+    fn use_made(&mut self, layout: (Value, bool, DType), buffer: BufferId, stretch: u32) {
+        let last = self.code.launches.len().saturating_sub(1);
+        let earlier = self.packs.get(&layout).filter(|m| m.buffer == buffer);
+        let launch = earlier.map_or(last, |m| m.launch);
+        self.flags[launch].retain(|f| self.unneeded.contains(f));
+        let made = Made {
+            buffer,
+            launch,
+            stretch,
+        };
+        self.packs.insert(layout, made);
     }
 
     /// What was made of a right-hand operand before, unless it is a weight in another stretch.
     fn found(&self, layout: (Value, bool, DType), stretch: u32) -> Option<BufferId> {
         let weight = matches!(kind(self.graph, layout.0.node), Kind::Source);
-        let (made, last) = self.packs.get(&layout)?;
-        (*last == stretch || !weight).then_some(*made)
+        let made = self.packs.get(&layout)?;
+        (made.stretch == stretch || !weight).then_some(made.buffer)
     }
 
     /// Packs a right-hand operand with `n` columns and inner length `k`.

@@ -3,7 +3,7 @@
 //! | step | takes → gives |
 //! |---|---|
 //! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
-//! | [`fuse`] | graph → units: what runs in one launch, in which order |
+//! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`guard`]) |
 //! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`] | the optimiser step, built directly as launches |
@@ -18,6 +18,7 @@ pub mod code;
 pub mod facts;
 pub mod feeders;
 pub mod fuse;
+pub mod guard;
 pub mod layout;
 pub mod lower;
 pub mod order;

@@ -65,7 +65,7 @@ impl Lifetime {
 pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
     let mut out: Vec<Option<Lifetime>> = vec![None; code.buffers.len()];
     for (i, launch) in code.launches.iter().enumerate() {
-        for b in &launch.args {
+        for b in launch.guard.iter().chain(&launch.args) {
             let life = &mut out[b.0 as usize];
             let first = life.map_or(i as u32, |l| l.first);
             *life = Some(Lifetime {
@@ -211,7 +211,10 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
             if code.buffers[o].home != Home::Arena || !starts_here {
                 continue;
             }
-            let host = launch.args.iter().enumerate().find(|(a, b)| {
+            let kept = launch.held.iter().flat_map(|h| &h.pairs);
+            let mut kept = kept.filter(|(made, _)| *made == launch.args[out]);
+            let kept = kept.next().map(|(_, kept)| *kept);
+            let free = |(a, b): &(usize, &BufferId)| {
                 let n = b.0 as usize;
                 code.buffers[n].home == Home::Arena
                     && code.buffers[n].size == code.buffers[o].size
@@ -220,7 +223,10 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
                     && !taken.contains(&n)
                     && launch.args.iter().filter(|x| *x == *b).count() == 1
                     && reads_only(launch, *a, access)
-            });
+            };
+            let mut hosts = launch.args.iter().enumerate().filter(free);
+            let best = hosts.clone().find(|(_, b)| Some(**b) == kept);
+            let host = best.or_else(|| hosts.next());
             if let Some((_, b)) = host {
                 taken.insert(b.0 as usize);
                 block[o] = block[b.0 as usize];

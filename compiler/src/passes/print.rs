@@ -160,10 +160,14 @@ fn launch(m: &Manifest, e: &Entry, i: &Instr) -> String {
     } else {
         format!(" ({})", coeffs.join(", "))
     };
+    let guard = i
+        .guard
+        .as_ref()
+        .map_or(String::new(), |o| format!("  if {} > 0", place(m, e, o)));
     let inputs = list(|m| m == Mode::Read);
     let gap = if inputs.is_empty() { "" } else { " " };
     format!(
-        "{} {inputs}{gap}{arrow} {} [{}]{coeffs}  {}",
+        "{} {inputs}{gap}{arrow} {} [{}]{coeffs}  {}{guard}",
         kernel.symbol,
         list(Mode::writes),
         dims.join(", "),

@@ -3,7 +3,10 @@
 //! | rewrite | exact in floating point |
 //! |---|---|
 //! | dead nodes vanish; equal ops on equal operands become one | yes |
-//! | `stop_gradient(x) = x`, once derivatives are taken | yes |
+//! | `stop_gradient(x) = x` and `enter(x, flag) = x`, once derivatives are taken | yes |
+//! | `hold(c, a, b)` is `a` or `b` for a constant c; `hold(flag, a, a) = a` | yes |
+//! | `hold(f, a, b) + hold(f, c, d) = hold(f, a + c, b + d)`, zeros left out | yes, but for the sign of a zero |
+//! | `s + hold(f, c, 0) = hold(f, s + c, s)`, which costs nothing where f is not positive and it is made in place of s | yes, but for the sign of a zero |
 //! | `broadcast(x) = x` where the type stays | yes |
 //! | `f(broadcast(x), y) = f(x, y)` for maps that broadcast by themselves | yes |
 //! | `c · x = Σ [c] x` for a constant c | yes |
@@ -16,8 +19,8 @@
 //! the outer sum, while gradients are best added as they come.
 
 use super::rewrite::{copy, rebuild};
-use odec_graph::ops::{Broadcast, Combine, Constant, OpKind};
-use odec_graph::{Builder, Exact, Graph, Node, Pass, TypeError, Value};
+use odec_graph::ops::{Broadcast, Combine, Constant, Hold, OpKind};
+use odec_graph::{Builder, Exact, Graph, Node, Pass, TensorType, TypeError, Value};
 use std::collections::BTreeMap;
 
 /// Simplifies until nothing changes size any more.
@@ -46,9 +49,16 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
     let mut seen = Seen::default();
     rebuild(graph, |b, _, node, operands, _| {
         match (&node.op, operands) {
-            (OpKind::StopGradient(_), [x]) => Ok(vec![*x]),
+            (OpKind::StopGradient(_), [x]) | (OpKind::Enter(_), [x, _]) => Ok(vec![*x]),
+            (OpKind::Hold(_), [flag, a, b_]) => match chosen(b, node, [*flag, *a, *b_]) {
+                Some(v) => Ok(vec![v]),
+                None => seen.push(b, node.op.clone(), operands),
+            },
             (OpKind::Broadcast(_), [x]) if *b.ty(*x) == node.types[0] => Ok(vec![*x]),
             (OpKind::Combine(c), _) => {
+                if let Some(v) = sum_of_held(b, &mut seen, node, &c.coeffs, operands, &uses)? {
+                    return Ok(vec![v]);
+                }
                 let used_once: Vec<bool> = node
                     .operands
                     .iter()
@@ -70,6 +80,74 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
             _ => seen.push(b, node.op.clone(), operands),
         }
     })
+}
+
+/// The side of a hold that is known to be chosen, where it has the result's type.
+fn chosen(b: &Builder, node: &Node, [flag, x, y]: [Value; 3]) -> Option<Value> {
+    let side = match constant(b, flag) {
+        _ if x == y => x,
+        Some(c) if !c.is_zero() && !c.is_negative() => x,
+        Some(_) => y,
+        None => return None,
+    };
+    (*b.ty(side) == node.types[0]).then_some(side)
+}
+
+/// The sum of two values, the second or both of which are held, as one that is held.
+fn sum_of_held(
+    b: &mut Builder,
+    seen: &mut Seen,
+    node: &Node,
+    coeffs: &[Exact],
+    operands: &[Value],
+    uses: &[u32],
+) -> Result<Option<Value>, TypeError> {
+    let [s, t] = operands[..] else {
+        return Ok(None);
+    };
+    let once = |i: usize| uses[node.operands[i].node as usize] == 1;
+    if s == t || !coeffs.iter().all(Exact::is_one) || !once(1) {
+        return Ok(None);
+    }
+    let held = |b: &Builder, v: Value| {
+        let node = b.graph().node(v.node);
+        let is = matches!(node.op, OpKind::Hold(_));
+        is.then(|| [node.operands[0], node.operands[1], node.operands[2]])
+    };
+    let Some([flag, c, d]) = held(b, t) else {
+        return Ok(None);
+    };
+    let zero = |b: &Builder, v: Value| constant(b, v).is_some_and(|c| c.is_zero());
+    let mut plus = |b: &mut Builder, x: Value, y: Value| -> Result<Option<Value>, TypeError> {
+        if zero(b, x) {
+            return Ok(Some(y));
+        }
+        if zero(b, y) {
+            return Ok(Some(x));
+        }
+        if b.ty(x) != b.ty(y) {
+            return Ok(None);
+        }
+        let coeffs = vec![Exact::one(); 2];
+        Ok(Some(seen.push(b, Combine { coeffs }, &[x, y])?[0]))
+    };
+    let sides = match held(b, s).filter(|[other, ..]| *other == flag && once(0)) {
+        Some([_, x, y]) => plus(b, x, c)?.zip(plus(b, y, d)?),
+        None if zero(b, d) => plus(b, s, c)?.map(|sum| (sum, s)),
+        None => None,
+    };
+    let Some((x, y)) = sides else {
+        return Ok(None);
+    };
+    let all_zero = zero(b, x) && zero(b, y);
+    if all_zero || OpKind::from(Hold).infer(&types(b, &[flag, x, y])).as_ref() != Ok(&node.types) {
+        return Ok(None);
+    }
+    Ok(Some(seen.push(b, Hold, &[flag, x, y])?[0]))
+}
+
+fn types(b: &Builder, values: &[Value]) -> Vec<TensorType> {
+    values.iter().map(|v| b.ty(*v).clone()).collect()
 }
 
 /// Reads operands before they are broadcast, where the op broadcasts by itself.

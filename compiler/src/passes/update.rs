@@ -43,6 +43,8 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
         dims: vec![Size::fixed(rows), Size::ONE],
         coeffs,
         site: format!("update.{site}"),
+        guard: None,
+        held: None,
     };
     code.launches.push(launch(
         KernelSpec::Rows(fill_zero(real)),
@@ -132,6 +134,8 @@ pub fn accumulate(table: &ParamTable) -> Code {
                 .map(|n| Coeff::Named(n.into()))
                 .into(),
             site: "accumulate".into(),
+            guard: None,
+            held: None,
         });
     }
     code

@@ -2,6 +2,7 @@
 
 mod costs;
 mod double;
+mod guards;
 mod learned;
 mod library;
 mod measured;

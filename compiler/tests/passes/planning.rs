@@ -60,6 +60,8 @@ fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> 
         ],
         coeffs: vec![],
         site: "test".into(),
+        guard: None,
+        held: None,
     }
 }
 

@@ -122,6 +122,10 @@ impl<D: Driver> Device for CudaDevice<D> {
         self.driver.allocate(bytes)
     }
 
+    fn in_step(&self) -> bool {
+        false
+    }
+
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         if self.failed.is_some() {
             return;

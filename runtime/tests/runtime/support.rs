@@ -58,6 +58,7 @@ impl Maker {
             dims: dims.to_vec(),
             coeffs: coeffs.to_vec(),
             site: site.into(),
+            guard: None,
         }
     }
 }

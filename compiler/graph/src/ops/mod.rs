@@ -72,6 +72,8 @@ ops! {
     normal_cdf::NormalCdf,
     normal_pdf::NormalPdf,
     where_positive::WherePositive,
+    hold::Hold,
+    enter::Enter,
     stop_gradient::StopGradient,
     dropout::Dropout,
     bf16::Bf16,
