@@ -2,7 +2,7 @@
 
 use crate::support;
 use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest};
-use odec_program::{DType, Size, Slot};
+use odec_program::{DType, Operand, Size, Slot};
 use odec_runtime::artifact::sha256;
 use odec_runtime::rng::Stream;
 use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
@@ -227,6 +227,15 @@ fn contradictions_are_found_on_load() {
     broken(&|m| {
         instr(m, "loss", "loss.rows").operands[2] = instr(m, "loss", "loss.rows").operands[0]
     });
+    for (slot, offset) in [
+        (Slot::Arena, 1 << 40),
+        (Slot::Arena, 2),
+        (Slot::Input(0), 0),
+        (Slot::Output(9), 0),
+    ] {
+        let guard = Operand::at(slot, offset);
+        broken(&|m| instr(m, "grad", "d_logits").guard = Some(guard));
+    }
     broken(&|m| m.program.entries.get_mut("forward").unwrap().arena_bytes = 64);
     broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::I32);
     broken(&|m| m.program.entries.get_mut("loss").unwrap().outputs[0].dtype = DType::Bf16);
