@@ -87,7 +87,8 @@ pub enum Slot {
     Output(u32),
 }
 
-/// A kernel argument: a slot and a byte offset into it, `offset + stride · past`.
+/// A kernel argument: a slot and a byte offset into it, `offset + stride · past + row · first`, `first` being the first row
+/// of the piece at hand ([`Pieces`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operand {
     pub slot: Slot,
@@ -95,6 +96,9 @@ pub struct Operand {
     /// Bytes further for each token that earlier runs have seen: rows of a table or of a cache.
     #[serde(default, skip_serializing_if = "size::nothing")]
     pub stride: u64,
+    /// Bytes further for each row before the piece at hand.
+    #[serde(default, skip_serializing_if = "size::nothing")]
+    pub row: u64,
 }
 
 impl Operand {
@@ -104,6 +108,7 @@ impl Operand {
             slot,
             offset,
             stride: 0,
+            row: 0,
         }
     }
 }
@@ -156,6 +161,47 @@ pub struct Io {
     pub shape: Vec<Dim>,
 }
 
+/// Instructions that take the tokens' rows in pieces: all of them for the first `rows` rows, then all of them for the next
+/// ones. What only they use needs the room of one piece (logits of a large vocabulary).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pieces {
+    /// The first of the instructions.
+    pub first: u32,
+    pub count: u32,
+    /// Rows of a piece; the last one may have fewer.
+    pub rows: u64,
+}
+
+/// Rows that an instruction is launched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub first: u64,
+    /// `None`: all.
+    pub rows: Option<u64>,
+}
+
+impl Piece {
+    pub const ALL: Piece = Piece {
+        first: 0,
+        rows: None,
+    };
+
+    /// The value of a dimension; `None` on overflow.
+    pub fn dim(self, size: Size, at: Bindings) -> Option<u64> {
+        match self.rows {
+            Some(rows) if size == Size::TOKENS => Some(rows),
+            _ => size.at(at),
+        }
+    }
+
+    /// Where an operand begins in its slot, in bytes; `None` on overflow.
+    pub fn start(self, o: &Operand, at: Bindings) -> Option<u64> {
+        let past = o.stride.checked_mul(at.past)?;
+        let before = o.row.checked_mul(self.first)?;
+        o.offset.checked_add(past)?.checked_add(before)
+    }
+}
+
 /// A straight-line instruction list with its own arena.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -168,6 +214,38 @@ pub struct Entry {
     /// Bytes of scratch that one thread needs, the maximum over the instructions.
     pub scratch_bytes: u64,
     pub instrs: Vec<Instr>,
+    /// Stretches of the instructions, in order and apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<Pieces>,
+}
+
+impl Entry {
+    /// The launches of a run: numbers of instructions, each with its piece.
+    pub fn launches(&self, at: Bindings) -> impl Iterator<Item = (usize, Piece)> + '_ {
+        let tokens = at.batch.saturating_mul(at.seq);
+        let mut stretches = Vec::new();
+        let mut next = 0;
+        for p in &self.pieces {
+            let first = p.first as usize;
+            let end = first.saturating_add(p.count as usize);
+            stretches.push((next..first, None));
+            stretches.push((first..end, Some(p.rows.max(1))));
+            next = end;
+        }
+        stretches.push((next..self.instrs.len(), None));
+        stretches.into_iter().flat_map(move |(range, rows)| {
+            let step = rows.unwrap_or(tokens).max(1);
+            let pieces = tokens.div_ceil(step).max(1);
+            (0..pieces).flat_map(move |n| {
+                let first = n * step;
+                let piece = rows.map_or(Piece::ALL, |rows| Piece {
+                    first,
+                    rows: Some(rows.min(tokens - first)),
+                });
+                range.clone().map(move |i| (i, piece))
+            })
+        })
+    }
 }
 
 /// A kernel and the symbol its object code is found under.

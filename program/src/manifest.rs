@@ -4,7 +4,7 @@ use crate::{DType, Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";

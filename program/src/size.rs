@@ -98,6 +98,13 @@ impl Size {
         seq: 0,
         past: 1,
     };
+    /// The tokens of a run, one row each.
+    pub const TOKENS: Size = Size {
+        factor: 1,
+        batch: 1,
+        seq: 1,
+        past: 0,
+    };
 
     pub const fn fixed(factor: u64) -> Size {
         Size {

@@ -9,12 +9,15 @@ use crate::memory::WORD;
 use crate::reach::Footprint;
 use odec_program::manifest::Manifest;
 use odec_program::{
-    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Program, Size, Slot, noise,
+    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Piece, Program, Size, Slot, noise,
 };
 use std::collections::BTreeSet;
 
 /// More than any machine has; keeps the arithmetic below far from overflow.
 const LARGEST: u64 = 1 << 46;
+
+/// Far more than the compiler makes.
+const MOST_PIECES: u64 = 1 << 16;
 
 /// What is wrong, and where. Damage or a fault of the compiler, never of the person who runs it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,16 +154,37 @@ fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Resul
             );
         }
     }
-    for (i, instr) in e.instrs.iter().enumerate() {
-        let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
-        for at in [max, late] {
-            instruction(m, e, instr, footprints, at).or_else(|what| {
+    pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
+    let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
+    for at in [max, late] {
+        for (i, piece) in e.launches(at) {
+            let instr = &e.instrs[i];
+            instruction(m, e, instr, footprints, at, piece).or_else(|what| {
                 invalid(
                     format!("entry {name}, instruction {i} ({})", instr.site),
                     what,
                 )
             })?;
         }
+    }
+    Ok(())
+}
+
+/// Stretches in pieces lie inside the entry, in order and apart, and there are not so many pieces that checking takes long.
+fn pieces(e: &Entry, max: Bindings) -> Result<(), String> {
+    let mut next = 0;
+    for p in &e.pieces {
+        let end = u64::from(p.first) + u64::from(p.count);
+        if u64::from(p.first) < next || end > e.instrs.len() as u64 {
+            return Err("its pieces are not instructions of it, in order".into());
+        }
+        let tokens = max.batch.checked_mul(max.seq);
+        let many = tokens.is_none_or(|t| p.rows == 0 || t.div_ceil(p.rows) > MOST_PIECES);
+        // Memory is handed out in words: an even number of rows begins at one, whatever the rows hold.
+        if many || p.rows % 2 != 0 {
+            return Err(format!("it cannot be run in pieces of {} rows", p.rows));
+        }
+        next = end;
     }
     Ok(())
 }
@@ -176,6 +200,7 @@ fn instruction(
     instr: &Instr,
     footprints: &[Footprint],
     at: Bindings,
+    piece: Piece,
 ) -> Result<(), String> {
     let p = &m.program;
     let (kernel, foot) = match (
@@ -198,8 +223,8 @@ fn instruction(
     }
     let mut dims = Vec::new();
     for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
-        let d = size
-            .at(at)
+        let d = piece
+            .dim(*size, at)
             .filter(|d| i64::try_from(*d).is_ok())
             .ok_or("a dimension overflows")?;
         if let Some(w) = wanted
@@ -220,7 +245,7 @@ fn instruction(
         };
         // Memory is handed out in words, whatever they hold.
         let align = touch.dtype.bytes().max(WORD);
-        if o.offset % align != 0 || o.stride % align != 0 {
+        if o.offset % align != 0 || o.stride % align != 0 || o.row % touch.dtype.bytes() != 0 {
             return what("is not aligned");
         }
         if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
@@ -229,7 +254,7 @@ fn instruction(
         let end = touch
             .words(&dims)
             .and_then(|w| w.checked_mul(4))
-            .and_then(|b| start(o, at)?.checked_add(b));
+            .and_then(|b| piece.start(o, at)?.checked_add(b));
         if end.is_none_or(|end| end > bytes) {
             return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
         }
@@ -237,7 +262,7 @@ fn instruction(
     if let Some(o) = &instr.guard {
         let size = p.real.bytes();
         let fits = |(bytes, dtype): (u64, Option<DType>)| {
-            let end = start(o, at).and_then(|s| s.checked_add(size));
+            let end = Piece::ALL.start(o, at).and_then(|s| s.checked_add(size));
             let aligned = o.offset % size == 0 && o.stride % size == 0;
             aligned && dtype.is_none_or(|d| d == p.real) && end.is_some_and(|end| end <= bytes)
         };
@@ -245,7 +270,7 @@ fn instruction(
             return Err("its guard is not a number of its slot".into());
         }
     }
-    overlaps(&kernel.spec, instr, foot, &dims, at)?;
+    overlaps(&kernel.spec, instr, foot, &dims, |o| piece.start(o, at))?;
     if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.
         let of_tokens = match instr.operands[0].slot {
@@ -286,10 +311,10 @@ fn overlaps(
     instr: &Instr,
     foot: &Footprint,
     dims: &[u64],
-    at: Bindings,
+    start: impl Fn(&Operand) -> Option<u64>,
 ) -> Result<(), String> {
     let range = |n: usize| {
-        let start = start(&instr.operands[n], at).unwrap_or(0);
+        let start = start(&instr.operands[n]).unwrap_or(0);
         start..start + 4 * foot.operands[n].words(dims).unwrap_or(0)
     };
     let written = (0..foot.operands.len()).filter(|n| foot.operands[*n].written);
@@ -307,11 +332,6 @@ fn overlaps(
         }
     }
     Ok(())
-}
-
-/// Where an operand starts in its slot, in bytes.
-fn start(o: &Operand, at: Bindings) -> Option<u64> {
-    o.offset.checked_add(o.stride.checked_mul(at.past)?)
 }
 
 /// Bytes of a slot at the maxima, and its element type where it has one.

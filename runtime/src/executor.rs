@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::reach::Touch;
 use crate::reals::{Reals, RealsMut};
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Operand, Slot, bf16, noise};
+use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Operand, Piece, Slot, bf16, noise};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
@@ -386,7 +386,7 @@ impl Executor {
         let input_words: Vec<Words> = ports.inputs.iter_mut().map(Buffer::words).collect();
         let output_words: Vec<Words> = ports.outputs.iter_mut().map(Buffer::words).collect();
         let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
-        let place = |o: &Operand| {
+        let place = |o: &Operand, piece: Piece| {
             let words = match o.slot {
                 Slot::Arena => arena,
                 Slot::Params => params,
@@ -400,19 +400,22 @@ impl Executor {
                 Slot::Input(n) => input_words[n as usize],
                 Slot::Output(n) => output_words[n as usize],
             };
-            &words[((o.offset + o.stride * at.past) / WORD) as usize..]
+            &words[(piece.start(o, at).unwrap_or(0) / WORD) as usize..]
         };
         let skips = self.skip && self.device.in_step();
         self.skipped = 0;
-        for i in &e.instrs {
-            if skips && i.guard.is_some_and(|o| !positive(place(&o), program.real)) {
+        for (i, piece) in e.launches(at).map(|(n, piece)| (&e.instrs[n], piece)) {
+            if skips
+                && i.guard
+                    .is_some_and(|o| !positive(place(&o, Piece::ALL), program.real))
+            {
                 self.skipped += 1;
                 continue;
             }
             operands.clear();
-            operands.extend(i.operands.iter().map(place));
+            operands.extend(i.operands.iter().map(|o| place(o, piece)));
             dims.clear();
-            dims.extend(i.dims.iter().map(|d| d.at(at).unwrap_or(0)));
+            dims.extend(i.dims.iter().map(|d| piece.dim(*d, at).unwrap_or(0)));
             coeffs.clear();
             for c in &i.coeffs {
                 coeffs.push(match c {

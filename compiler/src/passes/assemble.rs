@@ -11,7 +11,7 @@ use super::lower::{Homes, LowerError, lower};
 pub use super::parts::{Model, Options};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
 use super::update::{accumulate, update};
-use super::{Policy, body, run_graph_passes};
+use super::{Policy, body, pieces, run_graph_passes};
 use crate::model::Built;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, TypeError};
@@ -349,6 +349,10 @@ impl<'a> Maker<'a> {
         if name == GRAD {
             self.zero_the_rest(&graph, &mut code);
         }
+        if name != DECODE {
+            let unit = self.options.tiling.blocking.kc.into();
+            code = pieces::cut(code, maxima, self.options.piece, unit);
+        }
         let mut made = Vec::new();
         if name == DECODE {
             let packing = self.hoist_packing(name, &mut code)?;
@@ -381,6 +385,7 @@ impl<'a> Maker<'a> {
         Ok(Code {
             buffers: code.buffers.clone(),
             launches: packing,
+            stretches: vec![],
         })
     }
 
@@ -454,7 +459,8 @@ impl<'a> Maker<'a> {
         let instrs = code
             .launches
             .iter()
-            .map(|l| {
+            .enumerate()
+            .map(|(n, l)| {
                 let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
                 scratch_bytes = scratch_bytes.max(l.spec.scratch_bytes(&dims));
                 let place = |b: &super::code::BufferId| match &code.get(*b).home {
@@ -465,6 +471,10 @@ impl<'a> Maker<'a> {
                         Operand::at(Slot::Arena, offset)
                     }
                 };
+                let operand = |(arg, b): (usize, &super::code::BufferId)| Operand {
+                    row: code.moves(n, arg),
+                    ..place(b)
+                };
                 let in_place = |l: &Launch| {
                     let held = l.held.as_ref()?;
                     let stays = |(made, kept): &(_, _)| place(made) == place(kept);
@@ -472,7 +482,7 @@ impl<'a> Maker<'a> {
                 };
                 Instr {
                     kernel: self.kernels.add(l.spec.clone()),
-                    operands: l.args.iter().map(place).collect(),
+                    operands: l.args.iter().enumerate().map(operand).collect(),
                     dims: l.dims.clone(),
                     coeffs: l.coeffs.clone(),
                     site: l.site.clone(),
@@ -487,6 +497,7 @@ impl<'a> Maker<'a> {
             arena_bytes: peak,
             scratch_bytes,
             instrs,
+            pieces: code.stretches.iter().map(|s| s.pieces).collect(),
         })
     }
 }

@@ -5,7 +5,7 @@
 //! by `plan`. Leaves deciding what to launch to `lower` and `update`.
 
 use odec_program::kernel::KernelSpec;
-use odec_program::{Bindings, Coeff, DType, Operand, Size};
+use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Size};
 
 /// Index of a buffer in its [`Code`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,6 +121,25 @@ impl Launch {
 pub struct Code {
     pub buffers: Vec<Buffer>,
     pub launches: Vec<Launch>,
+    /// Launches that take the rows in pieces, in order and apart.
+    pub stretches: Vec<Stretch>,
+}
+
+/// Launches that take the rows in pieces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stretch {
+    pub pieces: Pieces,
+    /// Bytes that each argument of each launch moves on by, for every row before the piece; 0 for what every piece uses
+    /// from its beginning.
+    pub moves: Vec<Vec<u64>>,
+}
+
+impl Stretch {
+    /// Its launches.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let first = self.pieces.first as usize;
+        first..first + self.pieces.count as usize
+    }
 }
 
 impl Code {
@@ -143,5 +162,11 @@ impl Code {
 
     pub fn get(&self, b: BufferId) -> &Buffer {
         &self.buffers[b.0 as usize]
+    }
+
+    /// Bytes that an argument of a launch moves on by for every row before the piece.
+    pub fn moves(&self, launch: usize, arg: usize) -> u64 {
+        let stretch = self.stretches.iter().find(|s| s.range().contains(&launch));
+        stretch.map_or(0, |s| s.moves[launch - s.range().start][arg])
     }
 }

@@ -5,6 +5,7 @@
 //! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
 //! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`guard`]) |
 //! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
+//! | [`pieces`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`] | the optimiser step, built directly as launches |
 //! | [`mod@assemble`] | model → manifest with all entries |
@@ -23,6 +24,7 @@ pub mod layout;
 pub mod lower;
 pub mod order;
 pub mod parts;
+pub mod pieces;
 pub mod plan;
 pub mod precision;
 pub mod print;

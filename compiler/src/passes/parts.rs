@@ -59,6 +59,8 @@ impl<'a> Model<'a> {
 pub struct Options {
     pub tiling: Tiling,
     pub fusion: Fusion,
+    /// Bytes above which what stands between launches is made in pieces ([`mod@super::pieces`]).
+    pub piece: u64,
 }
 
 impl Options {
@@ -70,6 +72,11 @@ impl Options {
                 packs: target.packs(),
             },
             fusion: Fusion::On,
+            // A piece must keep a processor busy while the weights pass by, and a card still more so.
+            piece: match target.is_gpu() {
+                true => 512 << 20,
+                false => 128 << 20,
+            },
         }
     }
 }

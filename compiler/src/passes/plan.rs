@@ -4,9 +4,9 @@
 //! its last use. Buffers are first joined into *blocks* where a row kernel may write over an input that dies in it;
 //! blocks are then placed by size, largest first, each into the tightest gap left by the blocks alive at the same
 //! time (best fit). [`check`] replays the code over a layout and proves that every read finds the value that was
-//! written for it.
+//! written for it. What a stretch in pieces shares with the rest of the program is alive in all of it.
 
-use super::code::{BufferId, Code, Home, Launch, Mode};
+use super::code::{BufferId, Code, Home, Launch, Mode, Stretch};
 use odec_program::kernel::KernelSpec;
 use odec_program::{Access, Bindings, expr::Expr};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,8 @@ impl Lifetime {
     }
 }
 
-/// Lifetimes of all buffers; `None` for buffers never used.
+/// Lifetimes of all buffers; `None` for buffers never used. A stretch in pieces is run again and again: what is made before it,
+/// or read after it, lives as long as it does.
 pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
     let mut out: Vec<Option<Lifetime>> = vec![None; code.buffers.len()];
     for (i, launch) in code.launches.iter().enumerate() {
@@ -72,6 +73,20 @@ pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
                 first,
                 last: i as u32,
             });
+        }
+    }
+    for stretch in &code.stretches {
+        let range = stretch.range();
+        let (first, last) = (range.start as u32, range.end as u32 - 1);
+        for (n, l) in range.clone().zip(&code.launches[range]) {
+            for (arg, b) in l.args.iter().enumerate() {
+                let outlives = |life: &Lifetime| life.first < first || life.last > last;
+                let life = out[b.0 as usize].as_mut();
+                if let Some(life) = life.filter(|life| outlives(life) || code.moves(n, arg) > 0) {
+                    life.first = life.first.min(first);
+                    life.last = life.last.max(last);
+                }
+            }
         }
     }
     out
@@ -289,6 +304,20 @@ pub enum CheckError {
     Outside { buffer: String, end: u64, peak: u64 },
 }
 
+/// The launches as they are run, with two pieces for each stretch: the second finds what the first has left.
+fn order(code: &Code) -> impl Iterator<Item = usize> + '_ {
+    let twice = |s: &Stretch| s.range().chain(s.range()).collect::<Vec<_>>();
+    let mut out: Vec<usize> = Vec::new();
+    let mut next = 0;
+    for s in &code.stretches {
+        out.extend(next..s.range().start);
+        out.extend(twice(s));
+        next = s.range().end;
+    }
+    out.extend(next..code.launches.len());
+    out.into_iter()
+}
+
 /// Replays the code over a layout: every read of an arena buffer must find what was written to that buffer, and a
 /// launch may overlap its own arguments only where its kernel allows it.
 pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), CheckError> {
@@ -300,7 +329,7 @@ pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), Check
         Some((start, start + code.get(b).bytes(maxima).unwrap_or(0)))
     };
     let name = |b: BufferId| code.get(b).name.clone();
-    for (i, launch) in code.launches.iter().enumerate() {
+    for (i, launch) in order(code).map(|i| (i, &code.launches[i])) {
         let site = || launch.site.clone();
         for (b, mode) in launch.uses() {
             let Some((start, end)) = stretch(b) else {

@@ -73,6 +73,13 @@ fn entry(out: &mut String, m: &Manifest, name: &str, e: &Entry, memory: Option<&
     while i < runs.len() {
         let start = runs[i].start;
         for (n, instr) in e.instrs[runs[i].clone()].iter().enumerate() {
+            if let Some(p) = e.pieces.iter().find(|p| p.first as usize == start + n) {
+                let _ = writeln!(
+                    out,
+                    "        the next {} launches for {} rows at a time:",
+                    p.count, p.rows
+                );
+            }
             let _ = writeln!(out, "  {:4}  {}", start + n, launch(m, e, instr));
         }
         let same = runs[i + 1..]

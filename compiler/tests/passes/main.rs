@@ -9,6 +9,7 @@ mod measured;
 mod memory;
 mod numbers;
 mod optimiser;
+mod pieces;
 mod planning;
 mod precision;
 mod programs;

@@ -141,6 +141,7 @@ pub fn options() -> Options {
             packs: true,
         },
         fusion: Fusion::On,
+        piece: u64::MAX,
     }
 }
 

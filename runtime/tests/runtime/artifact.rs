@@ -243,6 +243,26 @@ fn contradictions_are_found_on_load() {
         m.program.entries.get_mut("loss").unwrap().outputs[0].shape =
             vec![odec_program::Dim::Fixed(0)]
     });
+    // `d_head` sums over all tokens, `head` has a row for each.
+    fn pieces(m: &mut Manifest, pieces: &[(u32, u32, u64)]) {
+        let of = |&(first, count, rows): &_| odec_program::Pieces { first, count, rows };
+        m.program.entries.get_mut("grad").unwrap().pieces = pieces.iter().map(of).collect();
+    }
+    broken(&|m| pieces(m, &[(0, 1, 0)]));
+    broken(&|m| pieces(m, &[(0, 1, 3)]));
+    broken(&|m| pieces(m, &[(0, u32::MAX, 2)]));
+    broken(&|m| pieces(m, &[(1, 2, 2), (2, 1, 2)]));
+    broken(&|m| {
+        let i = instr(m, "grad", "d_logits");
+        i.operands[2].row = 1 << 40;
+        let e = &m.program.entries["grad"];
+        let at = e.instrs.iter().position(|i| i.site == "d_logits").unwrap();
+        pieces(m, &[(at as u32, 1, 2)]);
+    });
+    broken(&|m| {
+        instr(m, "grad", "d_logits").operands[2].row = 2;
+        pieces(m, &[(0, 1, 2)]);
+    });
     insta::assert_snapshot!(list.join("\n"));
 }
 

@@ -477,6 +477,7 @@ pub fn manifest() -> Manifest {
         outputs: outputs.to_vec(),
         arena_bytes,
         scratch_bytes: 0,
+        pieces: vec![],
         instrs,
     };
     let forward = entry(&[&tokens], &[logits], forward_instrs);

@@ -1,0 +1,357 @@
+//! Wide rows in pieces: what only stands between two contractions never exists for all tokens at once.
+//!
+//! Takes a [`Code`] and a limit in bytes. Where a buffer with a row for each token is larger, the launches that use it, and
+//! what must stay between them, become a stretch that is run for a few rows after the others ([`odec_program::Pieces`]):
+//! buffers that only the stretch uses shrink to one piece, weight gradients are accumulated piece by piece. For a vocabulary
+//! of 32,000 and 2,048 tokens in a batch of 8 this is 128 MiB of logits instead of 2 GiB. Pieces end where blocks of the
+//! weight gradients' sums do, so the order of every sum stays. A stretch in which rows depend on each other (attention, positions, dropout,
+//! sums that are not contractions) is left as it is. Leaves offsets to `plan`.
+
+use super::body;
+use super::code::{Buffer, BufferId, Code, Home, Launch, Stretch};
+use odec_graph::TensorType;
+use odec_program::expr::{Expr, RowMap};
+use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Rows};
+use odec_program::{Access, Bindings, Body, Coeff, Dim, Pieces, Size};
+use std::collections::BTreeSet;
+
+/// Cuts what is larger than `limit` bytes at these maxima, the widest first; pieces are multiples of `unit` rows.
+pub fn cut(mut code: Code, maxima: Bindings, limit: u64, unit: u64) -> Code {
+    let mut tried = BTreeSet::new();
+    loop {
+        let inside = |i: &usize| code.stretches.iter().any(|s| s.range().contains(i));
+        let launches = code.launches.iter().enumerate();
+        let used = launches.flat_map(|(i, l)| l.args.iter().map(move |b| (i, *b)));
+        let large = used.filter(|(i, b)| {
+            let bytes = code.get(*b).bytes(maxima);
+            bytes.is_some_and(|n| n > limit) && !tried.contains(b) && !inside(i)
+        });
+        let rows = large.filter_map(|(i, b)| Some((row_bytes(&code, b)?, i, b)));
+        // Of equally wide ones the first.
+        let Some((wide, at, b)) = rows.max_by_key(|(bytes, i, _)| (*bytes, std::cmp::Reverse(*i)))
+        else {
+            return code;
+        };
+        tried.insert(b);
+        let range = reach(&code, at, wide);
+        if !range.clone().any(|i| inside(&i))
+            && let Some(cut) = stretch(&code, range, wide, maxima, (limit, unit))
+        {
+            code = cut;
+        }
+    }
+}
+
+/// Columns of a buffer in the arena that has a row for each token.
+fn columns(b: &Buffer) -> Option<u64> {
+    let tokens = Size {
+        factor: b.size.factor,
+        ..Size::TOKENS
+    };
+    (b.home == Home::Arena && b.size == tokens).then_some(b.size.factor)
+}
+
+fn row_bytes(code: &Code, b: BufferId) -> Option<u64> {
+    columns(code.get(b))?.checked_mul(code.get(b).dtype.bytes())
+}
+
+/// Whether a launch uses rows of so many bytes or more.
+fn uses_wide(code: &Code, l: &Launch, wide: u64) -> bool {
+    l.args.iter().any(|b| row_bytes(code, *b) >= Some(wide))
+}
+
+/// From the first to the last launch that uses a wide buffer, or one that such a launch uses.
+fn reach(code: &Code, at: usize, wide: u64) -> std::ops::Range<usize> {
+    let (mut range, mut seen) = (at..at + 1, BTreeSet::new());
+    loop {
+        let used = code.launches[range.clone()].iter().flat_map(|l| &l.args);
+        let new: Vec<BufferId> = used
+            .copied()
+            .filter(|b| row_bytes(code, *b) >= Some(wide) && !seen.contains(b))
+            .collect();
+        if new.is_empty() {
+            return range;
+        }
+        seen.extend(new);
+        for (i, l) in code.launches.iter().enumerate() {
+            if l.args.iter().any(|b| seen.contains(b)) {
+                range = range.start.min(i)..range.end.max(i + 1);
+            }
+        }
+    }
+}
+
+/// Where a launch of the range goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before,
+    In,
+    After,
+}
+
+/// The code with a range of launches in pieces; `None` where they cannot be.
+fn stretch(
+    code: &Code,
+    range: std::ops::Range<usize>,
+    wide: u64,
+    maxima: Bindings,
+    (limit, unit): (u64, u64),
+) -> Option<Code> {
+    let launches = &code.launches[range.clone()];
+    let places = places(code, launches, wide);
+    let inside: Vec<&Launch> = launches
+        .iter()
+        .zip(&places)
+        .filter_map(|(l, p)| (*p == Place::In).then_some(l))
+        .collect();
+    let uses = |b: BufferId, list: &[&Launch]| {
+        list.iter()
+            .flat_map(|l| &l.args)
+            .filter(|x| **x == b)
+            .count()
+    };
+    let all: Vec<&Launch> = code.launches.iter().collect();
+    let own = |b: BufferId| columns(code.get(b)).is_some() && uses(b, &inside) == uses(b, &all);
+
+    let widest = inside.iter().flat_map(|l| &l.args);
+    let widest = widest.filter_map(|b| row_bytes(code, *b)).max()?;
+    let rows = (limit / widest / unit).max(1) * unit;
+    if Size::TOKENS.at(maxima).is_none_or(|tokens| rows >= tokens) {
+        return None;
+    }
+
+    let mut made = code.clone();
+    let (mut moves, mut body, mut zeroed) = (Vec::new(), Vec::new(), Vec::new());
+    for l in &inside {
+        // What may be passed over would leave its part of a sum unmade.
+        if l.guard.is_some() || l.held.is_some() {
+            return None;
+        }
+        let mut launch = (*l).clone();
+        let sliced = slice(&launch)?;
+        for (b, how) in launch.args.iter().zip(&sliced.operands) {
+            let fits = match how {
+                Operand::Rows(_) => true,
+                Operand::Panels => own(*b),
+                // What is the same for all pieces is not made by one of them, and a sum is finished after the last.
+                Operand::Whole => inside.iter().all(|l| !writes(l, *b)),
+                Operand::Sum => uses(*b, &inside) == 1,
+            };
+            if !fits {
+                return None;
+            }
+        }
+        if let Some(size) = sliced.zeroed {
+            zeroed.push(fill(code, &launch, size));
+        }
+        launch.spec = sliced.spec;
+        let by = launch.args.iter().zip(&sliced.operands);
+        moves.push(
+            by.map(|(b, how)| match how {
+                Operand::Rows(bytes) if !own(*b) => *bytes,
+                _ => 0,
+            })
+            .collect(),
+        );
+        body.push(launch);
+    }
+    for b in inside.iter().flat_map(|l| &l.args).filter(|b| own(**b)) {
+        let buffer = &mut made.buffers[b.0 as usize];
+        buffer.size = Size::fixed(columns(code.get(*b))?.checked_mul(rows)?);
+    }
+
+    let placed = |wanted: Place| {
+        let list = launches.iter().zip(&places);
+        list.filter(move |(_, p)| **p == wanted)
+            .map(|(l, _)| l.clone())
+    };
+    let mut around: Vec<Launch> = placed(Place::Before).chain(zeroed).collect();
+    let first = range.start + around.len();
+    let more = around.len() + body.len() + placed(Place::After).count() - launches.len();
+    let pieces = Pieces {
+        first: first as u32,
+        count: body.len() as u32,
+        rows,
+    };
+    around.extend(body);
+    around.extend(placed(Place::After));
+    made.launches.splice(range.clone(), around);
+    for later in &mut made.stretches {
+        if later.pieces.first as usize >= range.end {
+            later.pieces.first += more as u32;
+        }
+    }
+    made.stretches.push(Stretch { pieces, moves });
+    made.stretches.sort_by_key(|s| s.pieces.first);
+    Some(made)
+}
+
+fn writes(l: &Launch, b: BufferId) -> bool {
+    l.uses().any(|(x, mode)| x == b && mode.writes())
+}
+
+/// What does not touch wide rows is moved out of the range where it may be: before it, if nothing of the range must come
+/// first, else behind it.
+fn places(code: &Code, launches: &[Launch], wide: u64) -> Vec<Place> {
+    let stays = |l: &Launch| {
+        let packs_rows = matches!(l.spec, KernelSpec::Pack(_)) && l.dims[1] == Size::TOKENS;
+        packs_rows || uses_wide(code, l, wide)
+    };
+    let apart = |l: &Launch, used: &BTreeSet<BufferId>, written: &BTreeSet<BufferId>| {
+        l.uses()
+            .all(|(b, mode)| !(written.contains(&b) || mode.writes() && used.contains(&b)))
+    };
+    let mut places = vec![Place::In; launches.len()];
+    for (free, order) in [
+        (Place::Before, (0..launches.len()).collect::<Vec<_>>()),
+        (Place::After, (0..launches.len()).rev().collect()),
+    ] {
+        let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());
+        for i in order {
+            let l = &launches[i];
+            if places[i] != Place::In {
+                continue;
+            }
+            if !stays(l) && apart(l, &used, &written) {
+                places[i] = free;
+                continue;
+            }
+            used.extend(l.args.iter().copied());
+            written.extend(l.uses().filter(|(_, m)| m.writes()).map(|(b, _)| b));
+        }
+    }
+    places
+}
+
+/// How a launch in pieces uses an operand.
+#[derive(Clone, Copy)]
+enum Operand {
+    /// Row by row: so many bytes each.
+    Rows(u64),
+    /// Panels of the piece's rows.
+    Panels,
+    /// The same for every piece.
+    Whole,
+    /// The sum over all rows, which every piece adds to.
+    Sum,
+}
+
+struct Sliced {
+    operands: Vec<Operand>,
+    spec: KernelSpec,
+    /// Rows and columns of the sum, where it must be zero before the first piece.
+    zeroed: Option<[u64; 2]>,
+}
+
+/// A launch for a part of the rows; `None` where its rows depend on each other or on their number.
+fn slice(l: &Launch) -> Option<Sliced> {
+    match &l.spec {
+        KernelSpec::Rows(k) => rows(k, l),
+        // A sum over rows adds them in order, not piece by piece.
+        KernelSpec::Contract(k) => contract(k, l),
+        KernelSpec::Pack(k) => pack(k, l),
+        _ => None,
+    }
+}
+
+/// How a body reads operand `i`: its accesses agree, and none asks which row it is.
+fn walked(body: &Body, stored: Option<Access>, i: usize, bytes: u64) -> Option<Operand> {
+    let loads = body.nodes.iter().filter_map(|e| match e {
+        Expr::Load { operand, access } if *operand as usize == i => Some(*access),
+        _ => None,
+    });
+    let mut all = loads.chain(stored);
+    let first = all.next()?;
+    let same = all.all(|a| (a.row, a.stride) == (first.row, first.stride));
+    match first.row {
+        RowMap::Row if same => Some(Operand::Rows(first.stride * bytes)),
+        RowMap::Zero if same => Some(Operand::Whole),
+        _ => None,
+    }
+}
+
+fn blind(body: &Body) -> bool {
+    let asks = |e: &Expr| matches!(e, Expr::RowIndex | Expr::Random(_));
+    !body.nodes.iter().any(asks)
+}
+
+fn rows(k: &Rows, l: &Launch) -> Option<Sliced> {
+    if l.dims[0] != Size::TOKENS || !blind(&k.body) {
+        return None;
+    }
+    let operand = |i: usize| {
+        let stored = k.stores.iter().find(|s| s.operand as usize == i);
+        walked(&k.body, stored.map(|s| s.access), i, k.operands[i].bytes())
+    };
+    Some(Sliced {
+        operands: (0..l.args.len()).map(operand).collect::<Option<_>>()?,
+        spec: l.spec.clone(),
+        zeroed: None,
+    })
+}
+
+fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
+    let fixed = |s: Size| (s == Size::fixed(s.factor)).then_some(s.factor);
+    if k.epilogue.is_some() {
+        return None;
+    }
+    let (a, b, c) = (k.a.bytes(), k.b.bytes(), k.dtype.bytes());
+    match (&l.dims[..], k.a_transposed) {
+        (&[Size::TOKENS, n, inner], false) => Some(Sliced {
+            operands: vec![
+                Operand::Rows(fixed(inner)? * a),
+                Operand::Whole,
+                Operand::Rows(fixed(n)? * c),
+            ],
+            spec: l.spec.clone(),
+            zeroed: None,
+        }),
+        (&[m, n, Size::TOKENS], true) => {
+            let (m, n) = (fixed(m)?, fixed(n)?);
+            let right = match k.layout {
+                Layout::Panels => Operand::Panels,
+                Layout::Rows => Operand::Rows(n * b),
+                Layout::Columns => return None,
+            };
+            Some(Sliced {
+                operands: vec![Operand::Rows(m * a), right, Operand::Sum],
+                spec: KernelSpec::Contract(Contract {
+                    accumulate: true,
+                    ..k.clone()
+                }),
+                zeroed: (!k.accumulate).then_some([m, n]),
+            })
+        }
+        _ => None,
+    }
+}
+
+fn pack(k: &Pack, l: &Launch) -> Option<Sliced> {
+    let [n, inner] = l.dims[..] else {
+        return None;
+    };
+    if inner != Size::TOKENS || n != Size::fixed(n.factor) || k.transposed {
+        return None;
+    }
+    Some(Sliced {
+        operands: vec![Operand::Rows(n.factor * k.from.bytes()), Operand::Panels],
+        spec: l.spec.clone(),
+        zeroed: None,
+    })
+}
+
+/// Makes the sum of a launch, its last operand, zero.
+fn fill(code: &Code, l: &Launch, [rows, cols]: [u64; 2]) -> Launch {
+    let sum = l.args[l.args.len() - 1];
+    let ty = TensorType::real([Dim::Fixed(rows), Dim::Fixed(cols)]);
+    let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), code.get(sum).dtype);
+    Launch {
+        spec: KernelSpec::Rows(spec),
+        args: vec![sum],
+        dims,
+        coeffs,
+        site: l.site.clone(),
+        guard: None,
+        held: None,
+    }
+}
