@@ -1,4 +1,4 @@
-"""The five systems as a PyTorch user would write them for speed.
+"""The systems as a PyTorch user would write them for speed.
 
 Takes a `Shape` and the name of a system, gives a module whose `forward(tokens, targets)` is the mean cross-entropy.
 The mathematics is that of the `.ode` files under `schemes/`; the idioms are PyTorch's best: joined q/k/v and gate/up
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SYSTEMS = ("prenorm", "macaron", "rk2", "rk4", "iiet")
+SYSTEMS = ("prenorm", "macaron", "rk2", "rk4", "iiet", "pcformer")
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,33 @@ class MacaronStep(nn.Module):
         return torch.add(x, self.second(x), alpha=0.5)
 
 
+class PcformerStep(Step):
+    """PCformer of second order with m = 3 earlier first stages (Li et al. 2024), its coefficients learned."""
+
+    def __init__(self, shape: Shape):
+        super().__init__(shape, "pcformer")
+        self.b, self.alpha = nn.Parameter(torch.tensor([0.5])), nn.Parameter(torch.ones(1))
+        self.beta = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor, past: list[Tensor], cos: Tensor, sin: Tensor) -> Tensor:
+        f, b = self.increment, self.b
+        k1 = f(x, cos, sin)
+        k2 = f(x + k1, cos, sin)
+        past.insert(0, k1)
+        x_next = x + self.alpha * f(x + b * ((1 - b) * k1 + k2), cos, sin)
+        for beta, k in zip(self.beta, past[:4], strict=False):
+            x_next = torch.addcmul(x_next, beta, k)
+        return x_next
+
+
 class Decoder(nn.Module):
     """Embedding, the steps, a final norm, logits tied to the embedding, mean cross-entropy."""
 
     def __init__(self, shape: Shape, system: str):
         super().__init__()
         self.embed = nn.Embedding(shape.vocab, shape.width)
-        make = (lambda: MacaronStep(shape)) if system == "macaron" else (lambda: Step(shape, system))
+        own = {"macaron": MacaronStep, "pcformer": PcformerStep}.get(system)
+        make = (lambda: own(shape)) if own else (lambda: Step(shape, system))
         self.steps = nn.ModuleList(make() for _ in range(shape.steps))
         self.norm = Norm(shape.width)
         cos, sin = rope_tables(shape.context, shape.width // shape.heads)
@@ -152,12 +172,14 @@ class Decoder(nn.Module):
             if weight.ndim == 2:
                 nn.init.normal_(weight, std=0.02)
 
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.embed(tokens)
+    def logits(self, tokens: Tensor) -> Tensor:
+        x, past = self.embed(tokens), []
         for step in self.steps:
-            x = step(x, self.cos, self.sin)
-        logits = F.linear(self.norm(x), self.embed.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            x = step(x, past, self.cos, self.sin) if isinstance(step, PcformerStep) else step(x, self.cos, self.sin)
+        return F.linear(self.norm(x), self.embed.weight)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten())
 
     @torch.no_grad()
     def load(self, parameters: dict[str, Tensor]) -> None:

@@ -73,9 +73,14 @@ pub enum Command {
         after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` and every parameter by its path; outputs: `logits`, `loss`, `grad.<path>`."
     )]
     Exec(Exec),
-    /// Time the training step on random tokens
+    /// Time the training step on random tokens, or the reading of tokens one by one
     #[command(after_help = "Example:\n  odec bench schemes/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
+    /// Run every entry of a model on a device and on the reference device, and compare what they compute
+    #[command(
+        after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size\nin the first step and 10% later. The reference device is slow: make the model small."
+    )]
+    Compare(Compare),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
@@ -398,6 +403,26 @@ pub struct Bench {
     /// Milliseconds per kernel kind as well
     #[arg(long)]
     pub profile: bool,
+    /// Time the reading of so many tokens one by one instead, as `generate` reads them
+    #[arg(long, value_name = "N", conflicts_with = "profile")]
+    pub tokens: Option<u64>,
+    /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Compare {
+    #[command(flatten)]
+    pub model: Model,
+    /// Training steps
+    #[arg(long, default_value_t = 2)]
+    pub steps: u64,
+    /// cpu, or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceChoice,
     #[arg(long)]
     pub json: bool,
 }

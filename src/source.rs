@@ -321,6 +321,7 @@ pub fn artifact(
     let target = match device {
         DeviceChoice::Cuda(card) => cuda::target(card)
             .map_err(|source| Failure::input(ArtifactError::Gpu { card, source }))?,
+        DeviceChoice::Dry => Target::Sm80,
         DeviceChoice::Cpu | DeviceChoice::Reference => target("cpu")?,
     };
     let folder = tempfile::tempdir().map_err(Failure::input)?;

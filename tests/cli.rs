@@ -361,3 +361,41 @@ fn colours_are_for_terminals() {
         "an empty NO_COLOR says nothing"
     );
 }
+
+/// On a processor every bit is the reference device's; for a card without one, every launch is planned and nothing computed.
+#[test]
+fn compare_runs_every_entry_beside_the_reference_device() {
+    let place = Place::new();
+    let said = place.good(&["compare", "tiny.ode", "--steps", "1"]);
+    assert!(!said.contains("differ"), "{said}");
+    for what in [
+        "logits of",
+        "gradient 1",
+        "parameters 1",
+        "pieces against the whole",
+    ] {
+        let line = said.lines().find(|l| l.starts_with(what));
+        assert!(line.is_some_and(|l| l.ends_with("every bit")), "{said}");
+    }
+    place.good(&["build", "tiny.ode", "--target", "sm_80", "-o", "card.odex"]);
+    let json = place.good(&["compare", "card.odex", "--device", "cuda:dry", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&value["computed"], &value["good"]),
+        (&false.into(), &true.into())
+    );
+    let timed = [
+        "bench",
+        "card.odex",
+        "--device",
+        "cuda:dry",
+        "--json",
+        "--tokens",
+        "3",
+    ];
+    let value: serde_json::Value = serde_json::from_str(&place.good(&timed)).expect("JSON");
+    assert_eq!(value["tokens"], 3);
+    let (code, said) = place.bad(&["compare", "card.odex"]);
+    assert_eq!(code, 1);
+    assert!(said.contains("holds code for GPUs only"), "{said}");
+}

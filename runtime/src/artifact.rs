@@ -107,6 +107,8 @@ pub enum DeviceChoice {
     Reference,
     /// Compiled code on an NVIDIA GPU, by its number.
     Cuda(u32),
+    /// Code for GPUs without one: launches are planned and checked, nothing is computed.
+    Dry,
 }
 
 impl FromStr for DeviceChoice {
@@ -117,6 +119,7 @@ impl FromStr for DeviceChoice {
             "cpu" => Ok(DeviceChoice::Cpu),
             "reference" => Ok(DeviceChoice::Reference),
             "cuda" => Ok(DeviceChoice::Cuda(0)),
+            "cuda:dry" => Ok(DeviceChoice::Dry),
             _ => (s.strip_prefix("cuda:").and_then(|n| n.parse().ok()))
                 .map(DeviceChoice::Cuda)
                 .ok_or_else(|| {
@@ -285,7 +288,7 @@ impl Artifact {
         let program = &self.manifest.program;
         match choice {
             DeviceChoice::Reference => Ok(Box::new(ReferenceDevice::new(&program.kernels))),
-            DeviceChoice::Cuda(card) => {
+            DeviceChoice::Cuda(_) | DeviceChoice::Dry => {
                 let targets = self
                     .manifest
                     .objects
@@ -299,6 +302,10 @@ impl Artifact {
                     std::fs::read_to_string(self.path.join(&object.file))
                 };
                 let needed = check::memory_bytes(program);
+                let DeviceChoice::Cuda(card) = choice else {
+                    return cuda::dry(&program.kernels, &targets, code)
+                        .map_err(|source| ArtifactError::Gpu { card: 0, source });
+                };
                 cuda::open(card, &program.kernels, needed, &targets, code)
                     .map_err(|source| ArtifactError::Gpu { card, source })
             }

@@ -18,6 +18,7 @@ pub mod artifact;
 pub mod chart;
 pub mod check;
 pub mod checkpoint;
+pub mod compare;
 pub mod cpu;
 pub mod cuda;
 pub mod data;

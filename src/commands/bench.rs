@@ -4,9 +4,9 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
-use odec_program::Bindings;
 use odec_program::manifest::named;
-use odec_runtime::artifact::DeviceChoice;
+use odec_program::{Bindings, DECODE};
+use odec_runtime::Reader;
 use odec_runtime::data::Batch;
 use odec_runtime::executor::Executor;
 use odec_runtime::gradient::gradient;
@@ -15,13 +15,13 @@ use serde_json::json;
 use std::time::Instant;
 
 pub fn run(args: &cli::Bench) -> Done {
-    let (artifact, _guard) =
-        source::artifact(&args.model.model, &args.model.set, DeviceChoice::Cpu)?;
-    let device = artifact
-        .device(DeviceChoice::Cpu, None)
-        .map_err(Failure::input)?;
+    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
+    let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     executor.initialise(0);
+    if let Some(tokens) = args.tokens {
+        return reading(args, &mut executor, tokens);
+    }
     let manifest = artifact.manifest();
     let (batch, seq) = manifest.maxima();
     let at = Bindings::new(batch, seq);
@@ -105,6 +105,42 @@ pub fn run(args: &cli::Bench) -> Done {
     if let Some(profile) = executor.profile() {
         print!("\n{profile}");
     }
+    Ok(())
+}
+
+/// Times single tokens, each read after those before it.
+fn reading(args: &cli::Bench, x: &mut Executor, tokens: u64) -> Done {
+    if !x.has_entry(DECODE) {
+        return Err(Failure::Input(
+            "this model's attention sees the tokens that come after a token: it cannot read them one by one".into(),
+        ));
+    }
+    let (name, device) = (x.manifest().name.clone(), x.device_name());
+    let vocab = x.manifest().model.vocab;
+    let mut reader = Reader::new(x).map_err(Failure::input)?;
+    let mut times = Vec::new();
+    for n in 0..args.warmup + tokens.max(1) {
+        let token = (n.wrapping_mul(2_654_435_761) >> 7) % vocab;
+        let start = Instant::now();
+        reader.read(&[token as i32]).map_err(Failure::input)?;
+        if n >= args.warmup {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let (min, median) = (times[0], times[times.len() / 2]);
+    if args.json {
+        let out = json!({
+            "model": name, "device": device, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
+        });
+        println!("{out}");
+        return Ok(());
+    }
+    println!("{name} on {device}, one token after the other");
+    println!(
+        "token           {median:.3} ms median, {min:.3} ms best of {}",
+        times.len()
+    );
     Ok(())
 }
 

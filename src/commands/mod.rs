@@ -5,6 +5,7 @@ pub mod bench;
 pub mod build;
 pub mod check;
 pub mod codegen;
+pub mod compare;
 pub mod completions;
 pub mod eval;
 pub mod exec;

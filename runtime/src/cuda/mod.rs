@@ -158,6 +158,34 @@ pub fn target(card: u32) -> Result<Target, CudaError> {
     }
 }
 
+/// No card: every launch is planned and checked as for one, and nothing is computed.
+///
+/// # Errors
+/// When there is no code for any card, or a kernel's code is missing.
+pub fn dry(
+    kernels: &[Kernel],
+    built: &[Target],
+    ptx: impl Fn(Target) -> io::Result<String>,
+) -> Result<Box<dyn Device>, CudaError> {
+    let target = built.iter().filter(|t| t.is_gpu()).max();
+    let target = target.ok_or_else(|| CudaError::NoCode {
+        card: "any card".into(),
+        built: built
+            .iter()
+            .map(|t| t.name())
+            .collect::<Vec<_>>()
+            .join(", "),
+        wanted: Target::Sm80,
+    })?;
+    let text = ptx(*target).map_err(|e| CudaError::Driver(e.to_string()))?;
+    let driver = recording::Recording {
+        memory: u64::MAX,
+        forgets: true,
+        ..recording::Recording::default()
+    };
+    Ok(Box::new(CudaDevice::new(driver, &text, kernels, 0)?))
+}
+
 /// A card, ready to run a program; `built` are the targets there is code for, `ptx` gives the code for one of them.
 ///
 /// # Errors
