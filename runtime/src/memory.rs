@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::reals::{Reals, RealsMut};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use odec_program::DType;
 use std::cell::Cell;
 use std::io;
@@ -57,11 +57,23 @@ impl Buffer {
     /// # Errors
     /// When the system has no address space left for them.
     pub fn zeroed(bytes: u64) -> io::Result<Buffer> {
+        Buffer::mapped(bytes, MmapOptions::new())
+    }
+
+    /// The same for memory of which most is never touched: the system need not have it.
+    ///
+    /// # Errors
+    /// As [`Buffer::zeroed`].
+    pub fn unreserved(bytes: u64) -> io::Result<Buffer> {
+        Buffer::mapped(bytes, MmapOptions::new().no_reserve_swap().clone())
+    }
+
+    fn mapped(bytes: u64, mut options: MmapOptions) -> io::Result<Buffer> {
         let words = usize::try_from(bytes.div_ceil(WORD)).map_err(io::Error::other)?;
         let len = words
             .checked_mul(WORD as usize)
             .ok_or_else(|| io::Error::other("size overflows"))?;
-        let map = MmapMut::map_anon(len.max(WORD as usize))?;
+        let map = options.len(len.max(WORD as usize)).map_anon()?;
         // Large pages save address translation in the planned arena. Where they are not to be had,
         // everything works the same.
         #[cfg(target_os = "linux")]
