@@ -1,0 +1,264 @@
+//! Common slips, each recognised and answered in its own words.
+//!
+//! Takes a [`Failure`]; gives `None` where the slip is another one. Leaves their order to `explain.rs`.
+
+use super::Failure;
+use crate::diag::Diagnostic;
+use crate::lex::{Kind, Token};
+use crate::nearest::nearest;
+use crate::parse::Rule;
+use crate::scan::ITEMS;
+use crate::words::{self, Context};
+
+impl Failure<'_> {
+    pub(super) fn exhausted(&self) -> Option<Diagnostic> {
+        let span = self.token().map_or(self.end(), |t| self.span(t));
+        self.exhausted.then(|| {
+            Diagnostic::error(
+                "nested-too-deeply",
+                span,
+                "this is nested too deeply to be read",
+            )
+            .help("name parts of it with `let` or `field`")
+        })
+    }
+
+    pub(super) fn stray_doc(&self) -> Option<Diagnostic> {
+        let alone = self.token().is_none_or(|t| t.kind == Kind::Close);
+        let doc = match self.token() {
+            Some(token) if token.kind == Kind::Doc => token,
+            _ => self.before().filter(|t| t.kind == Kind::Doc && alone)?,
+        };
+        Some(
+            Diagnostic::error(
+                "stray-doc",
+                self.span(doc),
+                "this doc comment documents nothing",
+            )
+            .label("`///` stands before an item or a statement")
+            .help("put it before what it describes, or write `//` for a plain comment"),
+        )
+    }
+
+    pub(super) fn unknown_item(&self) -> Option<Diagnostic> {
+        let token = self.token()?;
+        let here = self.expects(Rule::source_item)
+            || self.expects(Rule::scheme) && self.expects(Rule::model);
+        let next = self.expects(Rule::EOI) && token.leads() && token.kind == Kind::Word;
+        if !(here || next) {
+            return None;
+        }
+        let word = self.word(token);
+        let inside = words::home(word);
+        let message = match token.kind {
+            Kind::Word if inside.is_some() => format!("`{word}` does not stand on its own"),
+            Kind::Word => format!("unknown keyword `{word}`"),
+            _ => format!("expected an item, found `{}`", self.short(token)),
+        };
+        let error = Diagnostic::error("unknown-keyword", self.span(token), message);
+        let close = nearest(word, ITEMS);
+        Some(match (inside, close) {
+            (Some(home), _) => error
+                .label("no item begins so")
+                .help(format!("`{word}` stands inside {home}")),
+            (None, Some(close)) if token.kind == Kind::Word => error
+                .label(format!("did you mean `{close}`?"))
+                .help(words::ITEMS_HELP),
+            _ => error.label("no item begins so").help(words::ITEMS_HELP),
+        })
+    }
+
+    pub(super) fn tableau_row(&self) -> Option<Diagnostic> {
+        let row = self.row()?;
+        let at = self
+            .at
+            .clamp(row.start, row.end.saturating_sub(1).max(row.start));
+        let error = |at: usize, message: &str| {
+            Diagnostic::error("tableau-row", self.span(&self.tokens[at]), message)
+        };
+        let operator =
+            |at: usize| matches!(self.word(&self.tokens[at]), "+" | "-" | "*" | "/" | "^");
+        let spaced = [at, at.saturating_sub(1)]
+            .into_iter()
+            .find(|&at| row.contains(&at) && operator(at));
+        if let Some(spaced) = spaced {
+            let error = error(spaced, "an entry of a row stands without blanks")
+                .label("blanks separate entries");
+            return Some(
+                error.help("put an entry that contains blanks in parentheses: `(1/2 - sqrt(3)/6)`"),
+            );
+        }
+        let context = self.context(row.start);
+        let has_bar = row.clone().any(|t| self.word(&self.tokens[t]) == "|");
+        Some(match context {
+            Context::Tableau if !has_bar => error(row.start, "this tableau row has no `|`")
+                .label("expected `|` in this row")
+                .help(context.help()),
+            Context::Tableau => error(at, "this tableau row cannot be read")
+                .label("expected a coefficient or the end of the row")
+                .help(context.help()),
+            _ => error(row.start, "this multistep row cannot be read")
+                .label("expected `alpha` or `beta` and coefficients")
+                .help(context.help()),
+        })
+    }
+
+    pub(super) fn missing_value(&self) -> Option<Diagnostic> {
+        let error = |token: &Token, after: &str| {
+            Diagnostic::error(
+                "syntax",
+                self.span(token),
+                format!("expected an expression after `{after}`"),
+            )
+            .label("nothing follows")
+        };
+        if let Some(equals) = self.empty_assignment() {
+            return Some(error(&self.tokens[equals], "="));
+        }
+        let before = self.before()?;
+        let dangles =
+            before.kind == Kind::Sign && self.word(before) != ";" && self.word(before) != "|";
+        (dangles && self.stops_short() && self.expects_operand())
+            .then(|| error(before, self.word(before)))
+    }
+
+    /// A word that is nearly one of the keywords that may stand here, or begins a statement that no keyword begins.
+    pub(super) fn misspelt_keyword(&self) -> Option<Diagnostic> {
+        let candidates: Vec<&str> = self
+            .expected
+            .iter()
+            .filter_map(|&rule| words::keyword(rule))
+            .collect();
+        let error = |token: &Token, close: &str| {
+            Diagnostic::error(
+                "unknown-keyword",
+                self.span(token),
+                format!("unknown keyword `{}`", self.word(token)),
+            )
+            .label(format!("did you mean `{close}`?"))
+        };
+        if let Some(token) = self.token().filter(|t| t.kind == Kind::Word)
+            && let Some(close) = nearest(self.word(token), candidates.iter().copied())
+        {
+            return Some(error(token, close));
+        }
+        let context = self.context(self.at.min(self.tokens.len().saturating_sub(1)));
+        let start = self.statement_start(self.at.min(self.tokens.len().saturating_sub(1)));
+        let first = self.tokens.get(start).filter(|t| t.kind == Kind::Word)?;
+        let (word, keywords) = (self.word(first), context.keywords());
+        // `retrun y` reads as the beginning of an assignment.
+        if self.at <= start + 1
+            && !words::is_keyword(word)
+            && let Some(close) = nearest(word, keywords.iter().copied())
+        {
+            return Some(error(first, close));
+        }
+        if self.at != start || !self.expects(Rule::close) || keywords.is_empty() {
+            return None;
+        }
+        let stray =
+            |message: String| Diagnostic::error("unknown-keyword", self.span(first), message);
+        match words::home(word) {
+            Some(home) => {
+                let error = stray(format!("`{word}` does not stand in {}", context.name()));
+                Some(
+                    error
+                        .label("not here")
+                        .help(format!("`{word}` stands inside {home}")),
+                )
+            }
+            None if words::is_keyword(word) => None,
+            None => {
+                let error = stray(format!("unknown keyword `{word}` in {}", context.name()));
+                Some(
+                    error
+                        .label(format!("expected {} or `}}`", context.part()))
+                        .help(context.help()),
+                )
+            }
+        }
+    }
+
+    pub(super) fn reserved_word(&self) -> Option<Diagnostic> {
+        let token = self.token()?;
+        let word = self.word(token);
+        let name = self.expects(Rule::ident) || self.expects_operand() || self.expects(Rule::param);
+        if !words::is_keyword(word) || !name || self.stops_short() {
+            return None;
+        }
+        Some(
+            Diagnostic::error(
+                "reserved-word",
+                self.span(token),
+                format!("`{word}` is a keyword, not a name"),
+            )
+            .label(self.wanted())
+            .help("choose another name; keywords may only be argument labels and block keys"),
+        )
+    }
+
+    /// `.5`, `1.`, `**`, `|`.
+    pub(super) fn odd_sign(&self) -> Option<Diagnostic> {
+        let (token, before) = (self.token()?, self.before()?);
+        let next = self.tokens.get(self.at + 1);
+        let number = |t: &Token| t.kind == Kind::Number;
+        let help = match (self.word(token), self.word(before)) {
+            (".", _) if next.is_some_and(number) && !number(before) => {
+                "write a digit before the point: `0.5`"
+            }
+            (".", _) if number(before) => "write digits after the point, `1.0`, or none: `1`",
+            ("*", "*") => "a power is written `a^b`",
+            ("|", _) => "fields are chained with `|>`",
+            ("=", "=") => "the language has no comparisons; one `=` names a value",
+            (">", "|") => "fields are chained with `|>`, without a blank",
+            _ => return None,
+        };
+        let message = format!("unexpected `{}`", self.word(token));
+        Some(Diagnostic::error("syntax", self.span(token), message).help(help))
+    }
+
+    pub(super) fn missing_operator(&self) -> Option<Diagnostic> {
+        let second = self.juxtaposed()?;
+        let (before, token) = (&self.tokens[second - 1], &self.tokens[second]);
+        let (a, b) = (self.short(before), self.short(token));
+        let message = format!("no operator between `{a}` and `{b}`");
+        let error = Diagnostic::error("missing-operator", self.span(token), message);
+        let keyword = self.expected.iter().find_map(|&rule| match rule {
+            Rule::k_for | Rule::k_steps | Rule::k_from | Rule::k_by => words::keyword(rule),
+            _ => None,
+        });
+        let start = self.statement_start(second);
+        let labelled = second == start + 2 && self.word(&self.tokens[start]) == "evolve";
+        Some(match (keyword, self.bracket()) {
+            _ if labelled => error.label("expected `:` before this").help(format!(
+                "a label is followed by `:`, as in `evolve {a}: {b}`"
+            )),
+            (_, Some(close)) => error
+                .label(format!("expected an operator, `,` or `{close}`"))
+                .help("a product is written `a*b`; arguments are separated by commas"),
+            (Some(keyword), None) => error.label(format!("expected an operator or `{keyword}`")),
+            _ => error.label("expected an operator").help(
+                "a product is written `a*b`; a new statement stands on its own line or after `;`",
+            ),
+        })
+    }
+
+    /// `scheme s(F G)`: parameters that cannot be read make the whole list unexpected.
+    pub(super) fn parameters(&self) -> Option<Diagnostic> {
+        let token = self.token().filter(|t| self.word(t) == "(")?;
+        let (scheme, field) = (self.expects(Rule::params), self.expects(Rule::field_params));
+        let error = || {
+            Diagnostic::error(
+                "syntax",
+                self.span(token),
+                "these parameters cannot be read",
+            )
+        };
+        let error = || error().label("expected names separated by commas");
+        match (scheme, field) {
+            (true, _) => Some(error().help("for example `scheme name(A, L[..], r = 3) { … }`")),
+            (_, true) => Some(error().help("for example `field gate(u, v) = …`")),
+            _ => None,
+        }
+    }
+}
