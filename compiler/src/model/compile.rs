@@ -2,7 +2,7 @@
 
 use super::build::{self, BuildError};
 use super::train::Named;
-use super::{params, primitives, spec, train};
+use super::{params, pipeline, spec, train};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -348,9 +348,9 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
 }
 
 /// Says what is wrong inside a field, whether or not a model uses it.
-fn look_inside(field: &Field, sizes: Option<primitives::Sizes>, sink: &mut Vec<Diagnostic>) {
+fn look_inside(field: &Field, sizes: Option<pipeline::Sizes>, sink: &mut Vec<Diagnostic>) {
     match field {
-        Field::Leaf(leaf) => primitives::check(leaf, sizes, sink),
+        Field::Leaf(leaf) => pipeline::check(leaf, sizes, sink),
         Field::Sum(terms) => terms
             .iter()
             .for_each(|(_, f, _)| look_inside(f, sizes, sink)),

@@ -1,6 +1,6 @@
 //! What the inside of a field computes: its parameters and its graph.
 //!
-//! A [`Layer`] is made by `primitives.rs`, with widths that fit; it lists its parameters and, on demand, appends its
+//! A [`Layer`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
 use odec_graph::ops::{Attention, Concat, Dropout, Sigmoid};

@@ -11,6 +11,7 @@ pub mod data;
 mod evolve;
 pub mod layer;
 mod params;
+mod pipeline;
 mod primitives;
 mod spec;
 pub mod step;

@@ -6,7 +6,8 @@
 use super::args::{Args, Bounds};
 use super::evolve::{EvolveSpec, evolve};
 use super::layer::Layer;
-use super::primitives::{self, MAX_WIDTH, Sizes};
+use super::pipeline::{self, Sizes};
+use super::primitives::MAX_WIDTH;
 use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
@@ -393,7 +394,7 @@ fn logits(
     let tied = args.flag("tied");
     args.finish(&[], sink);
     let layer = match before {
-        Some(before) => Some(primitives::output(before, sizes?, sink)?),
+        Some(before) => Some(pipeline::output(before, sizes?, sink)?),
         None => None,
     };
     Some((layer, tied))

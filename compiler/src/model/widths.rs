@@ -2,10 +2,10 @@
 //!
 //! A field reads values of the width it is evaluated at, so that `[linear(4*width), linear(width)]` may follow each other
 //! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a
-//! field is made of to `primitives.rs`.
+//! field is made of to `pipeline.rs`.
 
 use super::layer::Layer;
-use super::primitives::{self, Sizes, ends_with};
+use super::pipeline::{self, Sizes, ends_with};
 use crate::codes;
 use crate::scheme::{Combination, Instr, Program};
 use odec_grammar::Span;
@@ -92,7 +92,7 @@ impl Widths<'_> {
                 return None;
             }
             None => {
-                let (layer, out) = primitives::read(leaf, &at, self.sizes, self.sink)?;
+                let (layer, out) = pipeline::read(leaf, &at, self.sizes, self.sink)?;
                 self.layers[field] = Some(Read { layer, at, out });
                 out
             }
