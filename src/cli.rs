@@ -228,7 +228,7 @@ pub struct Build {
     /// The artifact to write [default: FILE with .odex]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// cpu (this machine), cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
+    /// cpu (this machine), cpu:amx, cpu:avx512, cpu:avx2, cpu:portable, or a GPU: sm_80, sm_90a
     #[arg(long, default_value = "cpu")]
     pub target: String,
     /// Print a stage of the compilation instead of building

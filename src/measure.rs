@@ -9,6 +9,7 @@ use odec_compiler::measure::{
 };
 use odec_compiler::passes::Options;
 use odec_compiler::passes::fuse::Fusion;
+use odec_program::manifest::Precision;
 use odec_program::{DType, Target};
 use odec_runtime::device::Device;
 use odec_runtime::integrate::integrate;
@@ -44,7 +45,7 @@ pub struct Curves {
 /// # Errors
 /// When kernels do not compile or run.
 pub fn curves(entries: &[Entry]) -> Done<Vec<Option<Curves>>> {
-    let target = crate::source::target("cpu")?;
+    let target = crate::source::target("cpu", Precision::F64)?;
     let options = options(target);
     let mut code = Code::new(target)?;
     let proved = entries.iter().filter(|e| e.graded().is_some());

@@ -10,6 +10,7 @@ use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, 
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
+use odec_program::manifest::Precision;
 use odec_program::{DType, Target};
 use odec_runtime::import::Init;
 use odec_runtime::tokenizer::TokenizerError;
@@ -145,7 +146,7 @@ impl Parsed {
         let Some(built) = &checked.built else {
             return Ok(None);
         };
-        let target = target("cpu")?;
+        let target = target("cpu", built.precision())?;
         let planned = assembled(built, self.sources.text(self.main), target)?;
         let program = &planned.manifest.program;
         let cost =
@@ -235,10 +236,10 @@ pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled>
     })
 }
 
-/// The target that a `--target` option names; `cpu` is this machine.
-pub fn target(name: &str) -> Done<Target> {
+/// The target that a `--target` option names; `cpu` is the best of this machine for programs of a precision.
+pub fn target(name: &str, precision: Precision) -> Done<Target> {
     let host = || {
-        Target::detect().ok_or_else(|| {
+        Target::detect(precision).ok_or_else(|| {
             Failure::Input("this processor is older than x86-64-v2; odec generates code for x86-64-v2 and above".into())
         })
     };
@@ -287,15 +288,16 @@ pub fn object_code(_: &[odec_program::Kernel], _: Target) -> Done<ObjectCode> {
     ))
 }
 
-/// Builds a file into an artifact at `out`.
+/// Builds a file for the target of this name into an artifact at `out`.
 pub fn build(
     path: &Path,
     overrides: &[String],
-    target: Target,
+    name: &str,
     out: &Path,
 ) -> Done<(Artifact, Built, Assembled)> {
     let mut parsed = parsed(path, overrides)?;
     let built = parsed.built()?;
+    let target = target(name, built.precision())?;
     report(&precision_fits(&built, target), &parsed.sources)?;
     let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
@@ -320,9 +322,10 @@ pub fn artifact(
     }
     let target = match device {
         DeviceChoice::Cuda(card) => cuda::target(card)
-            .map_err(|source| Failure::input(ArtifactError::Gpu { card, source }))?,
-        DeviceChoice::Dry => Target::Sm80,
-        DeviceChoice::Cpu | DeviceChoice::Reference => target("cpu")?,
+            .map_err(|source| Failure::input(ArtifactError::Gpu { card, source }))?
+            .name(),
+        DeviceChoice::Dry => Target::Sm80.name(),
+        DeviceChoice::Cpu | DeviceChoice::Reference => "cpu",
     };
     let folder = tempfile::tempdir().map_err(Failure::input)?;
     let (artifact, ..) = build(path, overrides, target, &folder.path().join("model.odex"))?;

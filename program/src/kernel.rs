@@ -13,7 +13,7 @@
 //! results never depend on the split.
 
 use crate::expr::{Body, ExprId};
-use crate::{Access, DType};
+use crate::{Access, DType, tile};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -100,13 +100,49 @@ pub enum Extent {
     Dynamic,
 }
 
-/// Copies a right-hand operand B into panels of `nr` columns:
-/// `packed[p][k][j] = B(k, p·nr + j)`, zero where `p·nr + j ≥ n`. Elements of B are `from`, those of the panels `dtype`;
-/// bf16 panels of an f32 B are rounded.
+/// In which order a contraction adds up, within a block of its inner length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Products are accumulated by FMA from zero, in order.
+    #[default]
+    Chain,
+    /// In chunks of [`tile::K`], evens and odds of a chunk apart: [`tile::sum`]. Factors are bf16.
+    Pairs,
+}
+
+impl Order {
+    fn is_chain(&self) -> bool {
+        *self == Order::Chain
+    }
+
+    /// Values of k in a panel of inner length `k`: those of whole chunks, beyond `k` zeros.
+    pub fn depth(self, k: u64) -> Option<u64> {
+        k.checked_next_multiple_of(match self {
+            Order::Chain => 1,
+            Order::Pairs => tile::K,
+        })
+    }
+
+    /// The element that holds B(k, column), packed in panels of `nr` columns, `depth` values of k each.
+    pub fn element(self, k: u64, column: u64, depth: u64, nr: u64) -> u64 {
+        let (panel, j) = (column / nr * depth * nr, column % nr);
+        panel
+            + match self {
+                Order::Chain => k * nr + j,
+                Order::Pairs => (k / 2 * nr + j) * 2 + k % 2,
+            }
+    }
+}
+
+/// Copies a right-hand operand B into panels of `nr` columns, arranged for contractions of an order:
+/// `packed[p][k][j] = B(k, p·nr + j)`, with [`Order::Pairs`] `packed[p][k/2][j][k mod 2]`; zero where `p·nr + j ≥ n`, and,
+/// with pairs, up to whole chunks of k ([`Order::depth`]). Elements of B are `from`, those of the panels `dtype`; bf16
+/// panels of an f32 B are rounded.
 ///
 /// dims: `[n, k]`. tiles: one per panel, `ceil(n / nr)`. operands: B, packed.
 /// `transposed: false`: B is stored [k, n] (row stride n); `true`: stored [n, k] (row stride k).
-/// The packed buffer holds `ceil(n / nr) · nr · k` elements.
+/// The packed buffer holds `ceil(n / nr) · nr · depth` elements, `depth` that of the order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pack {
     pub dtype: DType,
@@ -115,6 +151,8 @@ pub struct Pack {
     pub k: Extent,
     pub nr: u32,
     pub transposed: bool,
+    #[serde(default, skip_serializing_if = "Order::is_chain")]
+    pub order: Order,
 }
 
 /// How a contraction's right-hand operand B(k, n) lies in memory.
@@ -134,15 +172,6 @@ impl Layout {
     fn is_panels(&self) -> bool {
         *self == Layout::Panels
     }
-
-    /// The element that holds B(k, column), where B has `n` columns and inner length `len`, packed in panels of `nr`.
-    pub fn element(self, k: u64, column: u64, n: u64, len: u64, nr: u64) -> u64 {
-        match self {
-            Layout::Panels => (column / nr * len + k) * nr + column % nr,
-            Layout::Rows => k * n + column,
-            Layout::Columns => column * len + k,
-        }
-    }
 }
 
 /// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`.
@@ -154,8 +183,8 @@ impl Layout {
 /// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
 /// does not depend on whether A was rounded before it was stored.
 ///
-/// Order of summation: k is cut into blocks of `kc`; inside a block products are accumulated by FMA
-/// from zero in order; the block sums are added in order (starting from C itself with `accumulate`:
+/// Order of summation: k is cut into blocks of `kc`; inside a block products are added up in its [`Order`], from zero; the
+/// block sums are added in order (starting from C itself with `accumulate`:
 /// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
 /// may load operands by element, column or scalar. (On tensor cores the order is the card's: [`crate::gpu::tensor`].)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -170,11 +199,26 @@ pub struct Contract {
     #[serde(default, skip_serializing_if = "Layout::is_panels")]
     pub layout: Layout,
     pub accumulate: bool,
+    #[serde(default, skip_serializing_if = "Order::is_chain")]
+    pub order: Order,
     pub blocking: Blocking,
     pub epilogue: Option<Epilogue>,
 }
 
 impl Contract {
+    /// The element that holds B(k, column), where B has `n` columns and inner length `len`.
+    pub fn element(&self, k: u64, column: u64, n: u64, len: u64) -> u64 {
+        match self.layout {
+            Layout::Panels => {
+                let depth = self.order.depth(len).expect("B is in memory");
+                let nr = u64::from(self.blocking.nr);
+                self.order.element(k, column, depth, nr)
+            }
+            Layout::Rows => k * n + column,
+            Layout::Columns => column * len + k,
+        }
+    }
+
     /// Elements of scratch before the widened panels: one packed panel of A, mr × kc, plus a full register tile for ragged
     /// edges.
     pub fn tile_scratch(&self) -> u64 {
@@ -182,8 +226,14 @@ impl Contract {
         let b = self.blocking;
         b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC
     }
-    /// Elements of scratch of one thread: with bf16 panels, also a block of them, widened, nc × kc.
+    /// Elements of scratch of one thread: with bf16 panels, also a block of them, widened, nc × kc. With pairs, a register tile,
+    /// a packed panel of A in bf16, and the configuration of tile registers.
     pub fn scratch(&self) -> u64 {
+        if self.order == Order::Pairs {
+            let b = self.blocking;
+            let (mr, nr, kc) = (u64::from(b.mr), u64::from(b.nr), u64::from(b.kc));
+            return mr * nr + mr * kc / 2 + tile::CONFIGURATION / self.dtype.bytes();
+        }
         let widened = match self.b == self.dtype {
             true => 0,
             false => self.blocking.nc as u64 * self.blocking.kc as u64,

@@ -2,10 +2,11 @@
 //!
 //! A target is an x86-64 microarchitecture level or an NVIDIA compute capability: the compiler emits for one, the
 //! runtime asks [`Target::supported`] by CPUID (or the GPU's driver) before it loads code, and refuses naming what is
-//! missing. Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
+//! missing. (Reading XCR0 is the one place here that is `unsafe`.) Leaves instruction selection to `odec-mlir` and the choice of an object to `odec-runtime`.
 
-use crate::DType;
 use crate::kernel::Blocking;
+use crate::manifest::Precision;
+use crate::{DType, tile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -23,6 +24,9 @@ pub enum Target {
     /// x86-64-v4: 512-bit vectors and masks.
     #[serde(rename = "cpu:avx512")]
     Avx512,
+    /// The same with tile registers (Intel AMX) for contractions of bf16 ([`crate::tile`]).
+    #[serde(rename = "cpu:amx")]
+    Amx,
     /// NVIDIA GPUs from compute capability 8.0 on (Ampere).
     #[serde(rename = "sm_80")]
     Sm80,
@@ -33,7 +37,7 @@ pub enum Target {
 
 impl Target {
     /// All processors, the fastest last.
-    pub const CPUS: [Target; 3] = [Target::Portable, Target::Avx2, Target::Avx512];
+    pub const CPUS: [Target; 4] = [Target::Portable, Target::Avx2, Target::Avx512, Target::Amx];
 
     /// All GPUs, the newest last.
     pub const GPUS: [Target; 2] = [Target::Sm80, Target::Sm90a];
@@ -44,6 +48,7 @@ impl Target {
             Target::Portable => "cpu:portable",
             Target::Avx2 => "cpu:avx2",
             Target::Avx512 => "cpu:avx512",
+            Target::Amx => "cpu:amx",
             Target::Sm80 => "sm_80",
             Target::Sm90a => "sm_90a",
         }
@@ -54,12 +59,12 @@ impl Target {
         matches!(self, Target::Sm80 | Target::Sm90a)
     }
 
-    /// The fastest target that this machine runs, `None` on machines other than x86-64-v2 and above.
-    pub fn detect() -> Option<Target> {
-        Target::CPUS
-            .into_iter()
-            .rev()
-            .find(|t| t.supported().is_ok())
+    /// The fastest target that this machine runs for programs of a precision, `None` on machines other than x86-64-v2 and
+    /// above. Without bf16, [`Target::Amx`] would only keep a program from other machines.
+    pub fn detect(precision: Precision) -> Option<Target> {
+        let of_use = |t: &Target| *t != Target::Amx || precision == Precision::Bf16;
+        let all = Target::CPUS.into_iter().rev().filter(of_use);
+        all.into_iter().find(|t| t.supported().is_ok())
     }
 
     /// Whether this machine's processor runs code for the target.
@@ -80,6 +85,9 @@ impl Target {
         if self >= Target::Avx512 {
             missing(&cpu::v4())?;
         }
+        if self >= Target::Amx {
+            missing(&cpu::amx())?;
+        }
         Ok(())
     }
 
@@ -88,7 +96,7 @@ impl Target {
         match self {
             Target::Portable | Target::Sm80 | Target::Sm90a => 16,
             Target::Avx2 => 32,
-            Target::Avx512 => 64,
+            Target::Avx512 | Target::Amx => 64,
         }
     }
 
@@ -118,13 +126,27 @@ impl Target {
             }
             Target::Portable => (4, 2),
             Target::Avx2 => (6, 2),
-            Target::Avx512 => (14, 2),
+            Target::Avx512 | Target::Amx => (14, 2),
         };
         Blocking {
             mr,
             nr: vectors * self.lanes(dtype) as u32,
             kc: 256,
             nc: 512,
+        }
+    }
+
+    /// The blocking of contractions of bf16 factors in [`Order::Pairs`](crate::kernel::Order), where that is how they are
+    /// multiplied: two by two tiles of sums, the most that leave registers for two of A and two of B, so that each tile
+    /// that is loaded is multiplied twice. Cache blocks are those of other contractions (no measurement behind it).
+    pub const fn pairs(self) -> Option<Blocking> {
+        match self {
+            Target::Amx => Some(Blocking {
+                mr: 2 * tile::ROWS as u32,
+                nr: 2 * tile::COLS as u32,
+                ..self.blocking(DType::F32)
+            }),
+            _ => None,
         }
     }
 }
@@ -135,27 +157,19 @@ impl fmt::Display for Target {
     }
 }
 
-/// A target name that does not exist, or `cpu` on a machine without a supported instruction set.
+/// A target name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2, cpu:avx512, sm_80 and sm_90a"
+        "unknown target `{0}`; targets are cpu, cpu:portable, cpu:avx2, cpu:avx512, cpu:amx, sm_80 and sm_90a"
     )]
     Unknown(String),
-    #[error(
-        "this machine runs none of the targets (it is not an x86-64-v2 processor); name one explicitly"
-    )]
-    NoHost,
 }
 
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// `cpu` is the fastest target of this machine.
     fn from_str(s: &str) -> Result<Target, TargetError> {
-        if s == "cpu" {
-            return Target::detect().ok_or(TargetError::NoHost);
-        }
         (Target::CPUS.into_iter().chain(Target::GPUS))
             .find(|t| t.name() == s)
             .ok_or_else(|| TargetError::Unknown(s.to_string()))
@@ -164,8 +178,11 @@ impl FromStr for Target {
 
 #[cfg(target_arch = "x86_64")]
 mod cpu {
+    use std::arch::is_x86_feature_detected;
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
     macro_rules! features {
-        ($($name:tt)*) => { [$(($name, std::arch::is_x86_feature_detected!($name))),*] };
+        ($($name:tt)*) => { [$(($name, is_x86_feature_detected!($name))),*] };
     }
     pub fn v2() -> [(&'static str, bool); 6] {
         features!["cmpxchg16b" "popcnt" "sse3" "ssse3" "sse4.1" "sse4.2"]
@@ -175,6 +192,23 @@ mod cpu {
     }
     pub fn v4() -> [(&'static str, bool); 5] {
         features!["avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"]
+    }
+    /// Tile registers: what the processor has (CPUID leaf 7), and whether the system saves them (XCR0, bits 17 and 18). The
+    /// system still has to be asked before they are used (`odec-runtime`).
+    #[allow(unsafe_code)]
+    pub fn amx() -> [(&'static str, bool); 3] {
+        let features = __cpuid_count(7, 0).edx;
+        let xgetbv = is_x86_feature_detected!("xsave") && __cpuid(1).ecx >> 27 & 1 == 1;
+        // SAFETY: the instruction is there, and the system allows it (OSXSAVE).
+        let saved = if xgetbv { unsafe { _xgetbv(0) } } else { 0 };
+        [
+            ("amx-tile", features >> 24 & 1 == 1),
+            ("amx-bf16", features >> 22 & 1 == 1),
+            (
+                "tile registers enabled by its system (Linux 5.16 or later)",
+                saved >> 17 & 3 == 3,
+            ),
+        ]
     }
 }
 
@@ -187,6 +221,9 @@ mod cpu {
         []
     }
     pub fn v4() -> [(&'static str, bool); 0] {
+        []
+    }
+    pub fn amx() -> [(&'static str, bool); 0] {
         []
     }
 }
@@ -202,21 +239,24 @@ mod tests {
             assert_eq!(serde_json::to_string(&t).unwrap(), format!("\"{t}\""));
         }
         assert_eq!(
-            "cpu:amx".parse::<Target>(),
-            Err(TargetError::Unknown("cpu:amx".into()))
+            "cpu:avx1024".parse::<Target>(),
+            Err(TargetError::Unknown("cpu:avx1024".into()))
         );
     }
 
     #[test]
     fn a_supported_target_implies_the_slower_ones() {
-        if let Some(host) = Target::detect() {
+        for precision in [Precision::F32, Precision::Bf16, Precision::F64] {
+            let Some(host) = Target::detect(precision) else {
+                continue;
+            };
             assert!(
                 Target::CPUS
                     .into_iter()
                     .filter(|t| *t <= host)
                     .all(|t| t.supported().is_ok())
             );
-            assert_eq!("cpu".parse(), Ok(host));
+            assert!(host != Target::Amx || precision == Precision::Bf16);
         }
     }
 
@@ -228,6 +268,13 @@ mod tests {
                 assert_eq!(b.nr as u64 % t.lanes(d), 0);
                 assert_eq!(b.nc % b.nr, 0);
                 assert_eq!(b.kc, Target::Avx512.blocking(DType::F32).kc);
+            }
+            if let Some(b) = t.pairs() {
+                assert_eq!(
+                    (u64::from(b.mr) % tile::ROWS, u64::from(b.nr) % tile::COLS),
+                    (0, 0)
+                );
+                assert_eq!((u64::from(b.kc) % tile::K, b.nc % b.nr), (0, 0));
             }
         }
     }

@@ -6,10 +6,10 @@
 //! device does. Leaves choosing and verifying the object file to [`crate::artifact`].
 
 use crate::device::{Device, work};
-use crate::ffi::{Arguments, Kernels, LoadError};
+use crate::ffi::{Arguments, Kernels, LoadError, permit_tiles};
 use crate::memory::{Buffer, Words};
 use crate::pool::Pool;
-use odec_program::Kernel;
+use odec_program::{Kernel, Target};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +31,14 @@ pub struct CpuDevice {
 pub enum CpuError {
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(
+        "the system lets no process use the tile registers that {target} needs (arch_prctl, ARCH_REQ_XCOMP_PERM: {source}); \
+         build for cpu:avx512"
+    )]
+    Tiles {
+        target: Target,
+        source: std::io::Error,
+    },
     #[error("cannot start {threads} threads: {source}; set ODEC_THREADS to fewer")]
     Threads {
         threads: usize,
@@ -44,7 +52,7 @@ impl CpuDevice {
     /// Loads an object file built for `target`, to run on `threads` threads (the caller included).
     ///
     /// # Errors
-    /// When it cannot be loaded, or the system has no threads or memory left.
+    /// When it cannot be loaded, the system has no threads or memory left, or keeps tile registers to itself.
     pub fn open(
         object: &Path,
         target: &str,
@@ -52,6 +60,12 @@ impl CpuDevice {
         scratch_bytes: u64,
         threads: usize,
     ) -> Result<CpuDevice, CpuError> {
+        if target == Target::Amx.name() {
+            permit_tiles().map_err(|source| CpuError::Tiles {
+                target: Target::Amx,
+                source,
+            })?;
+        }
         let code = Kernels::open(object, kernels)?;
         let pool = Pool::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
         let scratch = (0..pool.threads()).map(|_| Buffer::zeroed(scratch_bytes).map(Mutex::new));

@@ -1,5 +1,5 @@
-//! The two places where this crate trusts something outside Rust: compiled kernels, and files that
-//! are mapped into memory.
+//! The three places where this crate trusts something outside Rust: compiled kernels, files that
+//! are mapped into memory, and the system's permission to use tile registers.
 
 #![allow(unsafe_code)]
 
@@ -11,6 +11,8 @@ use odec_program::{Kernel, KernelSpec};
 use std::ffi::c_void;
 use std::fs::File;
 use std::path::Path;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use std::sync::OnceLock;
 
 /// The ABI of compiled kernels, as `odec_program::kernel` documents it.
 type Entry = unsafe extern "C" fn(
@@ -181,6 +183,31 @@ impl Launch<'_> {
             );
         }
     }
+}
+
+/// Asks the system, once, to let this process use tile registers (Intel AMX): their 8 KiB would make every thread's saved
+/// state larger, so Linux saves them for those alone that ask. The permission is for all threads, and lasts.
+///
+/// # Errors
+/// The system's reason: not known (before Linux 5.16), not supported, or a signal stack too small for the registers.
+pub fn permit_tiles() -> std::io::Result<()> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    {
+        /// `ARCH_REQ_XCOMP_PERM` and the number of `XTILEDATA` (Linux, `Documentation/arch/x86/xstate.rst`).
+        const ASK: (libc::c_int, libc::c_ulong) = (0x1023, 18);
+        static REFUSED: OnceLock<Option<i32>> = OnceLock::new();
+        let refused = REFUSED.get_or_init(|| {
+            // SAFETY: the call takes two numbers, and changes nothing but which instructions the process may use.
+            let answer = unsafe { libc::syscall(libc::SYS_arch_prctl, ASK.0, ASK.1) };
+            (answer != 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+        });
+        match refused {
+            None => Ok(()),
+            Some(number) => Err(std::io::Error::from_raw_os_error(*number)),
+        }
+    }
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// A file mapped for reading.

@@ -6,7 +6,7 @@
 //! device asks for the reach before each launch, so a launch never leaves its operands.
 
 use odec_program::expr::{ColMap, Expr, RowMap};
-use odec_program::kernel::{Attend, Extent, KernelSpec, Layout};
+use odec_program::kernel::{Attend, Extent, KernelSpec, Layout, Order};
 use odec_program::{Access, Body, DType};
 
 /// The operands of a kernel, and its arguments.
@@ -32,8 +32,13 @@ pub struct Touch {
 enum Reach {
     /// `factor · Π dims[i]` over the set bits of `dims`.
     Product { factor: u64, dims: u8 },
-    /// `dims[n]` rounded up to `nr`, times `dims[k]`.
-    Panels { nr: u64, n: usize, k: usize },
+    /// `dims[n]` rounded up to `nr`, times the depth of `dims[k]` in that order.
+    Panels {
+        nr: u64,
+        n: usize,
+        k: usize,
+        order: Order,
+    },
     /// `factor · Σ dims`: rows of tokens so far.
     Tokens { factor: u64 },
     /// A walk over rows `0..dims[0]` and columns `0..cols`.
@@ -103,9 +108,9 @@ impl Reach {
                 .iter()
                 .try_fold(0, |sum: u64, d| sum.checked_add(*d))?
                 .checked_mul(factor),
-            Reach::Panels { nr, n, k } => {
-                dims[n].checked_next_multiple_of(nr)?.checked_mul(dims[k])
-            }
+            Reach::Panels { nr, n, k, order } => dims[n]
+                .checked_next_multiple_of(nr)?
+                .checked_mul(order.depth(dims[k])?),
             Reach::Walk { access, cols } => {
                 let cols = match cols {
                     Cols::Fixed(n) => n,
@@ -129,6 +134,14 @@ impl Reach {
                     .checked_add(1)
             }
         }
+    }
+}
+
+/// Pairs are of bf16, their sums f32.
+fn pairs(order: Order, panels: DType, sums: DType) -> Result<(), String> {
+    match (order, panels, sums) {
+        (Order::Pairs, DType::Bf16, DType::F32) | (Order::Chain, ..) => Ok(()),
+        (Order::Pairs, ..) => Err(format!("its pairs are of {panels:?}, their sums {sums:?}")),
     }
 }
 
@@ -225,10 +238,12 @@ impl Footprint {
                 if p.nr == 0 {
                     return Err("its panels have no columns".into());
                 }
+                pairs(p.order, p.dtype, p.from.arithmetic())?;
                 let panels = Reach::Panels {
                     nr: p.nr.into(),
                     n: 0,
                     k: 1,
+                    order: p.order,
                 };
                 let operands = vec![
                     Touch::new(p.from, false, product(1, 0b11)),
@@ -250,12 +265,17 @@ impl Footprint {
                         "its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into(),
                     );
                 }
+                pairs(c.order, c.b, c.dtype)?;
+                if c.order == Order::Pairs && c.layout != Layout::Panels {
+                    return Err("it multiplies pairs that are not packed".into());
+                }
                 let extras = c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
                 let right = match c.layout {
                     Layout::Panels => Reach::Panels {
                         nr: b.nr.into(),
                         n: 1,
                         k: 2,
+                        order: c.order,
                     },
                     Layout::Rows | Layout::Columns => Reach::Product {
                         factor: 1,

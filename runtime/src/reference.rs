@@ -12,9 +12,9 @@ use crate::memory::Words;
 use odec_program::attend;
 use odec_program::eval::{self, Evaluator, Memory};
 use odec_program::expr::{BinaryOp, UnaryOp};
-use odec_program::kernel::{Contract, Gather, Layout, Pack};
+use odec_program::kernel::{Contract, Gather, Layout, Order, Pack};
 use odec_program::real::Real;
-use odec_program::{DType, Kernel, KernelSpec, bf16};
+use odec_program::{DType, Kernel, KernelSpec, bf16, tile};
 
 /// Interprets kernel specs.
 pub struct ReferenceDevice {
@@ -112,15 +112,15 @@ fn launch<T: Real>(spec: &KernelSpec, words: &[Words], dims: &[u64], coeffs: &[f
 
 fn pack<T: Real>(p: &Pack, m: &mut impl Memory<T>, dims: &[u64]) {
     let (n, k, nr) = (dims[0], dims[1], u64::from(p.nr));
+    let depth = p.order.depth(k).expect("the launch was checked");
     for column in 0..n.next_multiple_of(nr) {
-        let (panel, j) = (column / nr, column % nr);
-        for i in 0..k {
-            let value = match (column < n, p.transposed) {
+        for i in 0..depth {
+            let value = match (column < n && i < k, p.transposed) {
                 (false, _) => T::ZERO,
                 (true, false) => m.load(0, i * n + column),
                 (true, true) => m.load(0, column * k + i),
             };
-            m.store(1, (panel * k + i) * nr + j, value);
+            m.store(1, p.order.element(i, column, depth, nr), value);
         }
     }
 }
@@ -128,16 +128,18 @@ fn pack<T: Real>(p: &Pack, m: &mut impl Memory<T>, dims: &[u64]) {
 fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], coeffs: &[f64]) {
     let (m, n, k) = (dims[0], dims[1], dims[2]);
     let (nr, kc) = (u64::from(c.blocking.nr), u64::from(c.blocking.kc));
-    let width = match c.layout {
-        Layout::Panels => n.next_multiple_of(nr),
-        Layout::Rows | Layout::Columns => n,
+    let elements = match c.layout {
+        Layout::Panels => {
+            n.next_multiple_of(nr) * c.order.depth(k).expect("the launch was checked")
+        }
+        Layout::Rows | Layout::Columns => n * k,
     };
     let mut epilogue = c
         .epilogue
         .as_ref()
         .map(|e| (Evaluator::<T>::new(&e.body, coeffs), e.value));
     let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands);
-    let b: Vec<T> = (0..width * k).map(|i| memory.load(1, i)).collect();
+    let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
     let mut row = vec![T::ZERO; n as usize];
     for i in 0..m {
         let a: Vec<T> = (0..k)
@@ -148,11 +150,18 @@ fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], co
             })
             .collect();
         for (j, sum) in row.iter_mut().enumerate() {
-            let column = |l: u64| b[c.layout.element(l, j as u64, n, k, nr) as usize];
+            let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
             let mut total = c.accumulate.then(|| memory.load(out, i * n + j as u64));
             for start in (0..k).step_by(kc as usize) {
                 let block = start..(start + kc).min(k);
-                let block = block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s));
+                let block = match c.order {
+                    Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
+                    Order::Pairs => {
+                        let f32s = |x: T| x.to_f64() as f32;
+                        let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
+                        T::of(tile::sum(terms).into())
+                    }
+                };
                 total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
             }
             *sum = total.unwrap_or(T::ZERO);
@@ -285,6 +294,7 @@ mod tests {
                 k: Extent::Dynamic,
                 nr: 4,
                 transposed,
+                order: Order::Chain,
             };
             let room = vec![9.0; 8 * k as usize];
             let packed = run(KernelSpec::Pack(pack), &[b.clone(), room], &[n, k], &[])[1].clone();
@@ -299,6 +309,7 @@ mod tests {
                 a_transposed,
                 layout: Layout::Panels,
                 accumulate,
+                order: Order::Chain,
                 blocking,
                 epilogue: Some(epilogue()),
             };

@@ -6,12 +6,13 @@ use crate::source;
 use crate::terminal;
 use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
-use odec_program::manifest::Memory;
+use odec_program::manifest::{Memory, Precision};
 use serde_json::{Value, json};
 use std::time::Instant;
 
 pub fn run(args: &cli::Build) -> Done {
-    let target = source::target(&args.target)?;
+    // A name that does not exist is said before anything else.
+    source::target(&args.target, Precision::default())?;
     let Some(emit) = args.emit else {
         let start = Instant::now();
         let out = args
@@ -19,7 +20,8 @@ pub fn run(args: &cli::Build) -> Done {
             .clone()
             .unwrap_or_else(|| source::default_artifact(&args.source.file));
         let (artifact, built, assembled) =
-            source::build(&args.source.file, &args.source.set, target, &out)?;
+            source::build(&args.source.file, &args.source.set, &args.target, &out)?;
+        let target = &artifact.manifest().objects[0].target;
         let program = &artifact.manifest().program;
         if args.json {
             let entry = |m: &EntryMemory| {
@@ -29,7 +31,7 @@ pub fn run(args: &cli::Build) -> Done {
             println!(
                 "{}",
                 json!({
-                    "artifact": out.display().to_string(), "sha256": artifact.identity(), "target": target.name(),
+                    "artifact": out.display().to_string(), "sha256": artifact.identity(), "target": target,
                     "seconds": start.elapsed().as_secs_f64(), "kernels": program.kernels.len(),
                     "parameters": built.summary.parameters, "parameter_bytes": program.param_bytes,
                     "entries": assembled.memory.iter().map(entry).collect::<Vec<_>>(),
@@ -42,7 +44,7 @@ pub fn run(args: &cli::Build) -> Done {
             out.display(),
             start.elapsed().as_secs_f64()
         );
-        println!("  target        {}", target.name());
+        println!("  target        {target}");
         println!("  kernels       {} distinct", program.kernels.len());
         println!(
             "  parameters    {} ({})",
@@ -89,6 +91,7 @@ pub fn run(args: &cli::Build) -> Done {
         }
         Emit::Program | Emit::Mlir | Emit::Ptx => {
             let built = parsed.built()?;
+            let target = source::target(&args.target, built.precision())?;
             let assembled = source::assembled(&built, parsed.sources.text(parsed.main), target)?;
             match emit {
                 Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,

@@ -301,6 +301,7 @@ mod tests {
             k: n,
             nr,
             transposed: true,
+            order: Default::default(),
         });
         Kernel {
             symbol: spec.symbol(),

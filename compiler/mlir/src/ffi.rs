@@ -18,6 +18,9 @@ use std::sync::Once;
 
 /// The version of PTX, which says how new a driver must be: 8.0 came with CUDA 12.0.
 const PTX: &CStr = c"+ptx80";
+/// Tile registers: their instructions are only ever written by name, for contractions in pairs, which programs for
+/// [`Target::Amx`] alone have.
+const TILES: &CStr = c"+amx-tile,+amx-bf16";
 /// LLVM's index of the attributes of a function itself (`LLVMAttributeFunctionIndex`).
 const FUNCTION: u32 = u32::MAX;
 
@@ -222,7 +225,7 @@ impl Machine {
         });
         let triple = triple(target);
         let cpu = CString::new(cpu(target)).expect("names of CPUs contain no zero byte");
-        let features = if target.is_gpu() { PTX } else { c"" };
+        let features = if target.is_gpu() { PTX } else { TILES };
         let mut found: LLVMTargetRef = ptr::null_mut();
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: strings are zero-terminated and outlive the calls; the message is ours on failure.
@@ -253,7 +256,7 @@ fn cpu(target: Target) -> &'static str {
     match target {
         Target::Portable => "x86-64-v2",
         Target::Avx2 => "x86-64-v3",
-        Target::Avx512 => "x86-64-v4",
+        Target::Avx512 | Target::Amx => "x86-64-v4",
         Target::Sm80 | Target::Sm90a => target.name(),
     }
 }

@@ -26,9 +26,11 @@ pub mod link;
 mod micro;
 pub mod object;
 mod pack;
+mod pairs;
 mod panel;
 pub mod pipeline;
 mod rows;
+mod tiles;
 mod transpose;
 
 pub use cache::Cache;

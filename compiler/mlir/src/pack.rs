@@ -3,9 +3,10 @@
 //! A tile of a launch is one panel; see [`odec_program::kernel::Pack`] for the layout.
 
 use crate::emit::{Elem, Emitter, Val};
+use crate::pairs::{self, Pairs};
 use crate::panel::{self, Panel, Rounding};
 use odec_program::DType;
-use odec_program::kernel::{Extent, Pack};
+use odec_program::kernel::{Extent, Order, Pack};
 
 /// The extent as a value: a constant, or dimension `n` of the launch.
 pub(crate) fn extent(e: &mut Emitter, extent: Extent, n: u64) -> Val {
@@ -35,6 +36,14 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
     }
     let (b, packed) = (e.operand(0), e.operand(1));
     let (n, k) = (extent(e, spec.n, 0), extent(e, spec.k, 1));
+    let pairs = spec.order == Order::Pairs;
+    if pairs && rounding != Rounding::Halved {
+        return Err(format!("pairs are of bf16, not {:?}", spec.dtype));
+    }
+    let depth = match pairs {
+        true => pairs::depth(e, k),
+        false => k,
+    };
     let all = matches!(spec.n, Extent::Static(n) if n % width == 0);
     let (begin, end) = (e.begin(), e.end());
     e.for_each(begin, end, 1, |e, tile| {
@@ -43,38 +52,42 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Pack) -> Result<(), String> {
             true => e.int(width as i64),
             false => e.sub(n, first),
         };
-        let offset = e.mul(first, k);
+        let offset = e.mul(first, depth);
         let to = e.at(packed, offset, panel_elem);
-        if spec.transposed {
-            let from = e.at(b, offset, elem);
-            panel::transpose(
-                e,
-                Panel {
-                    from,
-                    elem,
-                    rounding,
-                    stride: k,
-                    valid,
-                    count: k,
-                    to,
-                    width,
-                },
-            );
-        } else {
-            let from = e.at(b, first, elem);
-            panel::copy(
-                e,
-                Panel {
-                    from,
-                    elem,
-                    rounding,
-                    stride: n,
-                    valid,
-                    count: k,
-                    to,
-                    width,
-                },
-            );
+        let (offset, stride) = match (spec.transposed, pairs) {
+            (true, false) => (offset, k),
+            (true, true) => (e.mul(first, k), k),
+            (false, _) => (first, n),
+        };
+        let from = e.at(b, offset, elem);
+        if pairs {
+            let p = Pairs {
+                from,
+                elem,
+                stride,
+                valid,
+                count: k,
+                to,
+                width,
+            };
+            return match spec.transposed {
+                true => pairs::transpose(e, p),
+                false => pairs::copy(e, p),
+            };
+        }
+        let p = Panel {
+            from,
+            elem,
+            rounding,
+            stride,
+            valid,
+            count: k,
+            to,
+            width,
+        };
+        match spec.transposed {
+            true => panel::transpose(e, p),
+            false => panel::copy(e, p),
         }
     });
     Ok(())

@@ -5,7 +5,7 @@ mod harness;
 
 use harness::{Buffer, Compiled, assert_same, noise, same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, UnaryOp};
-use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Pack};
+use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use std::ops::Range;
@@ -153,6 +153,7 @@ fn kernels(
         k,
         nr: blocking.nr,
         transposed: form.b_transposed,
+        order: Order::Chain,
     };
     let contract = Contract {
         dtype,
@@ -169,6 +170,7 @@ fn kernels(
         a_transposed: form.a_transposed,
         layout: odec_program::kernel::Layout::Panels,
         accumulate: form.accumulate,
+        order: Order::Chain,
         blocking,
         epilogue: form.epilogue.then(|| epilogue(shape.n)),
     };

@@ -11,7 +11,7 @@ use harness::bodies::{COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks,
 use harness::noise;
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
-    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Rows, Store,
+    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::device::Device;
@@ -323,6 +323,7 @@ fn contractions() {
                 a_transposed,
                 layout,
                 accumulate,
+                order: Order::Chain,
                 blocking: blocking(),
                 epilogue: finish.clone(),
             };
@@ -352,6 +353,7 @@ fn contractions_of_zeros() {
         a_transposed: false,
         layout: Layout::Columns,
         accumulate: true,
+        order: Order::Chain,
         blocking: blocking(),
         epilogue: None,
     };

@@ -11,7 +11,7 @@ mod tensor_attend;
 use harness::noise;
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Contract, Epilogue, Extent, Layout};
+use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::device::Device;
 use odec_runtime::memory::{Buffer, Words};
@@ -151,6 +151,7 @@ fn contraction([m, n, k]: [u64; 3], lies: &Lies) {
         a_transposed: lies.a_transposed,
         layout: lies.layout,
         accumulate: lies.accumulate,
+        order: Order::Chain,
         blocking: Target::Sm80.blocking(DType::F32),
         epilogue: lies.finish.then(|| epilogue(n)),
     };
@@ -260,6 +261,7 @@ fn rows_do_not_depend_on_one_another() {
         a_transposed: false,
         layout: Layout::Columns,
         accumulate: false,
+        order: Order::Chain,
         blocking: Target::Sm80.blocking(DType::F32),
         epilogue: None,
     };

@@ -8,7 +8,7 @@ mod harness;
 
 use harness::models::{in_bf16, in_f64, planned, ragged, same_steps, two_steps};
 use odec_mlir::link;
-use odec_program::manifest::Manifest;
+use odec_program::manifest::{Manifest, Precision};
 use odec_program::{Bindings, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
@@ -119,10 +119,7 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
 
 #[test]
 fn decoding_a_prenorm_on_every_target() {
-    let targets: Vec<Target> = Target::CPUS
-        .into_iter()
-        .filter(|t| t.supported().is_ok())
-        .collect();
+    let targets = harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check_decoding("prenorm", &sizes, &targets);
 }
@@ -163,10 +160,7 @@ fn decoding_with_a_history() {
 /// as they are read.
 #[test]
 fn in_bf16_on_every_target() {
-    let targets: Vec<Target> = Target::CPUS
-        .into_iter()
-        .filter(|t| t.supported().is_ok())
-        .collect();
+    let targets = harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("prenorm", &in_bf16(&sizes), &targets);
     check("rk2", &in_bf16(&sizes), &host());
@@ -181,10 +175,7 @@ fn in_bf16_on_every_target() {
 /// All kinds of kernels, vectors of half as many elements; `e^x`, `ln x` and `erf x` among them.
 #[test]
 fn in_f64_on_every_target() {
-    let targets: Vec<Target> = Target::CPUS
-        .into_iter()
-        .filter(|t| t.supported().is_ok())
-        .collect();
+    let targets = harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("prenorm", &in_f64(&sizes), &targets);
     let sizes = [
@@ -222,15 +213,12 @@ fn decoding_with_a_history_and_a_gate() {
 }
 
 fn host() -> Vec<Target> {
-    Target::detect().into_iter().collect()
+    Target::detect(Precision::F32).into_iter().collect()
 }
 
 #[test]
 fn prenorm_on_every_target() {
-    let targets: Vec<Target> = Target::CPUS
-        .into_iter()
-        .filter(|t| t.supported().is_ok())
-        .collect();
+    let targets = harness::targets();
     check(
         "prenorm",
         &ragged("hidden: 704", "width: 256", "for 6 steps"),

@@ -28,13 +28,16 @@ pub struct Buffer {
     pub dtype: DType,
     /// Number of elements.
     pub size: Size,
+    /// Elements beyond that, whatever the sizes of batch and sequence: room for rounding up.
+    pub more: u64,
     pub home: Home,
 }
 
 impl Buffer {
     /// Bytes at the given sizes of batch and sequence; `None` on overflow.
     pub fn bytes(&self, at: Bindings) -> Option<u64> {
-        self.size.at(at)?.checked_mul(self.dtype.bytes())
+        let elements = self.size.at(at)?.checked_add(self.more)?;
+        elements.checked_mul(self.dtype.bytes())
     }
 }
 
@@ -155,6 +158,7 @@ impl Code {
             name: name.into(),
             dtype,
             size,
+            more: 0,
             home,
         });
         BufferId(self.buffers.len() as u32 - 1)

@@ -13,7 +13,9 @@ use super::fuse::{Shape, Unit, Units, neighbourhood};
 use odec_graph::op::Kind;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, Pass, Site, Value};
-use odec_program::kernel::{Attend, Blocking, Contract, Extent, Gather, KernelSpec, Layout, Pack};
+use odec_program::kernel::{
+    Attend, Blocking, Contract, Extent, Gather, KernelSpec, Layout, Order, Pack,
+};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -33,6 +35,18 @@ pub struct Tiling {
     pub blocking: Blocking,
     /// Whether right-hand operands are packed into panels first.
     pub packs: bool,
+    /// The blocking of factors rounded to bf16, where those are multiplied in pairs.
+    pub pairs: Option<Blocking>,
+}
+
+impl Tiling {
+    /// Order and blocking of contractions whose right-hand operands are of a type.
+    fn of(self, right: DType) -> (Order, Blocking) {
+        match self.pairs {
+            Some(pairs) if right == DType::Bf16 => (Order::Pairs, pairs),
+            _ => (Order::Chain, self.blocking),
+        }
+    }
 }
 
 /// Why a graph cannot be lowered: a fault of the compiler.
@@ -568,6 +582,7 @@ impl Lowering<'_> {
             _ if dtype(tb, self.real) == panels => self.buffer(b)?,
             _ => self.rounded(n, b, panels)?,
         };
+        let (order, blocking) = self.tiling.of(panels);
         let spec = Contract {
             dtype: self.real,
             a: dtype(ta, self.real),
@@ -578,7 +593,8 @@ impl Lowering<'_> {
             a_transposed,
             layout,
             accumulate: self.accumulates(n),
-            blocking: self.tiling.blocking,
+            order,
+            blocking,
             epilogue: None,
         };
         let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
@@ -659,7 +675,7 @@ impl Lowering<'_> {
         n: Size,
         k: Size,
     ) -> Result<BufferId, LowerError> {
-        let nr = self.tiling.blocking.nr;
+        let (order, Blocking { nr, .. }) = self.tiling.of(panels);
         let overflow = || LowerError::Overflow {
             what: "the packed operand",
             op: self.graph.node(node).op.name(),
@@ -669,16 +685,20 @@ impl Lowering<'_> {
             // The right-hand operand of a contraction is a matrix of fixed width.
             Extent::Dynamic => return Err(overflow()),
         };
+        // What a launch's inner length is rounded up to is less than a chunk longer.
+        let (k_factor, more) = match extent(k) {
+            Extent::Static(k) => (order.depth(k), 0),
+            Extent::Dynamic => (Some(k.factor), order.depth(1).map_or(0, |chunk| chunk - 1)),
+        };
+        let factor = k_factor.and_then(|k| columns.checked_mul(k));
         let size = Size {
-            factor: columns.checked_mul(k.factor).ok_or_else(overflow)?,
+            factor: factor.ok_or_else(overflow)?,
             ..k
         };
-        let packed = self.code.buffer(
-            format!("{}, packed", self.name(b)),
-            panels,
-            size,
-            Home::Arena,
-        );
+        let name = format!("{}, packed", self.name(b));
+        let packed = self.code.buffer(name, panels, size, Home::Arena);
+        self.code.buffers[packed.0 as usize].more =
+            columns.checked_mul(more).ok_or_else(overflow)?;
         let spec = Pack {
             dtype: panels,
             from: dtype(self.graph.ty(b), self.real),
@@ -686,6 +706,7 @@ impl Lowering<'_> {
             k: extent(k),
             nr,
             transposed,
+            order,
         };
         let from = self.buffer(b)?;
         self.launch(

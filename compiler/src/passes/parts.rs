@@ -70,6 +70,7 @@ impl Options {
             tiling: Tiling {
                 blocking: target.blocking(real),
                 packs: target.packs(),
+                pairs: target.pairs(),
             },
             fusion: Fusion::On,
             // A piece must keep a processor busy while the weights pass by, and a card still more so.

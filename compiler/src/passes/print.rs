@@ -7,7 +7,7 @@
 use super::assemble::EntryMemory;
 use super::code::{Mode, mode};
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Attend, Contract, Extent, KernelSpec, Layout};
+use odec_program::kernel::{Attend, Contract, Extent, KernelSpec, Layout, Order};
 use odec_program::manifest::{Manifest, Table};
 use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
 use std::fmt::Write;
@@ -303,10 +303,11 @@ fn contract(c: &Contract) -> String {
     } else {
         ""
     };
-    let right = match c.layout {
-        Layout::Panels => "B",
-        Layout::Rows => "B [k, n]",
-        Layout::Columns => "B [n, k]",
+    let right = match (c.layout, c.order) {
+        (Layout::Panels, Order::Pairs) => "B in pairs",
+        (Layout::Panels, Order::Chain) => "B",
+        (Layout::Rows, _) => "B [k, n]",
+        (Layout::Columns, _) => "B [n, k]",
     };
     format!(
         "C {sign} {a}·{right}, m = {m}, n = {n}, k = {k}, tiles {}×{}, blocks k {} n {}{epilogue}",

@@ -139,6 +139,7 @@ pub fn options() -> Options {
                 nc: 16,
             },
             packs: true,
+            pairs: None,
         },
         fusion: Fusion::On,
         piece: u64::MAX,

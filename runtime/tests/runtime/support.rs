@@ -119,6 +119,7 @@ fn pack(n: Extent, k: Extent, transposed: bool) -> KernelSpec {
         k,
         nr: BLOCKING.nr,
         transposed,
+        order: Order::Chain,
     })
 }
 
@@ -133,6 +134,7 @@ fn contract(m: Extent, n: u64, k: Extent, a_transposed: bool) -> KernelSpec {
         a_transposed,
         layout: odec_program::kernel::Layout::Panels,
         accumulate: false,
+        order: Order::Chain,
         blocking: BLOCKING,
         epilogue: None,
     })

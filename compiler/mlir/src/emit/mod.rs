@@ -18,6 +18,7 @@ mod gpu;
 mod lanes;
 mod memory;
 mod tensor;
+mod tile;
 mod types;
 
 pub(crate) use gpu::Arguments;

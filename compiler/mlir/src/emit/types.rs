@@ -7,6 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Elem {
     I1,
+    I8,
     I16,
     I32,
     I64,
@@ -30,7 +31,7 @@ impl Elem {
     /// Bytes in memory.
     pub fn bytes(self) -> u64 {
         match self {
-            Elem::I1 => 1,
+            Elem::I1 | Elem::I8 => 1,
             Elem::I16 | Elem::Bf16 => 2,
             Elem::I32 | Elem::F32 => 4,
             Elem::I64 | Elem::F64 | Elem::Ptr => 8,
@@ -44,6 +45,7 @@ impl Elem {
     pub(super) fn name(self) -> &'static str {
         match self {
             Elem::I1 => "i1",
+            Elem::I8 => "i8",
             Elem::I16 | Elem::Bf16 => "i16",
             Elem::I32 => "i32",
             Elem::I64 => "i64",

@@ -165,10 +165,9 @@ pub struct Compiled {
 
 /// The targets that this machine runs.
 pub fn targets() -> Vec<Target> {
-    Target::CPUS
-        .into_iter()
-        .filter(|t| t.supported().is_ok())
-        .collect()
+    let permitted = |t: &Target| *t != Target::Amx || odec_runtime::ffi::permit_tiles().is_ok();
+    let all = Target::CPUS.into_iter().filter(|t| t.supported().is_ok());
+    all.filter(permitted).collect()
 }
 
 impl Compiled {

@@ -4,18 +4,22 @@
 //! each panel of A is rearranged into scratch ([`crate::panel`]) and multiplied with the packed panels
 //! of B ([`crate::micro`]). Whole register tiles are finished straight from registers; ragged ones are
 //! spilled to scratch and finished row by row, under a mask. Operands in bf16 are widened: A into its panel; B, where a
-//! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same.
+//! launch has several panels of rows, a block at a time into scratch, else into registers. Sums are f32 all the same. Or they
+//! are multiplied in pairs ([`crate::tiles`]); all tiles are then finished from scratch.
 //!
-//! Scratch: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
+//! Scratch without pairs: a panel of A (mr × kc), room that its last store may overrun into, and a register tile
 //! (mr × nr).
+
+mod finish;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::epilogue::{Columns, Epilogue};
 use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
 use crate::panel::{self, Panel, Rounding};
-use odec_program::DType;
-use odec_program::kernel::Contract;
+use crate::{pairs, tiles};
+use odec_program::kernel::{Contract, Order};
+use odec_program::{DType, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
@@ -36,6 +40,12 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
             spec.dtype, spec.a, spec.b
         ));
     }
+    let pairs = spec.order == Order::Pairs;
+    if pairs {
+        tiles::check(spec)?;
+        let scratch = e.scratch();
+        e.configure_tiles(scratch);
+    }
     let kernel = Kernel::new(e, spec)?;
     let (begin, end) = (e.begin(), e.end());
     let (nc, kc) = (spec.blocking.nc as i64, spec.blocking.kc as i64);
@@ -46,7 +56,7 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
                     kernel.rows(e, tile, (jc, columns), (pc, depth), widened)
                 })
             };
-            if spec.b == spec.dtype {
+            if spec.b == spec.dtype || pairs {
                 return tiles(e, false);
             }
             let (count, several) = (e.sub(end, begin), e.int(SEVERAL));
@@ -59,6 +69,9 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
             });
         });
     });
+    if pairs {
+        e.release_tiles();
+    }
     Ok(())
 }
 
@@ -91,6 +104,8 @@ struct Kernel<'a> {
     m: Val,
     n: Val,
     k: Val,
+    /// How many rows the panels of B have.
+    depth: Val,
     a: Val,
     b: Val,
     c: Val,
@@ -115,15 +130,6 @@ struct Job {
     depth: Val,
 }
 
-/// What happens to a block sum on its way to memory.
-#[derive(Clone, Copy)]
-struct Finish {
-    /// It is added to what C holds.
-    add: bool,
-    /// No block follows: the epilogue is applied.
-    last: bool,
-}
-
 impl<'a> Kernel<'a> {
     fn new(e: &mut Emitter, spec: &'a Contract) -> Result<Kernel<'a>, String> {
         let b = spec.blocking;
@@ -146,6 +152,10 @@ impl<'a> Kernel<'a> {
             extent(e, spec.n, 1),
             extent(e, spec.k, 2),
         );
+        let depth = match spec.order {
+            Order::Chain => k,
+            Order::Pairs => pairs::depth(e, k),
+        };
         let extra = spec.epilogue.as_ref().map_or(0, |p| p.operands as u64);
         let (a, b, c) = (e.operand(0), e.operand(1), e.operand(2 + extra));
         let epilogue = Epilogue::new(e, spec)?;
@@ -159,6 +169,7 @@ impl<'a> Kernel<'a> {
             m,
             n,
             k,
+            depth,
             a,
             b,
             c,
@@ -175,7 +186,7 @@ impl<'a> Kernel<'a> {
 
     /// The packed panel of B that begins with a column, at a block of the inner length.
     fn panel(&self, e: &mut Emitter, column: Val, pc: Val) -> Val {
-        let offset = e.mul(column, self.k);
+        let offset = e.mul(column, self.depth);
         let block = e.mul_int(pc, self.nr());
         let offset = e.add(offset, block);
         e.at(self.b, offset, Elem::of(self.spec.b))
@@ -239,16 +250,17 @@ impl<'a> Kernel<'a> {
             to,
             width: mr as u64,
         };
-        if self.spec.a_transposed {
-            let offset = e.mul(pc, self.m);
-            let offset = e.add(offset, row);
-            let from = e.at(self.a, offset, elem);
-            panel::copy(e, panel(from, self.m, e.scratch()));
-        } else {
-            let offset = e.mul(row, self.k);
-            let offset = e.add(offset, pc);
-            let from = e.at(self.a, offset, elem);
-            panel::transpose(e, panel(from, self.k, e.scratch()));
+        let (major, minor, stride) = match self.spec.a_transposed {
+            true => (pc, row, self.m),
+            false => (row, pc, self.k),
+        };
+        let offset = e.mul(major, stride);
+        let offset = e.add(offset, minor);
+        let from = e.at(self.a, offset, elem);
+        match (self.spec.order, self.spec.a_transposed) {
+            (Order::Pairs, _) => tiles::left(e, self.spec, from, stride, rows, depth),
+            (Order::Chain, true) => panel::copy(e, panel(from, stride, e.scratch())),
+            (Order::Chain, false) => panel::transpose(e, panel(from, stride, e.scratch())),
         }
         blocks(e, columns, self.nr(), |e, jr, width| {
             let column = e.add(jc, jr);
@@ -276,6 +288,9 @@ impl<'a> Kernel<'a> {
     }
 
     fn tile(&self, e: &mut Emitter, job: Job) {
+        if self.spec.order == Order::Pairs {
+            return self.pairs_tile(e, job);
+        }
         let mut unknown = Vec::new();
         for (have, want) in [(job.rows, self.mr()), (job.width, self.nr())] {
             match have.known() {
@@ -377,40 +392,31 @@ impl<'a> Kernel<'a> {
                 e.store(x, p);
             }
         });
-        let masks: Vec<Option<Val>> = (0..vectors)
-            .map(|v| {
-                let left = e.add_int(job.width, -v * lanes);
-                e.partial_mask(left, lanes as u64)
-            })
-            .collect();
-        self.finish(e, job, |e, how| {
-            let zero = e.int(0);
-            e.for_each(zero, job.rows, 1, |e, i| {
-                let row = e.add(job.row, i);
-                let offset = e.mul(i, self.n);
-                let to = e.at(job.c, offset, elem);
-                let offset = e.mul_int(i, nr);
-                let from = e.at(spill, offset, elem);
-                for (v, &mask) in masks.iter().enumerate() {
-                    let skip = v as i64 * lanes;
-                    let (from, to) = (e.at_const(from, skip, elem), e.at_const(to, skip, elem));
-                    let mut x = e.load(from, e.vector());
-                    if how.add {
-                        let old = e.load_lanes(to, mask, x.ty);
-                        x = e.add(old, x);
-                    }
-                    if let Some(epilogue) = self.epilogue.as_ref().filter(|_| how.last) {
-                        let columns = Columns {
-                            first: e.add_int(job.column, skip),
-                            mask,
-                        };
-                        let values = epilogue.at_columns(e, columns);
-                        x = epilogue.apply(e, &values, x, row, columns);
-                    }
-                    e.store_lanes(x, to, mask);
-                }
-            });
+        self.finish_rows(e, job, spill, vectors);
+    }
+
+    /// A tile in registers of their own, of which only those are used that some of its rows and columns are in.
+    fn pairs_tile(&self, e: &mut Emitter, job: Job) {
+        let registers = |n: u64| n.div_ceil(tile::ROWS);
+        let wide = registers(job.width.known().unwrap_or(self.nr()) as u64);
+        let heights = match job.rows.known() {
+            Some(rows) => vec![registers(rows as u64) * tile::ROWS],
+            None => (tile::ROWS..=self.tile.rows)
+                .step_by(tile::ROWS as usize)
+                .collect(),
+        };
+        self.some_rows(e, &heights, job.rows, &|e, rows| {
+            tiles::multiply(
+                e,
+                self.spec.blocking,
+                job.b.0,
+                (registers(rows), wide),
+                job.depth,
+            )
         });
+        let sums = tiles::sums(e);
+        let vectors = (wide * tile::COLS / e.lanes) as i64;
+        self.finish_rows(e, job, sums, vectors);
     }
 
     /// The numbers of rows that ragged tiles are computed with, ascending; the last one serves all.
@@ -452,29 +458,5 @@ impl<'a> Kernel<'a> {
                 });
             }
         }
-    }
-
-    /// Emits `body` for the block of the inner length that begins at `job.pc`, in as many forms as are needed: the
-    /// first block stores, the others add, the last one applies the epilogue.
-    fn finish(&self, e: &mut Emitter, job: Job, mut body: impl FnMut(&mut Emitter, Finish)) {
-        let add = self.spec.accumulate;
-        let one_block = self.k.known().map(|k| k <= self.spec.blocking.kc as i64);
-        if one_block == Some(true) {
-            return body(e, Finish { add, last: true });
-        }
-        let mut ended = |e: &mut Emitter, add| match &self.epilogue {
-            None => body(e, Finish { add, last: true }),
-            Some(_) => {
-                let end = e.add(job.pc, job.depth);
-                let last = e.cmp(Cmp::Ge, end, self.k);
-                e.either(last, |e, last| body(e, Finish { add, last }));
-            }
-        };
-        if add {
-            return ended(e, true);
-        }
-        let zero = e.int(0);
-        let first = e.cmp(Cmp::Eq, job.pc, zero);
-        e.either(first, |e, first| ended(e, !first));
     }
 }

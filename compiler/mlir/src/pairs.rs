@@ -1,0 +1,158 @@
+//! Panels of pairs: a right-hand operand as the tile registers of bf16 take it.
+//!
+//! A panel of w columns holds `panel[k/2][j][k mod 2] = B(k, j)` in bf16: a word of 32 bits is a pair of rows in one column, the
+//! even one in its lower half. B is stored either with k contiguous ([`transpose`]) or with j contiguous ([`copy`]).
+//! Elements that do not exist are not read and become zero: columns up to w, rows up to a whole chunk.
+
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::transpose;
+use odec_program::kernel::Order;
+
+/// Where a panel comes from and goes to.
+#[derive(Clone, Copy)]
+pub struct Pairs {
+    /// B(0, 0).
+    pub from: Val,
+    /// Element type of B: f32, which is rounded, or bf16.
+    pub elem: Elem,
+    /// Elements between neighbours in the direction that is not contiguous.
+    pub stride: Val,
+    /// How many of the `width` columns exist.
+    pub valid: Val,
+    /// How many rows exist.
+    pub count: Val,
+    pub to: Val,
+    pub width: u64,
+}
+
+/// How many rows a panel has: `k` rounded up to whole chunks.
+pub fn depth(e: &mut Emitter, k: Val) -> Val {
+    let chunk = Order::Pairs.depth(1).expect("a chunk") as i64;
+    let chunks = e.div_ceil(k, chunk);
+    e.mul_int(chunks, chunk)
+}
+
+impl Pairs {
+    fn load(&self, e: &mut Emitter, at: Val, mask: Option<Val>) -> Val {
+        let x = e.load_lanes(at, mask, Type::vector(self.elem, e.lanes));
+        let x = e.convert(x, Elem::F32);
+        match self.elem {
+            Elem::Bf16 => x,
+            _ => e.nearest_bf16(x, false),
+        }
+    }
+
+    /// Words of numbers that are bf16, which their upper halves say all about.
+    fn words(&self, e: &mut Emitter, even: Val, odd: Val) -> Val {
+        let (even, odd) = (e.bitcast(even, Elem::I32), e.bitcast(odd, Elem::I32));
+        let shift = e.integer(16, even.ty);
+        let low = e.shift_right(even, shift);
+        e.or(low, odd)
+    }
+
+    fn store(&self, e: &mut Emitter, words: Val, k: Val, first: i64) {
+        // Rows come in twos: a word per column for two values of k.
+        let offset = e.mul_int(k, self.width as i64 / 2);
+        let to = e.at(self.to, offset, Elem::I32);
+        let to = e.at_const(to, first, Elem::I32);
+        e.store(words, to);
+    }
+}
+
+/// Rearranges a matrix with B(k, j) at `j + stride · k`.
+pub fn copy(e: &mut Emitter, p: Pairs) {
+    let lanes = e.lanes;
+    let starts = (0..p.width as i64).step_by(lanes as usize);
+    let columns: Vec<(i64, Option<Val>)> = starts
+        .map(|first| {
+            let left = e.add_int(p.valid, -first);
+            (first, e.partial_mask(left, lanes))
+        })
+        .collect();
+    // Two rows, or the last one, or none.
+    let line = |e: &mut Emitter, k: Val, exist: i64| {
+        for &(first, mask) in &columns {
+            let row = |e: &mut Emitter, i: i64| {
+                if i >= exist {
+                    return e.float(0.0, Type::vector(Elem::F32, lanes));
+                }
+                let k = e.add_int(k, i);
+                let offset = e.mul(k, p.stride);
+                let from = e.at(p.from, offset, p.elem);
+                let from = e.at_const(from, first, p.elem);
+                p.load(e, from, mask)
+            };
+            let (even, odd) = (row(e, 0), row(e, 1));
+            let words = p.words(e, even, odd);
+            p.store(e, words, k, first);
+        }
+    };
+    let (zero, depth) = (e.int(0), depth(e, p.count));
+    let twos = e.floor_to(p.count, 2);
+    let half = e.add_int(p.count, 1);
+    let half = e.floor_to(half, 2);
+    e.for_each(zero, twos, 2, |e, k| line(e, k, 2));
+    if twos.known().is_none() || twos.known() != half.known() {
+        e.for_each(twos, half, 2, |e, k| line(e, k, 1));
+    }
+    if half.known().is_none() || half.known() != depth.known() {
+        e.for_each(half, depth, 2, |e, k| line(e, k, 0));
+    }
+}
+
+/// Rearranges a matrix with B(k, j) at `stride · j + k`.
+pub fn transpose(e: &mut Emitter, p: Pairs) {
+    let step = 2 * e.lanes as i64;
+    let (zero, depth, whole) = (e.int(0), depth(e, p.count), e.floor_to(p.count, step));
+    let width = e.int(p.width as i64);
+    // Squares of words without a mask as far as they go, then the rest with one.
+    let start = match p.valid.known() {
+        Some(n) if n >= p.width as i64 => whole,
+        Some(_) => zero,
+        None => {
+            let full = e.cmp(Cmp::Ge, p.valid, width);
+            e.select(full, whole, zero)
+        }
+    };
+    if start != zero {
+        e.for_each(zero, start, step, |e, k| squares(e, p, k, false));
+    }
+    if start.known().is_none() || start.known() != depth.known() {
+        e.for_each(start, depth, step, |e, k| squares(e, p, k, true));
+    }
+}
+
+/// Two vector lengths of k, for all columns.
+fn squares(e: &mut Emitter, p: Pairs, k: Val, masked: bool) {
+    let lanes = e.lanes;
+    let from = e.at(p.from, k, p.elem);
+    let left = e.sub(p.count, k);
+    let [evens, odds]: [Vec<u32>; 2] =
+        [0, 1].map(|first| (first..2 * lanes as u32).step_by(2).collect());
+    for first in (0..p.width as i64).step_by(lanes as usize) {
+        let mut rows = Vec::new();
+        for j in first..first + lanes as i64 {
+            let offset = e.mul_int(p.stride, j);
+            let at = e.at(from, offset, p.elem);
+            let [low, high] = [0, lanes as i64].map(|skip| {
+                let at = e.at_const(at, skip, p.elem);
+                let mask = masked.then(|| {
+                    let (zero, number) = (e.int(0), e.int(j));
+                    let exists = e.cmp(Cmp::Lt, number, p.valid);
+                    let left = e.add_int(left, -skip);
+                    let count = e.select(exists, left, zero);
+                    e.mask(count, lanes)
+                });
+                p.load(e, at, mask)
+            });
+            let (even, odd) = (e.shuffle(low, high, &evens), e.shuffle(low, high, &odds));
+            let words = p.words(e, even, odd);
+            rows.push(e.bitcast(words, Elem::F32));
+        }
+        for (u, words) in transpose::square(e, &rows).into_iter().enumerate() {
+            let k = e.add_int(k, 2 * u as i64);
+            let words = e.bitcast(words, Elem::I32);
+            p.store(e, words, k, first);
+        }
+    }
+}
