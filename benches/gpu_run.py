@@ -13,6 +13,7 @@ Speed: training step and reading token by token, median of single times, beside 
 import argparse
 import hashlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -120,6 +121,7 @@ class Session:
         self.dry = options.device == "cuda:dry"
         self.odec = self.binary()
         self.card: dict[str, Any] = {}
+        self.graphs = "none"
         self.number: int | None = None
         if options.device.startswith("cuda") and not self.dry:
             self.number = int(options.device.partition(":")[2] or 0)
@@ -150,13 +152,17 @@ class Session:
         """The best target that runs here: the smallest model's step is tried."""
         smallest = min(self.plan["conformance"], key=lambda case: ("prenorm" not in case["label"], case["label"]))
         why: Failed | None = None
-        for target in sorted(self.plan["targets"], reverse=True):
-            artifact = str(self.folder / smallest["artifacts"][target])
-            try:
-                call([*self.odec, "bench", artifact, "--device", self.options.device, "--steps", "1", "--warmup", "0"], 120)
-                return target
-            except Failed as error:
-                why = error
+        # Three steps: launched, made a graph, replayed. Without graphs where only those fail.
+        for graphs in ("on", "off"):
+            os.environ["ODEC_GRAPHS"] = graphs
+            for target in sorted(self.plan["targets"], reverse=True):
+                artifact = str(self.folder / smallest["artifacts"][target])
+                try:
+                    call([*self.odec, "bench", artifact, "--device", self.options.device, "--steps", "3", "--warmup", "0"], 120)
+                    self.graphs = graphs if graphs == "on" else f"off: {why}"
+                    return target
+                except Failed as error:
+                    why = why or error
         raise why or Failed(f"{self.folder} holds no code for cards")
 
     def left(self) -> float:
@@ -179,6 +185,7 @@ class Session:
             "device": self.options.device,
             "card": self.card,
             "target": self.target,
+            "graphs": self.graphs,
             "odec": self.plan["odec"],
             "prepared": self.plan["prepared"],
             "ops": self.plan["ops"],
@@ -316,7 +323,7 @@ def tables(results: dict[str, Any]) -> str:
     lines = [
         f"# {results['odec']} on {about}",
         "",
-        f"{results['date']}; code for {results['target']}; PyTorch {torch.get('version', 'absent')} (CUDA {torch.get('cuda', '–')}).",
+        f"{results['date']}; code for {results['target']}; graphs {results['graphs']}; PyTorch {torch.get('version', 'absent')} (CUDA {torch.get('cuda', '–')}).",
         "",
         f"## Conformance ({len(results['ops'])} ops: {', '.join(results['ops'])})",
         "",

@@ -2,13 +2,14 @@
 
 mod harness;
 
-use harness::models::library;
+use harness::models::{library, planned};
 use odec_program::gpu::{MAX_BLOCKS, SHARED_LIMIT, WARP, shape};
 use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, DECODE, DType, Entry, Target};
+use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, Piece, Target};
 use odec_runtime::cuda::recording::Recording;
 use odec_runtime::cuda::{CudaDevice, CudaError};
 use odec_runtime::{Artifact, Executor, Value};
+use std::collections::BTreeMap;
 
 /// Text with a head for each kernel, as far as the recording driver looks.
 fn code(m: &Manifest) -> String {
@@ -20,8 +21,8 @@ fn code(m: &Manifest) -> String {
     entries.collect()
 }
 
-/// Runs an entry on the recording driver, with tokens of zero.
-fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings) {
+/// Runs an entry on the recording driver, with tokens of zero, and all scalars the same.
+fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings, scalar: f64) {
     let ids = |io: &odec_program::Io| -> Vec<i32> {
         let elements: u64 = io.shape.iter().map(|d| d.at(at)).product();
         vec![0; elements as usize]
@@ -40,11 +41,13 @@ fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings) {
         named::KEEP,
         named::SHARE,
     ]
-    .map(|n| (n, 1.0));
+    .map(|n| (n, scalar));
     x.run(name, at, &inputs, &scalars)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
 }
 
+/// Each entry is run three times, so that a graph is made of its launches and replayed: all are what a card is told without
+/// one.
 #[test]
 fn every_launch_is_one_that_a_card_takes() {
     let mut launches = 0;
@@ -56,15 +59,18 @@ fn every_launch_is_one_that_a_card_takes() {
         };
         let device = CudaDevice::new(recording.clone(), &code(&m), &m.program.kernels, 0).unwrap();
         let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+        // Where each slot is, as the first launch says.
+        let mut slots = BTreeMap::new();
         for (entry_name, entry) in &m.program.entries {
             let whole = entry.maxima;
             let mut sizes = vec![whole, Bindings::new(1, 3)];
             if entry_name == DECODE {
                 sizes = vec![whole, Bindings::new(1, 1).after(whole.seq - 1)];
             }
-            for at in sizes {
+            for (n, at) in (0..3).flat_map(|n| sizes.iter().map(move |at| (n, *at))) {
                 recording.launches.borrow_mut().clear();
-                run(&mut x, entry_name, entry, at);
+                let scalar = f64::from(n) + 0.5;
+                run(&mut x, entry_name, entry, at, scalar);
                 let told = recording.launches.borrow();
                 assert_eq!(told.len(), entry.instrs.len(), "{name}, {entry_name}");
                 for (l, i) in told.iter().zip(&entry.instrs) {
@@ -73,7 +79,20 @@ fn every_launch_is_one_that_a_card_takes() {
                     let dims: Vec<u64> = i.dims.iter().map(|d| d.at(at).unwrap()).collect();
                     let (operands, count) = (i.operands.len(), l.arguments.len());
                     assert_eq!(count, operands + dims.len() + i.coeffs.len());
-                    assert_eq!(l.arguments[operands..operands + dims.len()], dims);
+                    let (addresses, rest) = l.arguments.split_at(operands);
+                    assert_eq!(rest[..dims.len()], dims);
+                    let coeffs = i.coeffs.iter().map(|c| match c {
+                        Coeff::Value(x) => *x,
+                        Coeff::Inverse(s) => 1.0 / s.at(at).unwrap() as f64,
+                        Coeff::Named(_) => scalar,
+                    });
+                    let coeffs: Vec<u64> = coeffs.map(f64::to_bits).collect();
+                    assert_eq!(rest[dims.len()..], coeffs);
+                    for (o, address) in i.operands.iter().zip(addresses) {
+                        let start = Piece::ALL.start(o, at).unwrap();
+                        let slot = slots.entry(format!("{entry_name} {:?}", o.slot));
+                        assert_eq!(*slot.or_insert(address - start), address - start);
+                    }
                     assert_eq!(Some(l.shape), shape(spec, &dims));
                     assert!((1..=MAX_BLOCKS).contains(&l.shape.blocks));
                     assert!(l.shape.threads <= 1024 && l.shape.threads.is_multiple_of(WARP));
@@ -84,6 +103,51 @@ fn every_launch_is_one_that_a_card_takes() {
         }
     }
     assert!(launches > 10_000, "{launches}");
+}
+
+/// Steps with their own learning rates, and tokens after more and more others: a graph for each entry, made once.
+#[test]
+fn one_graph_for_all_steps_and_one_for_all_tokens() {
+    let m = planned("prenorm", &[("for 6 steps", "for 2 steps")], Target::Sm90a);
+    let artifact = Artifact::in_memory(m.clone()).unwrap();
+    let recording = Recording {
+        memory: u64::MAX,
+        ..Recording::default()
+    };
+    let device = CudaDevice::new(recording.clone(), &code(&m), &m.program.kernels, 0).unwrap();
+    let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+    let entries = &m.program.entries;
+    let at = entries["grad"].maxima;
+    for step in 0..10 {
+        run(&mut x, "grad", &entries["grad"], at, 0.0);
+        let one = Bindings::new(1, 1);
+        run(
+            &mut x,
+            "update",
+            &entries["update"],
+            one,
+            1.0 + f64::from(step),
+        );
+    }
+    let training = recording.made.get();
+    assert_eq!((training.graphs, training.replays), (2, 18));
+    // Nothing of a gradient changes from step to step; of an update, no more nodes than there are with scalars.
+    let named = |i: &Instr| i.coeffs.iter().any(|c| matches!(c, Coeff::Named(_)));
+    let told = entries["update"].instrs.iter().filter(|i| named(i)).count() as u64;
+    assert_eq!(training.updates, 8 * told);
+    for past in 0..10 {
+        let at = Bindings::new(1, 1).after(past);
+        run(&mut x, DECODE, &entries[DECODE], at, 0.0);
+    }
+    let all = recording.made.get();
+    assert_eq!((all.graphs, all.replays), (3, 27));
+    // Where keys and values go, how many there are, and the angles of this position.
+    let updates = all.updates - training.updates;
+    let nodes = entries[DECODE].instrs.len() as u64;
+    assert!(
+        updates > 0 && updates < 8 * nodes / 2,
+        "{updates} of {nodes} nodes"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+use super::graphs::Planned;
 use super::{CudaError, Driver};
 use crate::memory::Buffer;
 use cudarc::driver::{CudaContext, DriverError, result, sys};
@@ -19,6 +20,28 @@ pub(super) struct Cuda {
     name: String,
     capability: (i32, i32),
     functions: Vec<sys::CUfunction>,
+}
+
+/// A chain of launches, ready to be queued.
+pub(super) struct Graph {
+    context: Arc<CudaContext>,
+    graph: sys::CUgraph,
+    ready: sys::CUgraphExec,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: both were made by the driver, in this context, and nobody else has them. What is queued of them finishes.
+        unsafe {
+            if self.context.bind_to_thread().is_ok() {
+                if !self.ready.is_null() {
+                    let _ = result::graph::exec_destroy(self.ready);
+                }
+                let _ = result::graph::destroy(self.graph);
+            }
+        }
+    }
 }
 
 fn refused(e: DriverError) -> String {
@@ -74,7 +97,45 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    /// Calls `f` with what the driver wants to know of a launch that is a node of a graph. It copies all of it before it
+    /// returns.
+    fn node<T>(
+        &self,
+        p: &Planned,
+        f: impl FnOnce(*const sys::CUDA_KERNEL_NODE_PARAMS) -> Result<T, DriverError>,
+    ) -> Result<T, String> {
+        let mut pointers = pointers(&p.launch.arguments);
+        let (blocks, threads) = (p.launch.shape.blocks, p.launch.shape.threads);
+        let parameters = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: self.functions[p.function],
+            gridDimX: u32::try_from(blocks).map_err(|e| e.to_string())?,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: u32::try_from(threads).map_err(|e| e.to_string())?,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: std::ptr::null_mut(),
+            kern: std::ptr::null_mut(),
+            ctx: std::ptr::null_mut(),
+        };
+        f(&parameters).map_err(refused)
+    }
+}
+
+/// Where a launch's arguments are.
+fn pointers(arguments: &[u64]) -> Vec<*mut c_void> {
+    arguments
+        .iter()
+        .map(|a| a as *const u64 as *mut c_void)
+        .collect()
+}
+
 impl Driver for Cuda {
+    type Graph = Graph;
+
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -128,10 +189,7 @@ impl Driver for Cuda {
 
     fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
         self.context.bind_to_thread().map_err(refused)?;
-        let mut pointers: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|a| a as *const u64 as *mut c_void)
-            .collect();
+        let mut pointers = pointers(arguments);
         let blocks = u32::try_from(shape.blocks).map_err(|e| e.to_string())?;
         // SAFETY: the plan made as many arguments of 8 bytes as the kernel takes, and checked that operands cover what it
         // touches; the driver copies them before the call returns. Shared memory is static. The null stream runs launches
@@ -147,6 +205,61 @@ impl Driver for Cuda {
             )
         }
         .map_err(refused)
+    }
+
+    fn instantiate(&mut self, launches: &[Planned]) -> Result<Graph, String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the driver writes the new graph's handle.
+        unsafe { sys::cuGraphCreate(&mut graph, 0).result() }.map_err(refused)?;
+        let mut made = Graph {
+            context: self.context.clone(),
+            graph,
+            ready: std::ptr::null_mut(),
+            nodes: Vec::with_capacity(launches.len()),
+        };
+        for launch in launches {
+            let before = made.nodes.last().copied();
+            let node = self.node(launch, |parameters| {
+                let mut node = std::ptr::null_mut();
+                let before = before.as_slice();
+                // SAFETY: the graph was made above, the node before in it; kernel and arguments are those of a launch that the
+                // plan checked, and are read before the call returns.
+                unsafe {
+                    sys::cuGraphAddKernelNode_v2(
+                        &mut node,
+                        graph,
+                        before.as_ptr(),
+                        before.len(),
+                        parameters,
+                    )
+                    .result()?;
+                }
+                Ok(node)
+            })?;
+            made.nodes.push(node);
+        }
+        // SAFETY: the graph is whole. No flags.
+        let ready = unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) };
+        made.ready = ready.map_err(refused)?;
+        Ok(made)
+    }
+
+    fn update(&mut self, graph: &mut Graph, n: usize, to: &Planned) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let (ready, node) = (graph.ready, graph.nodes[n]);
+        self.node(to, |parameters| {
+            // SAFETY: the node is one of the graph that `ready` was made from, of the same kernel; arguments are as at a launch.
+            // What is queued already keeps its own.
+            unsafe { sys::cuGraphExecKernelNodeSetParams_v2(ready, node, parameters).result() }
+        })
+    }
+
+    fn replay(&mut self, graph: &mut Graph) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        // SAFETY: the graph is ready, and its operands are alive: they are those of the run that asks for it. The null stream
+        // runs it after all that was queued before.
+        unsafe { result::graph::launch(graph.ready, std::ptr::null_mut()) }.map_err(refused)
     }
 
     fn finish(&mut self) -> Result<(), String> {

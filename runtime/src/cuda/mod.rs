@@ -1,4 +1,5 @@
-//! NVIDIA GPUs: compiled kernels as PTX, launched one after the other on one stream.
+//! NVIDIA GPUs: compiled kernels as PTX, launched one after the other on one stream, as graphs where they come again
+//! ([`mod@graphs`]).
 //!
 //! Takes a program's kernels and the PTX of its artifact; gives a [`Device`]. What is launched, with which blocks, threads
 //! and arguments, is decided here ([`mod@plan`]); a [`Driver`] only hands it on. There are two: CUDA's own (feature `cuda`),
@@ -10,17 +11,23 @@
 
 #[cfg(feature = "cuda")]
 mod card;
+pub mod graphs;
 pub mod plan;
 pub mod recording;
 
 use crate::device::Device;
 use crate::memory::{Buffer, Words};
+use crate::reach::Footprint;
+use graphs::{Graphs, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::{Kernel, KernelSpec, Target};
 use std::io;
 
 /// What a card's driver does for us.
 pub trait Driver {
+    /// Launches one after the other that are queued together.
+    type Graph;
+
     /// The card, in words.
     fn name(&self) -> String;
     /// Compiles a module; functions are numbered as `symbols` are.
@@ -31,6 +38,12 @@ pub trait Driver {
     fn allocate(&self, bytes: u64) -> io::Result<Buffer>;
     /// Queues a launch.
     fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String>;
+    /// Makes a graph of launches; queues nothing.
+    fn instantiate(&mut self, launches: &[Planned]) -> Result<Self::Graph, String>;
+    /// Gives node `n` of a graph other arguments; kernel and shape are the same.
+    fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
+    /// Queues a graph's launches.
+    fn replay(&mut self, graph: &mut Self::Graph) -> Result<(), String>;
     /// Waits for all launches.
     fn finish(&mut self) -> Result<(), String>;
 }
@@ -77,9 +90,13 @@ pub enum CudaError {
 }
 
 /// Runs a program's kernels on a card.
-pub struct CudaDevice<D> {
+pub struct CudaDevice<D: Driver> {
+    /// Before the driver: graphs are given back to a context that is still there.
+    graphs: Option<Graphs<D::Graph>>,
     driver: D,
-    kernels: Vec<KernelSpec>,
+    kernels: Vec<(KernelSpec, Footprint)>,
+    /// Launches since the last wait, where they may become a graph.
+    pending: Vec<Planned>,
     /// The first launch that was refused.
     failed: Option<String>,
 }
@@ -105,11 +122,25 @@ impl<D: Driver> CudaDevice<D> {
         }
         let symbols: Vec<&str> = kernels.iter().map(|k| k.symbol.as_str()).collect();
         driver.load(ptx, &symbols).map_err(CudaError::Driver)?;
+        let footprint = |k: &Kernel| {
+            let footprint = Footprint::of(&k.spec).map_err(CudaError::Kernel)?;
+            Ok((k.spec.clone(), footprint))
+        };
         Ok(CudaDevice {
+            graphs: Some(Graphs::default()),
             driver,
-            kernels: kernels.iter().map(|k| k.spec.clone()).collect(),
+            kernels: kernels
+                .iter()
+                .map(footprint)
+                .collect::<Result<_, CudaError>>()?,
+            pending: Vec::new(),
             failed: None,
         })
+    }
+
+    /// Whether launches that come again become graphs; on unless somebody wants to see that it changes nothing.
+    pub fn set_graphs(&mut self, graphs: bool) {
+        self.graphs = graphs.then(Graphs::default);
     }
 }
 
@@ -130,15 +161,27 @@ impl<D: Driver> Device for CudaDevice<D> {
         if self.failed.is_some() {
             return;
         }
-        let planned = plan::plan(&self.kernels[kernel], operands, dims, coeffs);
-        let done = planned.and_then(|launch| match launch {
-            Some(l) => self.driver.launch(kernel, l.shape, &l.arguments),
-            None => Ok(()),
+        let (spec, footprint) = &self.kernels[kernel];
+        let planned = plan::plan(spec, footprint, operands, dims, coeffs);
+        let done = planned.and_then(|launch| match (launch, &self.graphs) {
+            (None, _) => Ok(()),
+            (Some(launch), Some(_)) => {
+                self.pending.push(Planned {
+                    function: kernel,
+                    launch,
+                });
+                Ok(())
+            }
+            (Some(l), None) => self.driver.launch(kernel, l.shape, &l.arguments),
         });
         self.failed = done.err();
     }
 
     fn finish(&mut self) -> Result<(), String> {
+        let pending = std::mem::take(&mut self.pending);
+        if let (Some(graphs), None) = (&mut self.graphs, &self.failed) {
+            self.failed = graphs.run(&mut self.driver, pending).err();
+        }
         let finished = self.driver.finish();
         self.failed.take().map_or(finished, Err)
     }
@@ -210,7 +253,9 @@ pub fn open(
             });
         };
         let text = ptx(*best).map_err(|e| CudaError::Driver(e.to_string()))?;
-        let device = CudaDevice::new(driver, &text, kernels, needed)?;
+        let mut device = CudaDevice::new(driver, &text, kernels, needed)?;
+        // For telling whose fault something is, on a card.
+        device.set_graphs(std::env::var_os("ODEC_GRAPHS").is_none_or(|v| v != "off"));
         Ok(Box::new(device))
     }
     #[cfg(not(feature = "cuda"))]

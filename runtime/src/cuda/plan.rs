@@ -16,18 +16,18 @@ pub struct Launch {
     pub arguments: Vec<u64>,
 }
 
-/// Plans a launch; `None` when there is nothing to do.
+/// Plans a launch of a kernel with its footprint; `None` when there is nothing to do.
 ///
 /// # Errors
 /// In words, when the operands do not fit the kernel: a fault of the compiler.
 pub fn plan(
     spec: &KernelSpec,
+    footprint: &Footprint,
     operands: &[Words],
     dims: &[u64],
     coeffs: &[f64],
 ) -> Result<Option<Launch>, String> {
     let wrong = |what: String| Err(format!("kernel {}: {what}", spec.symbol()));
-    let footprint = Footprint::of(spec)?;
     if (operands.len(), dims.len(), coeffs.len())
         != (
             footprint.operands.len(),

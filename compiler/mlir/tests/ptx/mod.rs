@@ -17,6 +17,7 @@ use odec_program::{KernelSpec, Target};
 use odec_runtime::cuda::plan::{Launch, plan};
 use odec_runtime::device::Device;
 use odec_runtime::memory::Words;
+use odec_runtime::reach::Footprint;
 use std::rc::Rc;
 
 /// Kernels as PTX, ready to run.
@@ -54,7 +55,9 @@ impl Device for Emulated {
 
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let (spec, kernel) = &self.kernels[kernel];
-        let planned = plan(spec, operands, dims, coeffs).unwrap_or_else(|e| panic!("{e}"));
+        let footprint = Footprint::of(spec).unwrap_or_else(|e| panic!("{e}"));
+        let planned = plan(spec, &footprint, operands, dims, coeffs);
+        let planned = planned.unwrap_or_else(|e| panic!("{e}"));
         let Some(Launch { shape, arguments }) = planned else {
             return;
         };

@@ -1,0 +1,209 @@
+//! Launches that come again in the same order, as graphs of the driver: one call instead of one for each.
+//!
+//! Takes the launches of a run, which [`super::CudaDevice`] collects until somebody waits for them. A sequence of kernels and
+//! shapes that is seen for the first time is launched as it is (it may never come again: a prompt of some length); the second
+//! time the driver makes a graph of it, a chain, which is replayed from then on. Another batch or length of sequence is
+//! another sequence, with a graph of its own.
+//!
+//! What changes from run to run while kernels and shapes stay (learning rate and step number, where new keys go and how many
+//! there are) are arguments, so those nodes are told their new arguments before a replay. The other way, to keep such
+//! numbers in the card's memory, would give kernels an argument that the specifications do not know, for a handful of nodes of
+//! a run. What changes in every element (tokens, the key of dropout) is in memory anyway, at a place that stays.
+
+use super::Driver;
+use super::plan::Launch;
+
+/// A launch, and the number of its kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub function: usize,
+    pub launch: Launch,
+}
+
+impl Planned {
+    /// Whether a node of a graph can be either, given its arguments.
+    fn alike(&self, other: &Planned) -> bool {
+        let arguments = |p: &Planned| p.launch.arguments.len();
+        (self.function, self.launch.shape) == (other.function, other.launch.shape)
+            && arguments(self) == arguments(other)
+    }
+}
+
+/// Fewer launches than this are not worth a graph.
+const WORTH: usize = 4;
+/// Sequences that are remembered; the one that was not used for longest makes room.
+const KEPT: usize = 16;
+
+/// The sequences that were seen.
+pub struct Graphs<G> {
+    known: Vec<Known<G>>,
+    /// Counts runs, to tell which sequence was used last.
+    clock: u64,
+}
+
+struct Known<G> {
+    /// As the graph's nodes are now, or as they were launched.
+    launches: Vec<Planned>,
+    graph: Option<G>,
+    used: u64,
+}
+
+impl<G> Default for Graphs<G> {
+    fn default() -> Graphs<G> {
+        Graphs {
+            known: Vec::new(),
+            clock: 0,
+        }
+    }
+}
+
+/// Queues launches one by one.
+pub fn each<D: Driver>(driver: &mut D, launches: &[Planned]) -> Result<(), String> {
+    launches
+        .iter()
+        .try_for_each(|p| driver.launch(p.function, p.launch.shape, &p.launch.arguments))
+}
+
+impl<G> Graphs<G> {
+    /// Queues a run's launches.
+    ///
+    /// # Errors
+    /// When the driver refuses, in its words.
+    pub fn run<D>(&mut self, driver: &mut D, launches: Vec<Planned>) -> Result<(), String>
+    where
+        D: Driver<Graph = G>,
+    {
+        if launches.len() < WORTH {
+            return each(driver, &launches);
+        }
+        self.clock += 1;
+        let same = |k: &Known<G>| {
+            k.launches.len() == launches.len()
+                && k.launches.iter().zip(&launches).all(|(a, b)| a.alike(b))
+        };
+        let Some(found) = self.known.iter().position(same) else {
+            each(driver, &launches)?;
+            self.remember(launches);
+            return Ok(());
+        };
+        let known = &mut self.known[found];
+        known.used = self.clock;
+        let graph = match &mut known.graph {
+            Some(graph) => {
+                let nodes = known.launches.iter().zip(&launches).enumerate();
+                for (n, _) in nodes.filter(|(_, (is, new))| is != new) {
+                    driver.update(graph, n, &launches[n])?;
+                }
+                graph
+            }
+            none => none.insert(driver.instantiate(&launches)?),
+        };
+        known.launches = launches;
+        driver.replay(graph)
+    }
+
+    fn remember(&mut self, launches: Vec<Planned>) {
+        if self.known.len() == KEPT {
+            let oldest = (0..KEPT).min_by_key(|n| self.known[*n].used);
+            oldest.map(|n| self.known.swap_remove(n));
+        }
+        self.known.push(Known {
+            launches,
+            graph: None,
+            used: self.clock,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recording::{Made, Recorded, Recording};
+    use super::*;
+    use odec_program::gpu::Shape;
+
+    fn sequence(blocks: u64, arguments: [u64; 3]) -> Vec<Planned> {
+        let launch = |n: usize| Planned {
+            function: n % 3,
+            launch: Launch {
+                shape: Shape {
+                    blocks,
+                    threads: 32,
+                    shared: 0,
+                },
+                arguments: vec![arguments[n % 3], n as u64],
+            },
+        };
+        (0..7).map(launch).collect()
+    }
+
+    /// What launching one by one would have recorded.
+    fn plainly(runs: &[Vec<Planned>]) -> Vec<Recorded> {
+        let recording = Recording::default();
+        for run in runs {
+            each(&mut recording.clone(), run).unwrap();
+        }
+        recording.launches.take()
+    }
+
+    #[test]
+    fn one_graph_for_many_runs_and_only_changed_nodes_are_told() {
+        let runs: Vec<_> = (0..10).map(|n| sequence(5, [1, n, 3])).collect();
+        let mut recording = Recording::default();
+        let mut graphs = Graphs::default();
+        for run in &runs {
+            graphs.run(&mut recording, run.clone()).unwrap();
+        }
+        assert_eq!(recording.launches.take(), plainly(&runs));
+        // Launched once, then a graph; eight further runs change the two nodes of kernel 1.
+        let made = recording.made.get();
+        assert_eq!(
+            made,
+            Made {
+                graphs: 1,
+                updates: 16,
+                replays: 9
+            }
+        );
+    }
+
+    #[test]
+    fn other_shapes_are_other_graphs() {
+        let runs: Vec<_> = (0..12).map(|n| sequence(1 + n % 2, [1, n, 3])).collect();
+        let mut recording = Recording::default();
+        let mut graphs = Graphs::default();
+        for run in &runs {
+            graphs.run(&mut recording, run.clone()).unwrap();
+        }
+        assert_eq!(recording.launches.take(), plainly(&runs));
+        assert_eq!(recording.made.get().graphs, 2);
+    }
+
+    /// More shapes than are kept: nothing grows without end, and what is used often stays.
+    #[test]
+    fn what_was_not_used_for_longest_makes_room() {
+        let mut recording = Recording::default();
+        let mut graphs = Graphs::default();
+        for n in 0..100 {
+            graphs
+                .run(&mut recording, sequence(1000, [1, n, 3]))
+                .unwrap();
+            graphs
+                .run(&mut recording, sequence(1 + n, [1, 2, 3]))
+                .unwrap();
+        }
+        assert_eq!(graphs.known.len(), KEPT);
+        assert_eq!(recording.made.get().graphs, 1);
+    }
+
+    #[test]
+    fn few_launches_are_launched() {
+        let mut recording = Recording::default();
+        let mut graphs = Graphs::default();
+        for _ in 0..5 {
+            let few = sequence(1, [1, 2, 3])[..WORTH - 1].to_vec();
+            graphs.run(&mut recording, few).unwrap();
+        }
+        assert_eq!(recording.made.get(), Made::default());
+        assert_eq!(recording.launches.borrow().len(), 5 * (WORTH - 1));
+    }
+}
