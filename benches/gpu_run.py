@@ -152,6 +152,8 @@ class Session:
         """The best target that runs here: the smallest model's step is tried."""
         smallest = min(self.plan["conformance"], key=lambda case: ("prenorm" not in case["label"], case["label"]))
         why: Failed | None = None
+        # The driver keeps what it compiles on disk, for the next process: all of it.
+        os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 << 30))
         # Three steps: launched, made a graph, replayed. Without graphs where only those fail.
         for graphs in ("on", "off"):
             os.environ["ODEC_GRAPHS"] = graphs

@@ -65,12 +65,28 @@ gpu_assembler() {
     scripts/ptxas.sh && cargo test --quiet --package odec-mlir --test assemble -- --ignored
 }
 
+# What measures a card, without one: prepared, launched by the driver that computes nothing; and refused where there is none.
+gpu_script() {
+    local folder
+    folder=$(mktemp -d) || return 1
+    cargo build --quiet --bin odec &&
+        ODEC="${CARGO_TARGET_DIR:-target}/debug/odec" scripts/gpu.sh prepare "$folder/kit" --only prenorm --targets sm_80 --steps 2 --tiny &&
+        "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
+        grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
+        ! "$folder/kit/run.sh" "$folder/none" --device cuda:63
+    local verdict=$?
+    [ "$verdict" = 0 ] || cat "$folder/said"
+    rm -rf "$folder"
+    return "$verdict"
+}
+
 step 'format' cargo fmt --all -- --check -l
 step 'scripts' scripts_parse
 step 'lint' cargo clippy --quiet --workspace --all-targets -- -D warnings
 step 'without LLVM' without_llvm
 step 'tests' rust_tests
 step 'GPU assembler' gpu_assembler
+step 'GPU script' gpu_script
 step 'doc tests' cargo test --quiet --workspace --doc
 step 'documentation' rust_docs
 step 'float64 reference' reference

@@ -151,7 +151,7 @@ fn results(artifact: &Artifact, device: Box<dyn Device>, steps: u64) -> Result<R
     }
     if x.has_entry(DECODE) {
         let whole = entry(&mut x, "forward", Bindings::new(1, seq), 3)?;
-        out.extend(whole.map(|r| ("logits of the text".into(), steps, r)));
+        out.extend(whole.map(|r| ("logits of the text".into(), steps + 1, r)));
         let text = tokens(m.model.vocab, seq, 3);
         let mut reader = Reader::new(&mut x)?;
         let (mut logits, mut past) = (vec![], 0);
@@ -167,7 +167,7 @@ fn results(artifact: &Artifact, device: Box<dyn Device>, steps: u64) -> Result<R
                 past = cut;
             }
         }
-        out.push(("logits in pieces".into(), steps, logits));
+        out.push(("logits in pieces".into(), steps + 1, logits));
     }
     Ok(out)
 }
