@@ -2,15 +2,17 @@
 //!
 //! Takes a graph, a scalar of it and the values to differentiate by; gives the graph with the derivative's nodes
 //! appended, at the sites of the nodes they come from, in the backward pass. What a rule makes that nobody needs stays
-//! in the graph: see [`Graph::live`].
+//! in the graph: see [`Graph::live`]. A [`Solution`] of `z = f(z)` passes a cotangent v on as the u with
+//! `u = v + (∂f/∂z)ᵀ u` (Bai, Kolter & Koltun 2019, NeurIPS, eq. 10–12), found as the solution itself was.
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Graph, Pass, Site, Value};
+use crate::graph::{Builder, Graph, Pass, Site, Solution, Value};
 use crate::op::{TypeError, Vjp, VjpCx};
 use crate::ops::{Combine, Constant};
 use crate::types::TensorType;
 use odec_grammar::Span;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -31,6 +33,9 @@ pub enum DiffError {
         site: Site,
         what: String,
     },
+    /// Our fault as well.
+    #[error("internal: {0}")]
+    Type(#[from] TypeError),
 }
 
 /// Appends the derivatives of `loss` by each of `wrt`; `None`: the loss does not depend on it.
@@ -45,10 +50,11 @@ pub fn gradient(
     if graph.ty(loss) != &TensorType::scalar() {
         return Err(DiffError::NotScalar(graph.ty(loss).clone()));
     }
-    let needed = needed(&graph, loss, wrt);
+    let from: Vec<u32> = wrt.iter().map(|v| v.node).collect();
+    let needed = needed(&graph, 0..graph.len(), &from, [loss]);
     let mut b = Builder::extend(graph);
-    let mut sums: BTreeMap<Value, Value> = BTreeMap::new();
-    if needed[loss.node as usize] {
+    let mut sums = Sums::new();
+    if needed.holds(loss.node) {
         enter(&mut b, loss.node);
         let one = Constant {
             value: Exact::one(),
@@ -56,10 +62,29 @@ pub fn gradient(
         let one = b.push1(one, &[]).expect("a constant has no operands");
         sums.insert(loss, one);
     }
-    for n in (0..needed.len() as u32)
-        .rev()
-        .filter(|n| needed[*n as usize])
-    {
+    sweep(&mut b, &needed, &mut sums)?;
+    let found = wrt.iter().map(|v| sums.get(v).copied()).collect();
+    let graph = b.finish();
+    debug_assert_eq!(crate::verify(&graph), Ok(()));
+    Ok((graph, found))
+}
+
+/// The derivative by each value, as far as it is known.
+type Sums = BTreeMap<Value, Value>;
+
+/// Goes backwards over some nodes; afterwards `sums` has the derivatives by all that they depend on.
+fn sweep(b: &mut Builder, needed: &Needed, sums: &mut Sums) -> Result<(), DiffError> {
+    let solved = |s: &Solution| s.outs.last().map(|v| v.node);
+    let solutions: BTreeMap<u32, Solution> = b
+        .graph()
+        .solutions
+        .iter()
+        .filter_map(|s| Some((solved(s).filter(|n| needed.holds(*n))?, s.clone())))
+        .collect();
+    for n in needed.nodes().rev() {
+        if let Some(s) = solutions.get(&n) {
+            passed(b, s, sums)?;
+        }
         let node = b.graph().node(n).clone();
         let outs: Vec<Value> = (0..node.types.len() as u32)
             .map(|port| Value { node: n, port })
@@ -68,9 +93,9 @@ pub fn gradient(
         if d_outs.iter().all(Option::is_none) || node.operands.is_empty() {
             continue;
         }
-        enter(&mut b, n);
+        enter(b, n);
         let rule = node.op.vjp(&mut VjpCx {
-            b: &mut b,
+            b,
             ins: &node.operands,
             outs: &outs,
             d_outs: &d_outs,
@@ -97,27 +122,79 @@ pub fn gradient(
             Vjp::Rule(d) => d,
         };
         for (x, d) in node.operands.iter().zip(derivatives) {
-            let Some(d) = d.filter(|_| needed[x.node as usize]) else {
+            let Some(d) = d.filter(|_| needed.holds(x.node)) else {
                 continue;
             };
             if *b.ty(d) != b.ty(*x).widened() {
                 return Err(wrong(format!("{} for {}", b.ty(d), b.ty(*x))));
             }
-            let sum = match sums.get(x) {
-                None => d,
-                Some(earlier) => {
-                    let coeffs = vec![Exact::one(), Exact::one()];
-                    let fail = |e: TypeError| wrong(e.to_string());
-                    b.push1(Combine { coeffs }, &[*earlier, d]).map_err(fail)?
-                }
-            };
-            sums.insert(*x, sum);
+            let fail = |e: TypeError| wrong(e.to_string());
+            plus(b, sums, *x, d).map_err(fail)?;
         }
     }
-    let found = wrt.iter().map(|v| sums.get(v).copied()).collect();
-    let graph = b.finish();
-    debug_assert_eq!(crate::verify(&graph), Ok(()));
-    Ok((graph, found))
+    Ok(())
+}
+
+fn plus(b: &mut Builder, sums: &mut Sums, x: Value, d: Value) -> Result<(), TypeError> {
+    let sum = match sums.get(&x) {
+        None => d,
+        Some(earlier) => {
+            let coeffs = vec![Exact::one(), Exact::one()];
+            b.push1(Combine { coeffs }, &[*earlier, d])?
+        }
+    };
+    sums.insert(x, sum);
+    Ok(())
+}
+
+/// Puts in the place of the cotangents of a solution what solves their equation. Each application of the equation is a sweep from
+/// what it makes of the solution back to the solution, over derivatives by nothing else.
+fn passed(b: &mut Builder, s: &Solution, sums: &mut Sums) -> Result<(), DiffError> {
+    if s.outs.iter().all(|v| !sums.contains_key(v)) {
+        return Ok(());
+    }
+    let first = s.outs[0].node;
+    let here = |b: &mut Builder| {
+        enter(b, first);
+        b.site.path = "solve".into();
+    };
+    here(b);
+    let mut v = Vec::new();
+    for out in &s.outs {
+        v.push(match sums.get(out) {
+            Some(d) => *d,
+            None => zero(b, *out)?,
+        });
+    }
+    let from: Vec<u32> = s.pair.z.iter().map(|z| z.node).collect();
+    let begin = from.iter().min().map_or(first, |n| *n);
+    let needed = needed(b.graph(), begin..first, &from, s.pair.f.iter().copied());
+    let u = s.solver.solve(b, v.clone(), |b, u| {
+        let mut own = Sums::new();
+        for (f, u) in s.pair.f.iter().zip(u) {
+            if needed.holds(f.node) {
+                plus(b, &mut own, *f, *u)?;
+            }
+        }
+        sweep(b, &needed, &mut own)?;
+        here(b);
+        let each = s.pair.z.iter().zip(&v).map(|(z, v)| match own.get(z) {
+            None => Ok(*v),
+            Some(d) => {
+                let coeffs = vec![Exact::one(), Exact::one()];
+                b.push1(Combine { coeffs }, &[*v, *d])
+            }
+        });
+        let each: Result<Vec<Value>, TypeError> = each.collect();
+        Ok::<_, DiffError>(each?)
+    })?;
+    sums.extend(s.outs.iter().copied().zip(u));
+    Ok(())
+}
+
+fn zero(b: &mut Builder, like: Value) -> Result<Value, TypeError> {
+    let coeffs = vec![Exact::zero()];
+    b.push1(Combine { coeffs }, &[like])
 }
 
 /// New nodes come from node `n`.
@@ -131,13 +208,57 @@ fn enter(b: &mut Builder, n: u32) {
     b.site = site;
 }
 
-/// For every node: whether the loss depends on it and it on one of `wrt`.
-fn needed(graph: &Graph, loss: Value, wrt: &[Value]) -> Vec<bool> {
-    let mut depends = vec![false; graph.len() as usize];
-    for (n, node) in graph.nodes() {
-        depends[n as usize] = wrt.iter().any(|v| v.node == n)
-            || node.operands.iter().any(|v| depends[v.node as usize]);
+/// A stretch of nodes: those that some results depend on and that depend on what is differentiated by.
+struct Needed {
+    first: u32,
+    is: Vec<bool>,
+}
+
+impl Needed {
+    fn holds(&self, n: u32) -> bool {
+        n.checked_sub(self.first)
+            .and_then(|i| self.is.get(i as usize))
+            .is_some_and(|is| *is)
     }
-    let live = graph.live([loss]);
-    depends.iter().zip(live).map(|(d, l)| *d && l).collect()
+    fn nodes(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let each = self.is.iter().enumerate();
+        each.filter(|(_, is)| **is)
+            .map(|(i, _)| self.first + i as u32)
+    }
+}
+
+fn needed(
+    graph: &Graph,
+    nodes: Range<u32>,
+    wrt: &[u32],
+    results: impl IntoIterator<Item = Value>,
+) -> Needed {
+    let first = nodes.start;
+    let at = |n: u32| n.checked_sub(first).map(|i| i as usize);
+    let mut depends = vec![false; nodes.len()];
+    for n in wrt.iter().filter(|n| nodes.contains(n)) {
+        depends[(n - first) as usize] = true;
+    }
+    for n in nodes.clone() {
+        let operands = &graph.node(n).operands;
+        let on = |v: &Value| at(v.node).is_some_and(|i| depends[i]);
+        if operands.iter().any(on) {
+            depends[(n - first) as usize] = true;
+        }
+    }
+    let mut live = vec![false; nodes.len()];
+    for v in results {
+        if let Some(i) = at(v.node).filter(|i| *i < live.len()) {
+            live[i] = true;
+        }
+    }
+    for n in nodes.rev() {
+        if live[(n - first) as usize] {
+            for i in graph.node(n).operands.iter().filter_map(|v| at(v.node)) {
+                live[i] = true;
+            }
+        }
+    }
+    let is = depends.iter().zip(live).map(|(d, l)| *d && l).collect();
+    Needed { first, is }
 }

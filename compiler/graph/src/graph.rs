@@ -3,8 +3,10 @@
 //! Takes ops and operands through [`Builder`], which infers types; gives a [`Graph`] that is never edited in
 //! place: a pass reads one graph and builds the next. Node numbers are a topological order by construction.
 
+use crate::exact::Exact;
 use crate::op::TypeError;
-use crate::ops::OpKind;
+use crate::ops::{Combine, OpKind};
+use crate::solve::{Pair, Solver};
 use crate::types::TensorType;
 use odec_grammar::Span;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -85,6 +87,19 @@ pub struct Edge {
 pub struct Graph {
     pub(crate) dag: DiGraph<Node, Edge>,
     pub(crate) outputs: Vec<(String, Value)>,
+    /// In the order in which they were made.
+    pub(crate) solutions: Vec<Solution>,
+}
+
+/// A fixed point that was found without a derivative, and one more evaluation of its equation, which has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// The fixed point and what the equation makes of it, for each unknown.
+    pub pair: Pair,
+    /// The same as `pair.f`, nodes of their own: what everything else reads.
+    pub outs: Vec<Value>,
+    /// How the cotangent's equation is solved.
+    pub solver: Solver,
 }
 
 impl Graph {
@@ -191,6 +206,23 @@ impl Builder {
     /// [`Builder::push`] for ops with one result.
     pub fn push1(&mut self, op: impl Into<OpKind>, operands: &[Value]) -> Result<Value, TypeError> {
         Ok(self.push(op, operands)?[0])
+    }
+
+    /// What an equation makes of its solution, with a gradient by the implicit function theorem: `pair.z` must have been cut off, by
+    /// [`crate::ops::StopGradient`], and `pair.f` be made of it.
+    pub fn solution(&mut self, pair: Pair, solver: Solver) -> Result<Vec<Value>, TypeError> {
+        let one = || Combine {
+            coeffs: vec![Exact::one()],
+        };
+        let outs: Result<Vec<Value>, TypeError> =
+            pair.f.iter().map(|f| self.push1(one(), &[*f])).collect();
+        let outs = outs?;
+        self.graph.solutions.push(Solution {
+            pair,
+            outs: outs.clone(),
+            solver,
+        });
+        Ok(outs)
     }
 
     /// Builds inside a part of the current site: `att` → `att.q`.

@@ -39,6 +39,7 @@ pub mod nn;
 pub mod op;
 pub mod ops;
 pub mod print;
+pub mod solve;
 pub mod svg;
 pub mod types;
 pub mod verify;

@@ -1,11 +1,11 @@
 //! Claims, proved: `order p` is true, or an error at its line that shows the first condition that does not hold.
 //!
 //! Takes a scheme with settings. A splitting is meant with exact sub-flows, an implicit tableau with the iterations that are
-//! computed, a multistep method on exact past values. Gives what was found; pushes messages. Leaves the conditions
+//! computed or, where it is solved to a tolerance, with its solution, a multistep method on exact past values. Gives what was found; pushes messages. Leaves the conditions
 //! to `odec-numerics`.
 
 use super::general::general;
-use super::line::{Beyond, Placed, placed};
+use super::line::{Beyond, Placed, placed, to_tolerance};
 use super::stand_in::{Settings, alone};
 use super::start::started;
 use super::{mend, suspect, written};
@@ -233,7 +233,9 @@ fn claim(
         false => {
             let started = started(i, &flow).filter(|s| s.limit(order).is_some());
             let started = started.map(|s| format!("started by {}", s.sentence(order)));
-            let notes = diverges(i, &flow).into_iter().chain(started);
+            let solved =
+                to_tolerance(&flow).map(|(tol, _)| format!("of the equation, solved to {tol}"));
+            let notes = diverges(i, &flow).into_iter().chain(started).chain(solved);
             notes.collect::<Vec<_>>().join("; ")
         }
     };

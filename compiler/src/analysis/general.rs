@@ -270,6 +270,9 @@ impl Made<'_> {
                         ..Sum::default()
                     }
                 }
+                Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
+                    return self.beyond(self.body, "it solves to a tolerance");
+                }
                 Instr::Product(_) => return self.beyond(self.body, "it multiplies states"),
                 Instr::Project { .. } => {
                     return self.beyond(self.body, "it projects a state onto a set");

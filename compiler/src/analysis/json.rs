@@ -263,6 +263,9 @@ pub fn json(r: &Report) -> Value {
         .started
         .as_ref()
         .map_or(Value::Null, |s| started(s, order));
+    if let Some(tol) = &r.tolerance {
+        all["tolerance"] = json!(tol.to_string());
+    }
     all["stable_step"] = stable_step(r);
     all["joint"] = r.additive.as_ref().map(additive).into();
     all

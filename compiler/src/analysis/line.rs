@@ -59,7 +59,6 @@ impl Placed {
         self.line.steps.iter().any(flow)
     }
 
-    /// The place and the sentence.
     /// Where each evaluation is written, in the order of the tableau's stages.
     pub fn stages(&self) -> Vec<Span> {
         let steps = self.line.steps.iter().zip(&self.spans[1..]);
@@ -211,6 +210,7 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
         steps,
         inner,
         solved: false,
+        analysed: true,
         budget,
     };
     let wrong = Beyond {
@@ -218,6 +218,29 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
         why: "it has no stage program".into(),
     };
     run(flow, at, &mut sink).ok_or(wrong)
+}
+
+/// The tolerance that a late step is solved to, if it is, and the step as it is computed. Everything else that is said of such a
+/// step is said of the solution.
+pub fn to_tolerance(flow: &Flow) -> Option<(Exact, Program)> {
+    let k = match &flow.scheme.body {
+        Body::Multistep(m) => LATE.max(m.steps()),
+        _ => LATE,
+    };
+    let at = At {
+        phase: Phase::Step(k),
+        steps: k + 2,
+        inner: Steps::Euler,
+        solved: false,
+        analysed: false,
+        budget: MAX_TOTAL,
+    };
+    let program = run(flow, at, &mut Vec::new())?.program;
+    let tol = program.instrs.iter().find_map(|i| match i {
+        Instr::Mix { mixing, .. } => Some(mixing.tol.clone()),
+        _ => None,
+    })?;
+    Some((tol, program))
 }
 
 /// A step that finds all the history it reads.
@@ -415,6 +438,9 @@ impl<C: Number> Made<'_, C> {
                     (Moment::Ago(n), Some((_, v))) => self.value(*v, ago + *n as i64),
                     _ => self.beyond(self.body, "it uses a value from the start of the evolution"),
                 }
+            }
+            Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
+                self.beyond(self.body, "it solves to a tolerance")
             }
             Instr::Product(_) => self.beyond(self.body, "it multiplies states"),
             Instr::Project { .. } => self.beyond(self.body, "it projects a state onto a set"),

@@ -5,7 +5,7 @@
 //! mathematics to `odec-numerics`.
 
 use super::claims::Instance;
-use super::line::{Beyond, placed};
+use super::line::{Beyond, placed, to_tolerance};
 use super::report::embedded;
 use super::stand_in::alone;
 use super::written;
@@ -37,7 +37,10 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
     }
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let computed = placed(&flow, Steps::Euler, false);
-    let evaluated = computed.as_ref().ok().map(|p| p.stages().len());
+    let evaluated = match to_tolerance(&flow) {
+        Some((_, program)) => Some(program.evaluations()),
+        None => computed.as_ref().ok().map(|p| p.stages().len()),
+    };
     let subject = Subject {
         computed: computed.and_then(|p| p.tableau()),
         implicit: written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()),

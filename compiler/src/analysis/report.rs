@@ -7,7 +7,7 @@ use super::general::{General, general};
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
-use super::line::{Beyond, Placed, placed};
+use super::line::{Beyond, Placed, placed, to_tolerance};
 use super::stand_in::{alone, opaque};
 use super::start::{Started, started};
 use super::written;
@@ -115,6 +115,9 @@ pub struct Report {
     pub flows: Vec<(String, Exact)>,
     /// As it is written, where stages are found by iteration; with its own order.
     pub implicit: Option<(Tableau, Found)>,
+    /// What a token's residual may be in a step that is solved for, as a share of its length: everything else is said of the
+    /// solution.
+    pub tolerance: Option<Exact>,
     /// The order of the embedded partner.
     pub embedded: Option<usize>,
     pub error: Option<PrincipalError>,
@@ -240,6 +243,9 @@ pub fn has_flows(i: &Instance) -> bool {
 
 /// Field evaluations of a late step; sub-flows take one Euler step each.
 pub fn evaluations(flow: &Flow) -> usize {
+    if let Some((_, program)) = to_tolerance(flow) {
+        return program.evaluations();
+    }
     let line = placed(flow, Steps::Euler, false);
     line.map_or(0, |p| p.stages().len())
 }
@@ -252,7 +258,9 @@ pub fn scheme(i: &Instance) -> Report {
     let meant = placed(&flow, Steps::Exact, false);
     let computed = placed(&flow, Steps::Euler, false);
     let has_flows = meant.as_ref().is_ok_and(Placed::has_flows);
+    let (work, tolerance) = (work(&flow), tolerance(&flow));
     let tableau = computed.clone().and_then(|p| p.tableau());
+    let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let written = computed.as_ref().map_or(Vec::new(), Placed::stages);
     let implicit = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
     let implicit = implicit.and_then(|t| {
@@ -300,7 +308,8 @@ pub fn scheme(i: &Instance) -> Report {
         lift: stepped
             .as_ref()
             .and_then(|f| lift(&flow, false, within, f.order)),
-        work: work(&flow),
+        work,
+        tolerance,
         general: general.map(|g| {
             let facts = g.glm.facts();
             (g, facts)
@@ -401,6 +410,9 @@ pub fn evolve(e: &Evolved) -> Report {
         general,
         written,
     } = computed(e);
+    let flow = opaque(&e.flow, e.step);
+    let tolerance = tolerance(&flow);
+    let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let built = tableau.as_ref().ok();
     let meant = built.map(|t| match e.per_use {
         true => t.normalised(),
@@ -415,7 +427,8 @@ pub fn evolve(e: &Evolved) -> Report {
         stepped: None,
         flows: Vec::new(),
         lift: order.as_ref().ok().and_then(|f| lift_of(e, f.order)),
-        work: work(&opaque(&e.flow, e.step)),
+        work: work(&flow),
+        tolerance,
         implicit: None,
         embedded: None,
         error: meant
@@ -445,8 +458,30 @@ pub fn lift_of(e: &Evolved, has: usize) -> Option<Lift> {
 }
 
 fn work(flow: &Flow) -> Option<StepWork> {
-    let program = super::line::program(flow, Steps::Euler).ok()?;
+    let program = match to_tolerance(flow) {
+        Some((_, program)) => program,
+        None => super::line::program(flow, Steps::Euler).ok()?,
+    };
     Some(StepWork::of(&program))
+}
+
+fn tolerance(flow: &Flow) -> Option<Exact> {
+    to_tolerance(flow).map(|(tol, _)| tol)
+}
+
+/// What is solved to a tolerance is not computed by the iterations that decide its order.
+fn computed_tableau(
+    of: Result<Tableau, Beyond>,
+    tolerance: Option<&Exact>,
+    flow: &Flow,
+) -> Result<Tableau, Beyond> {
+    match tolerance {
+        None => of,
+        Some(tol) => Err(Beyond {
+            span: flow.scheme.name.span,
+            why: format!("it is solved for, to {tol}"),
+        }),
+    }
 }
 
 /// The order of an evolve as it is computed, and what limits it.

@@ -63,7 +63,15 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
 fn work(r: &Report) -> String {
     match &r.work {
         None => String::new(),
-        Some(w) => format!(", {}", crate::cost::text::chain(w.depth, w.evaluations)),
+        Some(w) => {
+            let most = if r.tolerance.is_some() {
+                "at most "
+            } else {
+                ""
+            };
+            let chain = crate::cost::text::chain(w.depth, w.evaluations);
+            format!(", {most}{chain}")
+        }
     }
 }
 
@@ -118,6 +126,7 @@ fn coefficients(page: &mut Page, r: &Report) {
                 page.table(&matrices(g));
             }
         }
+        Err(_) if r.implicit.is_some() => {}
         Err(beyond) if r.multistep.is_none() => {
             page.paragraph(&format!("no tableau: {}", beyond.why));
         }
@@ -214,6 +223,12 @@ fn orders(page: &mut Page, r: &Report) {
         }
         Err(beyond) => page.fact("order", &format!("not known: {}{claimed}", beyond.why)),
     }
+    if let Some(tol) = &r.tolerance {
+        let sentence = format!(
+            "each token until its residual is {tol} of its length; what is said here is true of the solution"
+        );
+        page.fact("solved", &sentence);
+    }
     if let Some(f) = &r.stepped {
         page.fact("Euler sub-steps", &order(f));
         limited(page, f);
@@ -221,7 +236,7 @@ fn orders(page: &mut Page, r: &Report) {
     if let Some(lift) = &r.lift {
         page.fact("lifted by", &lift.sentence());
     }
-    if let Some((_, f)) = &r.implicit {
+    if let Some((_, f)) = r.implicit.as_ref().filter(|_| r.tolerance.is_none()) {
         page.fact("stages found exactly", &order(f));
     }
     if let Some(p) = r.embedded {

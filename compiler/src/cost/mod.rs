@@ -13,6 +13,7 @@ pub use operations::Operations;
 pub use work::{EvolveWork, StepWork};
 
 use crate::model::Built;
+use crate::model::step::SOLVE;
 use crate::passes::assemble::{AssembleError, GRAD, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
@@ -29,6 +30,8 @@ pub struct Cost {
     /// Sequences of a micro-batch, for which memory is planned.
     pub batch: u64,
     pub evolves: Vec<EvolveWork>,
+    /// Whether some equation is solved to a tolerance: all iterations that it may take are counted.
+    pub solves: bool,
     pub parameters: Parameters,
     /// Of the forward pass; also of reading a text of `context` tokens before the first token is generated.
     pub forward: Operations,
@@ -153,6 +156,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         context: built.config.context,
         batch: built.batch,
         evolves: summary.evolves.clone(),
+        solves: built.forward.nodes().any(|(_, n)| n.site.path == SOLVE),
         parameters: Parameters {
             embedding: summary.embedding,
             other: summary.parameters - summary.embedding,

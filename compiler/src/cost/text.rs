@@ -60,6 +60,12 @@ pub fn write(page: &mut Page, c: &Cost) {
         };
         page.fact(&name, &evolve(e));
     }
+    if c.solves {
+        page.fact(
+            "solves",
+            "to a tolerance; the most iterations are counted in all that follows",
+        );
+    }
     let (depth, all) = (c.depth(), c.evaluations());
     let beside = if depth < all {
         "; the others can run beside them"

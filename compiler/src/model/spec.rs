@@ -11,7 +11,7 @@ use super::primitives::MAX_WIDTH;
 use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
-use crate::scheme::run::{MAX_EVALUATIONS, too_many_evaluations};
+use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_much_mixing};
 use crate::scheme::scalar::{Scope, not_supported};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
@@ -94,15 +94,20 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         }
         _ => None,
     };
-    let mut evaluations = 0;
+    let (mut evaluations, mut mixing) = (0, 0);
     let mut read: Vec<Option<EvolveSpec>> = Vec::new();
     for e in &evolves {
         let spec = evolve(e, r);
         evaluations += spec.as_ref().map_or(0, |s| s.unrolled.evaluations());
+        mixing += spec.as_ref().map_or(0, |s| s.unrolled.mixing());
         read.push(spec);
         if evaluations > MAX_EVALUATIONS {
             r.sink
                 .push(too_many_evaluations(e.span).label("with all evolves before it"));
+            return None;
+        }
+        if mixing > MAX_MIXING {
+            r.sink.push(too_much_mixing(e.span));
             return None;
         }
     }

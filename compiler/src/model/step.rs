@@ -5,12 +5,17 @@
 
 use super::build::BuildError;
 use super::coefficient::Coefficients;
-use crate::scheme::stage::{Moment, Program, Projection};
+use crate::scheme::solver::Solver;
+use crate::scheme::stage::{Iterates, Moment, Program, Projection};
 use crate::scheme::{Instr, ValueId};
 use odec_grammar::Span;
-use odec_graph::ops::Mul;
+use odec_graph::ops::{Mul, StopGradient};
+use odec_graph::solve::{Mixer, Mixing, Pair};
 use odec_graph::{Builder, Site, Value, nn};
 use std::collections::BTreeMap;
+
+/// The part of a site where iterates of a fixed point are made.
+pub const SOLVE: &str = "solve";
 
 /// Values that later steps of an evolution may read: of each name, oldest first.
 pub type Kept = BTreeMap<String, Vec<Value>>;
@@ -49,6 +54,7 @@ impl Place<'_> {
         let program = self.program;
         let mut values = vec![x];
         let mut evaluation = 0;
+        let mut solves = Solves::default();
         for instr in &program.instrs {
             b.site = self.site.clone();
             b.span = self.span;
@@ -70,6 +76,18 @@ impl Place<'_> {
                         }
                     }
                 }
+                Instr::Stop(at) => {
+                    let at = value(&values, *at)?;
+                    b.push1(StopGradient, &[at])?
+                }
+                Instr::Mix { of, seen, mixing } => {
+                    b.part(SOLVE, |b| solves.next(b, &values, *of, seen, mixing))?
+                }
+                Instr::Solution {
+                    of,
+                    unknowns,
+                    solver,
+                } => solves.solution(b, &values, *of, unknowns, solver)?,
                 Instr::Eval {
                     field, usage, at, ..
                 } => {
@@ -94,6 +112,66 @@ impl Place<'_> {
         }
         coefficients.combine(b, &program.result, &values)
     }
+}
+
+/// Fixed points of a step.
+#[derive(Default)]
+struct Solves {
+    mixer: Mixer,
+    /// All unknowns together, by what was seen.
+    next: BTreeMap<Vec<Iterates>, Vec<Value>>,
+    solutions: BTreeMap<Iterates, Vec<Value>>,
+}
+
+impl Solves {
+    fn next(
+        &mut self,
+        b: &mut Builder,
+        values: &[Value],
+        of: usize,
+        seen: &[Iterates],
+        mixing: &Mixing,
+    ) -> Result<Value, BuildError> {
+        if !self.next.contains_key(seen) {
+            let pairs: Result<Vec<Pair>, BuildError> =
+                seen.iter().map(|p| pair(values, p)).collect();
+            let next = self.mixer.next(b, mixing, &pairs?)?;
+            self.next.insert(seen.to_vec(), next);
+        }
+        one(&self.next[seen], of)
+    }
+
+    fn solution(
+        &mut self,
+        b: &mut Builder,
+        values: &[Value],
+        of: usize,
+        unknowns: &Iterates,
+        solver: &Solver,
+    ) -> Result<Value, BuildError> {
+        if !self.solutions.contains_key(unknowns) {
+            let made = b.solution(pair(values, unknowns)?, solver.finds.clone())?;
+            self.solutions.insert(unknowns.clone(), made);
+        }
+        one(&self.solutions[unknowns], of)
+    }
+}
+
+fn pair(values: &[Value], of: &Iterates) -> Result<Pair, BuildError> {
+    let side = |i: usize| {
+        of.iter()
+            .map(|p| value(values, p[i]))
+            .collect::<Result<_, _>>()
+    };
+    Ok(Pair {
+        z: side(0)?,
+        f: side(1)?,
+    })
+}
+
+fn one(of: &[Value], i: usize) -> Result<Value, BuildError> {
+    let missing = || BuildError::Missing(format!("unknown {i}"));
+    of.get(i).copied().ok_or_else(missing)
 }
 
 /// What a name was at an earlier moment.

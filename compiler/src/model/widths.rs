@@ -69,7 +69,21 @@ impl Widths<'_> {
                     _ => self.equal(a, b)?,
                 }
             }
-            Instr::Project { at, .. } | Instr::Flow { at, .. } => self.values[at.0 as usize],
+            Instr::Project { at, .. } | Instr::Flow { at, .. } | Instr::Stop(at) => {
+                self.values[at.0 as usize]
+            }
+            Instr::Mix { of, seen, .. } => {
+                for [z, f] in seen.iter().flatten() {
+                    self.equal(self.values[z.0 as usize], self.values[f.0 as usize])?;
+                }
+                self.values[seen[0][*of][1].0 as usize]
+            }
+            Instr::Solution { of, unknowns, .. } => {
+                for [z, f] in unknowns {
+                    self.equal(self.values[z.0 as usize], self.values[f.0 as usize])?;
+                }
+                self.values[unknowns[*of][1].0 as usize]
+            }
         };
         self.values.push(made);
         Some(())

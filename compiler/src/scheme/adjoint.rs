@@ -15,6 +15,7 @@ use super::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
 use super::implicit::Stages;
 use super::resolve::flow_for_field;
 use super::run::{Frame, Machine};
+use super::solver::Solver;
 use super::stage::Steps;
 use super::tableau::{Row, Rows};
 use crate::codes;
@@ -27,7 +28,7 @@ use std::rc::Rc;
 struct From<'h> {
     start: ValueId,
     h: &'h Coeff,
-    iterations: Option<usize>,
+    solver: Option<&'h Solver>,
 }
 
 impl Machine<'_> {
@@ -38,16 +39,16 @@ impl Machine<'_> {
         frame: &Frame,
         start: ValueId,
         h: &Coeff,
-        iterations: Option<usize>,
+        solver: Option<&Solver>,
     ) -> Option<Combination> {
-        let iterations = match (iterations, &frame.flow.scheme.solve) {
-            (None, Some((method, _))) => Some(self.iterations(method, &frame.scope)?),
-            (said, _) => said,
+        let own = match (solver, &frame.flow.scheme.solve) {
+            (None, Some((method, _))) => Some(self.solver(method, &frame.scope)?),
+            (said, _) => said.cloned(),
         };
         let from = From {
             start,
             h,
-            iterations,
+            solver: own.as_ref(),
         };
         self.adjoint_term(of, frame, from)
     }
@@ -109,14 +110,18 @@ impl Machine<'_> {
             }
             Body::Algebra(a) => {
                 let frame = self.frame(flow, start, h, false)?;
-                self.adjoint(&a.term, &frame, start, h, from.iterations)
+                self.adjoint(&a.term, &frame, start, h, from.solver)
             }
             Body::Tableau(_) | Body::Step(_) => {
-                let mut from = from;
-                if let (None, Some((method, _))) = (from.iterations, &flow.scheme.solve) {
-                    let frame = self.frame(flow, start, h, false)?;
-                    from.iterations = Some(self.iterations(method, &frame.scope)?);
-                }
+                let own = match (from.solver, &flow.scheme.solve) {
+                    (None, Some((method, _))) => {
+                        let frame = self.frame(flow, start, h, false)?;
+                        Some(self.solver(method, &frame.scope)?)
+                    }
+                    _ => None,
+                };
+                let solver = own.as_ref().or(from.solver);
+                let from = From { solver, ..from };
                 let h = Coeff::symbol("h");
                 let aside = self.aside(flow, |m, frame| {
                     let inner = frame.flow;
@@ -237,10 +242,10 @@ impl Machine<'_> {
             start: from.start,
             h: from.h,
         };
-        let ks = match (stages.implicit(), from.iterations) {
+        let ks = match (stages.implicit(), from.solver) {
             (None, _) => self.explicit(&stages)?,
             (Some(_), _) if self.at.solved => self.solved(&stages)?,
-            (Some(_), Some(n)) => self.fixed_point(&stages, n)?,
+            (Some(_), Some(solver)) => self.fixed_point(&stages, solver)?,
             (Some(_), None) => {
                 let message = format!("{what} is implicit");
                 return self.fail(

@@ -12,6 +12,7 @@ use super::embedded::Reached;
 use super::flow::{Flow, Setting};
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
 use super::scalar::Scope;
+use super::solver::Solver;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
@@ -113,13 +114,14 @@ impl Machine<'_> {
                 self.flow(&flow, start, h)
             }
             TermKind::Adjoint { of, iterations } => {
-                let iterations = match iterations {
+                let solver = match iterations {
                     Some(n) => {
-                        Some(self.whole(n, &frame.scope, 0, MAX_EVALUATIONS as u64)? as usize)
+                        let n = self.whole(n, &frame.scope, 0, MAX_EVALUATIONS as u64)?;
+                        Some(Solver::plain(n as usize))
                     }
                     None => None,
                 };
-                self.adjoint(of, frame, start, h, iterations)
+                self.adjoint(of, frame, start, h, solver.as_ref())
             }
             TermKind::Compose(all) => {
                 let mut end = Combination::value(start);

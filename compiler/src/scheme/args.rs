@@ -64,6 +64,12 @@ impl<'e> Args<'e> {
         found
     }
 
+    /// Whether a label is given.
+    pub fn has(&self, label: &str) -> bool {
+        let is = |a: &&&Arg| a.label.as_ref().is_some_and(|l| l.name == label);
+        self.args.iter().find(is).is_some()
+    }
+
     /// The next argument without a label.
     pub fn positional(&mut self) -> Option<&'e Expr> {
         let at = self.args.iter().position(|a| a.label.is_none())?;

@@ -92,6 +92,7 @@ impl Machine<'_> {
         let at = self.at;
         self.at.inner = Steps::Exact;
         self.at.solved = true;
+        self.at.analysed = true;
         let outside = (
             std::mem::take(&mut self.instrs),
             std::mem::take(&mut self.known),
@@ -161,6 +162,9 @@ impl Machine<'_> {
                 Instr::Past { .. } => return beyond(None, "it looks back at earlier steps"),
                 Instr::Product(_) => return beyond(None, "it multiplies states"),
                 Instr::Project { .. } => return beyond(None, "it projects a state onto a set"),
+                Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
+                    return beyond(None, "it solves to a tolerance");
+                }
                 Instr::Flow { span, .. } => {
                     return beyond(
                         Some(*span),
@@ -258,6 +262,7 @@ pub(crate) fn solved(flow: &Flow) -> Option<Tableau> {
         steps: 1,
         inner: Steps::Exact,
         solved: true,
+        analysed: true,
         budget: MAX_TOTAL,
     };
     let mut sink: Vec<Diagnostic> = Vec::new();

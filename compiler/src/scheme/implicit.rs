@@ -1,17 +1,18 @@
-//! Implicit tableaus and equations, solved by fixed-point iteration.
+//! Implicit tableaus and equations, solved as fixed points.
 //!
-//! Yᵢ = x at first; then, as often as the scheme says, all stages at once become Yᵢ = x + h Σ aᵢⱼ F(Yⱼ); the result is
-//! x + h Σ bᵢ F(Yᵢ). Equal stages are evaluated once: all of them at the start, an explicit first stage throughout. `solve z = E(z) from s` in a step: z = s at
-//! first, then z = E(z), as often as it says.
+//! Unknown are the stages Yᵢ = x + h Σ aᵢⱼ F(Yⱼ), equal ones once, all x at first; the result is x + h Σ bᵢ F(Yᵢ), with one
+//! more evaluation. `solve z = E(z) from s` in a step begins with z = s. A fixed number of plain iterations leaves nothing but
+//! evaluations and combinations. To a tolerance, an iterate is an instruction of its own ([`Instr::Mix`]), and what the
+//! gradient does not pass through is cut off ([`Instr::Stop`], [`Instr::Solution`]). Leaves the words to `solver.rs`, the
+//! mixing to [`odec_graph::solve`].
 
-use super::args::Args;
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::factor::Item;
 use super::mentions::Mentions;
-use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{Scope, name_of, not_supported, unknown_name};
-use super::stage::Instr;
+use super::run::{Frame, Machine};
+use super::solver::{Gradient, Solver};
+use super::stage::{Instr, Iterates};
 use super::tableau::Row;
 use super::value::Names;
 use crate::codes;
@@ -20,9 +21,11 @@ use odec_grammar::ast::{Expr, Ident, Method, Tableau};
 use odec_grammar::diag::Diagnostic;
 use std::collections::HashMap;
 
-/// The ways to solve that this version knows, and those of the language that it does not.
-const METHODS: [&str; 1] = ["fixed_point"];
-const LATER: [&str; 4] = ["anderson", "broyden", "newton", "newton_krylov"];
+/// Plain iterations that decide the order of a step whose equation is solved to a tolerance, up to one less.
+const DECIDES: usize = 16;
+
+/// One application of an equation: from its unknowns to what it makes of them.
+type Update<'u> = &'u mut dyn FnMut(&mut Machine<'_>, &[Combination]) -> Option<Vec<Combination>>;
 
 /// How a stage of some kind is evaluated.
 pub(super) type Evaluate<'e> =
@@ -61,10 +64,10 @@ impl Machine<'_> {
         match (stages.implicit(), &frame.flow.scheme.solve) {
             (None, None) => self.explicit(stages),
             (Some(_), Some((method, _))) => {
-                let iterations = self.iterations(method, &frame.scope)?;
+                let solver = self.solver(method, &frame.scope)?;
                 match self.at.solved {
                     true => self.solved(stages),
-                    false => self.fixed_point(stages, iterations),
+                    false => self.fixed_point(stages, &solver),
                 }
             }
             (None, Some((_, span))) => self.fail(
@@ -105,33 +108,144 @@ impl Machine<'_> {
     pub(super) fn fixed_point(
         &mut self,
         stages: &Stages,
-        iterations: usize,
+        solver: &Solver,
     ) -> Option<Vec<Combination>> {
         let start = Combination::value(stages.start);
+        let mut unknown: Vec<&Row> = Vec::new();
+        let mut of: Vec<Option<usize>> = Vec::new();
+        for row in stages.rows {
+            let known = unknown.iter().position(|r| r.a == row.a);
+            of.push(match row.a.iter().all(Coeff::is_zero) {
+                true => None,
+                false => Some(known.unwrap_or_else(|| {
+                    unknown.push(row);
+                    unknown.len() - 1
+                })),
+            });
+        }
+        let points = |zs: &[Combination]| -> Vec<Combination> {
+            let point = |of: &Option<usize>| of.map_or(&start, |u| &zs[u]).clone();
+            of.iter().map(point).collect()
+        };
+        let begin = vec![start.clone(); unknown.len()];
+        // No method of s stages has a higher order than 2s.
+        let decides = 2 * stages.rows.len() + 1;
+        let span = stages.rows[0].span;
+        let zs = self.fixed(solver, begin, decides, span, &mut |m, zs| {
+            let ks = m.evaluations(stages, points(zs))?;
+            let each = unknown.iter().map(|row| m.weighted(row, &ks, stages));
+            each.collect()
+        })?;
+        self.evaluations(stages, points(&zs))
+    }
+
+    /// All stages at given values; equal ones once.
+    fn evaluations(&mut self, stages: &Stages, ys: Vec<Combination>) -> Option<Vec<Combination>> {
         let mut known: HashMap<(usize, Combination), Combination> = HashMap::new();
-        let mut ys = vec![start; stages.rows.len()];
-        for left in (0..=iterations).rev() {
-            let mut ks = Vec::new();
-            for ((y, row), at) in ys.drain(..).zip(stages.rows).zip(stages.at) {
-                let key = (*at, y);
-                let k = match known.get(&key) {
-                    Some(k) => k.clone(),
-                    None => {
-                        let k = (stages.evaluate)(self, *at, key.1.clone(), row.span)?;
-                        known.insert(key, k.clone());
-                        k
-                    }
+        let mut ks = Vec::new();
+        for ((y, row), at) in ys.into_iter().zip(stages.rows).zip(stages.at) {
+            let key = (*at, y);
+            let k = match known.get(&key) {
+                Some(k) => k.clone(),
+                None => {
+                    let k = (stages.evaluate)(self, *at, key.1.clone(), row.span)?;
+                    known.insert(key, k.clone());
+                    k
+                }
+            };
+            ks.push(k);
+        }
+        Some(ks)
+    }
+
+    /// The unknowns that `update` leaves as they are, from where it begins. `decides`: how many plain iterations are as good as a
+    /// solution to whoever reads coefficients alone.
+    pub(super) fn fixed(
+        &mut self,
+        solver: &Solver,
+        start: Vec<Combination>,
+        decides: usize,
+        span: Span,
+        update: Update,
+    ) -> Option<Vec<Combination>> {
+        let (mut z, n) = (start, solver.finds.iterations);
+        if self.at.analysed {
+            let n = match solver.mixing() {
+                None => solver.evaluations(),
+                Some(_) => solver.evaluations().min(decides),
+            };
+            for _ in 0..n {
+                z = update(self, &z)?;
+            }
+            return Some(z);
+        }
+        let mut seen: Vec<Iterates> = Vec::new();
+        for i in 0..n {
+            if i > 0 && solver.gradient == Gradient::Last(n - i) {
+                z = self.stopped(z, span)?;
+                for pair in seen.iter_mut().flatten().flatten() {
+                    *pair = self.push(Instr::Stop(*pair));
+                }
+            }
+            let made = update(self, &z)?;
+            let Some(mixing) = solver.mixing() else {
+                z = made;
+                continue;
+            };
+            seen.insert(0, self.iterate(z, made, span)?);
+            seen.truncate(mixing.memory + 1);
+            z = Vec::new();
+            for of in 0..seen[0].len() {
+                self.charge(seen.len() * seen[0].len() + 1, span)?;
+                let next = Instr::Mix {
+                    of,
+                    seen: seen.clone(),
+                    mixing: mixing.clone(),
                 };
-                ks.push(k);
-            }
-            if left == 0 {
-                return Some(ks);
-            }
-            for row in stages.rows {
-                ys.push(self.weighted(row, &ks, stages)?);
+                z.push(Combination::value(self.push(next)));
             }
         }
-        None
+        match solver.gradient {
+            Gradient::Unroll | Gradient::Last(_) => Some(z),
+            Gradient::Phantom(k) => {
+                z = self.stopped(z, span)?;
+                for _ in 0..k {
+                    z = update(self, &z)?;
+                }
+                Some(z)
+            }
+            Gradient::Implicit => {
+                z = self.stopped(z, span)?;
+                let made = update(self, &z)?;
+                let unknowns = self.iterate(z, made, span)?;
+                let solution = |of| Instr::Solution {
+                    of,
+                    unknowns: unknowns.clone(),
+                    solver: solver.clone(),
+                };
+                let all = (0..unknowns.len()).map(|of| self.push(solution(of)));
+                Some(all.map(Combination::value).collect())
+            }
+        }
+    }
+
+    fn stopped(&mut self, z: Vec<Combination>, span: Span) -> Option<Vec<Combination>> {
+        let stop = |z| {
+            let v = self.value(z, span)?;
+            Some(Combination::value(self.push(Instr::Stop(v))))
+        };
+        z.into_iter().map(stop).collect()
+    }
+
+    /// What is unknown, and what the equation makes of it, as values.
+    fn iterate(
+        &mut self,
+        z: Vec<Combination>,
+        made: Vec<Combination>,
+        span: Span,
+    ) -> Option<Iterates> {
+        let pair = |(z, f)| Some([self.value(z, span)?, self.value(f, span)?]);
+        z.into_iter().zip(made).map(pair).collect()
     }
 
     /// Stages found exactly: evaluations at values that are made after them. Fields must be leaves.
@@ -159,7 +273,7 @@ impl Machine<'_> {
         names: &mut Names,
     ) -> Option<Combination> {
         self.assignable(name, names)?;
-        let mut z = match self.item(from, names)? {
+        let z = match self.item(from, names)? {
             Item::Number(c) if c.is_zero() => Combination::zero(),
             Item::Vector(v) => v,
             _ => {
@@ -176,49 +290,12 @@ impl Machine<'_> {
                 .label("there is nothing to solve");
             return self.fail(d.help(format!("write `{} = …`", name.name)));
         }
-        for _ in 0..self.iterations(method, &names.numbers())? {
-            names.set.insert(name.name.clone(), Some(Item::Vector(z)));
-            z = self.vector(value, names)?;
-        }
-        Some(z)
+        let solver = self.solver(method, &names.numbers())?;
+        let found = self.fixed(&solver, vec![z], DECIDES, value.span, &mut |m, z| {
+            let z = Item::Vector(z[0].clone());
+            names.set.insert(name.name.clone(), Some(z));
+            Some(vec![m.vector(value, names)?])
+        });
+        found?.pop()
     }
-
-    /// `fixed_point(iterations: 3)`.
-    pub(super) fn iterations(&mut self, method: &Method, scope: &Scope) -> Option<usize> {
-        if let Some(g) = &method.gradient
-            && name_of(g).is_none_or(|n| n.name != "unroll")
-        {
-            let d = not_supported(g.span, "another gradient than `unroll`");
-            let d = d.label("the iterations are differentiated one by one");
-            return self.fail(
-                d.help("write `fixed_point(iterations: 8)` with `gradient unroll`, or without"),
-            );
-        }
-        let span = method.call.span;
-        let Some(mut args) = Args::of(&method.call) else {
-            return self.fail(unknown_method(span));
-        };
-        let name = args.callee.clone();
-        if LATER.contains(&name.name.as_str()) {
-            let d = not_supported(name.span, &format!("`{}`", name.name));
-            return self.fail(d.help("write `fixed_point(iterations: 8)`, which is unrolled"));
-        }
-        if !METHODS.contains(&name.name.as_str()) {
-            let d = unknown_name(&name.name, name.span, METHODS.into_iter());
-            return self.fail(d.label("a way to solve is expected"));
-        }
-        let before = self.sink().len();
-        let found = args.required("iterations", self.sink());
-        args.finish(&["tol", "max"], self.sink());
-        if self.sink().len() > before {
-            return None;
-        }
-        let n = self.whole(found?, scope, 0, MAX_EVALUATIONS as u64)?;
-        Some(n as usize)
-    }
-}
-
-fn unknown_method(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::TYPE_MISMATCH, span, "this is no way to solve")
-        .help("write `fixed_point(iterations: 3)` after `by`")
 }

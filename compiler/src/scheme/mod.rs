@@ -30,6 +30,7 @@ pub mod names;
 pub mod resolve;
 pub mod run;
 pub mod scalar;
+pub mod solver;
 mod splitting;
 pub mod stage;
 mod step;

@@ -2,7 +2,7 @@
 //!
 //! Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i], with f = F(x). What is older than the step at hand is read from the history, so f was
 //! evaluated with the weights of its own step. Until there is enough history another scheme takes the steps (`start by`).
-//! Where β₀ is not 0 the step is solved by fixed-point iteration from the old state, as implicit tableaus are.
+//! Where β₀ is not 0 the new state is solved for from the old one, as the stages of implicit tableaus are.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
@@ -12,6 +12,7 @@ use super::flow::{Flow, FlowArgKind};
 use super::resolve::{count, flow_for_field};
 use super::run::{Frame, Machine};
 use super::scalar::{Scope, arithmetic};
+use super::solver::{Gradient, Solver};
 use super::stage::{Moment, Phase};
 use crate::codes;
 use odec_grammar::Span;
@@ -116,7 +117,7 @@ impl Machine<'_> {
             self.learn_multistep(l, m, &mut both, frame)?;
         }
         let Coefficients { alpha, beta } = both;
-        let iterations = self.iterations_of(m, &beta, frame)?;
+        let solver = self.solver_of(m, &beta, frame)?;
         let Phase::Step(step) = self.at.phase else {
             return None;
         };
@@ -159,12 +160,22 @@ impl Machine<'_> {
             }
         }
         let mut end = known.clone();
-        if let Some(iterations) = iterations {
-            end = state;
-            for _ in 0..=iterations {
-                let f = self.field(field, end, m.span)?;
-                end = self.plus_rate(known.clone(), &beta[0], &f, m.span, frame)?;
+        if let Some(solver) = solver {
+            let mut update = |machine: &mut Machine, end: &[Combination]| {
+                let f = machine.field(field, end[0].clone(), m.span)?;
+                let end = machine.plus_rate(known.clone(), &beta[0], &f, m.span, frame)?;
+                Some(vec![end])
+            };
+            // No method of k steps has a higher order than 2k.
+            let decides = 2 * m.steps() + 1;
+            let mut found = self.fixed(&solver, vec![state], decides, m.span, &mut update)?;
+            // After a number of iterations the rate at the last one is the result's, as in a tableau.
+            if solver.mixing().is_none()
+                && matches!(solver.gradient, Gradient::Unroll | Gradient::Last(_))
+            {
+                found = update(self, &found)?;
             }
+            end = found.pop()?;
         }
         Some(Reached {
             end,
@@ -200,16 +211,16 @@ impl Machine<'_> {
         self.flow(&first, frame.start, &frame.h)
     }
 
-    /// Fixed-point iterations of an implicit method; `None`: it is explicit.
-    fn iterations_of(
+    /// How an implicit method is solved; `None`: it is explicit.
+    fn solver_of(
         &mut self,
         m: &Multistep,
         beta: &[Coeff],
         frame: &Frame,
-    ) -> Option<Option<usize>> {
+    ) -> Option<Option<Solver>> {
         match (beta[0].is_zero(), &frame.flow.scheme.solve) {
             (true, None) => Some(None),
-            (false, Some((method, _))) => self.iterations(method, &frame.scope).map(Some),
+            (false, Some((method, _))) => self.solver(method, &frame.scope).map(Some),
             (true, Some((_, span))) => self.fail(
                 Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
                     .label("the new state does not depend on its own evaluation")

@@ -26,6 +26,8 @@ use std::rc::Rc;
 
 /// Most field evaluations of a whole model (per step times steps).
 pub const MAX_EVALUATIONS: usize = 20_000;
+/// Most of anderson's operations of a whole model, as [`Program::mixing`] counts them.
+pub const MAX_MIXING: usize = 100_000;
 /// Most monomials read or written while one stage program is made.
 pub(crate) const MAX_WORK: u64 = 500_000;
 /// The same for all programs of an evolution.
@@ -42,6 +44,9 @@ pub(crate) struct At {
     /// Whether stages of implicit tableaus are found exactly instead of by iteration: evaluations then stand before what
     /// they are evaluated at, and only coefficients can be read off.
     pub solved: bool,
+    /// Whether only coefficients are read off: gradients are not told apart, and what is solved to a tolerance is iterated
+    /// plainly, as often as decides its order.
+    pub analysed: bool,
     /// How much work it may take.
     pub budget: u64,
 }
@@ -442,6 +447,18 @@ impl<'s> Machine<'s> {
         }
         values.get(step).cloned()
     }
+}
+
+pub fn too_much_mixing(span: Span) -> Diagnostic {
+    Diagnostic::error(
+        codes::TOO_LARGE,
+        span,
+        "anderson's mixing takes too many operations",
+    )
+    .label(format!(
+        "squares of memories, over all iterations, sum to more than {MAX_MIXING}"
+    ))
+    .help("fewer steps, fewer iterations, a smaller memory, or `fixed_point(tol: …, max: …)`")
 }
 
 pub fn too_many_evaluations(span: Span) -> Diagnostic {

@@ -9,8 +9,10 @@ use super::embedded::Embedded;
 use super::flow::Leaf;
 use super::learn::Learned;
 use super::resolve::count;
+use super::solver::Solver;
 use odec_grammar::Span;
 use odec_graph::Exact;
+use odec_graph::solve::Mixing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
@@ -43,7 +45,25 @@ pub enum Instr {
         over: Coeff,
         span: Span,
     },
+    /// The next iterate of one of the unknowns that are solved for together, after what was seen so far, newest first. A
+    /// token that is solved keeps its newest one.
+    Mix {
+        of: usize,
+        seen: Vec<Iterates>,
+        mixing: Mixing,
+    },
+    /// The same value, through which no gradient passes.
+    Stop(ValueId),
+    /// What an equation makes of its solution, for one of its unknowns; the gradient passes by the implicit function theorem.
+    Solution {
+        of: usize,
+        unknowns: Iterates,
+        solver: Solver,
+    },
 }
+
+/// Of each unknown, a value and what the equation makes of it.
+pub type Iterates = Vec<[ValueId; 2]>;
 
 /// How the fields of a splitting are advanced where no inner scheme is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +92,31 @@ impl Instr {
             Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
             Instr::Past { .. } => Vec::new(),
             Instr::Product(of) => of.to_vec(),
-            Instr::Project { at, .. } | Instr::Flow { at, .. } => vec![*at],
+            Instr::Project { at, .. } | Instr::Flow { at, .. } | Instr::Stop(at) => vec![*at],
+            Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
+            Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
         }
     }
 
     /// The same with other names for the values; they must be different again.
     pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Instr {
+        let all = |pairs: &Iterates| pairs.iter().map(|p| p.map(to)).collect();
         match self {
+            Instr::Stop(at) => Instr::Stop(to(*at)),
+            Instr::Mix { of, seen, mixing } => Instr::Mix {
+                of: *of,
+                seen: seen.iter().map(all).collect(),
+                mixing: mixing.clone(),
+            },
+            Instr::Solution {
+                of,
+                unknowns,
+                solver,
+            } => Instr::Solution {
+                of: *of,
+                unknowns: all(unknowns),
+                solver: solver.clone(),
+            },
             Instr::Eval {
                 field,
                 usage,
@@ -211,6 +249,15 @@ impl Program {
         evaluations(&self.instrs)
     }
 
+    /// What mixing costs, which a tensor graph has all of: the square of what is remembered, in every iteration.
+    pub fn mixing(&self) -> usize {
+        let squared = |i: &Instr| match i {
+            Instr::Mix { of: 0, seen, .. } => seen.len() * seen.len(),
+            _ => 0,
+        };
+        self.instrs.iter().map(squared).sum()
+    }
+
     /// With a number for one symbol.
     pub fn with(&mut self, symbol: &str, value: &Exact) -> Result<(), CoeffError> {
         let partner = self.embedded.iter_mut().flat_map(|e| &mut e.instrs);
@@ -231,7 +278,7 @@ impl Program {
     }
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
-    /// projections `v1 …`, exact flows `u1 …`.
+    /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`.
     fn names(&self) -> Vec<String> {
         let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
@@ -244,6 +291,9 @@ impl Program {
                 Instr::Product(_) => 'q',
                 Instr::Project { .. } => 'v',
                 Instr::Flow { .. } => 'u',
+                Instr::Mix { .. } => 'z',
+                Instr::Stop(_) => 's',
+                Instr::Solution { .. } => 'e',
             };
             let n = counts.entry(letter).or_default();
             *n += 1;
@@ -315,6 +365,25 @@ impl Program {
                     let (field, at) = (&self.fields[*field].name, name(*at));
                     writeln!(f, "  {made} = flow {field}({over}) from {at}")?
                 }
+                Instr::Stop(at) => writeln!(f, "  {made} = stop {}", name(*at))?,
+                Instr::Mix { of, seen, mixing } => {
+                    let seen: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
+                    let by = match mixing.memory {
+                        0 => "next",
+                        _ => "anderson",
+                    };
+                    let (seen, tol) = (seen.join(", "), &mixing.tol);
+                    writeln!(f, "  {made} = {by}{}({seen}, tol: {tol})", number(*of))?
+                }
+                Instr::Solution {
+                    of,
+                    unknowns,
+                    solver,
+                } => {
+                    let of = number(*of);
+                    let unknowns = arrows(unknowns, &name);
+                    writeln!(f, "  {made} = solution{of}({unknowns}) by {solver}")?
+                }
                 Instr::Project { at, onto } => {
                     let at = name(*at);
                     match onto {
@@ -336,6 +405,26 @@ impl Program {
     fn end(&self, f: &mut fmt::Formatter, names: &[String], result: &Combination) -> fmt::Result {
         let name = |v: ValueId| names[v.0 as usize].clone();
         writeln!(f, "  return {}", result.display(&name))
+    }
+}
+
+/// `x -> k1`, for several unknowns `[x, x] -> [y1, y2]`.
+fn arrows(pairs: &Iterates, name: &dyn Fn(ValueId) -> String) -> String {
+    let side = |i: usize| {
+        let all: Vec<String> = pairs.iter().map(|p| name(p[i])).collect();
+        match &all[..] {
+            [one] => one.clone(),
+            _ => format!("[{}]", all.join(", ")),
+        }
+    };
+    format!("{} -> {}", side(0), side(1))
+}
+
+/// Which of several unknowns: nothing for the first.
+fn number(of: usize) -> String {
+    match of {
+        0 => String::new(),
+        _ => format!("[{of}]"),
     }
 }
 

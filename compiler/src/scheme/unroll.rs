@@ -41,7 +41,16 @@ impl Unrolled {
 
     /// Field evaluations in all phases.
     pub fn evaluations(&self) -> usize {
-        let each: Vec<usize> = self.programs.iter().map(Program::evaluations).collect();
+        self.total(Program::evaluations)
+    }
+
+    /// What mixing costs in all phases.
+    pub fn mixing(&self) -> usize {
+        self.total(Program::mixing)
+    }
+
+    fn total(&self, of: impl Fn(&Program) -> usize) -> usize {
+        let each: Vec<usize> = self.programs.iter().map(of).collect();
         self.phases()
             .fold(0usize, |sum, (_, p)| sum.saturating_add(each[p]))
     }
@@ -95,6 +104,7 @@ pub fn unroll(
             steps,
             inner: Steps::Euler,
             solved: false,
+            analysed: false,
             budget,
         };
         let (flow, title) = &flows[of(phase)];

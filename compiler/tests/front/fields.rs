@@ -166,9 +166,9 @@ fn mistakes() {
             with("return x + sqrt(2 + root(2, 3))*F(x)", "s(ffn, one, att)"),
         ),
         (
-            "solve_by_anderson",
+            "solve_by_newton",
             with(
-                "solve z = F(z + x) from 0 by anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit;  return z",
+                "solve z = F(z + x) from 0 by newton(tol: 1e-3, max: 40) gradient implicit;  return z",
                 "s(ffn, one, att)",
             ),
         ),

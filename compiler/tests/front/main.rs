@@ -17,6 +17,7 @@ mod mends;
 mod parts;
 mod properties;
 mod reference;
+mod solves;
 mod splittings;
 mod stability;
 mod stages;

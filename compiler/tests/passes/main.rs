@@ -15,4 +15,5 @@ mod precision;
 mod programs;
 mod random;
 mod rewrites;
+mod solves;
 mod systems;

@@ -4,4 +4,5 @@ mod common;
 mod models;
 mod ops;
 mod pictures;
+mod solve;
 mod tiny;

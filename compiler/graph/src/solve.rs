@@ -1,0 +1,271 @@
+//! Fixed points `z = f(z)` in a graph: the next iterate, token by token.
+//!
+//! Takes iterates and what the equation makes of them; gives the iterate after them, by plain iteration or by Anderson's mixing of
+//! type II (Anderson 1965, J. ACM 12, 547; Walker & Ni 2011, SIAM J. Numer. Anal. 49, 1715, Algorithm AA). Every row, a token, has a least-squares
+//! problem and a stopping test of its own, over all unknowns that are solved for together: its iterates depend on no other token but
+//! through f, so that what is causal stays causal and no text changes another's. A row whose residual is small keeps its
+//! iterate. Everything is made of other ops, and so are its derivatives. Leaves evaluating f, and how often, to the caller.
+
+use crate::exact::Exact;
+use crate::graph::{Builder, Value};
+use crate::nn::combine;
+use crate::op::TypeError;
+use crate::ops::{Broadcast, Constant, Mul, Recip, Shift, SumCols, WherePositive};
+use crate::types::TensorType;
+use std::collections::BTreeMap;
+
+type Made = Result<Value, TypeError>;
+
+/// When a row is solved, and how it gets there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mixing {
+    /// A row is solved when `‖f − z‖² ≤ tol² (‖f‖² + 10⁻¹⁰)`.
+    pub tol: Exact,
+    /// Differences of earlier iterates that the next one is mixed with; 0: plain iteration.
+    pub memory: usize,
+}
+
+/// How a fixed point is found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Solver {
+    /// `None`: plain iteration without a test.
+    pub mixing: Option<Mixing>,
+    /// How often f is evaluated.
+    pub iterations: usize,
+}
+
+/// An iterate and what f makes of it, each one value for every unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub z: Vec<Value>,
+    pub f: Vec<Value>,
+}
+
+/// The squared length below which a solution counts as 0: `(10⁻⁵)²`.
+fn floor() -> Exact {
+    Exact::ratio(1, 10_000_000_000)
+}
+
+/// A difference is left out of the least-squares problem where all but this share of its squared length lies in the newer
+/// ones: what is left of it would be rounding.
+fn dependent() -> Exact {
+    Exact::ratio(1, 10_000_000_000)
+}
+
+/// Makes the iterates of one solve; keeps what the next ones need again.
+#[derive(Clone, Debug, Default)]
+pub struct Mixer {
+    /// `a − b`.
+    differences: BTreeMap<[Value; 2], Value>,
+    /// `a · b`, row by row.
+    products: BTreeMap<[Value; 2], Value>,
+}
+
+impl Solver {
+    /// Iterates from a start. `f` is called as often as there are iterations.
+    pub fn solve<E: From<TypeError>>(
+        &self,
+        b: &mut Builder,
+        start: Vec<Value>,
+        mut f: impl FnMut(&mut Builder, &[Value]) -> Result<Vec<Value>, E>,
+    ) -> Result<Vec<Value>, E> {
+        let (mut z, mut seen, mut mixer) = (start, Vec::<Pair>::new(), Mixer::default());
+        for _ in 0..self.iterations {
+            let made = f(b, &z)?;
+            z = match &self.mixing {
+                None => made,
+                Some(mixing) => {
+                    seen.insert(0, Pair { z, f: made });
+                    seen.truncate(mixing.memory + 1);
+                    mixer.next(b, mixing, &seen)?
+                }
+            };
+        }
+        Ok(z)
+    }
+}
+
+impl Mixer {
+    /// The iterate after `seen`, newest first. Rows that are solved keep their newest one.
+    pub fn next(
+        &mut self,
+        b: &mut Builder,
+        mixing: &Mixing,
+        seen: &[Pair],
+    ) -> Result<Vec<Value>, TypeError> {
+        let Some(newest) = seen.first() else {
+            return Ok(Vec::new());
+        };
+        let residual = self.residuals(b, newest)?;
+        let open = self.open(b, mixing, &residual, &newest.f)?;
+        let mixed = match seen.len() {
+            1 => newest.f.clone(),
+            _ => self.mixed(b, &residual, seen)?,
+        };
+        let each = mixed.iter().zip(&newest.z);
+        each.map(|(next, z)| choose(b, open, *next, *z)).collect()
+    }
+
+    fn residuals(&mut self, b: &mut Builder, of: &Pair) -> Result<Vec<Value>, TypeError> {
+        let each = of.f.iter().zip(&of.z);
+        each.map(|(f, z)| self.difference(b, *f, *z)).collect()
+    }
+
+    /// Positive in rows that are not solved yet.
+    fn open(&mut self, b: &mut Builder, mixing: &Mixing, r: &[Value], f: &[Value]) -> Made {
+        let (size, scale) = (self.product(b, r, r)?, self.product(b, f, f)?);
+        let tol = &mixing.tol * &mixing.tol;
+        let by = &(-&tol) * &floor();
+        let off = combine(b, &[(Exact::one(), size), (-&tol, scale)])?;
+        b.push1(Shift { by }, &[off])
+    }
+
+    /// `f₀ − Σ γⱼ Δfⱼ` with the γ that minimise `‖r₀ − Σ γⱼ Δrⱼ‖`.
+    fn mixed(
+        &mut self,
+        b: &mut Builder,
+        residual: &[Value],
+        seen: &[Pair],
+    ) -> Result<Vec<Value>, TypeError> {
+        let (mut dr, mut df): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
+        for pair in seen.windows(2) {
+            let (new, old) = (self.residuals(b, &pair[0])?, self.residuals(b, &pair[1])?);
+            dr.push(self.apart(b, &new, &old)?);
+            df.push(self.apart(b, &pair[0].f, &pair[1].f)?);
+        }
+        let mut normal = Vec::new();
+        for (i, di) in dr.iter().enumerate() {
+            let row: Result<Vec<Value>, TypeError> =
+                dr[..=i].iter().map(|dj| self.product(b, di, dj)).collect();
+            normal.push(row?);
+        }
+        let right: Result<Vec<Value>, TypeError> =
+            dr.iter().map(|d| self.product(b, d, residual)).collect();
+        let weights = least_squares(b, &normal, right?)?;
+        let mut mixed = Vec::new();
+        for (i, f) in seen[0].f.iter().enumerate() {
+            let mut terms = vec![(Exact::one(), *f)];
+            for (w, d) in weights.iter().zip(&df) {
+                terms.push((Exact::int(-1), b.push1(Mul, &[*w, d[i]])?));
+            }
+            mixed.push(combine(b, &terms)?);
+        }
+        Ok(mixed)
+    }
+
+    fn apart(
+        &mut self,
+        b: &mut Builder,
+        new: &[Value],
+        old: &[Value],
+    ) -> Result<Vec<Value>, TypeError> {
+        let each = new.iter().zip(old);
+        each.map(|(a, c)| self.difference(b, *a, *c)).collect()
+    }
+
+    fn difference(&mut self, b: &mut Builder, a: Value, c: Value) -> Made {
+        if let Some(known) = self.differences.get(&[a, c]) {
+            return Ok(*known);
+        }
+        let made = combine(b, &[(Exact::one(), a), (Exact::int(-1), c)])?;
+        self.differences.insert([a, c], made);
+        Ok(made)
+    }
+
+    /// `Σ xᵢ · yᵢ` over the unknowns, a number per row.
+    fn product(&mut self, b: &mut Builder, x: &[Value], y: &[Value]) -> Made {
+        let mut terms = Vec::new();
+        for (x, y) in x.iter().zip(y) {
+            let of = [*x.min(y), *x.max(y)];
+            let made = match self.products.get(&of) {
+                Some(known) => *known,
+                None => {
+                    let each = b.push1(Mul, &of)?;
+                    b.push1(SumCols, &[each])?
+                }
+            };
+            self.products.insert(of, made);
+            terms.push((Exact::one(), made));
+        }
+        combine(b, &terms)
+    }
+}
+
+/// `next` where `open` is positive, else `z`, bit for bit.
+fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
+    let to = b.ty(z).clone();
+    let open = match *b.ty(open) == to {
+        true => open,
+        false => b.push1(Broadcast { to }, &[open])?,
+    };
+    let next = b.push1(WherePositive, &[open, next])?;
+    let (_, closed) = indicators(b, open)?;
+    let z = b.push1(WherePositive, &[closed, z])?;
+    combine(b, &[(Exact::one(), next), (Exact::one(), z)])
+}
+
+/// 1 where `x` is positive, else 0; and the other way round.
+fn indicators(b: &mut Builder, x: Value) -> Result<(Value, Value), TypeError> {
+    let to: TensorType = b.ty(x).clone();
+    let one = b.push1(
+        Constant {
+            value: Exact::one(),
+        },
+        &[],
+    )?;
+    let one = b.push1(Broadcast { to }, &[one])?;
+    let is = b.push1(WherePositive, &[x, one])?;
+    let not = combine(b, &[(Exact::one(), one), (Exact::int(-1), is)])?;
+    Ok((is, not))
+}
+
+/// γ with `N γ = right` for the lower half of a symmetric N, row by row of the state: `N = L D Lᵀ`. Where a pivot is no
+/// more than a small share of its diagonal, its column is left out and its γ is 0; all-zero columns are.
+fn least_squares(
+    b: &mut Builder,
+    normal: &[Vec<Value>],
+    right: Vec<Value>,
+) -> Result<Vec<Value>, TypeError> {
+    let n = normal.len();
+    // `scaled[i][j]` is lᵢⱼ dⱼ, of the right side as row n; `lower[i][j]` is lᵢⱼ.
+    let rows = normal.iter().cloned().chain([right]);
+    let mut scaled: Vec<Vec<Value>> = rows.collect();
+    let mut lower: Vec<Vec<Value>> = vec![Vec::new(); n + 1];
+    for j in 0..n {
+        for i in j..=n {
+            let mut terms = vec![(Exact::one(), scaled[i][j])];
+            for k in 0..j {
+                let product = b.push1(Mul, &[lower[i][k], scaled[j][k]])?;
+                terms.push((Exact::int(-1), product));
+            }
+            scaled[i][j] = combine(b, &terms)?;
+        }
+        let over = inverse(b, scaled[j][j], normal[j][j])?;
+        for i in j + 1..=n {
+            let l = b.push1(Mul, &[scaled[i][j], over])?;
+            lower[i].push(l);
+        }
+        // `lower[j]` is complete: its diagonal is 1.
+    }
+    let mut weights: Vec<Value> = Vec::new();
+    for j in (0..n).rev() {
+        let mut terms = vec![(Exact::one(), lower[n][j])];
+        for (i, w) in (j + 1..n).rev().zip(&weights) {
+            let product = b.push1(Mul, &[lower[i][j], *w])?;
+            terms.push((Exact::int(-1), product));
+        }
+        weights.push(combine(b, &terms)?);
+    }
+    weights.reverse();
+    Ok(weights)
+}
+
+/// `1/pivot`, or 0 where it is too small beside its diagonal. No division by 0 is made, so no derivative is infinite.
+fn inverse(b: &mut Builder, pivot: Value, diagonal: Value) -> Made {
+    let enough = combine(b, &[(Exact::one(), pivot), (-&dependent(), diagonal)])?;
+    let (_, not) = indicators(b, enough)?;
+    let kept = b.push1(WherePositive, &[enough, pivot])?;
+    let safe = combine(b, &[(Exact::one(), kept), (Exact::one(), not)])?;
+    let over = b.push1(Recip, &[safe])?;
+    b.push1(WherePositive, &[enough, over])
+}

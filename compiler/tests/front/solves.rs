@@ -1,0 +1,119 @@
+//! Fixed points to a tolerance: their stage programs, their orders, and what is wrong about them.
+
+use crate::common::{compile_text, model};
+use odec_compiler::codes;
+
+fn step(by: &str) -> String {
+    format!("scheme s(F) {{ step x {{ solve z = x + h*F(z) from x by {by}  return z }} }}")
+}
+
+fn implicit(by: &str) -> String {
+    format!("scheme own {{ order 2;  tableau {{ 1/2 | 1/2; | 1 }};  solve by {by} }}")
+}
+
+#[test]
+fn stages() {
+    let gauss = "scheme gauss(F) { let q = sqrt(3)/6
+        tableau { (1/2 - q) | 1/4 (1/4 - q); (1/2 + q) | (1/4 + q) 1/4; | 1/2 1/2 }
+        solve by anderson(memory: 1, tol: 1e-3, max: 3) gradient implicit }";
+    for (name, text) in [
+        ("two_unknowns", gauss.to_string()),
+        ("plain", step("fixed_point(tol: 1/100, max: 3)")),
+        (
+            "last",
+            step("anderson(memory: 2, tol: 1e-3, max: 4) gradient last(2)"),
+        ),
+        (
+            "phantom",
+            step("fixed_point(iterations: 2) gradient phantom(2)"),
+        ),
+    ] {
+        let outcome = compile_text(&text);
+        insta::assert_snapshot!(format!("solves_{name}"), outcome.checked().stages());
+    }
+}
+
+/// The order is that of the equation; a bound on the iterations that is too small for it limits it all the same.
+#[test]
+fn orders() {
+    let notes = |by: &str| -> Vec<String> {
+        let outcome = compile_text(&implicit(by));
+        assert_eq!(outcome.messages, [], "{by}");
+        outcome
+            .checked()
+            .claims
+            .iter()
+            .map(|c| c.note.clone())
+            .collect()
+    };
+    let note = ["of the equation, solved to 1/1000"];
+    assert_eq!(notes("anderson(tol: 1e-3, max: 9)"), note);
+    assert_eq!(
+        notes("fixed_point(tol: 1e-3, max: 9) gradient implicit"),
+        note
+    );
+    // One iteration, and the evaluation that the gradient passes through.
+    assert_eq!(notes("fixed_point(iterations: 0) gradient implicit"), [""]);
+    let outcome = compile_text(&implicit("fixed_point(iterations: 0)"));
+    assert_eq!(outcome.messages[0].code, codes::FALSE_ORDER);
+}
+
+#[test]
+fn mistakes() {
+    let all: Vec<String> = [
+        "anderson(memory: 0, tol: 1e-3, max: 9)",
+        "anderson(memory: 9, tol: 1e-3, max: 9)",
+        "anderson(memory: 5, tol: 1e-3, max: 4)",
+        "anderson(memory: 5, tol: 0, max: 9)",
+        "anderson(memory: 5, tol: -1/2, max: 9)",
+        "anderson(memory: 5, tol: 1, max: 9)",
+        "anderson(tol: 1e-3, max: 1000000000)",
+        "anderson(tol: 1e-3, max: 0)",
+        "anderson(iterations: 5)",
+        "anderson(memory: x, tol: x, max: h)",
+        "fixed_point(tol: 1e-3)",
+        "fixed_point(max: 9)",
+        "fixed_point(iterations: 9, tol: 1e-3)",
+        "fixed_point(memory: 9, tol: 1e-3, max: 9)",
+        "fixed_point",
+        "broyden(tol: 1e-3, max: 9)",
+        "andersen(tol: 1e-3, max: 9)",
+        "fixed_point(iterations: 9) gradient backsolve",
+        "fixed_point(iterations: 9) gradient implicitly",
+        "fixed_point(iterations: 9) gradient implicit(2)",
+        "fixed_point(iterations: 9) gradient last",
+        "fixed_point(iterations: 9) gradient last(0)",
+        "fixed_point(iterations: 9) gradient last(10)",
+        "fixed_point(iterations: 9) gradient phantom(1000000)",
+        "fixed_point(iterations: 9) gradient phantom(1, 2)",
+        "fixed_point(iterations: 9) gradient 3",
+    ]
+    .iter()
+    .map(|by| {
+        let outcome = compile_text(&step(by));
+        assert!(outcome.checked.is_none(), "{by}");
+        outcome.rendered()
+    })
+    .collect();
+    insta::assert_snapshot!("solves_mistakes", all.join("\n"));
+}
+
+/// What one text makes large is counted, however it is put together.
+#[test]
+fn many_iterations() {
+    let refused = |scheme: &str, flow: &str, steps: u64| {
+        let outcome = compile_text(&format!("{scheme}\n{}", model(flow, steps, "")));
+        let codes: Vec<&str> = outcome.messages.iter().map(|d| d.code).collect();
+        assert!(codes.contains(&codes::TOO_LARGE), "{codes:?}");
+    };
+    let many = step("anderson(memory: 8, tol: 1e-3, max: 1000)");
+    refused(&many, "s(layer)", 10);
+    let plain = step("fixed_point(tol: 1e-3, max: 1000)");
+    refused(&plain, "s(layer)", 20);
+    // Solves in solves: 10⁹ iterations.
+    let inner = "s(increment(s(increment(s(layer)))))";
+    refused(&plain, inner, 1);
+    let inside = "scheme s(F) { step x {
+        solve z = F(z) from x by fixed_point(tol: 1e-3, max: 1000) gradient implicit  return z } }";
+    refused(inside, "s(map(s(map(s(layer)))))", 1);
+}
