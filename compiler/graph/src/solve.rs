@@ -19,7 +19,7 @@ type Made = Result<Value, TypeError>;
 /// When a row is solved, and how it gets there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mixing {
-    /// A row is solved when `‖f − z‖² ≤ tol² (‖f‖² + 10⁻¹⁰)`.
+    /// A row is solved when `‖f − z‖² ≤ tol² (‖f‖² + 10⁻²⁰)`.
     pub tol: Exact,
     /// Differences of earlier iterates that the next one is mixed with; 0: plain iteration.
     pub memory: usize,
@@ -41,9 +41,15 @@ pub struct Pair {
     pub f: Vec<Value>,
 }
 
-/// The squared length below which a solution counts as 0: `(10⁻⁵)²`.
+/// The squared length below which a solution counts as 0: `(10⁻¹⁰)²`; cotangents of long texts are that small.
 fn floor() -> Exact {
-    Exact::ratio(1, 10_000_000_000)
+    let root = Exact::ratio(1, 10_000_000_000);
+    &root * &root
+}
+
+/// What is left of a squared difference must be larger than this, or its inverse is not a number in f32.
+fn least() -> Exact {
+    &floor() * &Exact::ratio(1, 10_000_000_000)
 }
 
 /// A difference is left out of the least-squares problem where all but this share of its squared length lies in the newer
@@ -199,24 +205,20 @@ fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
         false => b.push1(Broadcast { to }, &[open])?,
     };
     let next = b.push1(WherePositive, &[open, next])?;
-    let (_, closed) = indicators(b, open)?;
+    let closed = closed(b, open)?;
     let z = b.push1(WherePositive, &[closed, z])?;
     combine(b, &[(Exact::one(), next), (Exact::one(), z)])
 }
 
-/// 1 where `x` is positive, else 0; and the other way round.
-fn indicators(b: &mut Builder, x: Value) -> Result<(Value, Value), TypeError> {
+/// 1 where `x` is not positive, else 0. By choices alone: passes join sums, and 1 + y − 1 is not y.
+fn closed(b: &mut Builder, x: Value) -> Made {
     let to: TensorType = b.ty(x).clone();
-    let one = b.push1(
-        Constant {
-            value: Exact::one(),
-        },
-        &[],
-    )?;
+    let value = Exact::one();
+    let one = b.push1(Constant { value }, &[])?;
     let one = b.push1(Broadcast { to }, &[one])?;
-    let is = b.push1(WherePositive, &[x, one])?;
-    let not = combine(b, &[(Exact::one(), one), (Exact::int(-1), is)])?;
-    Ok((is, not))
+    let open = b.push1(WherePositive, &[x, one])?;
+    let left = combine(b, &[(Exact::ratio(1, 2), one), (Exact::int(-1), open)])?;
+    b.push1(WherePositive, &[left, one])
 }
 
 /// γ with `N γ = right` for the lower half of a symmetric N, row by row of the state: `N = L D Lᵀ`. Where a pivot is no
@@ -263,7 +265,8 @@ fn least_squares(
 /// `1/pivot`, or 0 where it is too small beside its diagonal. No division by 0 is made, so no derivative is infinite.
 fn inverse(b: &mut Builder, pivot: Value, diagonal: Value) -> Made {
     let enough = combine(b, &[(Exact::one(), pivot), (-&dependent(), diagonal)])?;
-    let (_, not) = indicators(b, enough)?;
+    let enough = b.push1(Shift { by: -&least() }, &[enough])?;
+    let not = closed(b, enough)?;
     let kept = b.push1(WherePositive, &[enough, pivot])?;
     let safe = combine(b, &[(Exact::one(), kept), (Exact::one(), not)])?;
     let over = b.push1(Recip, &[safe])?;

@@ -20,10 +20,9 @@ fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         a.swap(j, p);
         b.swap(j, p);
         for i in j + 1..n {
-            let l = a[i][j] / a[j][j];
-            for k in j..n {
-                a[i][k] -= l * a[j][k];
-            }
+            let (l, pivot) = (a[i][j] / a[j][j], a[j].clone());
+            let row = a[i].iter_mut().zip(pivot);
+            row.for_each(|(x, p)| *x -= l * p);
             b[i] -= l * b[j];
         }
     }
