@@ -8,9 +8,12 @@ mod tiles;
 use harness::models::{in_bf16, planned, ragged, same_steps, two_steps};
 use harness::{Buffer, Compiled, assert_same, noise};
 use odec_program::kernel::{Blocking, Contract, Order, Pack};
+use odec_program::manifest::Manifest;
 use odec_program::{Bindings, DType, Kernel, KernelSpec, Target};
 use odec_runtime::cpu::CpuDevice;
+use odec_runtime::reals::Reals;
 use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::{Artifact, Executor, Reader, Value};
 use tiles::decode::{self, Op};
 use tiles::products::{Data, FORMS, Form, Shape, kernels};
 use tiles::{Machine, machine};
@@ -306,7 +309,7 @@ fn only_bf16_is_multiplied_in_tiles() {
     assert!(orders.clone().all(|o| o == (Order::Pairs, DType::Bf16)));
 }
 
-/// Two steps of training: forward, backward and the optimiser.
+/// Two steps of training: forward, backward and the optimiser; and a text read in pieces, from weights packed once.
 #[test]
 fn a_model_in_bf16() {
     let Some(Machine { target, emulated }) = machine() else {
@@ -329,6 +332,9 @@ fn a_model_in_bf16() {
         same_steps(&got, &want, &format!("{threads} threads"));
         assert_eq!(tiles::fault(), None);
     }
+    let device = CpuDevice::open(&path, name, kernels, scratch, 2).unwrap();
+    reads_in_pieces(&manifest, device, &[7, 1, 1, 33, 1, 16]);
+    assert_eq!(tiles::fault(), None);
     // They are what a processor without tiles computes, but for the order of sums.
     let chain = planned("prenorm", &sizes, Target::Avx2);
     let other = two_steps(
@@ -338,4 +344,32 @@ fn a_model_in_bf16() {
     );
     harness::models::near_steps(&want, &other, "tiles");
     assert!(want != other);
+}
+
+/// Logits of pieces of these lengths, against those of the whole text, in every bit.
+fn reads_in_pieces(manifest: &Manifest, device: CpuDevice, lengths: &[usize]) {
+    let artifact = Artifact::in_memory(manifest.clone()).unwrap();
+    let mut e = Executor::new(&artifact, Box::new(device)).unwrap();
+    e.set_poison(true);
+    e.initialise(7);
+    let length: usize = lengths.iter().sum();
+    let tokens =
+        (0..length as u64).map(|i| ((i * i * 7 + i * 3 + 1) % manifest.model.vocab) as i32);
+    let tokens: Vec<i32> = tokens.collect();
+    let bits = |x: Reals| x.iter().map(f64::to_bits).collect::<Vec<u64>>();
+    let at = Bindings::new(1, length as u64);
+    let io = [("tokens", Value::I32(&tokens[..]))];
+    let whole = bits(
+        e.run("forward", at, &io, &[])
+            .unwrap()
+            .reals("logits")
+            .unwrap(),
+    );
+    let mut reader = Reader::new(&mut e).unwrap();
+    let (mut pieces, mut past) = (Vec::new(), 0);
+    for n in lengths {
+        pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
+        past += n;
+    }
+    assert!(whole == pieces, "logits of {length} tokens");
 }

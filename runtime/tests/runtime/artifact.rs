@@ -1,8 +1,9 @@
 //! Artifacts: written whole, read back, refused when anything is wrong.
 
 use crate::support;
+use odec_program::kernel::Order;
 use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest};
-use odec_program::{DType, Operand, Size, Slot};
+use odec_program::{DType, Operand, Size, Slot, Target};
 use odec_runtime::artifact::sha256;
 use odec_runtime::rng::Stream;
 use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
@@ -125,6 +126,23 @@ fn damaged_foreign_and_missing_ones_are_refused_with_the_reason() {
     };
     let hidden = |line: &String| line.split(' ').map(hide).collect::<Vec<_>>().join(" ");
     insta::assert_snapshot!(list.iter().map(hidden).collect::<Vec<_>>().join("\n"));
+}
+
+/// Code for tile registers, where there are none: what is missing is named.
+#[test]
+fn code_for_other_processors_is_refused() {
+    let Err(missing) = Target::Amx.supported() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.odex");
+    let artifact = Artifact::write(&path, support::manifest(), &[object("cpu:amx")]).unwrap();
+    let refused = artifact.device(DeviceChoice::Cpu, Some(1)).map(drop);
+    let said = refused.unwrap_err().to_string();
+    assert!(
+        said.contains("built for cpu:amx") && said.contains(missing),
+        "{said}"
+    );
 }
 
 /// A flipped bit or a missing end, anywhere in any file, is noticed and never a crash.
@@ -356,6 +374,11 @@ fn senseless_kernels_are_found_on_load() {
     broken("contract", &|s| {
         if let KernelSpec::Contract(k) = s {
             k.blocking.mr = u32::MAX
+        }
+    });
+    broken("contract", &|s| {
+        if let KernelSpec::Contract(k) = s {
+            k.order = Order::Pairs
         }
     });
     insta::assert_snapshot!(list.join("\n"));
