@@ -92,7 +92,9 @@ fn coefficients(page: &mut Page, r: &Report) {
     }
     if let Some((t, _)) = &r.implicit {
         page.table(&tableau(t));
-        page.blank();
+        if r.tableau.is_ok() {
+            page.blank();
+        }
     }
     match &r.tableau {
         Ok(t) => {
