@@ -12,7 +12,7 @@ PRECISIONS = ("f32", "bf16")
 SMALL = {"model.width": 64, "model.context": 72, "train.batch": 2}
 # Systems that are also trained with states computed again, and how many of them are kept.
 REVOLVE, SLOTS = ("prenorm", "rk4_layer", "iiet"), 2
-# The largest relative distance of two losses at the same step, in bf16, on tensor cores; in f32 it is zero.
+# The relative distance of two losses at the same step, the mean over all steps, in bf16, on tensor cores; in f32 it is zero.
 LOSS_BOUND = 0.03
 
 

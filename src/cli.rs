@@ -78,7 +78,7 @@ pub enum Command {
     Bench(Bench),
     /// Run every entry of a model on a device and on the reference device, and compare what they compute
     #[command(
-        after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size\nin the first step and 10% later. The reference device is slow: make the model small."
+        after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
     )]
     Compare(Compare),
     /// Print a completion script for a shell
