@@ -1,6 +1,7 @@
 //! Fixed points to a tolerance: their stage programs, their orders, and what is wrong about them.
 
 use crate::common::{compile_text, model};
+use odec_compiler::analysis::{report, text};
 use odec_compiler::codes;
 
 fn step(by: &str) -> String {
@@ -56,6 +57,29 @@ fn orders() {
     assert_eq!(notes("fixed_point(iterations: 0) gradient implicit"), [""]);
     let outcome = compile_text(&implicit("fixed_point(iterations: 0)"));
     assert_eq!(outcome.messages[0].code, codes::FALSE_ORDER);
+}
+
+/// What a report says of a solution, and how much it may take.
+#[test]
+fn reports() {
+    let bdf = "scheme bdf { order 2;  A_stable;  multistep { alpha 1 -4/3 1/3; beta 2/3 };  start by euler;  \
+               solve by anderson(tol: 1e-4, max: 20) gradient implicit }";
+    for (name, text) in [
+        ("bdf", bdf.to_string()),
+        (
+            "midpoint",
+            implicit("anderson(memory: 2, tol: 1e-3, max: 9)"),
+        ),
+        ("equation", step("fixed_point(tol: 1e-3, max: 9)")),
+    ] {
+        let outcome = compile_text(&text);
+        let instances = &outcome.checked().instances;
+        let said: Vec<String> = instances
+            .iter()
+            .map(|i| text::text(&report::scheme(i)))
+            .collect();
+        insta::assert_snapshot!(format!("solves_report_{name}"), said.join("\n"));
+    }
 }
 
 #[test]
