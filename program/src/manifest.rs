@@ -34,6 +34,71 @@ pub struct Manifest {
     pub objects: Vec<Object>,
     /// What was claimed and what was proved, as printed by `odec check`.
     pub claims: Vec<Claim>,
+    /// Evolves whose number of steps is decided while they run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depths: Vec<Depth>,
+}
+
+/// An evolve whose number of steps is decided while it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// By the errors of steps; entries tell in their outputs how far they came ([`depth`]).
+    Adaptive {
+        /// Empty where there is one evolve without a label.
+        evolve: String,
+        /// Attempts that are planned for.
+        max: u64,
+        /// The time to reach.
+        until: f64,
+    },
+    /// By a draw for each step of training, an input of `grad` ([`depth::input`]): a Poisson number whose logarithmic rate is
+    /// normal with mean log(mean) − 1/8 and deviation 1/2, plus 1, but at most `max` (Geiping et al. 2025, arXiv:2502.05171, 3.3).
+    Random {
+        evolve: String,
+        /// Steps of evaluation and generation.
+        mean: u64,
+        max: u64,
+    },
+}
+
+impl Depth {
+    /// The input that says the number of steps, where it is one.
+    pub fn input(&self) -> Option<String> {
+        match self {
+            Depth::Adaptive { .. } => None,
+            Depth::Random { evolve, .. } => Some(depth::input(evolve)),
+        }
+    }
+
+    /// The most steps, or attempts.
+    pub fn max(&self) -> u64 {
+        match self {
+            Depth::Adaptive { max, .. } | Depth::Random { max, .. } => *max,
+        }
+    }
+}
+
+/// Names of inputs and outputs of evolves whose number of steps is decided while they run.
+pub mod depth {
+    /// Time that was left after the last attempt: above 0, the end was not reached.
+    pub const REST: &str = "rest";
+    /// Steps that were tried, and those that were accepted.
+    pub const ATTEMPTS: &str = "attempts";
+    pub const ACCEPTED: &str = "accepted";
+
+    /// An output of an evolve: `core.steps.rest`.
+    pub fn output(evolve: &str, what: &str) -> String {
+        format!("{}.{what}", input(evolve))
+    }
+
+    /// The number of steps that is drawn for an evolve: `core.steps`.
+    pub fn input(evolve: &str) -> String {
+        match evolve {
+            "" => "steps".into(),
+            label => format!("{label}.steps"),
+        }
+    }
 }
 
 /// What a caller must know to feed the model.

@@ -271,13 +271,14 @@ fn instruction(
         }
     }
     overlaps(&kernel.spec, instr, foot, &dims, |o| piece.start(o, at))?;
+    let is_depth = |name: &str| m.depths.iter().any(|d| d.input().as_deref() == Some(name));
     if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.
         let of_tokens = match instr.operands[0].slot {
             Slot::Input(n) => e
                 .inputs
                 .get(n as usize)
-                .is_some_and(|io| io.name != noise::KEY),
+                .is_some_and(|io| io.name != noise::KEY && !is_depth(&io.name)),
             _ => false,
         };
         if !of_tokens || instr.dims[1].at(at) < Some(m.model.vocab) {

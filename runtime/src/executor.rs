@@ -7,13 +7,14 @@
 
 use crate::artifact::Artifact;
 use crate::check;
+use crate::depth;
 use crate::device::Device;
 use crate::init;
 use crate::memory::{Buffer, WORD, Words};
 use crate::profile::Profile;
 use crate::reach::Touch;
 use crate::reals::{Reals, RealsMut};
-use odec_program::manifest::{Manifest, Param};
+use odec_program::manifest::{Depth, Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, Entry, Instr, Io, Operand, Piece, Slot, bf16, noise};
 use std::collections::BTreeMap;
 use std::io;
@@ -103,6 +104,16 @@ pub enum RunError {
     MissingScalar { entry: String, name: String },
     #[error("{tensor} of {site} is the first tensor that is not")]
     NonFinite { site: String, tensor: String },
+    #[error(
+        "the adaptive steps{evolve} have come to t = {reached:.6} of {until} in {max} attempts, so this is not the result; \
+         allow more (`max`), larger errors (`rtol`, `atol`), or train for less (smaller weights change less fast)"
+    )]
+    Unfinished {
+        evolve: String,
+        reached: f64,
+        until: f64,
+        max: u64,
+    },
     #[error("output `{name}` is not made of f32 or f64")]
     OutputType { name: String },
     #[error("cannot reserve memory for the program: {0}")]
@@ -355,8 +366,11 @@ impl Executor {
                 entry: entry.into(),
                 name: io.name.clone(),
             })?;
-            let below = match io.name.as_str() {
-                noise::KEY => 1 << noise::BITS,
+            let of_depth = |d: &&Depth| d.input().as_deref() == Some(&io.name);
+            let steps = manifest.depths.iter().find(of_depth).map(|d| d.max() + 1);
+            let below = match (io.name.as_str(), steps) {
+                (_, Some(steps)) => steps,
+                (noise::KEY, _) => 1 << noise::BITS,
                 _ => manifest.model.vocab,
             };
             fill(io, at, *value, below, buffer)?;
@@ -451,12 +465,14 @@ impl Executor {
             }
         }
         self.device.finish().map_err(RunError::Device)?;
-        Ok(Outputs {
+        let out = Outputs {
             entry,
             list: &e.outputs,
             buffers: &ports.outputs,
             at,
-        })
+        };
+        depth::finished(&manifest.depths, &out)?;
+        Ok(out)
     }
 }
 

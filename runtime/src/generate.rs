@@ -10,7 +10,7 @@ use crate::executor::{Executor, RunError, Value};
 use crate::reals::Reals;
 use crate::rng::Stream;
 use crate::tokenizer::{Tokenizer, TokenizerError};
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Depth, Loss};
 use odec_program::{Bindings, DECODE, PREPARE};
 use std::io;
 
@@ -62,6 +62,11 @@ pub enum GenerateError {
         "this model fills in hidden tokens, it was not trained to continue a text; `odec eval` measures how well it does"
     )]
     Masked,
+    #[error(
+        "this model's steps are chosen by the errors of a whole text, so keys and values of earlier tokens cannot be kept, and it \
+         does not generate; `odec eval` measures it"
+    )]
+    Adaptive,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -98,6 +103,10 @@ pub fn generate(
     }
     if let Some(Loss::Masked { .. }) = x.manifest().train.as_ref().map(|t| t.loss) {
         return Err(GenerateError::Masked);
+    }
+    let depths = &x.manifest().depths;
+    if depths.iter().any(|d| matches!(d, Depth::Adaptive { .. })) {
+        return Err(GenerateError::Adaptive);
     }
     if !x.has_entry(DECODE) {
         return Err(GenerateError::LooksAhead);

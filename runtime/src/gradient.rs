@@ -6,39 +6,54 @@
 //! to [`crate::data`] and what is done with the gradient to entry `update`.
 
 use crate::data::Batch;
+use crate::depth::Made;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
 use odec_program::{ACCUMULATE, Bindings, DType, noise};
 
-/// Computes the gradient that `update` reads; gives the loss.
+/// What a gradient's runs found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    pub loss: f64,
+    /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
+    pub made: Made,
+}
+
+/// Computes the gradient that `update` reads; `drawn` are numbers of steps ([`crate::depth::drawn`]), the same for all micro-batches.
 ///
 /// # Errors
-/// When a batch does not fit the program.
-pub fn gradient(x: &mut Executor, batches: &[Batch]) -> Result<f64, RunError> {
+/// When a batch does not fit the program, or adaptive steps do not reach their end.
+pub fn gradient(
+    x: &mut Executor,
+    batches: &[Batch],
+    drawn: &[(String, i32)],
+) -> Result<Found, RunError> {
     let total: u64 = batches.iter().map(Batch::predicted).sum();
-    let mut loss = 0.0;
+    let (mut loss, mut made) = (0.0, Made::default());
     for (n, batch) in batches.iter().enumerate() {
-        let mean = alone(x, batch)?;
+        let found = alone(x, batch, drawn)?;
         if !x.has_entry(ACCUMULATE) {
-            return Ok(mean);
+            return Ok(found);
         }
         let share = batch.predicted() as f64 / total as f64;
-        loss += share * mean;
+        loss += share * found.loss;
+        made.add_share(share, found.made);
         let keep = f64::from(u8::from(n > 0));
         let scalars = [(named::KEEP, keep), (named::SHARE, share)];
         x.run(ACCUMULATE, Bindings::new(1, 1), &[], &scalars)?;
     }
-    Ok(match x.real() {
+    let loss = match x.real() {
         DType::F64 => loss,
         _ => f64::from(loss as f32),
-    })
+    };
+    Ok(Found { loss, made })
 }
 
 /// Loss and gradient of one batch.
 ///
 /// # Errors
 /// As [`gradient`].
-pub fn alone(x: &mut Executor, batch: &Batch) -> Result<f64, RunError> {
+pub fn alone(x: &mut Executor, batch: &Batch, drawn: &[(String, i32)]) -> Result<Found, RunError> {
     let at = Bindings::new(batch.rows, batch.columns);
     let key = [batch.key];
     let mut io = vec![
@@ -48,5 +63,12 @@ pub fn alone(x: &mut Executor, batch: &Batch) -> Result<f64, RunError> {
     if x.has_input("grad", noise::KEY) {
         io.push((noise::KEY, Value::I32(&key)));
     }
-    x.run("grad", at, &io, &[])?.scalar("loss")
+    let numbers = drawn.iter();
+    io.extend(numbers.map(|(name, n)| (name.as_str(), Value::I32(std::slice::from_ref(n)))));
+    let depths = x.manifest().depths.clone();
+    let out = x.run("grad", at, &io, &[])?;
+    Ok(Found {
+        loss: out.scalar("loss")?,
+        made: Made::of(&depths, drawn, &out),
+    })
 }

@@ -22,6 +22,7 @@ pub mod compare;
 pub mod cpu;
 pub mod cuda;
 pub mod data;
+pub mod depth;
 pub mod device;
 pub mod evaluate;
 pub mod exec;

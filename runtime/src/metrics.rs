@@ -1,7 +1,7 @@
 //! `metrics.jsonl`: what happened in a run, one JSON object per line.
 //!
 //! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
-//! An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. Steps count from 1;
+//! Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. Steps count from 1;
 //! losses are nats per token; `seconds` is training time so far, over all sittings.
 
 use crate::chart::Curve;
@@ -29,6 +29,12 @@ pub struct Step {
     pub grad_norm: f64,
     pub tokens_per_s: f64,
     pub seconds: f64,
+    /// Steps made where their number is decided while the model runs: drawn, or accepted; the mean over micro-batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver_steps: Option<f64>,
+    /// The same of all attempts of adaptive steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<f64>,
 }
 
 /// The loss on held-out text after a step.
@@ -142,6 +148,8 @@ mod tests {
                 grad_norm,
                 tokens_per_s,
                 seconds,
+                solver_steps: (n == 2).then_some(5.5),
+                attempts: None,
             })
         };
         let held_out = Record::HeldOut(HeldOut {

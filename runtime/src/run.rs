@@ -11,11 +11,12 @@ use crate::artifact::{Artifact, DeviceChoice};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
 use crate::data::{Batch, Corpus, DataError};
+use crate::depth;
 use crate::evaluate::{Evaluation, evaluate, window};
 use crate::executor::{Executor, RunError, State};
 use crate::failure::{TrainError, remedy};
 use crate::files;
-use crate::gradient::{alone, gradient};
+use crate::gradient::{Found, alone, gradient};
 use crate::import::Init;
 use crate::mask;
 use crate::material::{open_corpus, saved_tokenizer, with_files};
@@ -25,7 +26,7 @@ use crate::schedule::{self, Position};
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
 use odec_program::Bindings;
-use odec_program::manifest::{self, Form, Train, named};
+use odec_program::manifest::{self, Depth, Form, Train, named};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -247,9 +248,10 @@ impl Run {
             Ok(batch)
         });
         let batches = batches.collect::<Result<Vec<_>, DataError>>()?;
-        let loss = gradient(&mut self.x, &batches)?;
+        let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
+        let Found { loss, made } = gradient(&mut self.x, &batches, &drawn)?;
         if !loss.is_finite() {
-            return Err(self.broken("loss", &batches));
+            return Err(self.broken("loss", &batches, &drawn));
         }
         let t = (step + 1) as f64;
         let (beta1, beta2) = self.train.optimizer.betas;
@@ -263,7 +265,7 @@ impl Run {
             .run("update", Bindings::new(1, 1), &[], &scalars)?
             .scalar("grad_norm")?;
         if !grad_norm.is_finite() {
-            return Err(self.broken("gradient norm", &batches));
+            return Err(self.broken("gradient norm", &batches, &drawn));
         }
         let seconds = start.elapsed().as_secs_f64();
         self.progress.step += 1;
@@ -271,6 +273,8 @@ impl Run {
         let tokens: u64 = batches.iter().map(|b| b.rows * b.columns).sum();
         let tokens_per_s = tokens as f64 / seconds.max(1e-9);
         let real = self.x.real();
+        let depths = &self.x.manifest().depths;
+        let adaptive = |d: &Depth| matches!(d, Depth::Adaptive { .. });
         let done = Step {
             step: step + 1,
             loss: decimal(loss, real),
@@ -278,20 +282,22 @@ impl Run {
             grad_norm: decimal(grad_norm, real),
             tokens_per_s,
             seconds: self.progress.seconds,
+            solver_steps: (!depths.is_empty()).then_some(made.steps),
+            attempts: depths.iter().any(adaptive).then_some(made.attempts),
         };
         self.record(Record::Step(done))?;
         Ok(done)
     }
 
     /// Runs the step again, watching every launch, to say where numbers stop being finite.
-    fn broken(&mut self, what: &str, batches: &[Batch]) -> TrainError {
+    fn broken(&mut self, what: &str, batches: &[Batch], drawn: &[(String, i32)]) -> TrainError {
         let place = if let Some(tensor) = self.x.not_finite() {
             format!(": {tensor} has not been since the step before")
         } else {
             self.x.set_watch(true);
             let watched = batches
                 .iter()
-                .try_for_each(|b| alone(&mut self.x, b).map(drop));
+                .try_for_each(|b| alone(&mut self.x, b, drawn).map(drop));
             self.x.set_watch(false);
             match watched {
                 Err(e @ RunError::NonFinite { .. }) => format!(": {e}"),

@@ -8,6 +8,7 @@ use odec_program::manifest::named;
 use odec_program::{Bindings, DECODE};
 use odec_runtime::Reader;
 use odec_runtime::data::Batch;
+use odec_runtime::depth;
 use odec_runtime::executor::Executor;
 use odec_runtime::gradient::gradient;
 use odec_runtime::reals::decimal;
@@ -42,6 +43,7 @@ pub fn run(args: &cli::Bench) -> Done {
     let batches = vec![micro; accumulate as usize];
     let n = n * accumulate as usize;
 
+    let usual = depth::usual(&manifest.depths);
     let mut times = Vec::new();
     let real = executor.real();
     let mut loss = 0.0;
@@ -51,7 +53,9 @@ pub fn run(args: &cli::Bench) -> Done {
         }
         let start = Instant::now();
         loss = decimal(
-            gradient(&mut executor, &batches).map_err(Failure::input)?,
+            gradient(&mut executor, &batches, &usual)
+                .map_err(Failure::input)?
+                .loss,
             real,
         );
         let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];

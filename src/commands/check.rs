@@ -86,7 +86,9 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
     let mut page = Page::new(terminal::screen());
     let steps = terminal::count(built.summary.steps as usize, "step");
     page.blank();
-    page.title(&built.name, &format!("model, {steps}"));
+    let most = built.summary.evolves.iter().any(|e| e.at_most);
+    let most = if most { "at most " } else { "" };
+    page.title(&built.name, &format!("model, {most}{steps}"));
     for e in &checked.evolved {
         page.fact("order", &order(e));
     }

@@ -8,7 +8,7 @@
 use crate::exact::Exact;
 use crate::graph::{Builder, Graph, Pass, Site, Solution, Value};
 use crate::op::{TypeError, Vjp, VjpCx};
-use crate::ops::{Combine, Constant};
+use crate::ops::{Combine, Constant, OpKind};
 use crate::types::TensorType;
 use odec_grammar::Span;
 use std::collections::BTreeMap;
@@ -52,6 +52,11 @@ pub fn gradient(
     }
     let from: Vec<u32> = wrt.iter().map(|v| v.node).collect();
     let needed = needed(&graph, 0..graph.len(), &from, [loss]);
+    let flags = graph.nodes().filter_map(|(node, n)| match &n.op {
+        OpKind::Flag(f) => Some((f.region, Value { node, port: 0 })),
+        _ => None,
+    });
+    let flags: Flags = flags.collect();
     let mut b = Builder::extend(graph);
     let mut sums = Sums::new();
     if needed.holds(loss.node) {
@@ -62,7 +67,7 @@ pub fn gradient(
         let one = b.push1(one, &[]).expect("a constant has no operands");
         sums.insert(loss, one);
     }
-    sweep(&mut b, &needed, &mut sums)?;
+    sweep(&mut b, &flags, &needed, &mut sums)?;
     let found = wrt.iter().map(|v| sums.get(v).copied()).collect();
     let graph = b.finish();
     debug_assert_eq!(crate::verify(&graph), Ok(()));
@@ -72,8 +77,16 @@ pub fn gradient(
 /// The derivative by each value, as far as it is known.
 type Sums = BTreeMap<Value, Value>;
 
+/// The flag of each region that may not be made.
+type Flags = BTreeMap<u32, Value>;
+
 /// Goes backwards over some nodes; afterwards `sums` has the derivatives by all that they depend on.
-fn sweep(b: &mut Builder, needed: &Needed, sums: &mut Sums) -> Result<(), DiffError> {
+fn sweep(
+    b: &mut Builder,
+    flags: &Flags,
+    needed: &Needed,
+    sums: &mut Sums,
+) -> Result<(), DiffError> {
     let solved = |s: &Solution| s.outs.last().map(|v| v.node);
     let solutions: BTreeMap<u32, Solution> = b
         .graph()
@@ -83,7 +96,7 @@ fn sweep(b: &mut Builder, needed: &Needed, sums: &mut Sums) -> Result<(), DiffEr
         .collect();
     for n in needed.nodes().rev() {
         if let Some(s) = solutions.get(&n) {
-            passed(b, s, sums)?;
+            passed(b, flags, s, sums)?;
         }
         let node = b.graph().node(n).clone();
         let outs: Vec<Value> = (0..node.types.len() as u32)
@@ -98,6 +111,7 @@ fn sweep(b: &mut Builder, needed: &Needed, sums: &mut Sums) -> Result<(), DiffEr
             b,
             ins: &node.operands,
             outs: &outs,
+            flags,
             d_outs: &d_outs,
         });
         let wrong = |what: String| DiffError::Rule {
@@ -149,7 +163,7 @@ fn plus(b: &mut Builder, sums: &mut Sums, x: Value, d: Value) -> Result<(), Type
 
 /// Puts in the place of the cotangents of a solution what solves their equation. Each application of the equation is a sweep from
 /// what it makes of the solution back to the solution, over derivatives by nothing else.
-fn passed(b: &mut Builder, s: &Solution, sums: &mut Sums) -> Result<(), DiffError> {
+fn passed(b: &mut Builder, flags: &Flags, s: &Solution, sums: &mut Sums) -> Result<(), DiffError> {
     if s.outs.iter().all(|v| !sums.contains_key(v)) {
         return Ok(());
     }
@@ -176,7 +190,7 @@ fn passed(b: &mut Builder, s: &Solution, sums: &mut Sums) -> Result<(), DiffErro
                 plus(b, &mut own, *f, *u)?;
             }
         }
-        sweep(b, &needed, &mut own)?;
+        sweep(b, flags, &needed, &mut own)?;
         here(b);
         let each = s.pair.z.iter().zip(&v).map(|(z, v)| match own.get(z) {
             None => Ok(*v),

@@ -10,6 +10,7 @@ use crate::types::TensorType;
 use odec_program::expr::{Access, Body, ExprId};
 use odec_program::kernel::Attend;
 use odec_program::{Bindings, Coeff};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 pub trait Op: Clone + std::fmt::Debug + PartialEq {
@@ -53,6 +54,8 @@ pub struct VjpCx<'a> {
     pub outs: &'a [Value],
     /// Derivative of the result with respect to each output; `None`: it does not depend on it.
     pub d_outs: &'a [Option<Value>],
+    /// The flag of each region that may not be made.
+    pub flags: &'a BTreeMap<u32, Value>,
 }
 
 impl VjpCx<'_> {

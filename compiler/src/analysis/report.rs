@@ -457,6 +457,20 @@ pub fn lift_of(e: &Evolved, has: usize) -> Option<Lift> {
     lift(&opaque(&e.flow, e.step), e.per_use, within.as_ref(), has)
 }
 
+/// The orders of an evolve and of its embedded partner, as they are computed.
+pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Beyond> {
+    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+    let within = residual(&e.flow.scheme, &settings);
+    let Computed { order, tableau, .. } = computed(e);
+    let (order, tableau) = (order?, tableau?);
+    let none = || Beyond {
+        span: e.flow.span,
+        why: "it has no embedded partner".into(),
+    };
+    let partner = embedded(&tableau, within.as_ref()).ok_or_else(none)?;
+    Ok([order.order, partner])
+}
+
 fn work(flow: &Flow) -> Option<StepWork> {
     let program = match to_tolerance(flow) {
         Some((_, program)) => program,

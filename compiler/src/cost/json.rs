@@ -28,7 +28,7 @@ pub fn json(c: &Cost) -> Value {
                 .map(|(times, w)| json!({ "times": times, "step": step(w) }))
                 .collect();
             json!({
-                "label": e.label, "steps": steps, "evaluations": e.evaluations, "depth": e.depth,
+                "label": e.label, "at_most": e.at_most, "steps": steps, "evaluations": e.evaluations, "depth": e.depth,
                 "fields": fields(&e.fields),
             })
         })

@@ -47,7 +47,9 @@ fn evolve(e: &EvolveWork) -> String {
             each.collect()
         }
     };
-    format!("{}; {} in all", each.join(", "), thousands(e.evaluations))
+    let most = if e.at_most { "at most " } else { "" };
+    let all = thousands(e.evaluations);
+    format!("{}; {most}{all} in all", each.join(", "))
 }
 
 /// Sections for a page.

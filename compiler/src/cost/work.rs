@@ -23,6 +23,8 @@ pub struct StepWork {
 pub struct EvolveWork {
     pub label: String,
     pub steps: u64,
+    /// How many are taken is decided while the model runs: not more than these.
+    pub at_most: bool,
     /// The distinct steps, each with how often it is taken.
     pub each: Vec<(u64, StepWork)>,
     /// Of all steps, and of what comes before the first.
@@ -74,6 +76,7 @@ impl EvolveWork {
         EvolveWork {
             label: label.to_string(),
             steps: unrolled.steps.len() as u64,
+            at_most: false,
             each: distinct,
             fields,
             evaluations: unrolled.evaluations() as u64,

@@ -98,6 +98,7 @@ pub fn plan(
         train: None,
         precision: Precision::F64,
         claims: vec![],
+        depths: vec![],
         maxima: Bindings::new(1, 1),
     };
     let manifest = assemble(&model, options)?.manifest;

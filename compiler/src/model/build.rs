@@ -5,6 +5,7 @@
 //! A parameter is made once: before the steps if all share it, else where it is first used. Leaves everything about speed to the passes.
 
 use super::coefficient::Coefficients;
+use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
@@ -12,8 +13,8 @@ use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Equals, FromPast,
-    Input, Parameter, Table,
+    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, Equals,
+    FromPast, Input, Parameter, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{
@@ -51,17 +52,23 @@ fn index(name: &str) -> Input {
 /// `tokens → logits`.
 pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
-    let logits = Model::new(spec, params).logits(&mut b)?;
+    let mut model = Model::new(spec, params);
+    let logits = model.logits(&mut b)?;
     b.output("logits", logits);
+    outputs(&mut b, model.decided);
     Ok(b.finish())
 }
 
 /// `tokens → logits` for tokens that come after others, whose keys and values are kept. `None` when some token's
-/// result depends on later ones, or none is to be predicted.
+/// result depends on later ones, as all do where the steps are those of a whole text, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
     let next = matches!(spec.loss, Loss::Next);
-    if !next || layers.chain(&spec.output).any(Layer::looks_ahead) {
+    let adaptive = |e: &EvolveSpec| matches!(e.depth, Depth::Adaptive(_));
+    if !next
+        || spec.evolves.iter().any(adaptive)
+        || layers.chain(&spec.output).any(Layer::looks_ahead)
+    {
         return Ok(None);
     }
     let mut b = Builder::new();
@@ -75,15 +82,17 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
 /// `tokens, targets → loss`: cross-entropy in nats, the mean over all target tokens, or over those that are hidden.
 pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
-    let (loss, _) = loss_in(spec, params, false, &mut b)?;
+    let (loss, model) = loss_in(spec, params, false, &mut b)?;
     b.output("loss", loss);
+    outputs(&mut b, model.decided);
     Ok(b.finish())
 }
 
 /// `tokens, targets → loss` and `grad.<path>` of every parameter, in the order of `params`.
 pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
-    let (loss, values) = loss_in(spec, params, true, &mut b)?;
+    let (loss, model) = loss_in(spec, params, true, &mut b)?;
+    let values = model.values;
     let wrt: Vec<Value> = params
         .iter()
         .filter_map(|p| values.get(&p.path).copied())
@@ -91,6 +100,7 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let (graph, grads) = gradient(b.finish(), loss, &wrt)?;
     let mut b = Builder::extend(graph);
     b.output("loss", loss);
+    outputs(&mut b, model.decided);
     let mut grads = wrt.iter().zip(grads);
     for p in params {
         let g = match values.get(&p.path) {
@@ -113,17 +123,23 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     Ok(b.finish())
 }
 
+fn outputs(b: &mut Builder, named: Vec<(String, Value)>) {
+    for (name, v) in named {
+        b.output(name, v);
+    }
+}
+
 fn zeros(b: &mut Builder, like: Value) -> Result<Value, TypeError> {
     nn::combine(b, &[(Exact::zero(), like)])
 }
 
 /// `drops`: while the model is trained, parts of what its fields compute are dropped.
-fn loss_in(
-    spec: &Spec,
-    params: &[Parameter],
+fn loss_in<'s>(
+    spec: &'s Spec,
+    params: &'s [Parameter],
     drops: bool,
     b: &mut Builder,
-) -> Result<(Value, BTreeMap<String, Value>), BuildError> {
+) -> Result<(Value, Model<'s>), BuildError> {
     let mut model = Model::new(spec, params);
     model.drops = drops;
     let logits = model.logits(b)?;
@@ -144,11 +160,11 @@ fn loss_in(
             nn::weighted_mean(b, each, hidden)?
         }
     };
-    Ok((loss, model.values))
+    Ok((loss, model))
 }
 
 /// What has been made so far.
-struct Model<'s> {
+pub(super) struct Model<'s> {
     spec: &'s Spec,
     params: BTreeMap<&'s str, &'s Parameter>,
     /// Parameters in the graph, by path.
@@ -158,11 +174,26 @@ struct Model<'s> {
     reach: Reach,
     /// The input.
     tokens: Option<Value>,
-    drops: bool,
+    pub(super) drops: bool,
     /// What masks are chosen by, where something is dropped.
     key: Option<Value>,
     /// The stream of each mask, by the place of its weights.
     streams: BTreeMap<String, u32>,
+    /// Regions so far that may not be made.
+    regions: u32,
+    /// The one at hand, and parameters as it reads them.
+    region: Option<(u32, BTreeMap<String, Value>)>,
+    /// What was decided while it ran: results beside the others, by name.
+    pub(super) decided: Vec<(String, Value)>,
+}
+
+/// What a phase is given.
+#[derive(Default)]
+pub(super) struct Pass<'k> {
+    /// Values of earlier steps; none, where a method of one step needs none.
+    pub kept: Option<&'k mut Kept>,
+    /// The step size, where the graph computes it.
+    pub h: Option<Value>,
 }
 
 /// The parameters below a prefix.
@@ -221,6 +252,9 @@ impl<'s> Model<'s> {
             drops: false,
             key: None,
             streams: BTreeMap::new(),
+            regions: 0,
+            region: None,
+            decided: Vec::new(),
         }
     }
 
@@ -299,6 +333,20 @@ impl<'s> Model<'s> {
     }
 
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
+        let v = self.outer_param(b, path)?;
+        let Some((region, entered)) = &mut self.region else {
+            return Ok(v);
+        };
+        if let Some(v) = entered.get(path) {
+            return Ok(*v);
+        }
+        let region = *region;
+        let inside = b.push1(Enter { region }, &[v])?;
+        entered.insert(path.to_string(), inside);
+        Ok(inside)
+    }
+
+    fn outer_param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
         if let Some(v) = self.values.get(path) {
             return Ok(*v);
         }
@@ -341,10 +389,11 @@ impl<'s> Model<'s> {
         }
         self.common(b)?;
         for e in &spec.evolves {
-            let mut kept = Kept::new();
-            for (at, program) in e.unrolled.phases() {
-                x = self.phase(b, e, at, program, x, &mut kept)?;
-            }
+            x = match &e.depth {
+                Depth::Known => self.known(b, e, e.steps, x)?,
+                Depth::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                Depth::Random(r) => self.random(b, e, r, x)?,
+            };
         }
         b.site = Site {
             path: "output".into(),
@@ -404,15 +453,27 @@ impl<'s> Model<'s> {
         Ok(())
     }
 
-    fn phase(
+    /// Enters a region that may not be made; what is read in it from now on comes from outside.
+    pub(super) fn region(&mut self) -> u32 {
+        self.regions += 1;
+        self.region = Some((self.regions, BTreeMap::new()));
+        self.regions
+    }
+
+    /// Leaves it.
+    pub(super) fn leave(&mut self) {
+        self.region = None;
+    }
+
+    /// The state after a phase, and its error where the program has a partner that was made part of it.
+    pub(super) fn phase(
         &mut self,
         b: &mut Builder,
         e: &EvolveSpec,
-        at: Phase,
-        number: usize,
+        (at, number): (Phase, usize),
         x: Value,
-        kept: &mut Kept,
-    ) -> Result<Value, BuildError> {
+        pass: Pass,
+    ) -> Result<(Value, Option<Value>), BuildError> {
         let program = &e.unrolled.programs[number];
         let (step, h) = match at {
             Phase::Start => (None, None),
@@ -431,7 +492,8 @@ impl<'s> Model<'s> {
             let value = self.param(b, &learned_path(e, l, at))?;
             symbols.insert(l.name.clone(), value);
         }
-        let known = h.filter(|_| e.learn_h.is_none());
+        let known = h.filter(|_| e.learn_h.is_none() && pass.h.is_none());
+        symbols.extend(pass.h.map(|h| ("h".to_string(), h)));
         let known = known.map(|h| ("h".to_string(), h)).into_iter().collect();
         let mut coefficients = Coefficients::new(known, symbols);
         for d in &program.derived {
@@ -448,7 +510,9 @@ impl<'s> Model<'s> {
             number,
             at,
         };
-        place.step(b, x, &mut coefficients, kept, &mut fields)
+        let mut none = Kept::new();
+        let kept = pass.kept.unwrap_or(&mut none);
+        place.with_error(b, x, &mut coefficients, kept, &mut fields)
     }
 }
 

@@ -1,6 +1,8 @@
 //! From a parsed file to everything the later stages need; the front half of the compiler in one call.
 
 use super::build::{self, BuildError};
+use super::depth::Depth;
+use super::evolve::EvolveSpec;
 use super::train::Named;
 use super::{params, pipeline, spec, train};
 use crate::analysis::claims::{self, Instance};
@@ -68,6 +70,7 @@ pub struct Built {
     pub grad: Graph,
     pub config: manifest::Model,
     pub claims: Vec<manifest::Claim>,
+    pub depths: Vec<manifest::Depth>,
     pub train: Option<manifest::Train>,
     /// The files that the train block names.
     pub named: Named,
@@ -92,7 +95,7 @@ impl Built {
 /// Numbers to know before spending hours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Steps of all evolves.
+    /// Steps of all evolves; the most that there can be.
     pub steps: u64,
     /// Field evaluations of the first step, and of all steps.
     pub evaluations_per_step: u64,
@@ -281,7 +284,10 @@ fn assemble(
             .map(elements)
             .sum(),
         evolves: evolves
-            .map(|e| EvolveWork::of(&e.label, &e.unrolled))
+            .map(|e| EvolveWork {
+                at_most: e.depth != Depth::Known,
+                ..EvolveWork::of(&e.label, &e.unrolled)
+            })
             .collect(),
     };
     Ok(Built {
@@ -296,6 +302,11 @@ fn assemble(
             width: spec.sizes.width,
         },
         claims,
+        depths: spec
+            .evolves
+            .iter()
+            .filter_map(EvolveSpec::decided)
+            .collect(),
         batch: train.as_ref().map_or(1, |t| t.batch / t.accumulate),
         train,
         named: named.unwrap_or_default(),

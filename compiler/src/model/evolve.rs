@@ -1,6 +1,7 @@
 //! One `evolve`: its flow, steps, step sizes and weights policies, and the stage program of every step.
 
 use super::args::report;
+use super::depth::{Depth, extent, fit, gradient};
 use super::layer::Layer;
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -16,13 +17,19 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_program::manifest;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub struct EvolveSpec {
     /// Empty when there is one evolve without a label.
     pub label: String,
+    /// The steps that are unrolled: all, or the most that there can be.
     pub steps: u64,
+    /// What decides how many of them are made.
+    pub depth: Depth,
+    /// How many of the last steps made the gradient goes through; all, where nothing is said.
+    pub last: Option<u64>,
     /// One flow for all steps, or one for each, as they are written.
     pub flows: Vec<(Rc<Flow>, String)>,
     pub unrolled: Unrolled,
@@ -72,22 +79,12 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let flows: Vec<Option<Rc<Flow>>> = written.iter().map(|f| r.flow(f)).collect();
     let flows: Option<Vec<Rc<Flow>>> = flows.into_iter().collect();
-    let steps = match &e.extent.kind {
-        ExprKind::Call(_) => {
-            r.sink.push(not_supported(
-                e.extent.span,
-                "a number of steps that is not known when the model is built",
-            ));
-            None
-        }
-        _ => report(
-            whole(&e.extent, &Scope::new(), 1, MAX_EVALUATIONS as u64),
-            r.sink,
-        ),
-    };
-    let h = steps.and_then(|n| step_sizes(e, n, r.sink));
+    let extent = extent(&e.extent, r.sink);
+    let h = extent.as_ref().and_then(|x| step_sizes(e, x, r.sink));
+    let last = extent.as_ref().and_then(|x| gradient(e, &x.1, r.sink));
     let policies = policies(e, r.sink);
-    let (flows, steps, (h, learn_h), policies) = (flows?, steps?, h?, policies?);
+    let (flows, (steps, depth)) = (flows?, extent?);
+    let ((h, learn_h), last, policies) = (h?, last?, policies?);
     if matches!(e.flow.kind, ExprKind::List(_)) && flows.len() as u64 != steps {
         let message = format!("a list of {} for {steps} steps", flows.len());
         r.sink.push(
@@ -136,7 +133,9 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
             return None;
         }
     }
-    Some(EvolveSpec {
+    let mut spec = EvolveSpec {
+        depth,
+        last,
         label: e.label.as_ref().map_or(String::new(), |l| l.name.clone()),
         steps,
         layers: Vec::new(),
@@ -146,10 +145,30 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         h,
         learn_h,
         span: e.span,
-    })
+    };
+    fit(e, &mut spec, r.sink)?;
+    Some(spec)
 }
 
 impl EvolveSpec {
+    /// What the runtime must know of a number of steps that is decided while it runs.
+    pub fn decided(&self) -> Option<manifest::Depth> {
+        let (evolve, max) = (self.label.clone(), self.steps);
+        match &self.depth {
+            Depth::Known => None,
+            Depth::Adaptive(a) => Some(manifest::Depth::Adaptive {
+                evolve,
+                max,
+                until: a.until.to_f64(),
+            }),
+            Depth::Random(r) => Some(manifest::Depth::Random {
+                evolve,
+                mean: r.mean,
+                max,
+            }),
+        }
+    }
+
     /// The flows as they are computed, those with different settings apart.
     pub fn evolved(&self) -> Vec<Evolved> {
         let per_use = self.policies.iter().flatten();
@@ -194,9 +213,10 @@ impl EvolveSpec {
 /// `h = 1/steps`, `h = 1/(k+1)`, `learn per channel h = 1`; 1 when nothing is said.
 fn step_sizes(
     e: &Evolve,
-    steps: u64,
+    (steps, depth): &(u64, Depth),
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Vec<Exact>, Option<Learned>)> {
+    let steps = *steps;
     let mut rule: Option<(&Expr, Span)> = None;
     let mut learn = None;
     for o in &e.options {
@@ -211,11 +231,7 @@ fn step_sizes(
                 learn = Some((*shared, *per_channel));
                 (value, *span)
             }
-            EvolveOption::Gradient { span, .. } => {
-                sink.push(not_supported(*span, "`gradient`"));
-                return None;
-            }
-            EvolveOption::Weights { .. } => continue,
+            EvolveOption::Gradient { .. } | EvolveOption::Weights { .. } => continue,
         };
         if let Some((_, first)) = rule {
             sink.push(repeated_option("h", span, first));
@@ -223,13 +239,18 @@ fn step_sizes(
         }
         rule = Some((value, span));
     }
+    if let Depth::Adaptive(a) = depth {
+        // As large as they may be; an `h = …` is refused later.
+        return Some((vec![a.until.clone(); steps as usize], None));
+    }
     let Some((rule, span)) = rule else {
         return Some((vec![Exact::one(); steps as usize], None));
     };
     let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
     let mut work = 0u64;
     let mut at = |k: Option<u64>| -> Result<Exact, Diagnostic> {
-        let mut scope: Scope = [("steps".to_string(), whole(steps))].into();
+        let known = (*depth == Depth::Known).then(|| ("steps".to_string(), whole(steps)));
+        let mut scope: Scope = known.into_iter().collect();
         scope.extend(k.map(|k| ("k".to_string(), whole(k))));
         let (h, took) = measured(rule, &scope)?;
         work += took as u64;

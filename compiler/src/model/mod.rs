@@ -4,15 +4,18 @@
 //! `forward`, `loss` and `grad`, and what the manifest says about them. Leaves turning graphs into programs to
 //! [`crate::passes`].
 
+mod adaptive;
 mod build;
 pub mod coefficient;
 mod compile;
 pub mod data;
+mod depth;
 mod evolve;
 pub mod layer;
 mod params;
 mod pipeline;
 mod primitives;
+mod random;
 mod spec;
 pub mod step;
 mod train;

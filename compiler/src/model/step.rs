@@ -7,11 +7,11 @@ use super::build::BuildError;
 use super::coefficient::Coefficients;
 use crate::scheme::solver::Solver;
 use crate::scheme::stage::{Iterates, Moment, Program, Projection};
-use crate::scheme::{Instr, ValueId};
+use crate::scheme::{Coeff, Instr, ValueId};
 use odec_grammar::Span;
 use odec_graph::ops::{Mul, StopGradient};
 use odec_graph::solve::{Mixer, Mixing, Pair};
-use odec_graph::{Builder, Site, Value, nn};
+use odec_graph::{Builder, Exact, Site, Value, nn};
 use std::collections::BTreeMap;
 
 /// The part of a site where iterates of a fixed point are made.
@@ -51,6 +51,19 @@ impl Place<'_> {
         kept: &mut Kept,
         fields: &mut dyn Fields,
     ) -> Result<Value, BuildError> {
+        Ok(self.with_error(b, x, coefficients, kept, fields)?.0)
+    }
+
+    /// Appends the step; gives also its difference to the embedded partner's, where there is one that needs nothing more
+    /// ([`Program::take_in_partner`]).
+    pub fn with_error(
+        &self,
+        b: &mut Builder,
+        x: Value,
+        coefficients: &mut Coefficients,
+        kept: &mut Kept,
+        fields: &mut dyn Fields,
+    ) -> Result<(Value, Option<Value>), BuildError> {
         let program = self.program;
         let mut values = vec![x];
         let mut evaluation = 0;
@@ -110,7 +123,18 @@ impl Place<'_> {
             let entries = kept.entry(name.clone()).or_default();
             entries.push(value(&values, *v)?);
         }
-        coefficients.combine(b, &program.result, &values)
+        let result = coefficients.combine(b, &program.result, &values)?;
+        let partner = program.embedded.as_ref();
+        let Some(partner) = partner.filter(|p| p.instrs.is_empty()) else {
+            return Ok((result, None));
+        };
+        let mut error = program.result.clone();
+        let minus = Coeff::constant(Exact::int(-1));
+        let too_large = |_| BuildError::Missing("the difference to the embedded partner".into());
+        let subtracted = error.add_scaled(&minus, &partner.result);
+        subtracted.map_err(too_large)?;
+        let error = coefficients.combine(b, &error, &values)?;
+        Ok((result, Some(error)))
     }
 }
 

@@ -155,6 +155,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         program,
         objects: vec![],
         claims: model.claims.clone(),
+        depths: model.depths.clone(),
     };
     Ok(Assembled { manifest, memory })
 }

@@ -3,7 +3,7 @@
 //! | rewrite | exact in floating point |
 //! |---|---|
 //! | dead nodes vanish; equal ops on equal operands become one | yes |
-//! | `stop_gradient(x) = x` and `enter(x, flag) = x`, once derivatives are taken | yes |
+//! | `stop_gradient(x) = x` and `enter(x) = x`, `flag(x) = x`, once derivatives are taken | yes |
 //! | `hold(c, a, b)` is `a` or `b` for a constant c; `hold(flag, a, a) = a` | yes |
 //! | `hold(f, a, b) + hold(f, c, d) = hold(f, a + c, b + d)`, zeros left out | yes, but for the sign of a zero |
 //! | `s + hold(f, c, 0) = hold(f, s + c, s)`, which costs nothing where f is not positive and it is made in place of s | yes, but for the sign of a zero |
@@ -49,7 +49,7 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
     let mut seen = Seen::default();
     rebuild(graph, |b, _, node, operands, _| {
         match (&node.op, operands) {
-            (OpKind::StopGradient(_), [x]) | (OpKind::Enter(_), [x, _]) => Ok(vec![*x]),
+            (OpKind::StopGradient(_) | OpKind::Enter(_) | OpKind::Flag(_), [x]) => Ok(vec![*x]),
             (OpKind::Hold(_), [flag, a, b_]) => match chosen(b, node, [*flag, *a, *b_]) {
                 Some(v) => Ok(vec![v]),
                 None => seen.push(b, node.op.clone(), operands),

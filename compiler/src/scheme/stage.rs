@@ -271,6 +271,28 @@ impl Program {
         Ok(())
     }
 
+    /// Makes what only the partner needs part of the step: a step of a size that its error decides over computes both.
+    pub fn take_in_partner(&mut self) {
+        if let Some(partner) = &mut self.embedded {
+            self.instrs.append(&mut partner.instrs);
+        }
+        for i in &self.instrs {
+            if let Instr::Eval { field, usage, .. } = i {
+                self.usages[*field] = self.usages[*field].max(usage + 1);
+            }
+        }
+    }
+
+    /// The symbols in the coefficients of the step and of its partner.
+    pub fn all_symbols(&self) -> BTreeSet<Arc<str>> {
+        let partner = self.embedded.iter();
+        let partner = partner.flat_map(|e| {
+            let instrs = e.instrs.iter().flat_map(Instr::symbols);
+            instrs.chain(e.result.symbols())
+        });
+        self.symbols().into_iter().chain(partner).collect()
+    }
+
     /// The symbols in the step's own coefficients.
     pub fn symbols(&self) -> BTreeSet<Arc<str>> {
         let instrs = self.instrs.iter().flat_map(Instr::symbols);

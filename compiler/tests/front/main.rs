@@ -4,6 +4,7 @@ mod algebra;
 mod analysis;
 mod claims;
 mod common;
+mod depth;
 mod docs;
 mod errors;
 mod examples;

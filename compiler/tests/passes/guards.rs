@@ -3,7 +3,7 @@
 use crate::numbers::{executor, tokens};
 use crate::systems::options;
 use odec_compiler::passes::{Model, assemble};
-use odec_graph::ops::{Combine, Embedding, Enter, Hold, Input, Parameter, SumCols};
+use odec_graph::ops::{Combine, Embedding, Enter, Flag, Hold, Input, Parameter, SumCols};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, gradient, nn};
 use odec_program::manifest::{self, Init, Manifest};
 use odec_program::{Bindings, Dim};
@@ -38,7 +38,9 @@ fn graph(with_gradient: bool) -> (Graph, Vec<Parameter>) {
     for k in 0..STEPS {
         let flag = param(&mut b, &mut params, &format!("flag{k}"), &[]);
         b.site.step = Some(k as u32);
-        let [from, w, v] = [x, w, v].map(|v| b.push1(Enter, &[v, flag]).expect("entered"));
+        let region = k as u32;
+        let flag = b.push1(Flag { region }, &[flag]).expect("a flag");
+        let [from, w, v] = [x, w, v].map(|v| b.push1(Enter { region }, &[v]).expect("entered"));
         let hidden = nn::linear(&mut b, from, w).expect("a map");
         let hidden = nn::silu(&mut b, hidden).expect("a map");
         let rate = nn::linear(&mut b, hidden, v).expect("a map");
@@ -84,6 +86,7 @@ fn manifest() -> Manifest {
         train: None,
         precision: manifest::Precision::F32,
         claims: vec![],
+        depths: vec![],
         maxima: AT,
     };
     let made = assemble(&model, options());

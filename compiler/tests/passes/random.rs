@@ -36,6 +36,7 @@ struct Pool {
 
 /// Steps that are made where a flag is positive.
 struct Region {
+    number: u32,
     flag: Value,
     until: u32,
     /// States before it.
@@ -109,7 +110,7 @@ impl Pool {
         };
         let b = &mut self.b;
         let entered = r.entered.entry(v);
-        *entered.or_insert_with(|| b.push1(Enter, &[v, r.flag]).unwrap())
+        *entered.or_insert_with(|| b.push1(Enter { region: r.number }, &[v]).unwrap())
     }
 
     /// Opens a region of a few steps, with a flag that may need an earlier one, and closes it: of what was made in it, only the
@@ -133,7 +134,8 @@ impl Pool {
             flag = self.b.push1(Hold, &[outer, flag, zero]).unwrap();
         }
         self.region = Some(Region {
-            flag: self.b.push1(StopGradient, &[flag]).unwrap(),
+            number: at,
+            flag,
             until: at + 2 + u32::from(x % 5),
             states: self.states.len(),
             others: [self.per_row.len(), self.vectors.len()],
@@ -146,7 +148,9 @@ impl Pool {
         self.states.truncate(r.states);
         self.per_row.truncate(r.others[0]);
         self.vectors.truncate(r.others[1]);
-        self.state(Hold, &[r.flag, made, before]);
+        let flag = Flag { region: r.number };
+        let flag = self.b.push1(flag, &[r.flag]).unwrap();
+        self.state(Hold, &[flag, made, before]);
     }
 
     fn step(&mut self, at: u32, (op, x, y, z): (u8, u16, u16, u16)) {
@@ -323,6 +327,7 @@ fn model<'a>(forward: &'a Graph, grad: &'a Graph, params: &'a [Parameter]) -> Mo
         train: None,
         precision: manifest::Precision::F32,
         claims: vec![],
+        depths: vec![],
         maxima: Bindings::new(3, 4),
     }
 }

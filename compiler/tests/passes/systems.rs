@@ -123,6 +123,7 @@ impl Decoder {
             train: Some(train()),
             precision: manifest::Precision::F32,
             claims: vec![],
+            depths: vec![],
             maxima: s.maxima,
         }
     }

@@ -548,6 +548,7 @@ pub fn manifest() -> Manifest {
         },
         objects: vec![],
         claims: vec![],
+        depths: vec![],
     }
 }
 

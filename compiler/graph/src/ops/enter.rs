@@ -1,30 +1,30 @@
 //! A value as a step that may not be made reads it: itself, and no derivative comes back from a step whose flag is not positive.
 //!
-//! So everything in the derivative of such a step, too, is only read by [`Hold`]s that do not choose it.
+//! So everything in the derivative of such a step, too, is only read by [`Hold`]s that do not choose it. The flag may be computed
+//! from what the step has made (whether its error is small enough), so it is said later, by the [`super::Flag`] of the same region.
 
 use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
-use crate::ops::support::{fail, map, reals};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Constant, Hold};
 use crate::types::TensorType;
 
-/// `x`, `flag[]` → `x`. Once derivatives are taken it is nothing (`simplify`).
+/// The operand itself. Once derivatives are taken it is nothing (`simplify`). A region without a flag is always made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enter;
+pub struct Enter {
+    pub region: u32,
+}
 
 impl Op for Enter {
     const NAME: &'static str = "enter";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        vec![("region", self.region.to_string())]
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [x, flag] = reals(Self::NAME, ins)?;
-        if *flag != TensorType::scalar() {
-            return fail(Self::NAME, format!("needs one flag for all, not {flag}"));
-        }
+        let [x] = reals(Self::NAME, ins)?;
         Ok(vec![x.clone()])
     }
 
@@ -33,24 +33,21 @@ impl Op for Enter {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
-        let (flag, d) = (cx.ins[1], cx.d());
-        let zero = Constant {
-            value: Exact::zero(),
+        let Some(flag) = cx.flags.get(&self.region) else {
+            return Vjp::Rule(vec![Some(cx.d())]);
         };
-        let zero = cx.b.push1(zero, &[]).expect("a constant has no operands");
-        let d = cx.b.push1(Hold, &[flag, d, zero]).expect("a number");
-        Vjp::Rule(vec![Some(d), None])
+        let value = Exact::zero();
+        let zero = cx.b.push1(Constant { value }, &[]).expect("no operands");
+        let d = cx.b.push1(Hold, &[*flag, cx.d(), zero]).expect("a number");
+        Vjp::Rule(vec![Some(d)])
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::Rows {
-            reads: vec![Read::Pointwise; 2],
-            rule: Box::new(|_, xs| xs[0]),
-        }
+        map_kind(|_, x| x)
     }
 
     fn samples() -> Vec<Sample> {
-        let ins = |cols| vec![TensorType::state(cols), TensorType::scalar()];
-        vec![Sample::new(Enter, "made", ins(5)).range(0.25, 1.0)]
+        let enter = Enter { region: 0 };
+        vec![Sample::new(enter, "made", vec![TensorType::state(5)])]
     }
 }

@@ -1,0 +1,44 @@
+//! A number that says whether a region is made: where it is not positive, no derivative leaves the region ([`super::Enter`]).
+
+use crate::interp::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::ops::support::{fail, map, map_kind, reals};
+use crate::types::TensorType;
+
+/// The operand itself, `[]`; its derivative is 0. Once derivatives are taken it is nothing (`simplify`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag {
+    pub region: u32,
+}
+
+impl Op for Flag {
+    const NAME: &'static str = "flag";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![("region", self.region.to_string())]
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        match reals(Self::NAME, ins)? {
+            [x] if x.rank() == 0 => Ok(vec![x.clone()]),
+            [x] => fail(Self::NAME, format!("needs one number, not {x}")),
+        }
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        map(ins[0], |x| x)
+    }
+
+    fn vjp(&self, _: &mut VjpCx) -> Vjp {
+        Vjp::Zero
+    }
+
+    fn kind(&self, _: &[TensorType]) -> Kind {
+        map_kind(|_, x| x)
+    }
+
+    fn samples() -> Vec<Sample> {
+        let flag = Flag { region: 0 };
+        vec![Sample::new(flag, "number", vec![TensorType::scalar()])]
+    }
+}

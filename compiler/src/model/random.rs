@@ -1,0 +1,119 @@
+//! Steps whose number is drawn for each step of training (Geiping et al. 2025, arXiv:2502.05171), and gradients through the last
+//! steps only.
+//!
+//! While the model is trained the most steps that can be drawn are unrolled; the number is an input of the program, and steps
+//! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
+//! runtime.
+
+use super::build::{BuildError, Model, Pass};
+use super::depth::Random;
+use super::evolve::EvolveSpec;
+use super::step::Kept;
+use crate::scheme::stage::Phase;
+use odec_graph::ops::{Enter, Exceeds, Flag, Hold, Input, Shift, StopGradient};
+use odec_graph::{Builder, Exact, Site, Value, nn};
+use odec_program::manifest::depth;
+
+impl Model<'_> {
+    /// The state after a known number of steps.
+    pub(super) fn known(
+        &mut self,
+        b: &mut Builder,
+        e: &EvolveSpec,
+        steps: u64,
+        mut x: Value,
+    ) -> Result<Value, BuildError> {
+        let mut kept = Kept::new();
+        let from = e.last.map_or(0, |last| steps.saturating_sub(last));
+        for (at, program) in e.unrolled.phases() {
+            match at {
+                Phase::Step(k) if k as u64 >= steps => break,
+                Phase::Step(k) if k as u64 == from && from > 0 => {
+                    let values = kept.values_mut().flatten().chain([&mut x]);
+                    for v in values {
+                        *v = b.push1(StopGradient, &[*v])?;
+                    }
+                }
+                _ => {}
+            }
+            let pass = Pass {
+                kept: Some(&mut kept),
+                ..Pass::default()
+            };
+            x = self.phase(b, e, (at, program), x, pass)?.0;
+        }
+        Ok(x)
+    }
+
+    /// The state after as many steps as the model is trained with, or the mean number.
+    pub(super) fn random(
+        &mut self,
+        b: &mut Builder,
+        e: &EvolveSpec,
+        r: &Random,
+        mut x: Value,
+    ) -> Result<Value, BuildError> {
+        if !self.drops {
+            return self.known(b, e, r.mean, x);
+        }
+        let outside = Site {
+            evolve: e.label.clone(),
+            path: "steps".into(),
+            ..Site::default()
+        };
+        b.site = outside.clone();
+        b.span = Some(e.span);
+        let drawn = Input {
+            name: depth::input(&e.label),
+            ty: Exceeds::number(),
+        };
+        let drawn = b.push1(drawn, &[])?;
+        let zero = nn::constant(b, Exact::zero())?;
+        let mut kept = Kept::new();
+        for (at, program) in e.unrolled.phases() {
+            let Phase::Step(k) = at else {
+                let pass = Pass {
+                    kept: Some(&mut kept),
+                    ..Pass::default()
+                };
+                x = self.phase(b, e, (at, program), x, pass)?.0;
+                continue;
+            };
+            b.site = outside.clone();
+            b.span = Some(e.span);
+            let exceeds = |b: &mut Builder, than: u64| {
+                let than = than.try_into().unwrap_or(u32::MAX);
+                b.push1(Exceeds { than }, &[drawn])
+            };
+            let made = exceeds(b, k as u64)?;
+            let counts = match e.last {
+                None => made,
+                Some(last) => {
+                    let early = exceeds(b, k as u64 + last)?;
+                    let late = nn::combine(b, &[(Exact::int(-1), early)])?;
+                    let late = b.push1(Shift { by: Exact::one() }, &[late])?;
+                    b.push1(Hold, &[made, late, zero])?
+                }
+            };
+            let region = self.region();
+            b.push1(Flag { region }, &[counts])?;
+            // Only what is the same in all steps is kept here.
+            let mut entered = Kept::new();
+            let enter = |b: &mut Builder, v: Value| b.push1(Enter { region }, &[v]);
+            for (name, values) in &kept {
+                let values = values.iter().map(|v| enter(b, *v));
+                entered.insert(name.clone(), values.collect::<Result<_, _>>()?);
+            }
+            let from = enter(b, x)?;
+            let pass = Pass {
+                kept: Some(&mut entered),
+                ..Pass::default()
+            };
+            let stepped = self.phase(b, e, (at, program), from, pass)?.0;
+            self.leave();
+            b.site.path = "scheme".into();
+            x = b.push1(Hold, &[made, stepped, x])?;
+        }
+        Ok(x)
+    }
+}

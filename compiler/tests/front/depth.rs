@@ -1,0 +1,148 @@
+//! Numbers of steps that are decided while a model runs: what is refused, and where.
+
+use crate::common::{compile_text, model};
+
+fn with(extent: &str, flow: &str, options: &str, definitions: &str) -> String {
+    let text = model(flow, 77, options).replace("for 77 steps", &format!("for {extent} steps"));
+    format!("{definitions}\n{text}")
+}
+
+const ADAPTIVE: &str = "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 4)";
+const RANDOM: &str = "random(log_normal_poisson(mean: 4))";
+const SHARED: &str = "weights shared";
+const PAIR: &str = "bogacki_shampine(layer)";
+
+#[test]
+fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
+    let refused = [
+        (
+            "adaptive(rtol: 0, atol: 1e-4, until: 1, max: 4)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (
+            "adaptive(rtol: -1e-3, atol: 1e-4, until: 1, max: 4)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (
+            "adaptive(rtol: 1e-3, atol: 1e-40, until: 1, max: 4)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (
+            "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 1e9)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (
+            "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 20000)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (
+            "adaptive(rtol: 1e-3, until: 1, first: 2, most: 4)",
+            PAIR,
+            SHARED,
+            "",
+        ),
+        (ADAPTIVE, "rk4(layer)", SHARED, ""),
+        (ADAPTIVE, PAIR, "", ""),
+        (ADAPTIVE, PAIR, "weights shared;  h = 1/2", ""),
+        (ADAPTIVE, PAIR, "weights shared;  learn h = 1", ""),
+        (ADAPTIVE, PAIR, "weights shared;  gradient last(2)", ""),
+        (ADAPTIVE, "ab2(layer)", SHARED, ""),
+        (
+            ADAPTIVE,
+            "[bogacki_shampine(layer), heun(layer)]",
+            SHARED,
+            "",
+        ),
+        (
+            ADAPTIVE,
+            "own(layer)",
+            SHARED,
+            "scheme own(F) { learn b = 1/2  step x { k = F(x)  y = x + h*F(x + h*b*k)  return y embedded x + h*k } }",
+        ),
+        (
+            ADAPTIVE,
+            "own(layer)",
+            SHARED,
+            "scheme own(F) { learn shared b = 1/2  step x { k = F(x)  return x + h*F(x + h/2*k) embedded x + h*b*k } }",
+        ),
+        (
+            ADAPTIVE,
+            "own(layer)",
+            SHARED,
+            "scheme own(F) { step x { k = F(x)  return nonnegative(x + h*k) embedded x + h*F(x + h*k) } }",
+        ),
+        (RANDOM, "lie(att, ffn)", "weights per step", ""),
+        (RANDOM, "lie(att, ffn)", "weights shared;  h = 1/steps", ""),
+        (
+            RANDOM,
+            "lie(att, ffn)",
+            "weights shared;  gradient last(0)",
+            "",
+        ),
+        (
+            "random(log_normal_poisson(mean: 4), max: 3)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        ("random(uniform(1, 3))", "lie(att, ffn)", SHARED, ""),
+        (
+            "random(log_normal_poisson(mean: 1e9))",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(att, max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        ("sideways(3)", "lie(att, ffn)", SHARED, ""),
+    ];
+    let mut shown = Vec::new();
+    for (extent, flow, options, definitions) in refused {
+        let outcome = compile_text(&with(extent, flow, options, definitions));
+        assert!(
+            outcome.checked.is_none(),
+            "{extent} {flow} {options} compiles"
+        );
+        let each = outcome.messages.iter().map(|d| {
+            let at = d.labels.first().expect("a place").span;
+            let text = outcome.sources.text(at.source);
+            let place = &text[at.start as usize..at.end as usize];
+            let helps: Vec<String> = d.help.iter().map(|h| format!("\n    = {h}")).collect();
+            format!(
+                "{}: {}\n    at `{place}`{}",
+                d.code,
+                d.message,
+                helps.concat()
+            )
+        });
+        shown.push(each.collect::<Vec<_>>().join("\n"));
+    }
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+#[test]
+fn the_partner_becomes_part_of_a_step_that_its_error_decides_over() {
+    let outcome = compile_text(&with(ADAPTIVE, PAIR, SHARED, ""));
+    let built = outcome.checked().built.as_ref().expect("a model");
+    // Bogacki and Shampine's fourth stage is the partner's alone; a layer is two evaluations.
+    assert_eq!(built.summary.evaluations_per_step, 8);
+    assert!(built.summary.evolves[0].at_most && built.decode.is_none());
+    let outcome = compile_text(&with(RANDOM, "lie(att, ffn)", SHARED, ""));
+    let built = outcome.checked().built.as_ref().expect("a model");
+    assert_eq!((built.summary.steps, built.depths.len()), (16, 1));
+    assert!(built.decode.is_some());
+}
