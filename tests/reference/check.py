@@ -56,8 +56,9 @@ def overrides(system: System, shape: Shape) -> list[str]:
         "model.width": shape.width,
         "train.batch": shape.batch,
     }
-    # A list of flows has as many steps as it has entries.
-    values |= {} if (system.flow or "").startswith("[") else {"model.steps": shape.steps}
+    # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
+    counted = not ((system.flow or "").startswith("[") or system.depth)
+    values |= {"model.steps": shape.steps} if counted else {}
     values |= {path: shape.heads for path in system.heads if path.split(".")[0] in system.fields}
     values |= {path: shape.hidden for path in system.hidden}
     values |= system.sets
@@ -69,7 +70,7 @@ def source_of(system: System, folder: Path) -> str:
     path = ROOT / "schemes" / system.file
     if system.flow is None and system.embed is None:
         return str(path)
-    text, steps = path.read_text(encoding="utf-8"), system.steps or 6
+    text, steps = path.read_text(encoding="utf-8"), system.depth or system.steps or 6
     for word, line in {
         "evolve": system.flow and f"{system.flow} for {steps} steps {{ {system.options} }}",
         "embed": system.embed,

@@ -49,6 +49,8 @@ class System:
     # Takes the place of the flow, and of what stands in braces after it.
     flow: str | None = None
     options: str = "h = 1;  weights per step"
+    # Takes the place of the number of steps, where it is found as the model runs: `step` then makes all of them.
+    depth: str | None = None
     # Takes the place of the embedding.
     embed: str | None = None
     # What is added to the embedding: "learned", "sinusoidal" or nothing.
@@ -298,6 +300,47 @@ def equilibrium(s: Step, x: Array) -> Array:
     return z
 
 
+Pair = Callable[[Step, Array, Array], tuple[Array, Array]]
+
+
+def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: int) -> Callable[[Step, Array], Array]:
+    """Steps of a pair, `order` the smaller of its two, with errors below the tolerance, from the whole way on (Hairer, Nørsett & Wanner 1993, II.4)."""
+
+    def attempt(s: Step, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, t, h = state
+        new, partner = pair(s, x, h)
+        off = (new - partner) / (tolerance * (1 + jnp.maximum(jnp.abs(x), jnp.abs(new))))
+        error = lax.stop_gradient(jnp.sqrt(jnp.mean(off * off)))
+        good = error < 1
+        x, t = jnp.where(good, new, x), jnp.where(good, t + h, t)
+        h = h * jnp.clip(0.9 * error ** (-1 / (order + 1)), 0.2, 5.0)
+        return x, t, jnp.where(h > 0.99 * (until - t), until - t, h)
+
+    def all_steps(s: Step, x: Array) -> Array:
+        state = x, jnp.float64(0.0), jnp.float64(until)
+        for _ in range(attempts):
+            state = lax.cond(state[1] < until, lambda state: attempt(s, state), lambda state: state, state)
+        return state[0]
+
+    return all_steps
+
+
+def bogacki_shampine_pair(s: Step, x: Array, h: Array) -> tuple[Array, Array]:
+    def f(y: Array) -> Array:
+        return s.att(y) + s.ffn(y)
+
+    k1 = f(x)
+    k2 = f(x + h * k1 / 2)
+    k3 = f(x + h * 3 * k2 / 4)
+    new = x + h * (2 * k1 + 3 * k2 + 4 * k3) / 9
+    return new, x + h * (7 * k1 / 24 + k2 / 4 + k3 / 3 + f(new) / 8)
+
+
+def strang_lie_pair(s: Step, x: Array, h: Array) -> tuple[Array, Array]:
+    strang = heun(s.ffn, heun(s.att, heun(s.ffn, x, h / 2), h), h / 2)
+    return strang, heun(s.att, heun(s.ffn, x, h), h)
+
+
 def at_rest(f: Callable[[Array], Array], z: Array) -> Array:
     """The z = f(z) that plain iteration leads to, with the derivative of the implicit function: one step of Newton's method with the
     Jacobian as a constant, which changes the value by what is left of its error only."""
@@ -535,6 +578,22 @@ SYSTEMS: dict[str, System] = {
         options="h = 1;  weights shared",
         steps=1,
         fields={"att": "att", "ffn": "ffn", "inject": "normed"},
+        owner=lambda name, k: "",
+    ),
+    # Numbers of steps that are found.
+    "neural_ode": System(
+        adaptive(bogacki_shampine_pair, 2, 1e-2, 2.0, 16),
+        file="neural_ode.ode",
+        depth="adaptive",
+        steps=1,
+        owner=lambda name, k: "",
+    ),
+    "adaptive_splitting": System(
+        adaptive(strang_lie_pair, 1, 1e-2, 1.0, 24),
+        flow="strang_lie(ffn by heun, att by heun)",
+        depth="adaptive(rtol: 1e-2, atol: 1e-2, until: 1, max: 24)",
+        options="weights shared",
+        steps=1,
         owner=lambda name, k: "",
     ),
     # Histories.

@@ -169,6 +169,8 @@ fn element(
             BinaryOp::Sub => at(a) - at(b),
             BinaryOp::Mul => at(a) * at(b),
             BinaryOp::Div => at(a) / at(b),
+            BinaryOp::Max if at(a) > at(b) => at(a),
+            BinaryOp::Max => at(b),
             other => panic!("no op uses {other:?}"),
         },
         Expr::Fma(a, b, d) => at(a).mul_add(at(b), at(d)),
