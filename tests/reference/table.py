@@ -40,7 +40,8 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     errors = " | ".join(f"{found.errors[mode]:.1e}" for mode in (*LIMITS, "bf16"))
     (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
     distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
-    file = f"[{system.file}](../schemes/{system.file})" + (f", `{system.flow}`" if system.flow else "")
+    flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
+    file = f"[{system.file}](../schemes/{system.file})" + (f", `{flow}`" if system.flow else "")
     cells = f"{theirs[0]:.4f} | {theirs[-1]:.4f} | {ours[-1]:.4f} | {distance:.0e} | {half[-1]:.4f}"
     return f"| {name} | {file} | {errors} | {cells} |", found.good and distance <= LIMIT
 
