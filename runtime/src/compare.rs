@@ -15,7 +15,7 @@ use odec_program::{ACCUMULATE, Bindings, DECODE, KernelSpec, noise};
 
 /// What a result may always be off on tensor cores, as a part of its size in the Euclidean norm.
 pub const LEAST: f64 = 0.02;
-/// How much further than the reference moves when every parameter is moved by [`SHAKE`]. Some models answer small changes
+/// How much further than the reference moves when every parameter is moved by `SHAKE`. Some models answer small changes
 /// with large ones: implicit methods that iterate, updates whose size does not depend on the gradient's.
 pub const FACTOR: f64 = 2.0;
 /// Half a unit of bf16, relatively: the least that rounding parameters differently could do.

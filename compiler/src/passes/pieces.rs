@@ -1,6 +1,6 @@
 //! Wide rows in pieces: what only stands between two contractions never exists for all tokens at once.
 //!
-//! Takes a [`Code`] and a limit in bytes. Where a buffer with a row for each token is larger, the launches that use it, and
+//! Takes a [`Code`] and a limit in bytes. Where a buffer with a row for each token is larger, and nothing has rows twice as wide, the launches that use it, and
 //! what must stay between them, become a stretch that is run for a few rows after the others ([`odec_program::Pieces`]):
 //! buffers that only the stretch uses shrink to one piece, weight gradients are accumulated piece by piece. For a vocabulary
 //! of 32,000 and 2,048 tokens in a batch of 8 this is 128 MiB of logits instead of 2 GiB. Pieces end where blocks of the
@@ -15,31 +15,52 @@ use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Rows};
 use odec_program::{Access, Bindings, Body, Coeff, Dim, Pieces, Size};
 use std::collections::BTreeSet;
 
-/// Cuts what is larger than `limit` bytes at these maxima, the widest first; pieces are multiples of `unit` rows.
+/// Most launches that are looked at together: logits and their gradients are seven.
+const REACH: usize = 64;
+
+/// Cuts the widest of what is larger than `limit` bytes at these maxima; pieces are multiples of `unit` rows.
 pub fn cut(mut code: Code, maxima: Bindings, limit: u64, unit: u64) -> Code {
-    let mut tried = BTreeSet::new();
-    loop {
-        let inside = |i: &usize| code.stretches.iter().any(|s| s.range().contains(i));
-        let launches = code.launches.iter().enumerate();
-        let used = launches.flat_map(|(i, l)| l.args.iter().map(move |b| (i, *b)));
-        let large = used.filter(|(i, b)| {
-            let bytes = code.get(*b).bytes(maxima);
-            bytes.is_some_and(|n| n > limit) && !tried.contains(b) && !inside(i)
-        });
-        let rows = large.filter_map(|(i, b)| Some((row_bytes(&code, b)?, i, b)));
-        // Of equally wide ones the first.
-        let Some((wide, at, b)) = rows.max_by_key(|(bytes, i, _)| (*bytes, std::cmp::Reverse(*i)))
-        else {
-            return code;
+    let mut used = uses(&code);
+    let large = |b: &BufferId| {
+        let bytes = code.get(*b).bytes(maxima);
+        bytes.is_some_and(|n| n > limit)
+    };
+    let buffers = (0..code.buffers.len() as u32).map(BufferId);
+    let mut candidates: Vec<(u64, BufferId)> = buffers
+        .filter(large)
+        .filter_map(|b| Some((row_bytes(&code, b)?, b)))
+        .collect();
+    // Where something is wider by far, nothing else decides how much memory it takes.
+    let widest = candidates.iter().map(|(bytes, _)| *bytes).max();
+    candidates.retain(|(bytes, _)| Some(bytes.saturating_mul(2)) >= widest);
+    // Of equally wide ones the first.
+    candidates.sort_by_key(|(bytes, b)| (std::cmp::Reverse(*bytes), *b));
+    for (wide, b) in candidates {
+        let Some(range) = reach(&code, &used, b, wide) else {
+            continue;
         };
-        tried.insert(b);
-        let range = reach(&code, at, wide);
-        if !range.clone().any(|i| inside(&i))
-            && let Some(cut) = stretch(&code, range, wide, maxima, (limit, unit))
-        {
-            code = cut;
+        let taken = |i: usize| code.stretches.iter().any(|s| s.range().contains(&i));
+        if range.clone().any(taken) {
+            continue;
+        }
+        if let Some(cut) = stretch(&code, &used, range, wide, maxima, (limit, unit)) {
+            cut.apply(&mut code);
+            used = uses(&code);
         }
     }
+    code
+}
+
+/// The launches that use each buffer, in order.
+fn uses(code: &Code) -> Vec<Vec<usize>> {
+    let mut out = vec![Vec::new(); code.buffers.len()];
+    for (i, l) in code.launches.iter().enumerate() {
+        let guards = l.guard.iter();
+        guards
+            .chain(&l.args)
+            .for_each(|b| out[b.0 as usize].push(i));
+    }
+    out
 }
 
 /// Columns of a buffer in the arena that has a row for each token.
@@ -60,24 +81,56 @@ fn uses_wide(code: &Code, l: &Launch, wide: u64) -> bool {
     l.args.iter().any(|b| row_bytes(code, *b) >= Some(wide))
 }
 
-/// From the first to the last launch that uses a wide buffer, or one that such a launch uses.
-fn reach(code: &Code, at: usize, wide: u64) -> std::ops::Range<usize> {
-    let (mut range, mut seen) = (at..at + 1, BTreeSet::new());
-    loop {
-        let used = code.launches[range.clone()].iter().flat_map(|l| &l.args);
-        let new: Vec<BufferId> = used
-            .copied()
-            .filter(|b| row_bytes(code, *b) >= Some(wide) && !seen.contains(b))
-            .collect();
-        if new.is_empty() {
-            return range;
+/// From the first to the last launch that uses a wide buffer, or one that such a launch uses; `None` if these are too many.
+fn reach(
+    code: &Code,
+    used: &[Vec<usize>],
+    b: BufferId,
+    wide: u64,
+) -> Option<std::ops::Range<usize>> {
+    let (mut new, mut seen) = (vec![b], BTreeSet::from([b]));
+    let mut range = *used[b.0 as usize].first()?..0;
+    while !new.is_empty() {
+        for b in new.drain(..) {
+            let uses = &used[b.0 as usize];
+            range.start = range.start.min(*uses.first()?);
+            range.end = range.end.max(uses.last()? + 1);
         }
-        seen.extend(new);
-        for (i, l) in code.launches.iter().enumerate() {
-            if l.args.iter().any(|b| seen.contains(b)) {
-                range = range.start.min(i)..range.end.max(i + 1);
+        if range.len() > REACH {
+            return None;
+        }
+        let args = code.launches[range.clone()].iter().flat_map(|l| &l.args);
+        let more = args.filter(|b| row_bytes(code, **b) >= Some(wide) && !seen.contains(b));
+        new.extend(more);
+        seen.extend(&new);
+    }
+    Some(range)
+}
+
+/// A stretch and what stands around it.
+struct Cut {
+    /// The launches that it takes the place of.
+    range: std::ops::Range<usize>,
+    launches: Vec<Launch>,
+    stretch: Stretch,
+    /// Sizes of one piece.
+    sizes: Vec<(BufferId, Size)>,
+}
+
+impl Cut {
+    fn apply(self, code: &mut Code) {
+        let more = self.launches.len() - self.range.len();
+        for later in &mut code.stretches {
+            if later.pieces.first as usize >= self.range.end {
+                later.pieces.first += more as u32;
             }
         }
+        for (b, size) in self.sizes {
+            code.buffers[b.0 as usize].size = size;
+        }
+        code.launches.splice(self.range, self.launches);
+        code.stretches.push(self.stretch);
+        code.stretches.sort_by_key(|s| s.pieces.first);
     }
 }
 
@@ -89,14 +142,15 @@ enum Place {
     After,
 }
 
-/// The code with a range of launches in pieces; `None` where they cannot be.
+/// A range of launches in pieces; `None` where they cannot be.
 fn stretch(
     code: &Code,
+    used: &[Vec<usize>],
     range: std::ops::Range<usize>,
     wide: u64,
     maxima: Bindings,
     (limit, unit): (u64, u64),
-) -> Option<Code> {
+) -> Option<Cut> {
     let launches = &code.launches[range.clone()];
     let places = places(code, launches, wide);
     let inside: Vec<&Launch> = launches
@@ -104,14 +158,11 @@ fn stretch(
         .zip(&places)
         .filter_map(|(l, p)| (*p == Place::In).then_some(l))
         .collect();
-    let uses = |b: BufferId, list: &[&Launch]| {
-        list.iter()
-            .flat_map(|l| &l.args)
-            .filter(|x| **x == b)
-            .count()
+    let uses = |b: BufferId| {
+        let args = inside.iter().flat_map(|l| &l.args);
+        args.filter(|x| **x == b).count()
     };
-    let all: Vec<&Launch> = code.launches.iter().collect();
-    let own = |b: BufferId| columns(code.get(b)).is_some() && uses(b, &inside) == uses(b, &all);
+    let own = |b: BufferId| columns(code.get(b)).is_some() && uses(b) == used[b.0 as usize].len();
 
     let widest = inside.iter().flat_map(|l| &l.args);
     let widest = widest.filter_map(|b| row_bytes(code, *b)).max()?;
@@ -120,7 +171,6 @@ fn stretch(
         return None;
     }
 
-    let mut made = code.clone();
     let (mut moves, mut body, mut zeroed) = (Vec::new(), Vec::new(), Vec::new());
     for l in &inside {
         // What may be passed over would leave its part of a sum unmade.
@@ -135,7 +185,7 @@ fn stretch(
                 Operand::Panels => own(*b),
                 // What is the same for all pieces is not made by one of them, and a sum is finished after the last.
                 Operand::Whole => inside.iter().all(|l| !writes(l, *b)),
-                Operand::Sum => uses(*b, &inside) == 1,
+                Operand::Sum => uses(*b) == 1,
             };
             if !fits {
                 return None;
@@ -155,10 +205,10 @@ fn stretch(
         );
         body.push(launch);
     }
-    for b in inside.iter().flat_map(|l| &l.args).filter(|b| own(**b)) {
-        let buffer = &mut made.buffers[b.0 as usize];
-        buffer.size = Size::fixed(columns(code.get(*b))?.checked_mul(rows)?);
-    }
+    let piece = |b: &BufferId| Some((*b, Size::fixed(columns(code.get(*b))?.checked_mul(rows)?)));
+    let args = inside.iter().flat_map(|l| &l.args);
+    let owned: BTreeSet<BufferId> = args.copied().filter(|b| own(*b)).collect();
+    let sizes = owned.iter().map(piece).collect::<Option<_>>()?;
 
     let placed = |wanted: Place| {
         let list = launches.iter().zip(&places);
@@ -166,24 +216,19 @@ fn stretch(
             .map(|(l, _)| l.clone())
     };
     let mut around: Vec<Launch> = placed(Place::Before).chain(zeroed).collect();
-    let first = range.start + around.len();
-    let more = around.len() + body.len() + placed(Place::After).count() - launches.len();
     let pieces = Pieces {
-        first: first as u32,
+        first: (range.start + around.len()) as u32,
         count: body.len() as u32,
         rows,
     };
     around.extend(body);
     around.extend(placed(Place::After));
-    made.launches.splice(range.clone(), around);
-    for later in &mut made.stretches {
-        if later.pieces.first as usize >= range.end {
-            later.pieces.first += more as u32;
-        }
-    }
-    made.stretches.push(Stretch { pieces, moves });
-    made.stretches.sort_by_key(|s| s.pieces.first);
-    Some(made)
+    Some(Cut {
+        range,
+        launches: around,
+        stretch: Stretch { pieces, moves },
+        sizes,
+    })
 }
 
 fn writes(l: &Launch, b: BufferId) -> bool {

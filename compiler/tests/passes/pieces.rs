@@ -57,7 +57,7 @@ fn pieces_change_no_bit() {
     ] {
         let whole = assembled(flow, train, fusion, WHOLE);
         let want = bits(&whole);
-        // At 8 KiB the hidden layers of MLPs are in pieces too, where they do not wait for the backward pass.
+        // Of 16 rows and, in f32, of 64.
         for piece in [8 << 10, 1 << 16] {
             let cut = assembled(flow, train, fusion, piece);
             let entries = &cut.manifest.program.entries;
@@ -73,7 +73,7 @@ fn pieces_change_no_bit() {
             );
         }
     }
-    assert!(stretches > 12, "{stretches}");
+    assert!(stretches >= 12, "{stretches}");
 }
 
 #[test]
