@@ -5,15 +5,12 @@
 mod harness;
 mod tiles;
 
-use harness::models::{in_bf16, planned, ragged, same_steps, two_steps};
+use harness::models::{in_bf16, planned, ragged, read_in_pieces, same_steps, two_steps};
 use harness::{Buffer, Compiled, assert_same, noise};
 use odec_program::kernel::{Blocking, Contract, Order, Pack};
-use odec_program::manifest::Manifest;
 use odec_program::{Bindings, DType, Kernel, KernelSpec, Target};
 use odec_runtime::cpu::CpuDevice;
-use odec_runtime::reals::Reals;
 use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::{Artifact, Executor, Reader, Value};
 use tiles::decode::{self, Op};
 use tiles::products::{Data, FORMS, Form, Shape, kernels};
 use tiles::{Machine, machine};
@@ -333,7 +330,7 @@ fn a_model_in_bf16() {
         assert_eq!(tiles::fault(), None);
     }
     let device = CpuDevice::open(&path, name, kernels, scratch, 2).unwrap();
-    reads_in_pieces(&manifest, device, &[7, 1, 1, 33, 1, 16]);
+    read_in_pieces(&manifest, Box::new(device), &[7, 1, 1, 33, 1, 16], "tiles");
     assert_eq!(tiles::fault(), None);
     // They are what a processor without tiles computes, but for the order of sums.
     let chain = planned("prenorm", &sizes, Target::Avx2);
@@ -344,32 +341,4 @@ fn a_model_in_bf16() {
     );
     harness::models::near_steps(&want, &other, "tiles");
     assert!(want != other);
-}
-
-/// Logits of pieces of these lengths, against those of the whole text, in every bit.
-fn reads_in_pieces(manifest: &Manifest, device: CpuDevice, lengths: &[usize]) {
-    let artifact = Artifact::in_memory(manifest.clone()).unwrap();
-    let mut e = Executor::new(&artifact, Box::new(device)).unwrap();
-    e.set_poison(true);
-    e.initialise(7);
-    let length: usize = lengths.iter().sum();
-    let tokens =
-        (0..length as u64).map(|i| ((i * i * 7 + i * 3 + 1) % manifest.model.vocab) as i32);
-    let tokens: Vec<i32> = tokens.collect();
-    let bits = |x: Reals| x.iter().map(f64::to_bits).collect::<Vec<u64>>();
-    let at = Bindings::new(1, length as u64);
-    let io = [("tokens", Value::I32(&tokens[..]))];
-    let whole = bits(
-        e.run("forward", at, &io, &[])
-            .unwrap()
-            .reals("logits")
-            .unwrap(),
-    );
-    let mut reader = Reader::new(&mut e).unwrap();
-    let (mut pieces, mut past) = (Vec::new(), 0);
-    for n in lengths {
-        pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
-        past += n;
-    }
-    assert!(whole == pieces, "logits of {length} tokens");
 }

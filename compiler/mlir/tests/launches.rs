@@ -46,19 +46,25 @@ fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings, scalar: f64) {
         .unwrap_or_else(|e| panic!("{name}: {e}"));
 }
 
+/// A program on a card that only writes down what it is told.
+fn recorded(m: &Manifest) -> (Executor, Recording) {
+    let artifact = Artifact::in_memory(m.clone()).unwrap();
+    let recording = Recording {
+        memory: u64::MAX,
+        ..Recording::default()
+    };
+    let device = CudaDevice::new(recording.clone(), &code(m), &m.program.kernels, 0).unwrap();
+    let x = Executor::new(&artifact, Box::new(device)).unwrap();
+    (x, recording)
+}
+
 /// Each entry is run three times, so that a graph is made of its launches and replayed: all are what a card is told without
 /// one.
 #[test]
 fn every_launch_is_one_that_a_card_takes() {
     let mut launches = 0;
     for (name, m) in library(Target::Sm80) {
-        let artifact = Artifact::in_memory(m.clone()).unwrap();
-        let recording = Recording {
-            memory: u64::MAX,
-            ..Recording::default()
-        };
-        let device = CudaDevice::new(recording.clone(), &code(&m), &m.program.kernels, 0).unwrap();
-        let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+        let (mut x, recording) = recorded(&m);
         // Where each slot is, as the first launch says.
         let mut slots = BTreeMap::new();
         for (entry_name, entry) in &m.program.entries {
@@ -109,13 +115,7 @@ fn every_launch_is_one_that_a_card_takes() {
 #[test]
 fn one_graph_for_all_steps_and_one_for_all_tokens() {
     let m = planned("prenorm", &[("for 6 steps", "for 2 steps")], Target::Sm90a);
-    let artifact = Artifact::in_memory(m.clone()).unwrap();
-    let recording = Recording {
-        memory: u64::MAX,
-        ..Recording::default()
-    };
-    let device = CudaDevice::new(recording.clone(), &code(&m), &m.program.kernels, 0).unwrap();
-    let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+    let (mut x, recording) = recorded(&m);
     let entries = &m.program.entries;
     let at = entries["grad"].maxima;
     for step in 0..10 {

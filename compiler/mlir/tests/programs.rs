@@ -6,15 +6,13 @@
 
 mod harness;
 
-use harness::models::{in_bf16, in_f64, planned, ragged, same_steps, two_steps};
+use harness::models::{in_bf16, in_f64, planned, ragged, read_in_pieces, same_steps, two_steps};
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{Bindings, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
-use odec_runtime::reals::Reals;
 use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::{Artifact, Executor, Reader, Value};
 
 /// The program's kernels, compiled.
 struct Compiled<'a> {
@@ -67,7 +65,6 @@ const PIECES: [usize; 9] = [7, 1, 1, 55, 1, 17, 46, 1, 21];
 
 /// Decoding against `forward` over the whole sequence, every token's logits in every bit.
 fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
-    let length: usize = PIECES.iter().sum();
     for &target in targets {
         let manifest = planned(name, sizes, target);
         let compiled = Compiled::new(&manifest, target);
@@ -77,41 +74,13 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
             Box::new(compiled.device(3)),
             Box::new(reference),
         ];
-        let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
-        let vocab = manifest.model.vocab;
-        let tokens: Vec<i32> = (0..length as u64)
-            .map(|i| ((i * i * 7 + i * 3 + 1) % vocab) as i32)
-            .collect();
-        let bits = |x: Reals| x.iter().map(f64::to_bits).collect::<Vec<u64>>();
         let mut first: Option<Vec<u64>> = None;
         for device in devices {
-            let device_name = device.name();
-            let mut e = Executor::new(&artifact, device).unwrap();
-            e.set_poison(true);
-            e.initialise(7);
-            let at = Bindings::new(1, length as u64);
-            let io = [("tokens", Value::I32(&tokens[..]))];
-            let whole = bits(
-                e.run("forward", at, &io, &[])
-                    .unwrap()
-                    .reals("logits")
-                    .unwrap(),
-            );
-            let mut reader = Reader::new(&mut e).unwrap();
-            let (mut pieces, mut past) = (Vec::new(), 0);
-            for n in PIECES {
-                pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
-                past += n;
-            }
-            let differ = (0..whole.len()).find(|i| whole[*i] != pieces[*i]);
-            assert_eq!(
-                differ.map(|i| (i / vocab as usize, i % vocab as usize)),
-                None,
-                "{name}, {device_name}: (token, logit) that differs"
-            );
+            let what = format!("{name}, {}", device.name());
+            let whole = read_in_pieces(&manifest, device, &PIECES, &what);
             assert!(
                 *first.get_or_insert_with(|| whole.clone()) == whole,
-                "{name}, {device_name}"
+                "{what}"
             );
         }
     }

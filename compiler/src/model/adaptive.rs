@@ -18,7 +18,7 @@ use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     Enter, Exp, Flag, Hold, Log, Mul, ScaledError, Shift, StopGradient, SumCols,
 };
-use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::depth;
 
 type Made = Result<Value, TypeError>;
@@ -60,12 +60,7 @@ impl Model<'_> {
         a: &Adaptive,
         mut x: Value,
     ) -> Result<Value, BuildError> {
-        // What decides belongs to no step: it is kept where steps are computed again.
-        let outside = Site {
-            evolve: e.label.clone(),
-            path: "steps".into(),
-            ..Site::default()
-        };
+        let outside = e.outside();
         b.site = outside.clone();
         b.span = Some(e.span);
         let zero = number(b, Exact::zero())?;

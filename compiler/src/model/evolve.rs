@@ -16,7 +16,7 @@ use crate::scheme::{Coeff, Flow, Learned};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
+use odec_graph::{Exact, Site};
 use odec_program::manifest;
 use std::rc::Rc;
 
@@ -151,6 +151,15 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
 }
 
 impl EvolveSpec {
+    /// What decides how many steps are made belongs to none of them: it is kept where steps are computed again.
+    pub fn outside(&self) -> Site {
+        Site {
+            evolve: self.label.clone(),
+            path: "steps".into(),
+            ..Site::default()
+        }
+    }
+
     /// What the runtime must know of a number of steps that is decided while it runs.
     pub fn decided(&self) -> Option<manifest::Depth> {
         let (evolve, max) = (self.label.clone(), self.steps);

@@ -11,7 +11,7 @@ use super::evolve::EvolveSpec;
 use super::step::Kept;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Enter, Exceeds, Flag, Hold, Input, Shift, StopGradient};
-use odec_graph::{Builder, Exact, Site, Value, nn};
+use odec_graph::{Builder, Exact, Value, nn};
 use odec_program::manifest::depth;
 
 impl Model<'_> {
@@ -56,11 +56,7 @@ impl Model<'_> {
         if !self.drops {
             return self.known(b, e, r.mean, x);
         }
-        let outside = Site {
-            evolve: e.label.clone(),
-            path: "steps".into(),
-            ..Site::default()
-        };
+        let outside = e.outside();
         b.site = outside.clone();
         b.span = Some(e.span);
         let drawn = Input {

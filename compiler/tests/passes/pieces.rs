@@ -46,7 +46,6 @@ fn bits(a: &Assembled) -> Vec<u64> {
 
 #[test]
 fn pieces_change_no_bit() {
-    let mut stretches = 0;
     for (flow, train, fusion) in [
         ("lie(att, ffn)", "store", Fusion::On),
         ("lie(att, ffn)", "store;  precision bf16", Fusion::On),
@@ -63,7 +62,6 @@ fn pieces_change_no_bit() {
             let entries = &cut.manifest.program.entries;
             let n = |e: &str| entries[e].pieces.len();
             assert!(n("grad") > 0 && n("loss") > 0, "{flow}, {train}, {piece}");
-            stretches += n("grad");
             let got = bits(&cut);
             let other = (0..want.len()).find(|i| got[*i] != want[*i]);
             let pair = other.map(|i| [got[i], want[i]].map(f64::from_bits));
@@ -73,7 +71,6 @@ fn pieces_change_no_bit() {
             );
         }
     }
-    assert!(stretches >= 12, "{stretches}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Target};
 use odec_runtime::device::Device;
 use odec_runtime::reals::Reals;
-use odec_runtime::{Artifact, Executor, State, Value};
+use odec_runtime::{Artifact, Executor, Reader, State, Value};
 use std::path::{Path, PathBuf};
 
 /// A file's model, planned for a target; `None` when it has none.
@@ -161,4 +161,40 @@ pub fn near_steps(got: &Steps, want: &Steps, who: &str) {
             "{who}: {what} is off by {apart:e} of {size:e}"
         );
     }
+}
+
+/// Bits of a text's logits on a device, which are the same whether it is read whole or in pieces of these lengths.
+pub fn read_in_pieces(
+    manifest: &Manifest,
+    device: Box<dyn Device>,
+    lengths: &[usize],
+    what: &str,
+) -> Vec<u64> {
+    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+    let mut e = Executor::new(&artifact, device).unwrap();
+    e.set_poison(true);
+    e.initialise(7);
+    let length: usize = lengths.iter().sum();
+    let vocab = manifest.model.vocab;
+    let tokens: Vec<i32> = (0..length as u64)
+        .map(|i| ((i * i * 7 + i * 3 + 1) % vocab) as i32)
+        .collect();
+    let bits = |x: Reals| x.iter().map(f64::to_bits).collect::<Vec<u64>>();
+    let at = Bindings::new(1, length as u64);
+    let read = e.run("forward", at, &[("tokens", Value::I32(&tokens))], &[]);
+    let whole = bits(read.unwrap().reals("logits").unwrap());
+    let mut reader = Reader::new(&mut e).unwrap();
+    let (mut pieces, mut past) = (Vec::new(), 0);
+    for n in lengths {
+        pieces.extend(bits(reader.read(&tokens[past..past + n]).unwrap()));
+        past += n;
+    }
+    assert_eq!(whole.len(), pieces.len(), "{what}");
+    let differ = (0..whole.len()).find(|i| whole[*i] != pieces[*i]);
+    assert_eq!(
+        differ.map(|i| (i / vocab as usize, i % vocab as usize)),
+        None,
+        "{what}: (token, logit) that differs"
+    );
+    whole
 }
