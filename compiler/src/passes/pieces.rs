@@ -292,9 +292,9 @@ struct Sliced {
 fn slice(l: &Launch) -> Option<Sliced> {
     match &l.spec {
         KernelSpec::Rows(k) => rows(k, l),
-        // A sum over rows adds them in order, not piece by piece.
         KernelSpec::Contract(k) => contract(k, l),
         KernelSpec::Pack(k) => pack(k, l),
+        // Other sums over rows add them in order, which accumulating pieces would change.
         _ => None,
     }
 }
