@@ -8,11 +8,12 @@
 //! ```text
 //! .visible .entry symbol(.u64 operand…, .u64 dim…, .f64 coefficient…)
 //! ```
-//! in the orders of [`crate::kernel`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared memory is static.
+//! in the orders of [`crate::kernel`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared
+//! memory is static, or all of it dynamic ([`Shape::dynamic`]).
 
 use crate::expr::{Access, ColMap, Expr, RowMap};
 use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows};
-use crate::{Body, DType};
+use crate::{Body, DType, Target};
 
 pub mod tensor;
 
@@ -20,6 +21,8 @@ pub mod tensor;
 pub const WARP: u64 = 32;
 /// Shared memory that every GPU gives to a block without being asked, in bytes.
 pub const SHARED_LIMIT: u64 = 48 << 10;
+/// Shared memory that a block gets where it is asked for, on the GPUs whose kernels ask (compute capability 9.0), in bytes.
+pub const DYNAMIC_LIMIT: u64 = 227 << 10;
 /// More blocks than any launch may have along x.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
@@ -30,12 +33,24 @@ pub struct Shape {
     pub blocks: u64,
     /// Threads of a block, whole warps.
     pub threads: u64,
-    /// Static shared memory of a block, in bytes.
+    /// Shared memory of a block, in bytes: declared by the kernel, up to [`SHARED_LIMIT`].
     pub shared: u64,
 }
 
-/// The shape of a launch with these dims; `None` for packing, which GPUs leave out.
-pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
+impl Shape {
+    /// Shared memory that a launch has to ask for, in bytes; the kernel, when it is loaded, for the permission. It is all of the
+    /// kernel's shared memory, where that is more than [`SHARED_LIMIT`].
+    pub fn dynamic(self) -> u64 {
+        match self.shared > SHARED_LIMIT {
+            true => self.shared,
+            false => 0,
+        }
+    }
+}
+
+/// The shape of a launch with these dims; `None` for packing, which GPUs leave out. Threads and shared memory do not depend on
+/// the dims.
+pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
     let by_rows = |rows: u64, split: Split| Shape {
         blocks: rows.div_ceil(split.rows()),
         threads: Split::THREADS,
@@ -54,6 +69,12 @@ pub fn shape(spec: &KernelSpec, dims: &[u64]) -> Option<Shape> {
             blocks: k.cols.div_ceil(columns::COLS),
             threads: columns::THREADS,
             shared: columns::COLS * columns::ROWS * 4,
+        },
+        KernelSpec::Contract(c) if tensor::warpgroup::runs(c, target) => Shape {
+            blocks: dims[0].div_ceil(tensor::warpgroup::ROWS)
+                * dims[1].div_ceil(tensor::warpgroup::cols(c)),
+            threads: tensor::warpgroup::THREADS,
+            shared: tensor::warpgroup::shared(c),
         },
         KernelSpec::Contract(c) if tensor::contract::runs(c) => Shape {
             blocks: dims[0].div_ceil(tensor::contract::ROWS)

@@ -77,21 +77,26 @@ fn grouped() {
 
 /// On tensor cores sums are not those of the reference to the bit, and a number in between may round to the other
 /// neighbour in bf16.
-#[test]
-fn in_bf16_on_a_gpu() {
+fn in_bf16_on(target: Target) {
     let sizes = [
         ("width: 256", "width: 64"),
         ("hidden: 704", "hidden: 37"),
         ("for 6 steps", "for 2 steps"),
     ];
     let at = Bindings::new(2, 19);
-    let manifest = planned("prenorm", &in_bf16(&sizes), Target::Sm80);
+    let manifest = planned("prenorm", &in_bf16(&sizes), target);
     let kernels = &manifest.program.kernels;
-    let objects = odec_mlir::compile(kernels, Target::Sm80, None).unwrap();
+    let objects = odec_mlir::compile(kernels, target, None).unwrap();
     let mut used = 0;
     for (kernel, object) in kernels.iter().zip(&objects) {
         let text = String::from_utf8_lossy(&object.bytes);
-        let count = text.matches("mma.sync").count();
+        let (mma, wgmma) = ("mma.sync", "wgmma.mma_async");
+        let count = text.matches(mma).count() + text.matches(wgmma).count();
+        let by_warpgroups = match &kernel.spec {
+            KernelSpec::Contract(c) => tensor::warpgroup::runs(c, target),
+            _ => false,
+        };
+        assert_eq!(text.contains(wgmma), by_warpgroups, "{}", kernel.symbol);
         let fits = match &kernel.spec {
             KernelSpec::Contract(c) => tensor::contract::runs(c),
             KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
@@ -105,10 +110,16 @@ fn in_bf16_on_a_gpu() {
     // Forward and both backward contractions of several sizes, attention forward, backward and for kept keys.
     assert!(used >= 10, "{used}");
     let want = two_steps(&manifest, Box::new(ReferenceDevice::new(kernels)), at);
-    let got = two_steps(
-        &manifest,
-        Box::new(Emulated::new(kernels, Target::Sm80)),
-        at,
-    );
-    near_steps(&got, &want, "prenorm in bf16");
+    let got = two_steps(&manifest, Box::new(Emulated::new(kernels, target)), at);
+    near_steps(&got, &want, &format!("prenorm in bf16, {target}"));
+}
+
+#[test]
+fn in_bf16_on_a_gpu() {
+    in_bf16_on(Target::Sm80);
+}
+
+#[test]
+fn in_bf16_on_hopper() {
+    in_bf16_on(Target::Sm90a);
 }

@@ -60,8 +60,9 @@ impl Data {
     }
 }
 
-/// Launches a kernel, and gives operand `n` afterwards, f32.
+/// Launches a kernel, and gives operands afterwards, f32.
 fn run(
+    target: Target,
     spec: &KernelSpec,
     data: &[Data],
     dims: &[u64],
@@ -85,7 +86,7 @@ fn run(
         .zip(&operands)
         .map(|(b, o)| &b.words()[..o.len()])
         .collect();
-    Emulated::new(&[kernel], Target::Sm80).launch(0, &words, dims, coeffs);
+    Emulated::new(&[kernel], target).launch(0, &words, dims, coeffs);
     let number = |w: &std::cell::Cell<u32>| f64::from(f32::from_bits(w.get()));
     results
         .iter()
@@ -136,7 +137,7 @@ struct Lies {
     finish: bool,
 }
 
-fn contraction([m, n, k]: [u64; 3], lies: &Lies) {
+fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
     let dynamic = |x: u64, d: bool| match d {
         true => Extent::Dynamic,
         false => Extent::Static(x),
@@ -176,6 +177,7 @@ fn contraction([m, n, k]: [u64; 3], lies: &Lies) {
     let coeffs = vec![SCALE; usize::from(lies.finish)];
     let out = data.len() - 1;
     let got = run(
+        target,
         &KernelSpec::Contract(spec),
         &data,
         &[m, n, k],
@@ -218,17 +220,16 @@ fn contraction([m, n, k]: [u64; 3], lies: &Lies) {
     });
     let want: Vec<(f64, f64)> = want.collect();
     let what = format!(
-        "{m} × {n} × {k}, {:?}, {}, {:?}",
+        "{target}: {m} × {n} × {k}, {:?}, {}, {:?}",
         lies.a, lies.a_transposed, lies.layout
     );
     within(&got, &want, &what);
 }
 
-#[test]
-fn contractions_of_bf16() {
+/// All transpositions for each of these sizes.
+fn contractions(target: Target, sizes: &[[u64; 3]]) {
     let mut number = 0;
-    // Several blocks and more tiles than stages; a few rows; extents that are multiples of eight, of four, odd.
-    for mut sizes in [[130, 72, 136], [3, 8, 16], [33, 68, 44], [17, 37, 35]] {
+    for mut sizes in sizes.iter().copied() {
         for a_transposed in [false, true] {
             // A number of features, not of tokens.
             sizes[0] += if a_transposed { 32 } else { 0 };
@@ -241,15 +242,39 @@ fn contractions_of_bf16() {
                     accumulate: number % 3 == 0,
                     finish: number % 4 == 1,
                 };
-                contraction(sizes, &lies);
+                contraction(target, sizes, &lies);
             }
         }
     }
 }
 
+#[test]
+fn contractions_of_bf16() {
+    // Several blocks and more tiles than stages; a few rows; extents that are multiples of eight, of four, odd.
+    let sizes = [[130, 72, 136], [3, 8, 16], [33, 68, 44], [17, 37, 35]];
+    contractions(Target::Sm80, &sizes);
+}
+
+#[test]
+fn contractions_of_bf16_by_warpgroups() {
+    // The same with tiles of 128 columns (72, 132) and of 64, of which 264 are more than there are places.
+    let sizes = [
+        [130, 72, 200],
+        [3, 8, 16],
+        [33, 132, 44],
+        [17, 37, 35],
+        [65, 64, 264],
+    ];
+    contractions(Target::Sm90a, &sizes);
+}
+
 /// A row of the result is the same whatever other rows there are: reading a text in pieces changes no bit.
 #[test]
 fn rows_do_not_depend_on_one_another() {
+    Target::GPUS.into_iter().for_each(rows_alone);
+}
+
+fn rows_alone(target: Target) {
     let (n, k) = (40, 48);
     let spec = Contract {
         dtype: DType::F32,
@@ -278,7 +303,7 @@ fn rows_do_not_depend_on_one_another() {
             numbers,
         };
         let data = [some, b.clone(), Data::room(count * n)];
-        run(&spec, &data, &[count, n, k], &[], &[2]).remove(0)
+        run(target, &spec, &data, &[count, n, k], &[], &[2]).remove(0)
     };
     let whole = rows(0..20);
     let bits = |x: Vec<f64>| x.into_iter().map(f64::to_bits).collect::<Vec<_>>();

@@ -2,10 +2,10 @@
 
 mod harness;
 
-use harness::models::{library, planned};
-use odec_program::gpu::{MAX_BLOCKS, SHARED_LIMIT, WARP, shape};
+use harness::models::{in_bf16, library, planned};
+use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
 use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, Piece, Target};
+use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, KernelSpec, Piece, Target};
 use odec_runtime::cuda::recording::Recording;
 use odec_runtime::cuda::{CudaDevice, CudaError};
 use odec_runtime::{Artifact, Executor, Value};
@@ -47,13 +47,14 @@ fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings, scalar: f64) {
 }
 
 /// A program on a card that only writes down what it is told.
-fn recorded(m: &Manifest) -> (Executor, Recording) {
+fn recorded(m: &Manifest, target: Target) -> (Executor, Recording) {
     let artifact = Artifact::in_memory(m.clone()).unwrap();
     let recording = Recording {
         memory: u64::MAX,
         ..Recording::default()
     };
-    let device = CudaDevice::new(recording.clone(), &code(m), &m.program.kernels, 0).unwrap();
+    let device =
+        CudaDevice::new(recording.clone(), target, &code(m), &m.program.kernels, 0).unwrap();
     let x = Executor::new(&artifact, Box::new(device)).unwrap();
     (x, recording)
 }
@@ -64,7 +65,7 @@ fn recorded(m: &Manifest) -> (Executor, Recording) {
 fn every_launch_is_one_that_a_card_takes() {
     let mut launches = 0;
     for (name, m) in library(Target::Sm80) {
-        let (mut x, recording) = recorded(&m);
+        let (mut x, recording) = recorded(&m, Target::Sm80);
         // Where each slot is, as the first launch says.
         let mut slots = BTreeMap::new();
         for (entry_name, entry) in &m.program.entries {
@@ -99,7 +100,7 @@ fn every_launch_is_one_that_a_card_takes() {
                         let slot = slots.entry(format!("{entry_name} {:?}", o.slot));
                         assert_eq!(*slot.or_insert(address - start), address - start);
                     }
-                    assert_eq!(Some(l.shape), shape(spec, &dims));
+                    assert_eq!(Some(l.shape), shape(spec, &dims, Target::Sm80));
                     assert!((1..=MAX_BLOCKS).contains(&l.shape.blocks));
                     assert!(l.shape.threads <= 1024 && l.shape.threads.is_multiple_of(WARP));
                     assert!(l.shape.shared <= SHARED_LIMIT, "{name}: {}", spec.symbol());
@@ -115,7 +116,7 @@ fn every_launch_is_one_that_a_card_takes() {
 #[test]
 fn one_graph_for_all_steps_and_one_for_all_tokens() {
     let m = planned("prenorm", &[("for 6 steps", "for 2 steps")], Target::Sm90a);
-    let (mut x, recording) = recorded(&m);
+    let (mut x, recording) = recorded(&m, Target::Sm90a);
     let entries = &m.program.entries;
     let at = entries["grad"].maxima;
     for step in 0..10 {
@@ -150,6 +151,46 @@ fn one_graph_for_all_steps_and_one_for_all_tokens() {
     );
 }
 
+/// Contractions by warpgroups: the tiles, and shared memory beyond what kernels get without asking, for which each is loaded
+/// with the permission.
+#[test]
+fn warpgroups_ask_for_their_shared_memory() {
+    let m = planned(
+        "prenorm",
+        &in_bf16(&[("for 6 steps", "for 2 steps")]),
+        Target::Sm90a,
+    );
+    let (mut x, recording) = recorded(&m, Target::Sm90a);
+    let entry = &m.program.entries["grad"];
+    run(&mut x, "grad", entry, entry.maxima, 0.0);
+    let (told, permitted) = (recording.launches.borrow(), recording.dynamic.borrow());
+    let mut widths = BTreeMap::new();
+    for (l, i) in told.iter().zip(&entry.instrs) {
+        let spec = &m.program.kernels[l.function].spec;
+        assert_eq!(l.shape.dynamic(), permitted[l.function]);
+        let KernelSpec::Contract(c) = spec else {
+            assert!(l.shape.dynamic() == 0 && l.shape.shared <= SHARED_LIMIT);
+            continue;
+        };
+        assert!(
+            tensor::warpgroup::runs(c, Target::Sm90a),
+            "{}",
+            spec.symbol()
+        );
+        let dims: Vec<u64> = i.dims.iter().map(|d| d.at(entry.maxima).unwrap()).collect();
+        // 128 rows, and 64 columns of few, tiles 64 deep of two bytes; two blocks share 227 KiB.
+        let few = c.a_transposed || dims[1] <= 64;
+        let (width, tiles) = if few { (64, 4) } else { (128, 3) };
+        let bytes = tiles * (128 + width) * 64 * 2;
+        assert!(SHARED_LIMIT < bytes && 2 * bytes <= DYNAMIC_LIMIT);
+        let blocks = dims[0].div_ceil(128) * dims[1].div_ceil(width);
+        assert_eq!((l.shape.blocks, l.shape.threads), (blocks, 256));
+        assert_eq!((l.shape.shared, l.shape.dynamic()), (bytes, bytes));
+        *widths.entry(width).or_insert(0) += 1;
+    }
+    assert!(widths[&64] > 10 && widths[&128] > 10, "{widths:?}");
+}
+
 #[test]
 fn too_little_memory_is_said_before_anything_is_reserved() {
     let (_, m) = library(Target::Sm80).swap_remove(0);
@@ -157,7 +198,7 @@ fn too_little_memory_is_said_before_anything_is_reserved() {
         memory: 1000,
         ..Recording::default()
     };
-    let error = CudaDevice::new(recording, &code(&m), &m.program.kernels, 5000)
+    let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 5000)
         .map(drop)
         .unwrap_err();
     assert!(matches!(
@@ -182,7 +223,7 @@ fn a_plan_for_a_processor_is_refused() {
         memory: u64::MAX,
         ..Recording::default()
     };
-    let error = CudaDevice::new(recording, &code(&m), &m.program.kernels, 0)
+    let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 0)
         .map(drop)
         .unwrap_err();
     assert!(error.to_string().contains("packing"), "{error}");

@@ -115,7 +115,7 @@ impl Cuda {
             blockDimX: u32::try_from(threads).map_err(|e| e.to_string())?,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: 0,
+            sharedMemBytes: dynamic(p.launch.shape)?,
             kernelParams: pointers.as_mut_ptr(),
             extra: std::ptr::null_mut(),
             kern: std::ptr::null_mut(),
@@ -123,6 +123,11 @@ impl Cuda {
         };
         f(&parameters).map_err(refused)
     }
+}
+
+/// Dynamic shared memory of a launch.
+fn dynamic(shape: Shape) -> Result<u32, String> {
+    u32::try_from(shape.dynamic()).map_err(|e| e.to_string())
 }
 
 /// Where a launch's arguments are.
@@ -140,18 +145,29 @@ impl Driver for Cuda {
         self.name.clone()
     }
 
-    fn load(&mut self, ptx: &str, symbols: &[&str]) -> Result<(), String> {
+    fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String> {
         self.context.bind_to_thread().map_err(refused)?;
         let text = CString::new(ptx).map_err(|e| e.to_string())?;
         // SAFETY: the text is zero-terminated and outlives the call; the module is never unloaded, so its functions stay
         // valid as long as the context, which is kept beside them.
         self.functions = unsafe {
             let module = result::module::load_data(text.as_ptr().cast()).map_err(refused)?;
-            let function = |s: &&str| {
-                let name = CString::new(*s).map_err(|e| e.to_string())?;
-                result::module::get_function(module, name).map_err(refused)
+            let function = |(symbol, dynamic): &(&str, u64)| {
+                let name = CString::new(*symbol).map_err(|e| e.to_string())?;
+                let function = result::module::get_function(module, name).map_err(refused)?;
+                if *dynamic > 0 {
+                    let bytes = i32::try_from(*dynamic).map_err(|e| e.to_string())?;
+                    let most =
+                        sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                    result::function::set_function_attribute(function, most, bytes)
+                        .map_err(refused)?;
+                }
+                Ok(function)
             };
-            symbols.iter().map(function).collect::<Result<_, _>>()?
+            kernels
+                .iter()
+                .map(function)
+                .collect::<Result<_, String>>()?
         };
         Ok(())
     }
@@ -191,15 +207,16 @@ impl Driver for Cuda {
         self.context.bind_to_thread().map_err(refused)?;
         let mut pointers = pointers(arguments);
         let blocks = u32::try_from(shape.blocks).map_err(|e| e.to_string())?;
+        let dynamic = dynamic(shape)?;
         // SAFETY: the plan made as many arguments of 8 bytes as the kernel takes, and checked that operands cover what it
-        // touches; the driver copies them before the call returns. Shared memory is static. The null stream runs launches
-        // in order.
+        // touches; the driver copies them before the call returns. Shared memory is static, or as the plan says. The null
+        // stream runs launches in order.
         unsafe {
             result::launch_kernel(
                 self.functions[function],
                 (blocks, 1, 1),
                 (shape.threads as u32, 1, 1),
-                0,
+                dynamic,
                 std::ptr::null_mut(),
                 &mut pointers,
             )

@@ -30,8 +30,9 @@ pub trait Driver {
 
     /// The card, in words.
     fn name(&self) -> String;
-    /// Compiles a module; functions are numbered as `symbols` are.
-    fn load(&mut self, ptx: &str, symbols: &[&str]) -> Result<(), String>;
+    /// Compiles a module; functions are numbered as `kernels` are. With each symbol, the dynamic shared memory its launches
+    /// will ask for, in bytes.
+    fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String>;
     /// Bytes that can still be reserved.
     fn free_memory(&self) -> Result<u64, String>;
     /// Zeroed memory that kernels and this process both see.
@@ -94,6 +95,7 @@ pub struct CudaDevice<D: Driver> {
     /// Before the driver: graphs are given back to a context that is still there.
     graphs: Option<Graphs<D::Graph>>,
     driver: D,
+    target: Target,
     kernels: Vec<(KernelSpec, Footprint)>,
     /// Launches since the last wait, where they may become a graph.
     pending: Vec<Planned>,
@@ -102,12 +104,13 @@ pub struct CudaDevice<D: Driver> {
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Loads the kernels' code; `needed` bytes will be asked for.
+    /// Loads the kernels' code, which is for `target`; `needed` bytes will be asked for.
     ///
     /// # Errors
     /// When there is less memory, a kernel is none for GPUs, or the driver does not take the code.
     pub fn new(
         mut driver: D,
+        target: Target,
         ptx: &str,
         kernels: &[Kernel],
         needed: u64,
@@ -120,7 +123,11 @@ impl<D: Driver> CudaDevice<D> {
             let card = driver.name();
             return Err(CudaError::Memory { card, needed, free });
         }
-        let symbols: Vec<&str> = kernels.iter().map(|k| k.symbol.as_str()).collect();
+        let symbols = kernels.iter().map(|k| {
+            let shape = gpu::shape(&k.spec, &[1; 3], target);
+            (k.symbol.as_str(), shape.map_or(0, Shape::dynamic))
+        });
+        let symbols: Vec<(&str, u64)> = symbols.collect();
         driver.load(ptx, &symbols).map_err(CudaError::Driver)?;
         let footprint = |k: &Kernel| {
             let footprint = Footprint::of(&k.spec).map_err(CudaError::Kernel)?;
@@ -129,6 +136,7 @@ impl<D: Driver> CudaDevice<D> {
         Ok(CudaDevice {
             graphs: Some(Graphs::default()),
             driver,
+            target,
             kernels: kernels
                 .iter()
                 .map(footprint)
@@ -162,7 +170,7 @@ impl<D: Driver> Device for CudaDevice<D> {
             return;
         }
         let (spec, footprint) = &self.kernels[kernel];
-        let planned = plan::plan(spec, footprint, operands, dims, coeffs);
+        let planned = plan::plan(spec, footprint, self.target, operands, dims, coeffs);
         let done = planned.and_then(|launch| match (launch, &self.graphs) {
             (None, _) => Ok(()),
             (Some(launch), Some(_)) => {
@@ -226,7 +234,9 @@ pub fn dry(
         forgets: true,
         ..recording::Recording::default()
     };
-    Ok(Box::new(CudaDevice::new(driver, &text, kernels, 0)?))
+    Ok(Box::new(CudaDevice::new(
+        driver, *target, &text, kernels, 0,
+    )?))
 }
 
 /// A card, ready to run a program; `built` are the targets there is code for, `ptx` gives the code for one of them.
@@ -253,7 +263,7 @@ pub fn open(
             });
         };
         let text = ptx(*best).map_err(|e| CudaError::Driver(e.to_string()))?;
-        let mut device = CudaDevice::new(driver, &text, kernels, needed)?;
+        let mut device = CudaDevice::new(driver, *best, &text, kernels, needed)?;
         // For telling whose fault something is, on a card.
         device.set_graphs(std::env::var_os("ODEC_GRAPHS").is_none_or(|v| v != "off"));
         Ok(Box::new(device))

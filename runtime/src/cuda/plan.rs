@@ -5,8 +5,8 @@
 
 use crate::memory::Words;
 use crate::reach::Footprint;
-use odec_program::KernelSpec;
 use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
+use odec_program::{KernelSpec, Target};
 
 /// One launch, ready for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +16,14 @@ pub struct Launch {
     pub arguments: Vec<u64>,
 }
 
-/// Plans a launch of a kernel with its footprint; `None` when there is nothing to do.
+/// Plans a launch of a kernel with its footprint, whose code is for a target; `None` when there is nothing to do.
 ///
 /// # Errors
 /// In words, when the operands do not fit the kernel: a fault of the compiler.
 pub fn plan(
     spec: &KernelSpec,
     footprint: &Footprint,
+    target: Target,
     operands: &[Words],
     dims: &[u64],
     coeffs: &[f64],
@@ -37,7 +38,7 @@ pub fn plan(
     {
         return wrong("another number of arguments".into());
     }
-    let Some(shape) = shape(spec, dims) else {
+    let Some(shape) = shape(spec, dims, target) else {
         return wrong("there is no such kernel for GPUs".into());
     };
     for (n, (words, touch)) in operands.iter().zip(&footprint.operands).enumerate() {

@@ -39,6 +39,8 @@ impl From<&Planned> for Recorded {
 pub struct Recording {
     pub launches: Rc<RefCell<Vec<Recorded>>>,
     pub made: Rc<Cell<Made>>,
+    /// Dynamic shared memory that kernels were loaded with.
+    pub dynamic: Rc<RefCell<Vec<u64>>>,
     /// Whether launches are looked at and not kept.
     pub forgets: bool,
     /// What [`Driver::free_memory`] says.
@@ -60,10 +62,11 @@ impl Driver for Recording {
     fn name(&self) -> String {
         "no card".into()
     }
-    fn load(&mut self, ptx: &str, symbols: &[&str]) -> Result<(), String> {
-        let lacks = |s: &&&str| !ptx.contains(&format!(".entry {s}("));
-        match symbols.iter().find(lacks) {
-            Some(s) => Err(format!("the code has no kernel {s}")),
+    fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String> {
+        self.dynamic.replace(kernels.iter().map(|k| k.1).collect());
+        let lacks = |k: &&(&str, u64)| !ptx.contains(&format!(".entry {}(", k.0));
+        match kernels.iter().find(lacks) {
+            Some(k) => Err(format!("the code has no kernel {}", k.0)),
             None => Ok(()),
         }
     }

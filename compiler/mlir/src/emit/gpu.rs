@@ -6,6 +6,7 @@
 
 use super::{Cmp, Elem, Emitter, Name, Type, Val};
 use odec_program::gpu::Shape;
+use odec_program::gpu::tensor::warpgroup::PATTERN;
 use odec_program::{DType, Target};
 
 /// What a kernel for a GPU takes, and the block it runs in.
@@ -37,6 +38,10 @@ impl Block {
     pub(super) fn memory(&self, symbol: &str) -> String {
         match self.shape.shared {
             0 => String::new(),
+            // As large as a launch says.
+            _ if self.shape.dynamic() > 0 => format!(
+                "  llvm.mlir.global external @{symbol}_shared() {{addr_space = 3 : i32, alignment = {PATTERN} : i64}} : !llvm.array<0 x i8>\n"
+            ),
             n => format!(
                 "  llvm.mlir.global internal @{symbol}_shared() {{addr_space = 3 : i32, alignment = 16 : i64}} : !llvm.array<{n} x i8>\n"
             ),

@@ -20,10 +20,12 @@ mod memory;
 mod tensor;
 mod tile;
 mod types;
+mod warpgroup;
 
 pub(crate) use gpu::Arguments;
 use types::Name;
 pub use types::{Cmp, Elem, Type, Val};
+pub use warpgroup::Paneled;
 
 /// Builds the text of one kernel.
 pub struct Emitter {

@@ -12,7 +12,7 @@ const FOUR_FLOATS: &str = "!llvm.struct<(f32, f32, f32, f32)>";
 
 impl Emitter {
     /// The address of an element of shared memory, in its own address space.
-    fn shared_element(&mut self, element: Val) -> Val {
+    pub(super) fn shared_element(&mut self, element: Val) -> Val {
         let symbol = self.symbol.clone();
         let own = self.op(
             "llvm.mlir.addressof",

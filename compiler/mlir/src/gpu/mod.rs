@@ -21,6 +21,7 @@ use crate::emit::{Arguments, Emitter};
 use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
 use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
 use odec_program::gpu::tensor::contract::vector;
+use odec_program::gpu::tensor::warpgroup;
 use odec_program::gpu::{refusal, shape};
 use odec_program::{Kernel, KernelSpec, Target};
 
@@ -37,12 +38,13 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         return Err(failed(reason));
     }
     let arguments = arguments(&kernel.spec);
-    let shape = shape(&kernel.spec, &vec![1; arguments.dims]).expect("packing was refused");
-    let registers = registers(&kernel.spec);
+    let shape = shape(&kernel.spec, &vec![1; arguments.dims], target).expect("packing was refused");
+    let registers = registers(&kernel.spec, target);
     let mut e = Emitter::for_gpu(&kernel.symbol, target, arguments, shape, registers);
     match &kernel.spec {
         KernelSpec::Rows(k) => rows::emit(&mut e, k),
         KernelSpec::Columns(k) => columns::emit(&mut e, k),
+        KernelSpec::Contract(k) if warpgroup::runs(k, target) => tensor::warpgroup::emit(&mut e, k),
         KernelSpec::Contract(k) if contracts_on_tensor_cores(k) => {
             tensor::contract::emit(&mut e, k)
         }
@@ -70,7 +72,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
 
 /// How many registers a thread may have. Named, because an assembler that is not told keeps fewer than it needs, and
 /// spills, to make room for more blocks.
-fn registers(spec: &KernelSpec) -> u64 {
+fn registers(spec: &KernelSpec, target: Target) -> u64 {
     match spec {
         KernelSpec::AttendBackward(a) if attends_on_tensor_cores(a) => 255,
         // Bounds on both sides, and the loop over heads, come on top of all sums.
@@ -86,6 +88,8 @@ fn registers(spec: &KernelSpec) -> u64 {
         {
             255
         }
+        // Two blocks of 256 threads share a multiprocessor.
+        KernelSpec::Contract(c) if warpgroup::runs(c, target) => 128,
         _ => 168,
     }
 }

@@ -19,7 +19,10 @@ pub(crate) fn undefined(symbol: &str, bytes: &[u8]) -> Option<Vec<String>> {
     if entries.len() != 1 || entries[0].trim_end_matches('(') != symbol {
         return None;
     }
+    // Shared memory whose size a launch says is declared as if it were somebody else's.
+    let own = format!(" {symbol}_shared[];");
     let outside = text.lines().filter(|l| l.contains(".extern"));
+    let outside = outside.filter(|l| !(l.contains(".extern .shared ") && l.ends_with(&own)));
     Some(outside.map(|l| l.trim().to_string()).collect())
 }
 

@@ -1,6 +1,7 @@
 //! Instructions of PTX as far as the emitters' kernels are made of them: what [`super::parse`] gives and [`super::run`] executes.
 
-/// The address of the first byte of shared memory.
+/// The address of the first byte of shared memory. Dynamic shared memory begins one alignment later, so that it is not better
+/// aligned than it says.
 pub const SHARED: u64 = 1 << 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,6 +108,17 @@ pub enum Op {
     Exp2,
     CloseCopies,
     AwaitCopies,
+    /// Lets tensor cores see what the thread wrote to shared memory.
+    Publish,
+    /// Orders what was done to registers before products.
+    FenceProducts,
+    /// m64nNk16 of a warpgroup, bf16 factors in shared memory; which of them lie across the inner index.
+    Product {
+        columns: usize,
+        turned: [bool; 2],
+    },
+    CloseProducts,
+    AwaitProducts,
     Branch(usize),
     Return,
 }
@@ -125,12 +137,25 @@ pub struct Instr {
     pub text: String,
 }
 
+impl Instr {
+    /// The registers that it reads.
+    pub fn reads(&self) -> impl Iterator<Item = u32> {
+        let registers = self.args.iter().filter_map(|a| match a {
+            Arg::Reg(r) => Some(*r),
+            _ => None,
+        });
+        registers.chain(self.guard.map(|g| g.0))
+    }
+}
+
 #[derive(Debug)]
 pub struct Kernel {
     pub name: String,
     pub params: usize,
     pub threads: usize,
     pub shared: u64,
+    /// What the address of dynamic shared memory is a multiple of, where there is some.
+    pub dynamic: Option<u64>,
     pub registers: usize,
     pub code: Vec<Instr>,
 }

@@ -6,7 +6,7 @@
 
 use super::isa::SHARED;
 use odec_runtime::memory::Words;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Who accesses: block and thread, and how many barriers of the block and of the warp they have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,7 +67,25 @@ pub struct Memory<'a> {
     arriving: Vec<bool>,
     /// Copies of each thread that it has not waited for.
     copies: HashMap<u32, Copies>,
+    tensor: Proxy,
 }
+
+/// What tensor cores see of shared memory: stores of threads only after a fence of those threads.
+#[derive(Default)]
+struct Proxy {
+    /// Counts stores and fences.
+    clock: u64,
+    /// When each word was written, and each thread passed its last fence.
+    written: Vec<u64>,
+    fenced: HashMap<u32, u64>,
+    /// How many unfinished products read a word.
+    held: Vec<u32>,
+    /// The products that each warp began.
+    begun: BTreeMap<u32, Vec<Begun>>,
+}
+
+/// An instruction and the descriptors of its factors.
+pub type Begun = (String, u64, u64);
 
 /// Copies as words of shared memory with what they will hold: those since the last group ended, and groups.
 #[derive(Default)]
@@ -85,6 +103,7 @@ impl<'a> Memory<'a> {
             shared_traces: vec![],
             arriving: vec![],
             copies: HashMap::new(),
+            tensor: Proxy::default(),
         }
     }
 
@@ -94,12 +113,70 @@ impl<'a> Memory<'a> {
         self.shared_traces = vec![Trace::default(); self.shared.len()];
         self.arriving = vec![false; self.shared.len()];
         self.copies.clear();
+        self.tensor = Proxy {
+            written: vec![0; self.shared.len()],
+            held: vec![0; self.shared.len()],
+            ..Proxy::default()
+        };
     }
 
     /// A block ends: nothing may still be on its way.
     pub fn end(&self, kernel: &str) {
         let left = self.arriving.iter().filter(|a| **a).count();
         assert_eq!(left, 0, "{kernel}: words that nobody waited for");
+        for (warp, begun) in &self.tensor.begun {
+            let first = self.tensor.begun.get(&(warp / 4 * 4));
+            assert_eq!(first, Some(begun), "{kernel}: products of a warpgroup");
+        }
+    }
+
+    /// A warp begins a product.
+    pub fn began(&mut self, warp: u32, what: Begun) {
+        self.tensor.begun.entry(warp).or_default().push(what);
+    }
+
+    /// Lets tensor cores see what a thread has written.
+    pub fn publish(&mut self, thread: u32) {
+        self.tensor.clock += 1;
+        self.tensor.fenced.insert(thread, self.tensor.clock);
+    }
+
+    /// A word of shared memory for a product that begins, which may read it until [`Self::let_go`].
+    pub fn hold(&mut self, at: u64, who: Who) -> Result<u32, String> {
+        let value = self.load(true, at, 4, who)?;
+        let n = (at.wrapping_sub(SHARED) / 4) as usize;
+        let writer = self.shared_traces[n].writer.expect("it was written").thread;
+        let fenced = self.tensor.fenced.get(&writer).copied();
+        if fenced.unwrap_or(0) <= self.tensor.written[n] {
+            return Err(format!(
+                "shared word {n} was written by thread {writer}, which passed no fence.proxy.async since"
+            ));
+        }
+        self.tensor.held[n] += 1;
+        Ok(value)
+    }
+
+    pub fn let_go(&mut self, at: u64, who: Who) -> Result<(), String> {
+        let n = (at.wrapping_sub(SHARED) / 4) as usize;
+        self.tensor.held[n] -= 1;
+        match self.shared_traces[n].read(who) {
+            true => Ok(()),
+            false => Err(format!(
+                "shared word {n} is written while a product reads it"
+            )),
+        }
+    }
+
+    /// A word is written; an error where a product may still read it.
+    fn overwrite(&mut self, word: usize) -> Result<(), String> {
+        self.tensor.clock += 1;
+        self.tensor.written[word] = self.tensor.clock;
+        match self.tensor.held[word] {
+            0 => Ok(()),
+            _ => Err(format!(
+                "shared word {word} is written while a product may read it"
+            )),
+        }
     }
 
     /// Begins to copy `bytes` to 16 bytes of shared memory, zeros behind them.
@@ -113,6 +190,7 @@ impl<'a> Memory<'a> {
             if word >= self.shared.len() || self.arriving[word] {
                 return Err(format!("a copy to shared word {word}"));
             }
+            self.overwrite(word)?;
             // From now until the thread has waited, the word may change at any time.
             if !self.shared_traces[word].write(who, true) {
                 return Err(format!("a copy to shared word {word}, which another uses"));
@@ -138,6 +216,7 @@ impl<'a> Memory<'a> {
         for (word, value) in arrived {
             self.arriving[word] = false;
             self.shared[word] = Some(value);
+            self.overwrite(word)?;
             if !self.shared_traces[word].write(who, true) {
                 return Err(format!("shared word {word} is used while it arrives"));
             }
@@ -205,13 +284,14 @@ impl<'a> Memory<'a> {
     ) -> Result<(), String> {
         if shared {
             let n = (at.wrapping_sub(SHARED) / 4) as usize;
-            let word = self
-                .shared
-                .get_mut(n)
-                .ok_or_else(|| format!("shared address {at:#x}"))?;
+            if n >= self.shared.len() {
+                return Err(format!("shared address {at:#x}"));
+            }
             if bytes != 4 {
                 return Err("half of a shared word".into());
             }
+            self.overwrite(n)?;
+            let word = &mut self.shared[n];
             if self.arriving[n] {
                 return Err(format!("shared word {n} is written while a copy arrives"));
             }
@@ -304,5 +384,43 @@ mod tests {
         let copy = |memory: &mut Memory, epoch| memory.copy_ahead(SHARED, 0, 0, who(0, epoch));
         assert!(copy(&mut memory, 1).is_err());
         copy(&mut memory, 2).unwrap();
+    }
+
+    #[test]
+    fn factors_of_a_product_stay_as_they_are_until_it_is_done() {
+        let mut memory = Memory::new(&[]);
+        memory.begin(64);
+        memory.store(true, SHARED, 4, 7, who(0, 0)).unwrap();
+        memory.publish(0);
+        assert_eq!(memory.hold(SHARED, who(40, 1)), Ok(7));
+        let store = |memory: &mut Memory, epoch| memory.store(true, SHARED, 4, 8, who(0, epoch));
+        assert!(store(&mut memory, 2).is_err(), "may still be read");
+        let copy = |memory: &mut Memory| memory.copy_ahead(SHARED, 0, 0, who(0, 2));
+        assert!(copy(&mut memory).is_err(), "may still be read");
+        memory.let_go(SHARED, who(40, 2)).unwrap();
+        assert!(store(&mut memory, 2).is_err(), "no barrier since");
+        store(&mut memory, 3).unwrap();
+    }
+
+    #[test]
+    fn tensor_cores_see_what_was_published() {
+        let mut memory = Memory::new(&[]);
+        memory.begin(64);
+        memory.publish(0);
+        memory.store(true, SHARED, 4, 7, who(0, 0)).unwrap();
+        assert!(memory.hold(SHARED, who(40, 1)).is_err(), "a fence before");
+        memory.publish(1);
+        assert!(memory.hold(SHARED, who(40, 1)).is_err(), "another's");
+        copying(&mut memory).unwrap();
+        memory.close_copies(0);
+        memory.publish(0);
+        memory.await_copies(0, who(0, 0)).unwrap();
+        assert!(
+            memory.hold(SHARED, who(40, 1)).is_err(),
+            "before it arrived"
+        );
+        memory.publish(0);
+        assert!(memory.hold(SHARED, who(40, 0)).is_err(), "no barrier");
+        assert_eq!(memory.hold(SHARED, who(40, 1)), Ok(0));
     }
 }

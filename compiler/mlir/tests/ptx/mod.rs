@@ -10,7 +10,9 @@ mod isa;
 mod memory;
 mod parse;
 mod run;
+mod scalar;
 mod tensor;
+mod warpgroup;
 
 use odec_mlir::Cache;
 use odec_program::{KernelSpec, Target};
@@ -23,6 +25,7 @@ use std::rc::Rc;
 /// Kernels as PTX, ready to run.
 pub struct Emulated {
     kernels: Vec<(KernelSpec, Rc<isa::Kernel>)>,
+    target: Target,
 }
 
 impl Emulated {
@@ -44,6 +47,7 @@ impl Emulated {
         };
         Emulated {
             kernels: kernels.iter().map(find).collect(),
+            target,
         }
     }
 }
@@ -56,14 +60,18 @@ impl Device for Emulated {
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let (spec, kernel) = &self.kernels[kernel];
         let footprint = Footprint::of(spec).unwrap_or_else(|e| panic!("{e}"));
-        let planned = plan(spec, &footprint, operands, dims, coeffs);
+        let planned = plan(spec, &footprint, self.target, operands, dims, coeffs);
         let planned = planned.unwrap_or_else(|e| panic!("{e}"));
         let Some(Launch { shape, arguments }) = planned else {
             return;
         };
         assert_eq!(kernel.threads as u64, shape.threads, "{}", kernel.name);
-        assert_eq!(kernel.shared, shape.shared, "{}", kernel.name);
+        // What a kernel declares and what a launch asks for.
+        let (dynamic, declared) = (shape.dynamic(), shape.shared - shape.dynamic());
+        let name = &kernel.name;
+        assert_eq!(kernel.shared, declared, "{name}");
+        assert_eq!(kernel.dynamic.is_some(), dynamic > 0, "{name}");
         let mut memory = memory::Memory::new(operands);
-        run::launch(kernel, shape.blocks, &arguments, &mut memory);
+        run::launch(kernel, shape.blocks, shape.shared, &arguments, &mut memory);
     }
 }

@@ -20,6 +20,7 @@ pub fn module(text: &str) -> Vec<Kernel> {
     let mut function: Option<Function> = None;
     let mut inside = false;
     let mut begun = String::new();
+    let mut outside = HashMap::new();
     for line in text.lines() {
         let line = line.split("//").next().unwrap().trim();
         if line.is_empty() {
@@ -39,16 +40,26 @@ pub fn module(text: &str) -> Vec<Kernel> {
                 params: 0,
                 threads: 0,
                 shared: 0,
+                dynamic: outside.values().next().copied(),
                 registers: 0,
                 code: vec![],
             };
             function = Some(Function {
                 kernel,
                 registers: HashMap::new(),
-                symbols: HashMap::new(),
+                symbols: (outside.drain())
+                    .map(|(name, align)| (name, SHARED + align))
+                    .collect(),
                 labels: HashMap::new(),
                 jumps: vec![],
             });
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix(".extern .shared .align ") {
+            let (align, rest) = rest.split_once(" .b8 ").expect(line);
+            let name = rest.strip_suffix("[];").expect(line);
+            assert!(outside.is_empty() && function.is_none(), "{line}");
+            outside.insert(name.to_string(), align.parse().unwrap());
             continue;
         }
         let Some(f) = &mut function else {
@@ -177,7 +188,15 @@ impl Function {
                 (vec![], vec![])
             }
             Op::Barrier | Op::WarpBarrier | Op::Return | Op::CloseCopies => (vec![], vec![]),
-            Op::AwaitCopies => (vec![], vec![self.arg(&groups[0])]),
+            Op::Publish | Op::FenceProducts | Op::CloseProducts => (vec![], vec![]),
+            Op::Product { columns, .. } => {
+                assert_eq!(groups[4..6], ["1", "1"], "{line}");
+                let to = groups[0].trim_matches(['{', '}']).split(',');
+                let to: Vec<u32> = to.map(|r| self.register(r.trim())).collect();
+                assert_eq!(2 * to.len(), columns, "{line}");
+                (to, groups[1..4].iter().map(|a| self.arg(a)).collect())
+            }
+            Op::AwaitCopies | Op::AwaitProducts => (vec![], vec![self.arg(&groups[0])]),
             Op::LoadMatrices(_) => {
                 let (base, add) = self.address(&groups[1]);
                 offset = add;
@@ -354,6 +373,20 @@ impl Function {
                 assert_eq!(parts, ["ex2", "approx", "f32"], "{line}");
                 Op::Exp2
             }
+            "fence" => {
+                assert_eq!(parts, ["fence", "proxy", "async", "shared::cta"], "{line}");
+                Op::Publish
+            }
+            "wgmma" => {
+                assert_eq!(parts[2..4], ["sync", "aligned"], "{line}");
+                match parts[1] {
+                    "fence" => Op::FenceProducts,
+                    "commit_group" => Op::CloseProducts,
+                    "wait_group" => Op::AwaitProducts,
+                    "mma_async" => product(&parts[4..], groups, line),
+                    _ => panic!("unknown instruction: {line}"),
+                }
+            }
             "cp" if has("commit_group") => Op::CloseCopies,
             "cp" if has("wait_group") => Op::AwaitCopies,
             "cp" => {
@@ -365,6 +398,20 @@ impl Function {
             _ => panic!("unknown instruction: {line}"),
         };
         (op, ty)
+    }
+}
+
+fn product(parts: &[&str], groups: &[String], line: &str) -> Op {
+    let columns = parts[0].strip_prefix("m64n");
+    let columns = columns.and_then(|s| s.strip_suffix("k16")).expect(line);
+    assert_eq!(parts[1..], ["f32", "bf16", "bf16"], "{line}");
+    Op::Product {
+        columns: columns.parse().expect(line),
+        turned: [6, 7].map(|n| match groups[n].as_str() {
+            "0" => false,
+            "1" => true,
+            _ => panic!("{line}"),
+        }),
     }
 }
 

@@ -4,8 +4,10 @@
 //! shuffle, a vote or a barrier that not all threads of the warp reach together ends the test, as on a GPU nobody says what
 //! would happen.
 
-use super::isa::{Arg, Instr, Kernel, Op, Space, Ty};
+use super::isa::{Arg, Instr, Kernel, Op, Space};
 use super::memory::{Memory, Who};
+use super::scalar::compute;
+use super::warpgroup::Products;
 
 const LANES: usize = 32;
 type Register = [u64; LANES];
@@ -23,14 +25,15 @@ struct Warp {
     registers: Vec<Register>,
     epoch: u32,
     waits: bool,
+    products: Products,
 }
 
-/// Runs a launch; `params` are the arguments' bits in order.
-pub fn launch(kernel: &Kernel, blocks: u64, params: &[u64], memory: &mut Memory) {
+/// Runs a launch with so many bytes of shared memory a block; `params` are the arguments' bits in order.
+pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory: &mut Memory) {
     assert_eq!(kernel.params, params.len(), "arguments of {}", kernel.name);
     assert!(kernel.threads.is_multiple_of(LANES) && kernel.threads > 0);
     for block in 0..blocks as u32 {
-        memory.begin(kernel.shared);
+        memory.begin(shared + kernel.dynamic.unwrap_or(0));
         let mut warps: Vec<Warp> = (0..(kernel.threads / LANES) as u32)
             .map(|number| Warp {
                 number,
@@ -41,6 +44,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, params: &[u64], memory: &mut Memory)
                 registers: vec![[0xDEAD_BEEF_DEAD_BEEF; LANES]; kernel.registers],
                 epoch: 0,
                 waits: false,
+                products: Products::new(kernel.registers),
             })
             .collect();
         let mut epoch = 0;
@@ -82,6 +86,8 @@ impl Warp {
                     Op::Return => {
                         let ends = self.guarded(i, group.mask);
                         group.mask &= !ends;
+                        let left = self.products.end();
+                        left.unwrap_or_else(|what| panic!("{}: {what}", kernel.name));
                     }
                     Op::Branch(to) => {
                         let goes = self.guarded(i, group.mask);
@@ -168,7 +174,30 @@ impl Warp {
         kernel: &Kernel,
     ) -> Result<(), String> {
         let bytes = u64::from(i.ty.bits() / 8);
+        if !matches!(i.op, Op::Product { .. }) {
+            self.products.touched(i)?;
+        }
         match i.op {
+            Op::Publish => lanes(mask).for_each(|l| memory.publish(who(l, self).thread)),
+            Op::FenceProducts | Op::CloseProducts | Op::AwaitProducts | Op::Product { .. } => {
+                self.together(i, mask, kernel);
+                let args: Vec<Register> = i.args.iter().map(|a| self.values(*a, block)).collect();
+                let who = who(0, self);
+                match i.op {
+                    Op::FenceProducts => self.products.fence(),
+                    Op::CloseProducts => self.products.close(),
+                    Op::AwaitProducts => self.products.wait(args[0][0] as usize, memory, who)?,
+                    _ => {
+                        let sums: Vec<Register> =
+                            i.to.iter().map(|r| self.registers[*r as usize]).collect();
+                        let args = [args[0], args[1], args[2]];
+                        let sums = self.products.begin(i, args, &sums, memory, who)?;
+                        for (to, values) in i.to.iter().zip(sums) {
+                            self.registers[*to as usize] = values;
+                        }
+                    }
+                }
+            }
             Op::Param(n) => {
                 for l in lanes(mask) {
                     self.registers[i.to[0] as usize][l] = params[n];
@@ -299,192 +328,4 @@ impl Warp {
 
 fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..LANES).filter(move |l| mask >> l & 1 == 1)
-}
-
-/// A value as an integer of its type, extended as the type says.
-fn integer(x: u64, ty: Ty) -> i128 {
-    match (ty, ty.bits()) {
-        (Ty::S(_), 16) => i128::from(x as i16),
-        (Ty::S(_), 32) => i128::from(x as i32),
-        (Ty::S(_), _) => i128::from(x as i64),
-        (_, 1) => i128::from(x & 1),
-        (_, 8) => i128::from(x as u8),
-        (_, 16) => i128::from(x as u16),
-        (_, 32) => i128::from(x as u32),
-        (_, _) => i128::from(x),
-    }
-}
-
-fn cut(x: i128, bits: u32) -> u64 {
-    match bits {
-        64 => x as u64,
-        n => x as u64 & ((1 << n) - 1),
-    }
-}
-
-fn compute(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
-    match (op, ty) {
-        (Op::Pair, _) => {
-            let half = |x: u64| u64::from(odec_program::bf16::of_f32(f(x)));
-            half(a) << 16 | half(b)
-        }
-        (Op::Mov | Op::Select | Op::Pack, _) | (Op::And | Op::Or | Op::Xor | Op::Not, _) => {
-            bits(op, ty, a, b, c)
-        }
-        (Op::Compare(how), Ty::F(32)) => float_compare(how, f(a).into(), f(b).into()),
-        (Op::Compare(how), Ty::F(64)) => float_compare(how, f64::from_bits(a), f64::from_bits(b)),
-        (Op::Convert(from, how), _) => convert(from, ty, how, a),
-        (Op::Exp2, _) => {
-            // As far from right as it may be.
-            let off = 1.0
-                - if a & 0x7FFF_FFFF == 0 {
-                    0.0
-                } else {
-                    2f64.powi(-22)
-                };
-            ((f64::from(f(a)).exp2() * off) as f32).to_bits().into()
-        }
-        (_, Ty::F(32)) => {
-            let (a, b, c) = (f(a), f(b), f(c));
-            let x = match op {
-                Op::Add => a + b,
-                Op::Sub => a - b,
-                Op::Mul => a * b,
-                Op::Fma => a.mul_add(b, c),
-                Op::Div => a / b,
-                Op::Sqrt => a.sqrt(),
-                Op::Reciprocal => 1.0 / a,
-                Op::Neg => -a,
-                Op::Abs => a.abs(),
-                // the other one, where one is NaN; −0 is below +0
-                Op::Min | Op::Max => {
-                    let ordered = if a.total_cmp(&b).is_le() {
-                        (a, b)
-                    } else {
-                        (b, a)
-                    };
-                    match (a.is_nan(), b.is_nan(), op) {
-                        (true, ..) => b,
-                        (_, true, _) => a,
-                        (.., Op::Min) => ordered.0,
-                        _ => ordered.1,
-                    }
-                }
-                _ => panic!("{op:?} on f32"),
-            };
-            x.to_bits().into()
-        }
-        (_, Ty::F(_)) => panic!("{op:?} on {ty:?}"),
-        _ => whole(op, ty, a, b, c),
-    }
-}
-
-fn f(x: u64) -> f32 {
-    f32::from_bits(x as u32)
-}
-
-fn bits(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
-    let x = match op {
-        Op::Mov => a,
-        Op::Select => {
-            if c & 1 == 1 {
-                a
-            } else {
-                b
-            }
-        }
-        Op::Pack => (a & ((1 << (ty.bits() / 2)) - 1)) | b << (ty.bits() / 2),
-        Op::And => a & b,
-        Op::Or => a | b,
-        Op::Xor => a ^ b,
-        Op::Not => !a,
-        _ => unreachable!(),
-    };
-    cut(x.into(), ty.bits())
-}
-
-fn whole(op: Op, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
-    let n = ty.bits();
-    let (x, y) = (integer(a, ty), integer(b, ty));
-    let out = match op {
-        Op::Add => x + y,
-        Op::Sub => x - y,
-        Op::Mul => x * y,
-        Op::MulWide => return cut(x * y, 2 * n),
-        Op::MulHigh => (x * y) >> n,
-        Op::Mad => x * y + integer(c, ty),
-        Op::MadWide => return cut(x * y + i128::from(c), 2 * n),
-        Op::Div => x / y,
-        Op::Rem => x % y,
-        Op::Min => x.min(y),
-        Op::Max => x.max(y),
-        Op::Neg => -x,
-        Op::Abs => x.abs(),
-        Op::ShiftLeft => x << (b as u32).min(64),
-        Op::ShiftRight => x >> (b as u32).min(64),
-        Op::Field => {
-            assert!(
-                matches!(ty, Ty::U(_)) && b + c <= u64::from(n),
-                "a field beyond its register"
-            );
-            x >> b & ((1 << c) - 1)
-        }
-        Op::Permute => {
-            let both = cut(x, 32) | cut(y, 32) << 32;
-            let byte = |n: u32| {
-                let pick = c >> (4 * n) & 0xF;
-                assert!(pick < 8, "bytes of signs");
-                (both >> (8 * pick) & 0xFF) << (8 * n)
-            };
-            i128::from((0..4).map(byte).sum::<u64>())
-        }
-        Op::Popc => i128::from(cut(x, n).count_ones()),
-        Op::Clz => i128::from(cut(x, n).leading_zeros() - (64 - n)),
-        Op::Brev => i128::from(cut(x, n).reverse_bits() >> (64 - n)),
-        Op::Compare(how) => {
-            return u64::from(match how {
-                "eq" => x == y,
-                "ne" => x != y,
-                "lt" => x < y,
-                "le" => x <= y,
-                "gt" => x > y,
-                "ge" => x >= y,
-                _ => panic!("{how} on {ty:?}"),
-            });
-        }
-        _ => panic!("{op:?} on {ty:?}"),
-    };
-    cut(out, n)
-}
-
-fn float_compare(how: &str, a: f64, b: f64) -> u64 {
-    let unordered = a.is_nan() || b.is_nan();
-    u64::from(match how {
-        "eq" => a == b,
-        "ne" => !unordered && a != b,
-        "lt" => a < b,
-        "le" => a <= b,
-        "gt" => a > b,
-        "ge" => a >= b,
-        "equ" => unordered || a == b,
-        "neu" => a != b,
-        "ltu" => unordered || a < b,
-        "leu" => unordered || a <= b,
-        "gtu" => unordered || a > b,
-        "geu" => unordered || a >= b,
-        "num" => !unordered,
-        "nan" => unordered,
-        _ => panic!("{how} on floats"),
-    })
-}
-
-fn convert(from: Ty, to: Ty, how: &str, a: u64) -> u64 {
-    match (from, to, how) {
-        (Ty::F(32), Ty::F(32), "rni") => f(a).round_ties_even().to_bits().into(),
-        (Ty::F(64), Ty::F(32), "rn") => (f64::from_bits(a) as f32).to_bits().into(),
-        (Ty::F(32), Ty::S(32), "rzi") => f(a) as i32 as u32 as u64,
-        (Ty::S(_) | Ty::U(_), Ty::F(32), "rn") => (integer(a, from) as f32).to_bits().into(),
-        (Ty::S(_) | Ty::U(_), Ty::S(_) | Ty::U(_), "") => cut(integer(a, from), to.bits()),
-        _ => panic!("cvt {how} from {from:?} to {to:?}"),
-    }
 }

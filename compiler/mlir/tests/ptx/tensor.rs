@@ -41,9 +41,13 @@ pub fn matrices(
     Ok(out)
 }
 
+/// One of the two bf16 of a word.
+pub(super) fn half(x: u64, upper: usize) -> f64 {
+    f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16))
+}
+
 /// `A·B + C`.
 pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4] {
-    let half = |x: u64, upper: usize| f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16));
     let left = |row: usize, col: usize| {
         let register = row / 8 + 2 * (col / 8);
         half(a[register][row % 8 * 4 + col % 8 / 2], col % 2)
@@ -68,7 +72,7 @@ pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4]
 }
 
 /// The sum of a number and eight products, cut off at the last place of the largest.
-fn add(sum: f32, products: [f64; 8]) -> f32 {
+pub(super) fn add(sum: f32, products: [f64; 8]) -> f32 {
     let largest = products
         .iter()
         .fold(f64::from(sum).abs(), |m, p| m.max(p.abs()));

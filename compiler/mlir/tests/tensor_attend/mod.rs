@@ -4,7 +4,7 @@
 use super::{Data, run, within};
 use odec_program::gpu::tensor;
 use odec_program::kernel::Attend;
-use odec_program::{DType, KernelSpec, bf16};
+use odec_program::{DType, KernelSpec, Target, bf16};
 
 /// One head of queries of one sequence, and the keys it reads, in float64: rows of `head` numbers.
 struct Head {
@@ -204,7 +204,7 @@ fn attention_forward() {
         data.extend([Data::room(n), Data::room(statistics)]);
         let kernel = KernelSpec::Attend(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(&kernel, &data, &dims, &[], &[3, 4]);
+        let got = run(Target::Sm80, &kernel, &data, &dims, &[], &[3, 4]);
         for (sequence, number) in each_head(&spec, batch) {
             let one = Head::new(
                 [&data[0], &data[1], &data[2]],
@@ -248,6 +248,7 @@ fn pieces(spec: Attend) {
     let inputs: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
     let whole = [inputs.clone(), vec![Data::room(n), Data::room(seq)]].concat();
     let whole = run(
+        Target::Sm80,
         &KernelSpec::Attend(spec.clone()),
         &whole,
         &[1, seq],
@@ -267,7 +268,7 @@ fn pieces(spec: Attend) {
             Data::room((to - from) * head),
         ];
         let kernel = KernelSpec::AttendCached(spec.clone());
-        let got = run(&kernel, &data, &[to - from, from], &[], &[3]).remove(0);
+        let got = run(Target::Sm80, &kernel, &data, &[to - from, from], &[], &[3]).remove(0);
         let want = &whole[(from * head) as usize..(to * head) as usize];
         let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
         assert!(got.iter().zip(want).all(same), "{from}..{to}");
@@ -310,7 +311,7 @@ fn attention_backward() {
         ]);
         let kernel = KernelSpec::AttendBackward(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(&kernel, &data, &dims, &[], &[6, 7, 8]);
+        let got = run(Target::Sm80, &kernel, &data, &dims, &[], &[6, 7, 8]);
         let group = spec.group() as usize;
         let last = tensor::bound((seq * group) as u64);
         // Σ factor · row, of the factors of one row or column of pairs.

@@ -50,20 +50,7 @@ impl Factor {
     ) -> Factor {
         let inner_last = row(kernel, number).1;
         let (rows, cols) = tile(kernel, number);
-        let tile = Tile { rows, cols };
-        let extents = match inner_last {
-            true => (outer, inner),
-            false => (inner, outer),
-        };
-        let matrix = Matrix {
-            pointer: e.operand(number as u64),
-            rows: extents.0,
-            cols: extents.1,
-            stride: extents.1,
-            elem: Elem::of([kernel.a, kernel.b][number]),
-            rounds: false,
-            whole: false,
-        };
+        let tile = Tile::padded(rows, cols);
         // Both orders of the four matrices of a fragment occur: 16 × 16 of A, and 16 × 8 of B twice.
         let order = match (number == 0) == inner_last {
             true => Order::Down,
@@ -75,10 +62,7 @@ impl Factor {
             false => own,
         };
         Factor {
-            source: Source {
-                matrix,
-                vector: vector(kernel, number),
-            },
+            source: source(e, kernel, number, [outer, inner]),
             tile,
             inner_last,
             first,
@@ -115,13 +99,44 @@ impl Factor {
     }
 }
 
-/// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::contract::runs`] takes.
-pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
+/// m, n and k.
+pub(super) fn extents(e: &mut Emitter, kernel: &Contract) -> [Val; 3] {
     let extent = |e: &mut Emitter, n: u64, x: Extent| match x {
         Extent::Static(x) => e.int(x as i64),
         Extent::Dynamic => e.dim(n),
     };
-    let [m, n, k] = [(0, kernel.m), (1, kernel.n), (2, kernel.k)].map(|(i, x)| extent(e, i, x));
+    [(0, kernel.m), (1, kernel.n), (2, kernel.k)].map(|(i, x)| extent(e, i, x))
+}
+
+/// Factor `number` in memory, 0 is A, 1 is B.
+pub(super) fn source(
+    e: &mut Emitter,
+    kernel: &Contract,
+    number: usize,
+    [outer, inner]: [Val; 2],
+) -> Source {
+    let (rows, cols) = match row(kernel, number).1 {
+        true => (outer, inner),
+        false => (inner, outer),
+    };
+    let matrix = Matrix {
+        pointer: e.operand(number as u64),
+        rows,
+        cols,
+        stride: cols,
+        elem: Elem::of([kernel.a, kernel.b][number]),
+        rounds: false,
+        whole: false,
+    };
+    Source {
+        matrix,
+        vector: vector(kernel, number),
+    }
+}
+
+/// Emits the kernel; the spec is one that [`odec_program::gpu::tensor::contract::runs`] takes.
+pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), String> {
+    let [m, n, k] = extents(e, kernel);
     let (thread, block) = (e.thread(), e.block());
     let panels = e.div_ceil(m, ROWS as i64);
     let (down, across) = (e.rem(block, panels), e.div(block, panels));
@@ -143,7 +158,8 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
     let (lane_row, lane_col) = lane_of_sums(e, lane);
     let (row, col) = (e.add(row, below), e.add(col, beside));
     let (row, col) = (e.add(row, lane_row), e.add(col, lane_col));
-    write(e, kernel, [m, n], (row, col), &sums)
+    let columns = (ACROSS / N) as usize;
+    write(e, kernel, [m, n], (row, col), (&sums, columns))
 }
 
 fn sum(e: &mut Emitter, team: Team, a: &Factor, b: &Factor, k: Val) -> Vec<Val> {
@@ -214,19 +230,19 @@ fn sum(e: &mut Emitter, team: Team, a: &Factor, b: &Factor, k: Val) -> Vec<Val> 
     done[..count].to_vec()
 }
 
-/// Writes the lane's elements: of each fragment two neighbours, and the two eight rows below.
-fn write(
+/// Writes the lane's elements: of each fragment two neighbours, and the two eight rows below. `columns` fragments lie side by
+/// side.
+pub(super) fn write(
     e: &mut Emitter,
     kernel: &Contract,
     [m, n]: [Val; 2],
     (row, col): (Val, Val),
-    sums: &[Val],
+    (sums, columns): (&[Val], usize),
 ) -> Result<(), String> {
     let finish = kernel.epilogue.as_ref().map(Finish::new).transpose()?;
     let extras = kernel.epilogue.as_ref().map_or(0, |e| e.operands);
     let out = e.operand(2 + u64::from(extras));
     let whole = n.known().is_some_and(|n| n % 2 == 0);
-    let columns = (ACROSS / N) as usize;
     for (number, pair) in sums.chunks(2).enumerate() {
         let (fragment, half) = (number / 2, number % 2);
         let (i, j) = (fragment / columns, fragment % columns);

@@ -6,11 +6,13 @@
 
 pub(super) mod attend;
 pub(super) mod contract;
+pub(super) mod warpgroup;
 
 use super::access::wide;
 use super::stage::{Matrix, Team};
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::gpu::tensor::PAD;
+use odec_program::gpu::tensor::warpgroup::PANEL;
 
 /// Elements of 16 bytes.
 const CHUNK: u64 = 8;
@@ -20,14 +22,49 @@ const CHUNK: u64 = 8;
 struct Tile {
     rows: u64,
     cols: u64,
+    lies: Lies,
+}
+
+/// How a tile lies in shared memory.
+#[derive(Clone, Copy)]
+enum Lies {
+    /// Rows with [`PAD`] elements between them.
+    Padded,
+    /// In panels ([`odec_program::gpu::tensor::warpgroup`]).
+    Paneled,
 }
 
 impl Tile {
+    fn padded(rows: u64, cols: u64) -> Tile {
+        let lies = Lies::Padded;
+        Tile { rows, cols, lies }
+    }
     fn pitch(self) -> u64 {
         self.cols + PAD
     }
     fn elements(self) -> u64 {
-        self.rows * self.pitch()
+        match self.lies {
+            Lies::Padded => self.rows * self.pitch(),
+            Lies::Paneled => self.rows * self.cols,
+        }
+    }
+
+    /// Where the 16 bytes `chunk` of a row begin.
+    fn place(self, e: &mut Emitter, row: Val, chunk: Val) -> Val {
+        let (row_pitch, chunk) = match self.lies {
+            Lies::Padded => (self.pitch(), e.mul_int(chunk, CHUNK as i64)),
+            Lies::Paneled => {
+                let eight = e.int((PANEL / CHUNK) as i64);
+                let (panel, within) = (e.div(chunk, eight), e.rem(chunk, eight));
+                let panel = e.mul_int(panel, (self.rows * PANEL) as i64);
+                let turn = e.rem(row, eight);
+                let within = e.xor(within, turn);
+                let within = e.mul_int(within, CHUNK as i64);
+                (PANEL, e.add(panel, within))
+            }
+        };
+        let row = e.mul_int(row, row_pitch as i64);
+        e.add(row, chunk)
     }
 }
 
@@ -81,9 +118,8 @@ impl Source {
             let n = if ragged { e.min(n, last) } else { n };
             let width = e.int(across as i64);
             let (r, c) = (e.div(n, width), e.rem(n, width));
+            let place = tile.place(e, r, c);
             let c = e.mul_int(c, CHUNK as i64);
-            let place = e.mul_int(r, tile.pitch() as i64);
-            let place = e.add(place, c);
             let (r, c) = (e.add(row, r), e.add(col, c));
             match self.vector {
                 CHUNK => self.copy(e, r, c, to, place),

@@ -58,10 +58,7 @@ impl<'a> Block<'a> {
         let (warp, lane) = (e.div(thread, width), e.rem(thread, width));
         let (lane_row, lane_col) = lane_of_sums(e, lane);
         let [down, across] = [Order::Down, Order::Across].map(|order| {
-            let tile = Tile {
-                rows: ROWS,
-                cols: kernel.head,
-            };
+            let tile = Tile::padded(ROWS, kernel.head);
             lane_place(e, lane, order, tile)
         });
         Block {
@@ -94,10 +91,7 @@ impl<'a> Block<'a> {
 
     /// A tile of so many rows of the head.
     fn tile(&self, rows: u64) -> Tile {
-        Tile {
-            rows,
-            cols: self.kernel.head,
-        }
+        Tile::padded(rows, self.kernel.head)
     }
 
     fn pitch(&self) -> i64 {

@@ -1,0 +1,108 @@
+//! Instructions of a warpgroup, four warps from a multiple of four on (`sm_90a`): `wgmma.mma_async`, which multiplies matrices of
+//! shared memory, and the fence between it and ordinary stores.
+//!
+//! Takes places in the block's shared memory as numbers of two-byte elements, and a thread's sums: of C, 64 × n in f32, warp
+//! w has rows 16w to 16w + 15, as fragments of 16 × 8 side by side (PTX ISA, 9.7.15). LLVM has no operations for these, so they are
+//! text; its register allocation is ptxas's, and it sees operands and results. Leaves tiles to the kernels.
+
+use super::{Elem, Emitter, Type, Val, list, types};
+
+/// A factor of a product, as tensor cores find it: 64 (of B, n) rows or columns, 16 of the inner index, in panels of 128 bytes
+/// a row ([`odec_program::gpu::tensor::warpgroup`]).
+#[derive(Clone, Copy)]
+pub struct Paneled {
+    /// The descriptor of its first element.
+    pub descriptor: Val,
+    /// Whether rows in memory go across the inner index, not along it.
+    pub turned: bool,
+}
+
+/// The layout of shared memory in bits 62 and 63 of a descriptor: panels of 128 bytes, exclusive or within.
+const SWIZZLE_128: i64 = 1 << 62;
+
+impl Emitter {
+    /// Describes a matrix that begins at an element of shared memory, for tensor cores: `leading` bytes from panel to panel, `stride`
+    /// bytes from eight rows to the next eight.
+    pub fn describe(&mut self, element: Val, leading: u64, stride: u64) -> Val {
+        let p = self.shared_element(element);
+        let address = self.op(
+            "llvm.ptrtoint",
+            format_args!("{p} : !llvm.ptr<3> to i64"),
+            Type::I64,
+        );
+        // All three in units of 16 bytes, 14 bits each: shared memory is smaller than 2¹⁸ bytes.
+        let four = self.int(4);
+        let start = self.shift_right(address, four);
+        let fixed = SWIZZLE_128 | (stride as i64 >> 4) << 32 | (leading as i64 >> 4) << 16;
+        let fixed = self.int(fixed);
+        self.or(start, fixed)
+    }
+
+    /// Lets tensor cores see what this thread has written to shared memory; a barrier must follow.
+    pub fn publish(&mut self) {
+        self.stmt(format_args!(
+            "llvm.inline_asm has_side_effects \"fence.proxy.async.shared::cta;\", \"~{{memory}}\" : () -> ()"
+        ));
+    }
+
+    /// Begins to add products of 64 × n to a warpgroup's sums, one after the other; the result may not be looked at before
+    /// [`Self::await_products`], nor may the factors change. All threads of the warpgroup must get here.
+    pub fn begin_products(&mut self, products: &[[Paneled; 2]], sums: &[Val]) -> Vec<Val> {
+        let count = sums.len();
+        let columns = 2 * count;
+        let mut text = String::from("wgmma.fence.sync.aligned;");
+        let all: Vec<String> = (0..count).map(|n| format!("${n}")).collect();
+        let all = all.join(", ");
+        // Operands are numbered: results, the same as arguments, and then these.
+        let adds = 2 * count;
+        for (n, [a, b]) in products.iter().enumerate() {
+            let first = adds + 1 + 2 * n;
+            text += &format!(
+                "\\0A\\09wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 {{{all}}}, ${first}, ${}, ${adds}, 1, 1, {}, {};",
+                first + 1,
+                u8::from(a.turned),
+                u8::from(b.turned),
+            );
+        }
+        text += "\\0A\\09wgmma.commit_group.sync.aligned;";
+        let always = self.integer(-1, Type::I1);
+        let mut others = vec![always];
+        others.extend(products.iter().flatten().map(|f| f.descriptor));
+        let places = format!("b{}", ",l".repeat(2 * products.len()));
+        self.on_sums(&text, sums, &others, &places)
+    }
+
+    /// Waits for all that the warpgroup has begun. All of its threads must get here.
+    pub fn await_products(&mut self, sums: &[Val]) -> Vec<Val> {
+        self.on_sums("wgmma.wait_group.sync.aligned 0;", sums, &[], "")
+    }
+
+    /// Instructions that change the sums where they are.
+    fn on_sums(&mut self, text: &str, sums: &[Val], others: &[Val], places: &str) -> Vec<Val> {
+        let floats = vec!["f32"; sums.len()].join(", ");
+        let of = format!("!llvm.struct<({floats})>");
+        let results = vec!["=f"; sums.len()].join(",");
+        let same: Vec<String> = (0..sums.len()).map(|n| n.to_string()).collect();
+        let mut constraints = vec![results, same.join(",")];
+        if !places.is_empty() {
+            constraints.push(places.into());
+        }
+        let constraints = constraints.join(",");
+        let args: Vec<Val> = sums.iter().chain(others).copied().collect();
+        let (args, kinds) = (list(&args), types(&args));
+        let all = self.op(
+            "llvm.inline_asm",
+            format_args!("has_side_effects \"{text}\", \"{constraints},~{{memory}}\" {args} : ({kinds}) -> {of}"),
+            Type::PTR,
+        );
+        (0..sums.len())
+            .map(|i| {
+                self.op(
+                    "llvm.extractvalue",
+                    format_args!("{all}[{i}] : {of}"),
+                    Type::scalar(Elem::F32),
+                )
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! Contractions by warpgroups (Hopper's `wgmma`): which ones, and their tiles.
+//!
+//! Four warps multiply 64 rows of A by all columns of the block's tile of B, both read from shared memory by the tensor
+//! cores themselves. Tiles lie in *panels*: rows of 128 bytes, the 16-byte piece `c` of row `r` at place `c xor (r mod 8)` (PTX ISA,
+//! "128-byte swizzling mode"), so that eight pieces side by side and eight below each other both are in different
+//! banks. Shared memory is that of [`crate::gpu::Shape::dynamic`].
+
+use super::contract;
+use crate::Target;
+use crate::kernel::{Contract, Extent};
+
+/// Threads of a warpgroup.
+pub const GROUP: u64 = 128;
+/// Two warpgroups, one below the other.
+pub const THREADS: u64 = 2 * GROUP;
+/// Rows of C of a warpgroup, and of a block.
+pub const DOWN: u64 = 64;
+pub const ROWS: u64 = 2 * DOWN;
+/// Inner length of a tile, four instructions deep: a row of a panel.
+pub const K: u64 = 64;
+/// Elements of a panel's row.
+pub const PANEL: u64 = 64;
+/// Bytes after which the places within a panel come again; tiles begin at multiples of it.
+pub const PATTERN: u64 = 1024;
+/// Shared memory of a multiprocessor that a block may take at most for two of them to fit.
+const HALF: u64 = 113 << 10;
+/// Multiprocessors of an H100: fewer blocks leave some without work.
+const PROCESSORS: u64 = 132;
+
+/// Whether a contraction runs by warpgroups on a target: all that run on tensor cores do, on Hopper.
+pub fn runs(c: &Contract, target: Target) -> bool {
+    target == Target::Sm90a && contract::runs(c)
+}
+
+/// Columns of a block's tile of C: 128, but 64 where `n` is no larger, and where C's size is known (of weights' gradients)
+/// and gives too few blocks. Never a question of the number of tokens.
+pub fn cols(c: &Contract) -> u64 {
+    let few = |m: u64, n: u64| m.div_ceil(ROWS) * n.div_ceil(128) < PROCESSORS;
+    match (c.m, c.n) {
+        (_, Extent::Static(n)) if n <= 64 => 64,
+        (Extent::Static(m), Extent::Static(n)) if few(m, n) => 64,
+        _ => 128,
+    }
+}
+
+/// Rows and columns of a factor's tile, as they lie in memory.
+pub fn tile(c: &Contract, factor: usize) -> (u64, u64) {
+    let width = [ROWS, cols(c)][factor];
+    match contract::row(c, factor).1 {
+        true => (width, K),
+        false => (K, width),
+    }
+}
+
+/// Elements of a tile of A and one of B.
+pub fn stage(c: &Contract) -> u64 {
+    (ROWS + cols(c)) * K
+}
+
+/// Tiles in shared memory: one is read while the others arrive. As many as leave room for another block.
+pub fn stages(c: &Contract) -> u64 {
+    (HALF / (2 * stage(c))).min(4)
+}
+
+/// Bytes of all stages.
+pub fn shared(c: &Contract) -> u64 {
+    stages(c) * 2 * stage(c)
+}
