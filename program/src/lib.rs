@@ -121,6 +121,9 @@ pub const DECODE: &str = "decode";
 /// The entry that adds a micro-batch's gradients to [`Slot::Sums`], in programs that take several in a step.
 pub const ACCUMULATE: &str = "accumulate";
 
+/// What stands before the name of a term of the loss, in the outputs of the gradient's entry.
+pub const TERM: &str = "loss.";
+
 /// The entry that packs the parameters that [`DECODE`] reads into [`Slot::Prepared`].
 pub const PREPARE: &str = "prepare";
 

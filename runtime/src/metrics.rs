@@ -1,18 +1,19 @@
 //! `metrics.jsonl`: what happened in a run, one JSON object per line.
 //!
 //! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
-//! Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. Steps count from 1;
+//! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. Steps count from 1;
 //! losses are nats per token; `seconds` is training time so far, over all sittings.
 
 use crate::chart::Curve;
 use crate::files;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
 /// One line.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Record {
     Step(Step),
@@ -20,10 +21,13 @@ pub enum Record {
 }
 
 /// A finished optimiser step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub step: u64,
     pub loss: f64,
+    /// The terms of a loss that is a sum, without their coefficients.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<String, f64>,
     pub lr: f64,
     /// Before clipping.
     pub grad_norm: f64,
@@ -93,8 +97,9 @@ impl Metrics {
             }
             Record::HeldOut(h) => h.seconds = milli(h.seconds),
         }
+        line(&mut self.file, &r)?;
         self.records.push(r);
-        line(&mut self.file, &r)
+        Ok(())
     }
 
     /// Makes the lines so far durable.
@@ -144,6 +149,10 @@ mod tests {
             Record::Step(Step {
                 step: n,
                 loss: 0.1,
+                terms: (n == 3)
+                    .then(|| ("kinetic".into(), 2.5))
+                    .into_iter()
+                    .collect(),
                 lr,
                 grad_norm,
                 tokens_per_s,
@@ -159,7 +168,7 @@ mod tests {
             seconds: 3.0,
         });
         let mut m = Metrics::open(&path, 0).unwrap();
-        for r in [step(1), step(2), held_out, step(3)] {
+        for r in [step(1), step(2), held_out.clone(), step(3)] {
             m.add(r).unwrap();
         }
         m.file.write_all(b"{\"step\":4,\"lo").unwrap();

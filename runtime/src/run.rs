@@ -249,7 +249,7 @@ impl Run {
         });
         let batches = batches.collect::<Result<Vec<_>, DataError>>()?;
         let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
-        let Found { loss, made } = gradient(&mut self.x, &batches, &drawn)?;
+        let Found { loss, terms, made } = gradient(&mut self.x, &batches, &drawn)?;
         if !loss.is_finite() {
             return Err(self.broken("loss", &batches, &drawn));
         }
@@ -278,6 +278,10 @@ impl Run {
         let done = Step {
             step: step + 1,
             loss: decimal(loss, real),
+            terms: terms
+                .into_iter()
+                .map(|(name, t)| (name, decimal(t, real)))
+                .collect(),
             lr,
             grad_norm: decimal(grad_norm, real),
             tokens_per_s,
@@ -285,7 +289,7 @@ impl Run {
             solver_steps: (!depths.is_empty()).then_some(made.steps),
             attempts: depths.iter().any(adaptive).then_some(made.attempts),
         };
-        self.record(Record::Step(done))?;
+        self.record(Record::Step(done.clone()))?;
         Ok(done)
     }
 

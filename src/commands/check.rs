@@ -104,6 +104,9 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             t.steps
         );
         page.fact("train", &shown);
+        for (name, what) in built.named.objective.lines(t.loss) {
+            page.fact(&name, &what);
+        }
     }
     if let Some(c) = cost {
         cost::text::write(&mut page, c);
@@ -129,6 +132,7 @@ fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
             "forward_flops_per_token": c.per_token(c.forward), "training_flops_per_token": c.per_token(training),
             "activation_bytes": activations, "state_bytes": c.state_bytes, "cache_bytes": c.cache_bytes,
             "precision": b.train.as_ref().map(|t| t.precision.name()),
+            "loss": b.train.as_ref().map(|t| b.named.objective.lines(t.loss)),
             "cost": cost::json::json(c),
         })
     });

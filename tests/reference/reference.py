@@ -30,11 +30,25 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
     past: dict[str, list[Array]] = {}
+    states = [x]
     for k in range(shape.steps):
         x = system.step(Step(system, shape, p, k, past, key), x)
+        states.append(x)
     if system.norm:
         x = norm(p, "output", x)
     logits = x @ p["embed.token.weight"].T
+    if system.loss:
+        terms = {
+            # An eighth of the target is spread over all kinds of tokens.
+            "smooth(1/8)": lambda: -jnp.sum(
+                (0.875 * jax.nn.one_hot(targets, shape.vocab) + 0.125 / shape.vocab) * jax.nn.log_softmax(logits, axis=-1),
+                axis=-1,
+            ),
+            "z_loss": lambda: jax.nn.logsumexp(logits, axis=-1) ** 2,
+            # Steps of 1/2.
+            "kinetic": lambda: sum(jnp.mean((b - a) ** 2, axis=-1) for a, b in zip(states, states[1:], strict=False)),
+        }
+        return sum(c * jnp.mean(terms[name]()) for name, c in system.loss.items())
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)
     hidden = tokens == shape.vocab - 1 if system.masked else jnp.ones(tokens.shape, bool)
     return -jnp.sum(jnp.where(hidden[..., None], chosen, 0.0)) / jnp.sum(hidden)

@@ -57,6 +57,8 @@ class System:
     positions: str = ""
     # The norm before the logits, if any.
     norm: str | None = "rmsnorm"
+    # Takes the place of the loss: its terms with their coefficients.
+    loss: dict[str, float] = field(default_factory=dict)
     # Whether the loss is over hidden tokens, behind the last kind.
     masked: bool = False
     # Part of what each field computes that is dropped in training.
@@ -579,6 +581,13 @@ SYSTEMS: dict[str, System] = {
         steps=1,
         fields={"att": "att", "ffn": "ffn", "inject": "normed"},
         owner=lambda name, k: "",
+    ),
+    # A loss that is a sum.
+    "loss_terms": System(
+        step_size(lambda k: 1 / 2),
+        flow="lie(att, ffn)",
+        options="h = 1/2",
+        loss={"smooth(1/8)": 1.0, "z_loss": 0.25, "kinetic": 0.125},
     ),
     # Numbers of steps that are found.
     "neural_ode": System(

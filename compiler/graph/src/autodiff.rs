@@ -223,7 +223,7 @@ fn enter(b: &mut Builder, n: u32) {
 }
 
 /// A stretch of nodes: those that some results depend on and that depend on what is differentiated by.
-struct Needed {
+pub(crate) struct Needed {
     first: u32,
     is: Vec<bool>,
 }
@@ -234,14 +234,14 @@ impl Needed {
             .and_then(|i| self.is.get(i as usize))
             .is_some_and(|is| *is)
     }
-    fn nodes(&self) -> impl DoubleEndedIterator<Item = u32> {
+    pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = u32> {
         let each = self.is.iter().enumerate();
         each.filter(|(_, is)| **is)
             .map(|(i, _)| self.first + i as u32)
     }
 }
 
-fn needed(
+pub(crate) fn needed(
     graph: &Graph,
     nodes: Range<u32>,
     wrt: &[u32],

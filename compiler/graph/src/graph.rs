@@ -125,6 +125,10 @@ impl Graph {
     pub fn outputs(&self) -> &[(String, Value)] {
         &self.outputs
     }
+    /// Fixed points with a gradient by the implicit function theorem, in the order in which they were made.
+    pub fn solutions(&self) -> &[Solution] {
+        &self.solutions
+    }
     /// For every node: whether one of `roots` depends on it.
     pub fn live(&self, roots: impl IntoIterator<Item = Value>) -> Vec<bool> {
         let mut live = vec![false; self.len() as usize];
@@ -149,7 +153,7 @@ impl Graph {
 /// Makes graphs. New nodes take the builder's current site and span.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    graph: Graph,
+    pub(crate) graph: Graph,
     pub site: Site,
     pub span: Option<Span>,
 }

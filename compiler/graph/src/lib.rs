@@ -39,13 +39,14 @@ pub mod nn;
 pub mod op;
 pub mod ops;
 pub mod print;
+pub mod replay;
 pub mod solve;
 pub mod svg;
 pub mod types;
 pub mod verify;
 
 pub use autodiff::{DiffError, gradient};
-pub use graph::{Builder, Graph, Node, Pass, Site, Value};
+pub use graph::{Builder, Graph, Node, Pass, Site, Solution, Value};
 pub use interp::{RunError, Tensor, run};
 pub use odec_exact as exact;
 pub use odec_exact::{Exact, ExactError};

@@ -220,19 +220,58 @@ pub fn self_attention(
     b.part("o", |b| affine(b, o, w.o))
 }
 
-/// `−log softmax(logits)` at the target, per row: `logits[.., V]`, `targets[.., 1] → [.., 1]`.
-///
-/// With `z = x − max x` it is `log Σ exp z − z_target`. The maximum cancels, so its gradient is stopped.
-pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+/// Logits without their largest, and the logarithm of the sum of their exponentials, per row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Normaliser {
+    /// `z = x − max x`.
+    pub shifted: Value,
+    /// `log Σ exp z`.
+    pub log: Value,
+    /// `max x`; the maximum cancels in what is made of the others, so its gradient is stopped.
+    pub max: Value,
+}
+
+/// What softmax needs of `logits[.., V]`.
+pub fn normaliser(b: &mut Builder, logits: Value) -> Result<Normaliser, TypeError> {
     let max = b.push1(MaxCols, &[logits])?;
     let max = b.push1(StopGradient, &[max])?;
     let minus = combine(b, &[(Exact::int(-1), max)])?;
-    let z = b.push1(Add, &[logits, minus])?;
-    let e = b.push1(Exp, &[z])?;
+    let shifted = b.push1(Add, &[logits, minus])?;
+    let e = b.push1(Exp, &[shifted])?;
     let sum = b.push1(SumCols, &[e])?;
     let log = b.push1(Log, &[sum])?;
-    let target = b.push1(Pick, &[z, targets])?;
-    combine(b, &[(Exact::one(), log), (Exact::int(-1), target)])
+    Ok(Normaliser { shifted, log, max })
+}
+
+impl Normaliser {
+    /// `−log softmax(logits)` at the target, per row: `log Σ exp z − z_target`; `targets[.., 1] → [.., 1]`.
+    pub fn cross_entropy(&self, b: &mut Builder, targets: Value) -> Made {
+        self.smooth_cross_entropy(b, targets, &Exact::zero())
+    }
+
+    /// The cross-entropy to a target that is right with probability 1 − ε, and any token with ε/V each (Szegedy et al. 2016, CVPR,
+    /// section 7): `log Σ exp z − (1 − ε) z_target − ε mean(z)`.
+    pub fn smooth_cross_entropy(&self, b: &mut Builder, targets: Value, eps: &Exact) -> Made {
+        let target = b.push1(Pick, &[self.shifted, targets])?;
+        let mut terms = vec![(Exact::one(), self.log), (eps - &Exact::one(), target)];
+        if !eps.is_zero() {
+            let cols = b.ty(self.shifted).cols().try_into().unwrap_or(i64::MAX);
+            let sum = b.push1(SumCols, &[self.shifted])?;
+            terms.push((eps * &Exact::ratio(-1, cols), sum));
+        }
+        combine(b, &terms)
+    }
+
+    /// `(log Z)²`, Z the sum of the exponentials of the logits themselves, per row (Chowdhery et al. 2023, JMLR 24, section 5).
+    pub fn z_loss(&self, b: &mut Builder) -> Made {
+        let log = combine(b, &[(Exact::one(), self.log), (Exact::one(), self.max)])?;
+        b.push1(Mul, &[log, log])
+    }
+}
+
+/// [`Normaliser::cross_entropy`] of `logits[.., V]`.
+pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+    normaliser(b, logits)?.cross_entropy(b, targets)
 }
 
 /// The mean of a number per row: `[.., 1] → []`.

@@ -104,6 +104,7 @@ impl Model<'_> {
             let accept = clock.decide(b, a, (h, mean), region)?;
             b.site.step = Some(k as u32);
             x = hold(b, accept, made, x)?;
+            self.collected.hold(b, accept)?;
         }
         let Clock {
             rest,

@@ -11,10 +11,11 @@ use super::layer::{Layer, Weights};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
 use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
+use super::terms::Collected;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, Equals,
-    FromPast, Input, Parameter, Table,
+    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, FromPast,
+    Input, Parameter, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{
@@ -149,23 +150,13 @@ fn loss_in<'s>(
     };
     b.span = None;
     let targets = b.push1(index("targets"), &[])?;
-    let loss = match spec.loss {
-        Loss::Next => nn::mean_cross_entropy(b, logits, targets)?,
-        Loss::Masked { token, .. } => {
-            let tokens = model
-                .tokens
-                .ok_or_else(|| BuildError::Missing("tokens".into()))?;
-            let hidden = b.push1(Equals { to: token }, &[tokens])?;
-            let each = nn::cross_entropy(b, logits, targets)?;
-            nn::weighted_mean(b, each, hidden)?
-        }
-    };
+    let loss = model.loss(b, logits, targets)?;
     Ok((loss, model))
 }
 
 /// What has been made so far.
 pub(super) struct Model<'s> {
-    spec: &'s Spec,
+    pub(super) spec: &'s Spec,
     params: BTreeMap<&'s str, &'s Parameter>,
     /// Parameters in the graph, by path.
     values: BTreeMap<String, Value>,
@@ -173,7 +164,7 @@ pub(super) struct Model<'s> {
     rotary: BTreeMap<u64, nn::Rotary>,
     reach: Reach,
     /// The input.
-    tokens: Option<Value>,
+    pub(super) tokens: Option<Value>,
     pub(super) drops: bool,
     /// What masks are chosen by, where something is dropped.
     key: Option<Value>,
@@ -183,7 +174,9 @@ pub(super) struct Model<'s> {
     regions: u32,
     /// The one at hand, and parameters as it reads them.
     region: Option<(u32, BTreeMap<String, Value>)>,
-    /// What was decided while it ran: results beside the others, by name.
+    /// What the steps so far give to the terms of the loss.
+    pub(super) collected: Collected,
+    /// What was decided while it ran, and the terms of the loss: results beside the others, by name.
     pub(super) decided: Vec<(String, Value)>,
 }
 
@@ -254,12 +247,17 @@ impl<'s> Model<'s> {
             streams: BTreeMap::new(),
             regions: 0,
             region: None,
+            collected: Collected::default(),
             decided: Vec::new(),
         }
     }
 
     /// The mask of a place: a stream of its own, the same however often the place is evaluated.
-    fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError> {
+    pub(super) fn mask(
+        &mut self,
+        b: &mut Builder,
+        place: String,
+    ) -> Result<Option<(u32, Value)>, TypeError> {
         if !self.drops {
             return Ok(None);
         }
@@ -492,6 +490,7 @@ impl<'s> Model<'s> {
             let value = self.param(b, &learned_path(e, l, at))?;
             symbols.insert(l.name.clone(), value);
         }
+        let computed = pass.h;
         let known = h.filter(|_| e.learn_h.is_none() && pass.h.is_none());
         symbols.extend(pass.h.map(|h| ("h".to_string(), h)));
         let known = known.map(|h| ("h".to_string(), h)).into_iter().collect();
@@ -512,7 +511,11 @@ impl<'s> Model<'s> {
         };
         let mut none = Kept::new();
         let kept = pass.kept.unwrap_or(&mut none);
-        place.with_error(b, x, &mut coefficients, kept, &mut fields)
+        let (made, error) = place.with_error(b, x, &mut coefficients, kept, &mut fields)?;
+        if let Phase::Step(k) = at {
+            self.collect(b, (e, k), [x, made], computed)?;
+        }
+        Ok((made, error))
     }
 }
 

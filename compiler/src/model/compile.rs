@@ -212,8 +212,10 @@ pub fn compile(
         spec = spec::read(model, &mut r);
         let vocab = spec.as_ref().map_or(u64::MAX, |s| s.sizes.vocab);
         settings = trains.first().map(|t| train::read(t, vocab, &path, r.sink));
-        if let (Some(spec), Some(Some((train, _)))) = (&mut spec, &settings) {
+        if let (Some(spec), Some(Some((train, named)))) = (&mut spec, &settings) {
             spec.loss = train.loss;
+            spec.objective = named.objective.clone();
+            spec.objective.fit(&spec.evolves, r.sink);
         }
         if let Some(spec) = spec.as_ref().filter(|s| s.loss == manifest::Loss::Next) {
             spec::warn_of_lookahead(&spec.evolves, r.sink);

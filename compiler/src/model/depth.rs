@@ -75,8 +75,8 @@ pub fn extent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
     }
 }
 
-/// A number that the runs of the program compare with.
-fn positive(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Exact> {
+/// A number that the runs of the program compare with, or multiply by.
+pub(super) fn positive(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Exact> {
     let size = report(real(e, Bounds::Positive), sink)?;
     let value = report(exact(e, &Scope::new()), sink)?;
     if !(LEAST..=1.0 / LEAST).contains(&size) {

@@ -12,12 +12,14 @@ pub mod data;
 mod depth;
 mod evolve;
 pub mod layer;
+pub mod loss;
 mod params;
 mod pipeline;
 mod primitives;
 mod random;
 mod spec;
 pub mod step;
+mod terms;
 mod train;
 mod widths;
 

@@ -33,6 +33,7 @@ impl Model<'_> {
                     for v in values {
                         *v = b.push1(StopGradient, &[*v])?;
                     }
+                    self.collected.stop(b)?;
                 }
                 _ => {}
             }
@@ -41,6 +42,7 @@ impl Model<'_> {
                 ..Pass::default()
             };
             x = self.phase(b, e, (at, program), x, pass)?.0;
+            self.collected.settle();
         }
         Ok(x)
     }
@@ -109,6 +111,7 @@ impl Model<'_> {
             self.leave();
             b.site.path = "scheme".into();
             x = b.push1(Hold, &[made, stepped, x])?;
+            self.collected.hold(b, made)?;
         }
         Ok(x)
     }

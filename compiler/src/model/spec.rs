@@ -6,6 +6,7 @@
 use super::args::{Args, Bounds};
 use super::evolve::{EvolveSpec, evolve};
 use super::layer::Layer;
+use super::loss::Objective;
 use super::pipeline::{self, Sizes};
 use super::primitives::MAX_WIDTH;
 use super::widths;
@@ -38,6 +39,8 @@ pub struct Spec {
     pub positions: Option<Positions>,
     /// What it is trained for.
     pub loss: Loss,
+    /// What is made small while it is trained.
+    pub objective: Objective,
     /// Standard deviation of freshly drawn matrices.
     pub std: f64,
 }
@@ -131,6 +134,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         name: model.name.clone(),
         positions,
         loss: Loss::Next,
+        objective: Objective::default(),
         sizes,
         evolves: read,
         output,

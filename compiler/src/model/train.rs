@@ -6,7 +6,7 @@
 //! | `batch n` | required | sequences per step |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
-//! | `loss cross_entropy` / `masked(rate: 15%)` | `cross_entropy` | mean over target tokens, or over hidden ones, nats |
+//! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy` | see [`super::loss`] |
 //! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
 //! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
 //! | `clip x` | no clipping | largest global gradient norm |
@@ -17,6 +17,7 @@
 
 use super::args::{Args, Bounds, real, report};
 use super::data::{self, Tokenized};
+use super::loss::{self, Objective};
 use super::spec::expect;
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
@@ -56,6 +57,8 @@ const LATER: &[&str] = &["constrain", "tune"];
 pub struct Named {
     pub tokenizer: Option<Tokenized>,
     pub from: Option<(Pretrained, Span)>,
+    /// The terms of the loss.
+    pub objective: Objective,
     /// Where the precision is said.
     pub precision: Option<Span>,
 }
@@ -157,8 +160,11 @@ pub fn read(
         Some(e) => precision(e, sink),
         None => Some(Precision::F32),
     };
-    let loss = value("loss").map_or(Some(Loss::Next), |e| loss(e, vocab, sink));
-    if let (Some(Loss::Masked { .. }), Some((data, _))) = (&loss, &data)
+    let loss = match value("loss") {
+        Some(e) => loss::read(e, vocab, sink),
+        None => Some((Loss::Next, Objective::default())),
+    };
+    if let (Some((Loss::Masked { .. }, _)), Some((data, _))) = (&loss, &data)
         && let Form::Text {
             tokenizer: Tokenizer::Bytes,
             ..
@@ -180,6 +186,7 @@ pub fn read(
         return None;
     }
     let (data, tokenized) = data?;
+    let (loss, objective) = loss?;
     let train = Train {
         data,
         optimizer: optimizer?,
@@ -191,12 +198,13 @@ pub fn read(
         seed: seed?,
         memory: memory?,
         precision: precision?,
-        loss: loss?,
+        loss,
         from: from.as_ref().map(|(from, _)| from.clone()),
     };
     let named = Named {
         tokenizer: tokenized,
         from,
+        objective,
         precision: value("precision").map(|e| e.span),
     };
     Some((train, named))
@@ -243,25 +251,6 @@ fn accumulate(e: &Expr, batch: Option<u64>, sink: &mut Vec<Diagnostic>) -> Optio
             .label("a divisor of the batch is expected"),
     );
     None
-}
-
-/// `cross_entropy`, or `masked(rate: 15%)`; the last kind of token is the mask.
-fn loss(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
-    if name_of(e).is_some_and(|n| n.name == "cross_entropy") {
-        return Some(Loss::Next);
-    }
-    let masked = Args::of(e).filter(|a| a.callee.name == "masked");
-    let Some(mut args) = masked else {
-        let d = not_supported(e.span, "another loss");
-        sink.push(d.label("only `loss cross_entropy` and `loss masked(rate: 15%)`"));
-        return None;
-    };
-    let rate = args
-        .required("rate", sink)
-        .and_then(|e| report(real(e, Bounds::PositiveShare), sink));
-    args.finish(&[], sink);
-    let token = vocab.saturating_sub(1);
-    Some(Loss::Masked { rate: rate?, token })
 }
 
 /// `f32`, `bf16` or `f64`.

@@ -14,6 +14,7 @@ mod history;
 mod hostile;
 mod kept;
 mod learned;
+mod losses;
 mod mends;
 mod parts;
 mod properties;

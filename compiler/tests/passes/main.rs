@@ -6,6 +6,7 @@ mod double;
 mod guards;
 mod learned;
 mod library;
+mod losses;
 mod measured;
 mod memory;
 mod numbers;
