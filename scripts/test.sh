@@ -4,6 +4,9 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no
 
+# Built by the tests, which run it. Other selections of packages have other features of dependencies, and would build half of everything again.
+program=${CARGO_TARGET_DIR:-target}/debug/odec
+
 names=() results=() failures=0
 
 # step NAME COMMAND…: runs the command, notes its result and time.
@@ -26,7 +29,7 @@ rust_tests() {
 }
 
 # Runs without LLVM must build: checking and drawing need no code generator.
-without_llvm() { cargo check --quiet --package odec --no-default-features; }
+without_llvm() { cargo clippy --quiet --package odec --no-default-features -- -D warnings; }
 
 rust_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --keep-going --workspace --no-deps; }
 
@@ -45,10 +48,7 @@ for path in sys.argv[1:]:
 PYTHON
 }
 
-reference() {
-    cargo build --quiet --bin odec &&
-        .venv/bin/python tests/reference/check.py "${CARGO_TARGET_DIR:-target}/debug/odec"
-}
+reference() { .venv/bin/python tests/reference/check.py "$program"; }
 
 # The library's tableaus and proved orders beside scipy's and nodepy's. Nothing else needs those: without them it is skipped.
 agreement() {
@@ -56,21 +56,19 @@ agreement() {
         echo 'skipped: scipy and nodepy could not be installed'
         return 0
     fi
-    cargo build --quiet --bin odec &&
-        .venv-agree/bin/python tests/reference/agree.py "${CARGO_TARGET_DIR:-target}/debug/odec"
+    .venv-agree/bin/python tests/reference/agree.py "$program"
 }
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
 gpu_assembler() {
-    scripts/ptxas.sh && cargo test --quiet --package odec-mlir --test assemble -- --ignored
+    scripts/ptxas.sh && cargo test --quiet --workspace --test assemble -- --ignored
 }
 
 # What measures a card, without one: prepared, launched by the driver that computes nothing; and refused where there is none.
 gpu_script() {
     local folder
     folder=$(mktemp -d) || return 1
-    cargo build --quiet --bin odec &&
-        ODEC="${CARGO_TARGET_DIR:-target}/debug/odec" scripts/gpu.sh prepare "$folder/kit" --only prenorm --targets sm_80 --steps 2 --tiny &&
+    ODEC=$program scripts/gpu.sh prepare "$folder/kit" --only prenorm --targets sm_80 --steps 2 --tiny &&
         "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
         ! "$folder/kit/run.sh" "$folder/none" --device cuda:63

@@ -319,9 +319,10 @@ def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: i
         return x, t, jnp.where(h > 0.99 * (until - t), until - t, h)
 
     def all_steps(s: Step, x: Array) -> Array:
-        state = x, jnp.float64(0.0), jnp.float64(until)
-        for _ in range(attempts):
-            state = lax.cond(state[1] < until, lambda state: attempt(s, state), lambda state: state, state)
+        def one(state: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
+            return lax.cond(state[1] < until, lambda state: attempt(s, state), lambda state: state, state), None
+
+        state, _ = lax.scan(one, (x, jnp.float64(0.0), jnp.float64(until)), length=attempts)
         return state[0]
 
     return all_steps
