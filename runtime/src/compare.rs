@@ -170,6 +170,7 @@ fn results(
             break;
         };
         out.push((format!("loss {step}"), loss));
+        x.fetch(&[State::Grads])?;
         out.push((format!("gradient {step}"), all(x.state(State::Grads))));
         entry(&mut x, ACCUMULATE, Bindings::new(1, 1), step)?;
         let norm = entry(&mut x, "update", Bindings::new(1, 1), step)?;
@@ -179,6 +180,7 @@ fn results(
             (State::Moment1, "first moments"),
             (State::Moment2, "second moments"),
         ] {
+            x.fetch(&[state])?;
             out.push((format!("{what} {step}"), all(x.state(state))));
         }
     }

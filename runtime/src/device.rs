@@ -8,34 +8,68 @@ use crate::memory::{Buffer, Words};
 use odec_program::KernelSpec;
 use std::io;
 
+/// All that a device was asked for up to some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(pub u64);
+
 /// Launches the kernels of one program, whose specs it was made with.
+///
+/// A device is *in step* when a launch is done, and what it wrote is there for this process, when [`Device::launch`] returns. Any
+/// other works through what it is asked for, in that order, while this process goes on, and has memory of its own: what
+/// [`Device::allocate`] gives is then this process's copy of it, which changes by [`Device::copy_out`] alone. Devices in step
+/// need none of the methods that have a body here.
 pub trait Device {
     /// How the device is called in messages.
     fn name(&self) -> String;
 
-    /// Zeroed memory that this device's kernels and this process both see.
+    /// Zeroed memory that this device's kernels see, and this process sees or has a copy of.
     ///
     /// # Errors
     /// When there is none left.
-    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
+    fn allocate(&mut self, bytes: u64) -> io::Result<Buffer> {
         Buffer::zeroed(bytes)
     }
 
-    /// Waits for all launches: only then may memory be looked at. Devices that launch nothing in the background have
-    /// nothing to wait for.
-    ///
-    /// # Errors
-    /// Why a launch failed, in words.
-    fn finish(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Whether what a launch has written is there when the next one is asked for: only then is a guard known in time.
+    /// Whether the device is in step.
     fn in_step(&self) -> bool {
         true
     }
 
-    /// Runs all tiles of kernel number `kernel`, at once or in the background ([`Device::finish`]).
+    /// Memory of this process that is copied from and to without holding it up.
+    ///
+    /// # Errors
+    /// When there is none left.
+    fn stage(&mut self, bytes: u64) -> io::Result<Buffer> {
+        Buffer::zeroed(bytes)
+    }
+
+    /// Kernels that are launched from now on see at `to`, a part of what [`Device::allocate`] gave, what `from` holds, which
+    /// must stay as it is until a later mark was waited for.
+    fn copy_in(&mut self, _from: Words, _to: Words) {}
+
+    /// Puts what kernels launched before have written at `from`, a part of what [`Device::allocate`] gave, into `to`: it is there when a
+    /// later mark was waited for.
+    fn copy_out(&mut self, _from: Words, _to: Words) {}
+
+    /// Fills a part of what [`Device::allocate`] gave with a word.
+    fn fill(&mut self, words: Words, with: u32) {
+        words.iter().for_each(|w| w.set(with));
+    }
+
+    /// Sends off what was asked for so far, and gives a name to it.
+    fn mark(&mut self) -> Mark {
+        Mark(0)
+    }
+
+    /// Waits for what was asked for before a mark, and for nothing else.
+    ///
+    /// # Errors
+    /// Why something failed, in words.
+    fn wait(&mut self, _mark: Mark) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Runs all tiles of kernel number `kernel`.
     ///
     /// `operands`, `dims` and `coeffs` are in the order the kernel's spec documents. Each operand starts
     /// where the instruction says and reaches to the end of its slot.

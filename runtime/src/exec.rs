@@ -76,6 +76,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
         results.push((name.into(), shape, values.dtype(), values.bytes().to_vec()));
     }
     if entry == "grad" {
+        x.fetch(&[State::Grads])?;
         for p in &x.manifest().params {
             let values = x.of(State::Grads, p);
             let bytes = values.bytes().to_vec();

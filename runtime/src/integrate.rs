@@ -20,6 +20,7 @@ pub fn integrate(
 ) -> Result<Vec<f64>, RunError> {
     let artifact = x.artifact().clone();
     let real = x.real();
+    x.fetch(&[State::Params])?;
     for p in &artifact.manifest().params {
         let given = params.iter().find(|(path, _)| *path == p.path);
         let values = given.map_or(&[][..], |(_, values)| values);

@@ -19,7 +19,7 @@ pub type Words<'a> = &'a [Cell<u32>];
 /// Bytes in a word.
 pub const WORD: u64 = 4;
 
-/// What a poisoned word holds: a NaN as f32, in pairs as f64, and in halves as bf16.
+/// What a word that nobody may read is filled with: a NaN as f32, in pairs as f64, and in halves as bf16.
 pub const POISON: u32 = 0x7FF4_7FAD;
 
 /// Zeroed memory, aligned to a page; or memory that a device hands out.
@@ -108,6 +108,11 @@ impl Buffer {
         }
     }
 
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.words as u64 * WORD
+    }
+
     /// The memory as words that may be read and written through several views at once.
     pub fn words(&mut self) -> Words<'_> {
         // SAFETY: a mapping is aligned to a page and holds at least `words` words; every bit pattern is
@@ -160,13 +165,6 @@ impl Buffer {
         // SAFETY: as in `words`; every bit pattern is an i32.
         unsafe { std::slice::from_raw_parts_mut(self.pointer_mut().cast::<i32>(), self.words) }
     }
-
-    /// Fills the memory with signalling NaNs, so that reading a value nobody wrote shows.
-    pub fn poison(&mut self) {
-        for w in self.words() {
-            w.set(POISON);
-        }
-    }
 }
 
 /// Types without padding, whose bytes are what files hold.
@@ -196,7 +194,7 @@ mod tests {
         };
         one[0].set(1f32.to_bits());
         assert_eq!(two[1].get(), 1f32.to_bits());
-        b.poison();
+        b.words().iter().for_each(|w| w.set(POISON));
         assert!(b.f32().iter().all(|x| x.is_nan()));
         assert_eq!(bytes_of(&[1f32]), 1f32.to_le_bytes());
         assert_eq!(b.reals(DType::F64).len(), 1);

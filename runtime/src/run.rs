@@ -2,31 +2,27 @@
 //!
 //! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
 //! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
-//! files made from texts are kept beside it, for all runs in that place. Each step draws a batch by (seed, step), runs entry
-//! `grad`, then `update`. A run that is resumed gives the bits and metrics of one that never stopped, unless it
-//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves the texts it trains on to [`mod@crate::material`], when
+//! files made from texts are kept beside it, for all runs in that place. A run that is resumed gives the bits and metrics of one that never stopped, unless it
+//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves what a step is to [`mod@crate::step`], the texts it trains on to [`mod@crate::material`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
-use crate::artifact::{Artifact, DeviceChoice};
+use crate::artifact::{Artifact, ArtifactError, DeviceChoice};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
-use crate::data::{Batch, Corpus, DataError};
-use crate::depth;
-use crate::evaluate::{Evaluation, evaluate, window};
-use crate::executor::{Executor, RunError, State};
+use crate::data::{Corpus, DataError};
+use crate::device::Device;
+use crate::evaluate::{Evaluation, evaluate};
+use crate::executor::Executor;
 use crate::failure::{TrainError, remedy};
 use crate::files;
-use crate::gradient::{Found, alone, gradient};
 use crate::import::Init;
-use crate::mask;
 use crate::material::{open_corpus, saved_tokenizer, with_files};
-use crate::metrics::{HeldOut, Metrics, Record, Step};
-use crate::reals::decimal;
-use crate::schedule::{self, Position};
+use crate::metrics::{HeldOut, Metrics, Record};
+use crate::schedule::Position;
+use crate::step::Pending;
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
-use odec_program::Bindings;
-use odec_program::manifest::{self, Depth, Form, Train, named};
+use odec_program::manifest::{self, Form, Train};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,14 +39,15 @@ pub const LOCK: &str = ".lock";
 
 /// A run in memory.
 pub struct Run {
-    x: Executor,
-    corpus: Corpus,
-    train: Train,
-    progress: Progress,
+    pub(crate) x: Executor,
+    pub(crate) corpus: Corpus,
+    pub(crate) train: Train,
+    pub(crate) progress: Progress,
+    pub(crate) pending: Pending,
     metrics: Metrics,
-    out: PathBuf,
+    pub(crate) out: PathBuf,
     /// The step of the last checkpoint.
-    saved: u64,
+    pub(crate) saved: u64,
     held_out: Option<Evaluation>,
     /// Held as long as the run is in memory.
     _lock: File,
@@ -62,6 +59,19 @@ impl Run {
     /// # Errors
     /// When the artifact cannot be trained, the text not used, or the folder not written to.
     pub fn start(artifact: &Artifact, out: &Path, s: &Settings) -> Result<Run, TrainError> {
+        Run::start_on(artifact, out, s, |a| a.device(s.device, s.threads))
+    }
+
+    /// The same on a device of one's own, which is asked for before any text is read.
+    ///
+    /// # Errors
+    /// As [`Run::start`].
+    pub fn start_on(
+        artifact: &Artifact,
+        out: &Path,
+        s: &Settings,
+        device: impl FnOnce(&Artifact) -> Result<Box<dyn Device>, ArtifactError>,
+    ) -> Result<Run, TrainError> {
         let train = train_block(artifact)?;
         let tokenizer = match &train.data.form {
             Form::Text { tokenizer, .. } => Tokenizer::named(tokenizer)?,
@@ -81,9 +91,10 @@ impl Run {
             data: with_files(&train.data, &s.data)?,
         };
         check_limit(&progress)?;
+        let device = device(artifact)?;
         let corpus = open_corpus(artifact, &progress.data, &tokenizer, out, s.show)?;
         progress.tokens = corpus.len();
-        let mut x = Executor::new(artifact, artifact.device(s.device, s.threads)?)?;
+        let mut x = Executor::new(artifact, device)?;
         x.initialise(progress.seed);
         match (&s.init, &train.from) {
             (Some(init), _) => _ = init.import(&mut x)?,
@@ -120,6 +131,18 @@ impl Run {
     /// # Errors
     /// When `out` is not the folder of a run, something in it is damaged, or another process trains in it.
     pub fn resume(out: &Path, s: &Settings) -> Result<Run, TrainError> {
+        Run::resume_on(out, s, |a| a.device(s.device, s.threads))
+    }
+
+    /// The same on a device of one's own.
+    ///
+    /// # Errors
+    /// As [`Run::resume`].
+    pub fn resume_on(
+        out: &Path,
+        s: &Settings,
+        device: impl FnOnce(&Artifact) -> Result<Box<dyn Device>, ArtifactError>,
+    ) -> Result<Run, TrainError> {
         let file = out.join(CHECKPOINT);
         let not_a_run = |source| TrainError::NotARun {
             path: out.display().to_string(),
@@ -139,6 +162,7 @@ impl Run {
         progress.data = with_files(&progress.data, &s.data)?;
         check_limit(&progress)?;
         let tokenizer = saved_tokenizer(out, &progress)?;
+        let device = device(&artifact)?;
         let corpus = open_corpus(&artifact, &progress.data, &tokenizer, out, s.show)?;
         if s.data.is_empty() && corpus.len() != progress.tokens {
             return Err(TrainError::Data(DataError::Changed {
@@ -148,7 +172,7 @@ impl Run {
             }));
         }
         progress.tokens = corpus.len();
-        let mut x = Executor::new(&artifact, artifact.device(s.device, s.threads)?)?;
+        let mut x = Executor::new(&artifact, device)?;
         checkpoint.all_into(&mut x)?;
         Run::assemble(x, corpus, train, progress, out, lock)
     }
@@ -177,6 +201,7 @@ impl Run {
             corpus,
             train,
             progress,
+            pending: Pending::default(),
             metrics,
             out: out.to_path_buf(),
             saved,
@@ -210,11 +235,11 @@ impl Run {
         self.held_out
     }
 
-    /// How far the run is, in steps or by its time limit.
+    /// How far the run is, in steps or by its time limit, those under way among them.
     pub fn position(&self) -> Position {
         let p = &self.progress;
         Position::new(
-            p.step,
+            self.asked(),
             p.steps,
             p.time_limit.map(|limit| (p.seconds, limit)),
         )
@@ -225,115 +250,6 @@ impl Run {
         self.progress
             .time_limit
             .is_some_and(|limit| self.progress.seconds >= limit)
-    }
-
-    /// One optimiser step.
-    ///
-    /// # Errors
-    /// When the loss or the gradient's norm is not finite.
-    pub fn step(&mut self) -> Result<Step, TrainError> {
-        let start = Instant::now();
-        let step = self.progress.step;
-        let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
-        let rows = self.train.batch / self.train.accumulate;
-        let stream = mask::training(self.progress.seed);
-        let batches = (0..self.train.accumulate).map(|n| {
-            let rows = n * rows..(n + 1) * rows;
-            let window_number = step.wrapping_shl(16).wrapping_add(rows.start);
-            let seed = self.progress.seed;
-            let mut batch = self
-                .corpus
-                .training_batch(seed, step, rows, window(&self.x))?;
-            mask::prepare(&mut batch, self.train.loss, &stream, window_number);
-            Ok(batch)
-        });
-        let batches = batches.collect::<Result<Vec<_>, DataError>>()?;
-        let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
-        let Found { loss, terms, made } = gradient(&mut self.x, &batches, &drawn)?;
-        if !loss.is_finite() {
-            return Err(self.broken("loss", &batches, &drawn));
-        }
-        let t = (step + 1) as f64;
-        let (beta1, beta2) = self.train.optimizer.betas;
-        let scalars = [
-            (named::LR, lr),
-            (named::BIAS1, 1.0 / (1.0 - beta1.powf(t))),
-            (named::BIAS2, 1.0 / (1.0 - beta2.powf(t))),
-        ];
-        let grad_norm = self
-            .x
-            .run("update", Bindings::new(1, 1), &[], &scalars)?
-            .scalar("grad_norm")?;
-        if !grad_norm.is_finite() {
-            return Err(self.broken("gradient norm", &batches, &drawn));
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        self.progress.step += 1;
-        self.progress.seconds += seconds;
-        let tokens: u64 = batches.iter().map(|b| b.rows * b.columns).sum();
-        let tokens_per_s = tokens as f64 / seconds.max(1e-9);
-        let real = self.x.real();
-        let depths = &self.x.manifest().depths;
-        let adaptive = |d: &Depth| matches!(d, Depth::Adaptive { .. });
-        let done = Step {
-            step: step + 1,
-            loss: decimal(loss, real),
-            terms: terms
-                .into_iter()
-                .map(|(name, t)| (name, decimal(t, real)))
-                .collect(),
-            lr,
-            grad_norm: decimal(grad_norm, real),
-            tokens_per_s,
-            seconds: self.progress.seconds,
-            solver_steps: (!depths.is_empty()).then_some(made.steps),
-            attempts: depths.iter().any(adaptive).then_some(made.attempts),
-        };
-        self.record(Record::Step(done.clone()))?;
-        Ok(done)
-    }
-
-    /// Runs the step again, watching every launch, to say where numbers stop being finite.
-    fn broken(&mut self, what: &str, batches: &[Batch], drawn: &[(String, i32)]) -> TrainError {
-        let place = if let Some(tensor) = self.x.not_finite() {
-            format!(": {tensor} has not been since the step before")
-        } else {
-            self.x.set_watch(true);
-            let watched = batches
-                .iter()
-                .try_for_each(|b| alone(&mut self.x, b, drawn).map(drop));
-            self.x.set_watch(false);
-            match watched {
-                Err(e @ RunError::NonFinite { .. }) => format!(": {e}"),
-                _ => match self.x.largest(self.gradients()) {
-                    Some((path, size)) => {
-                        format!(
-                            ": its squares overflow, the largest ({size:.1e}) in that of {path}"
-                        )
-                    }
-                    None => String::new(),
-                },
-            }
-        };
-        self.not_finite(what, self.progress.step + 1, place)
-    }
-
-    /// Where `update` reads gradients.
-    fn gradients(&self) -> State {
-        match self.train.accumulate {
-            1 => State::Grads,
-            _ => State::Sums,
-        }
-    }
-
-    fn not_finite(&self, what: &str, step: u64, place: String) -> TrainError {
-        TrainError::NonFinite {
-            what: what.into(),
-            step,
-            place,
-            checkpoint: self.out.join(CHECKPOINT).display().to_string(),
-            saved: self.saved,
-        }
     }
 
     /// Looks at the held-out text. `due` counts the evaluations that are due so far, this one too.
@@ -360,7 +276,7 @@ impl Run {
         }))
     }
 
-    fn record(&mut self, r: Record) -> Result<(), TrainError> {
+    pub(crate) fn record(&mut self, r: Record) -> Result<(), TrainError> {
         let added = self.metrics.add(r);
         added.map_err(|e| self.cannot_save(METRICS, e))
     }
@@ -370,13 +286,15 @@ impl Run {
     /// # Errors
     /// When the disk refuses, or a number to be saved is not finite; the last checkpoint is then still there.
     pub fn save(&mut self) -> Result<(), TrainError> {
+        debug_assert_eq!(self.asked(), self.progress.step, "steps are under way");
         let start = Instant::now();
-        if let Some(tensor) = self.x.not_finite() {
+        if let Some(tensor) = self.x.not_finite()? {
             return Err(self.not_finite(&tensor, self.progress.step, String::new()));
         }
         self.metrics
             .sync()
             .map_err(|e| self.cannot_save(METRICS, e))?;
+        // `not_finite` has fetched what is saved.
         match checkpoint::save(&self.out.join(CHECKPOINT), &self.x, &self.progress) {
             Err(CheckpointError::Write { source, .. }) => {
                 return Err(self.cannot_save(CHECKPOINT, source));

@@ -139,29 +139,49 @@ impl Run {
         // A run that goes on for longer than it was planned for is less far than it was.
         let mut looks = self.progress().looks.min(due(self.position()));
         let end = loop {
-            if self.progress().step >= steps {
-                break End::Complete;
+            let under_way = self.asked() - self.progress().step;
+            if under_way == 0 {
+                if self.progress().step >= steps {
+                    break End::Complete;
+                }
+                if self.out_of_time() {
+                    break End::TimeLimit;
+                }
+                if s.stop.load(Ordering::Relaxed) {
+                    self.save()?;
+                    break End::Asked;
+                }
             }
-            if self.out_of_time() {
-                break End::TimeLimit;
+            // Behind a step that something comes after there is no other: it is looked at, then the held-out text.
+            let save_due = |last: Instant| last.elapsed().as_secs_f64() >= s.checkpoint_seconds;
+            let look_due = |run: &Run| due(run.position()) > looks && run.can_afford_a_look();
+            let last_of_some = |run: &Run| {
+                let asked = s.stop.load(Ordering::Relaxed) || run.out_of_time();
+                asked || run.asked() >= steps || save_due(last_save) || look_due(run)
+            };
+            if under_way == 0 {
+                self.ask()?;
             }
-            if s.stop.load(Ordering::Relaxed) {
-                self.save()?;
-                break End::Asked;
+            while self.may_ask() && !last_of_some(self) {
+                self.ask()?;
             }
-            let done = self.step()?;
+            let Some(done) = self.settle()? else {
+                continue;
+            };
             last_loss = Some(done.loss);
             let position = self.position();
             count += 1.0;
             let loss = blend(&mut smooth, done.loss, count);
             let rate = blend(&mut speed, done.tokens_per_s, count);
             let at_end = done.step == steps || self.out_of_time();
-            if at_end || (due(position) > looks && self.can_afford_a_look()) {
+            if self.asked() > done.step {
+                // Another step is under way.
+            } else if at_end || look_due(self) {
                 looks = due(position);
                 self.look(s.held_out_windows, looks)?;
                 self.save()?;
                 last_save = Instant::now();
-            } else if last_save.elapsed().as_secs_f64() >= s.checkpoint_seconds {
+            } else if save_due(last_save) {
                 self.save()?;
                 last_save = Instant::now();
             }

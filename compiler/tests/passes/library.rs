@@ -10,7 +10,7 @@ use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
-use odec_runtime::gradient::alone;
+use odec_runtime::gradient::gradient;
 use odec_runtime::{Executor, Reader, Value, mask};
 
 /// Tokens of the context.
@@ -117,7 +117,7 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let at = Bindings::new(1, CONTEXT as u64);
     let mut losses = Vec::new();
     for t in 1..=30 {
-        losses.push(alone(e, &batch, &[]).unwrap().loss);
+        losses.push(gradient(e, std::slice::from_ref(&batch), &[]).unwrap().loss);
         let scalars = [
             (named::LR, 1e-2),
             (named::BIAS1, 1.0 / (1.0 - 0.9f64.powi(t))),

@@ -6,7 +6,7 @@
 
 use super::graphs::Planned;
 use super::{CudaError, Driver};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, WORD, Words};
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use odec_program::Target;
 use odec_program::gpu::Shape;
@@ -20,6 +20,22 @@ pub(super) struct Cuda {
     name: String,
     capability: (i32, i32),
     functions: Vec<sys::CUfunction>,
+    /// What was reserved.
+    memories: Vec<sys::CUdeviceptr>,
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: all of it was reserved in this context and nobody else frees it; nothing that is queued uses it any more.
+        unsafe {
+            if self.context.bind_to_thread().is_ok() {
+                let _ = result::ctx::synchronize();
+                for memory in &self.memories {
+                    let _ = result::free_sync(*memory);
+                }
+            }
+        }
+    }
 }
 
 /// A chain of launches, ready to be queued.
@@ -39,6 +55,23 @@ impl Drop for Graph {
                     let _ = result::graph::exec_destroy(self.ready);
                 }
                 let _ = result::graph::destroy(self.graph);
+            }
+        }
+    }
+}
+
+/// A moment of the stream.
+pub(super) struct Event {
+    context: Arc<CudaContext>,
+    event: sys::CUevent,
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the driver made it in this context, and nobody else has it. It may be destroyed before it is reached.
+        unsafe {
+            if self.context.bind_to_thread().is_ok() {
+                let _ = result::event::destroy(self.event);
             }
         }
     }
@@ -76,6 +109,7 @@ impl Cuda {
             name,
             capability: (major, minor),
             functions: vec![],
+            memories: vec![],
         })
     }
 
@@ -140,6 +174,7 @@ fn pointers(arguments: &[u64]) -> Vec<*mut c_void> {
 
 impl Driver for Cuda {
     type Graph = Graph;
+    type Event = Event;
 
     fn name(&self) -> String {
         self.name.clone()
@@ -178,29 +213,71 @@ impl Driver for Cuda {
         Ok(free as u64)
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
-        let other = |e: DriverError| io::Error::other(e.to_string());
-        let bytes = usize::try_from(bytes.max(4)).map_err(io::Error::other)?;
-        let bytes = bytes
-            .checked_next_multiple_of(4)
-            .ok_or_else(|| io::Error::other("size overflows"))?;
-        self.context.bind_to_thread().map_err(other)?;
-        let global = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
-        // SAFETY: the memory is `bytes` long, zeroed, seen by kernels and by this process at the same address, and freed
-        // once, when the buffer is dropped; the context is kept until then.
+    fn allocate(&mut self, bytes: u64) -> Result<u64, String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let bytes = bytes.max(WORD).checked_next_multiple_of(WORD);
+        let bytes = bytes.and_then(|b| usize::try_from(b).ok());
+        let bytes = bytes.ok_or("size overflows")?;
+        // SAFETY: the memory is `bytes` long, nobody else has it, and it is freed once, with this driver; the null stream
+        // zeroes it before all that is queued later.
         unsafe {
-            let pointer = result::malloc_managed(bytes, global).map_err(other)?;
-            let context = self.context.clone();
-            let free = move || {
-                let _ = context
-                    .bind_to_thread()
-                    .and_then(|()| result::memory_free(pointer));
-            };
-            let buffer = Buffer::foreign(pointer as *mut u8, bytes, Box::new(free));
-            result::memset_d8_sync(pointer, 0, bytes).map_err(other)?;
-            result::ctx::synchronize().map_err(other)?;
-            Ok(buffer)
+            let memory = result::malloc_sync(bytes).map_err(refused)?;
+            self.memories.push(memory);
+            result::memset_d8_async(memory, 0, bytes, std::ptr::null_mut()).map_err(refused)?;
+            Ok(memory)
         }
+    }
+
+    fn stage(&mut self, bytes: u64) -> io::Result<Buffer> {
+        let other = |e: DriverError| io::Error::other(e.to_string());
+        let bytes = bytes.max(WORD).checked_next_multiple_of(WORD);
+        let bytes = bytes.and_then(|b| usize::try_from(b).ok());
+        let bytes = bytes.ok_or_else(|| io::Error::other("size overflows"))?;
+        self.context.bind_to_thread().map_err(other)?;
+        let context = self.context.clone();
+        // SAFETY: the memory is `bytes` long, page-locked, aligned to a page, and this process's; it is freed once, when the buffer
+        // is dropped and nothing is queued that copies from or to it; the context is kept until then.
+        unsafe {
+            let pointer = result::malloc_host(bytes, 0).map_err(other)?;
+            // A number, as pointers stay in their thread.
+            let address = pointer.expose_provenance();
+            let free = move || {
+                let idle = context.bind_to_thread();
+                if idle.and_then(|()| result::ctx::synchronize()).is_ok() {
+                    let _ = result::free_host(std::ptr::with_exposed_provenance_mut(address));
+                }
+            };
+            std::ptr::write_bytes(pointer.cast::<u8>(), 0, bytes);
+            Ok(Buffer::foreign(pointer.cast(), bytes, Box::new(free)))
+        }
+    }
+
+    fn copy_in(&mut self, from: Words, to: u64) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        // SAFETY: the place on the card is as long, as the caller found it among what was reserved. `from` is read when the copy's
+        // turn comes, or, where it is not page-locked, before the call returns; until then the executor neither drops it nor writes to it.
+        unsafe { result::memcpy_htod_async(to, from, std::ptr::null_mut()) }.map_err(refused)
+    }
+
+    fn copy_out(&mut self, from: u64, to: Words) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let bytes = size_of_val(to);
+        // SAFETY: as in `copy_in`, the other way round; cells may be written through a shared view. Nobody looks at them before an
+        // event after this was waited for.
+        let copied = unsafe {
+            let to = to.as_ptr().cast_mut().cast::<c_void>();
+            sys::cuMemcpyDtoHAsync_v2(to, from, bytes, std::ptr::null_mut()).result()
+        };
+        copied.map_err(refused)
+    }
+
+    fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let words = usize::try_from(words).map_err(|e| e.to_string())?;
+        // SAFETY: so many words were reserved there.
+        let filled =
+            unsafe { sys::cuMemsetD32Async(address, with, words, std::ptr::null_mut()).result() };
+        filled.map_err(refused)
     }
 
     fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
@@ -279,8 +356,29 @@ impl Driver for Cuda {
         unsafe { result::graph::launch(graph.ready, std::ptr::null_mut()) }.map_err(refused)
     }
 
-    fn finish(&mut self) -> Result<(), String> {
+    fn record(&mut self) -> Result<Event, String> {
         self.context.bind_to_thread().map_err(refused)?;
-        result::ctx::synchronize().map_err(refused)
+        use sys::CUevent_flags_enum::{CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING};
+        // Who waits sleeps: a processor may have better to do than to look again and again.
+        let flags = CU_EVENT_BLOCKING_SYNC as u32 | CU_EVENT_DISABLE_TIMING as u32;
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the driver writes the new event's handle; the null stream has it after all that was queued before.
+        unsafe {
+            sys::cuEventCreate(&mut event, flags)
+                .result()
+                .map_err(refused)?;
+            let made = Event {
+                context: self.context.clone(),
+                event,
+            };
+            result::event::record(made.event, std::ptr::null_mut()).map_err(refused)?;
+            Ok(made)
+        }
+    }
+
+    fn wait(&mut self, event: &Event) -> Result<(), String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        // SAFETY: the event was recorded and lives.
+        unsafe { result::event::synchronize(event.event) }.map_err(refused)
     }
 }

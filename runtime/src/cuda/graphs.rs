@@ -1,6 +1,6 @@
 //! Launches that come again in the same order, as graphs of the driver: one call instead of one for each.
 //!
-//! Takes the launches of a run, which [`super::CudaDevice`] collects until somebody waits for them. A sequence of kernels and
+//! Takes the launches of a run, which [`super::CudaDevice`] collects until something else is asked for. A sequence of kernels and
 //! shapes that is seen for the first time is launched as it is (it may never come again: a prompt of some length); the second
 //! time the driver makes a graph of it, a chain, which is replayed from then on. Another batch or length of sequence is
 //! another sequence, with a graph of its own.
@@ -161,7 +161,8 @@ mod tests {
             Made {
                 graphs: 1,
                 updates: 16,
-                replays: 9
+                replays: 9,
+                ..Made::default()
             }
         );
     }

@@ -3,8 +3,11 @@
 //!
 //! Takes a program's kernels and the PTX of its artifact; gives a [`Device`]. What is launched, with which blocks, threads
 //! and arguments, is decided here ([`mod@plan`]); a [`Driver`] only hands it on. There are two: CUDA's own (feature `cuda`),
-//! and one that writes down what it is told ([`recording`]), for machines without a card. Memory is managed: the kernels
-//! and this process see the same addresses, and the process looks at them only after [`Device::finish`].
+//! and one that writes down what it is told ([`recording`]), for machines without a card.
+//!
+//! A card has memory of its own. What the executor holds of it is a mapping of the same size, whose pages cost nothing until the
+//! process touches them, and which says by its addresses what is meant: [`regions`] knows what lies where on the card. What goes
+//! between the two is copied, in order with the launches, and without waiting where the process's side is page-locked.
 //!
 //! Nothing in here has run on a card yet: launches are checked against the recording driver, kernels on an emulated GPU
 //! (`compiler/mlir/tests/gpu.rs`).
@@ -14,19 +17,24 @@ mod card;
 pub mod graphs;
 pub mod plan;
 pub mod recording;
+pub mod regions;
 
-use crate::device::Device;
+use crate::device::{Device, Mark};
 use crate::memory::{Buffer, Words};
 use crate::reach::Footprint;
 use graphs::{Graphs, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::{Kernel, KernelSpec, Target};
+use regions::Regions;
+use std::collections::VecDeque;
 use std::io;
 
-/// What a card's driver does for us.
+/// What a card's driver does for us. Launches, copies and events happen in the order they are asked for.
 pub trait Driver {
     /// Launches one after the other that are queued together.
     type Graph;
+    /// A moment between what was asked for.
+    type Event;
 
     /// The card, in words.
     fn name(&self) -> String;
@@ -35,8 +43,16 @@ pub trait Driver {
     fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String>;
     /// Bytes that can still be reserved.
     fn free_memory(&self) -> Result<u64, String>;
-    /// Zeroed memory that kernels and this process both see.
-    fn allocate(&self, bytes: u64) -> io::Result<Buffer>;
+    /// The address of zeroed memory of the card, which lives as long as the driver.
+    fn allocate(&mut self, bytes: u64) -> Result<u64, String>;
+    /// Memory of this process that the card copies from and to by itself.
+    fn stage(&mut self, bytes: u64) -> io::Result<Buffer>;
+    /// Queues a copy to an address of the card. What is copied stays as it is until an event after it was waited for.
+    fn copy_in(&mut self, from: Words, to: u64) -> Result<(), String>;
+    /// Queues a copy from an address of the card, which is done when an event after it was waited for.
+    fn copy_out(&mut self, from: u64, to: Words) -> Result<(), String>;
+    /// Queues the filling of so many words.
+    fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String>;
     /// Queues a launch.
     fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String>;
     /// Makes a graph of launches; queues nothing.
@@ -45,8 +61,10 @@ pub trait Driver {
     fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
     /// Queues a graph's launches.
     fn replay(&mut self, graph: &mut Self::Graph) -> Result<(), String>;
-    /// Waits for all launches.
-    fn finish(&mut self) -> Result<(), String>;
+    /// Queues an event.
+    fn record(&mut self) -> Result<Self::Event, String>;
+    /// Waits for an event.
+    fn wait(&mut self, event: &Self::Event) -> Result<(), String>;
 }
 
 /// Why a GPU cannot be used.
@@ -92,14 +110,18 @@ pub enum CudaError {
 
 /// Runs a program's kernels on a card.
 pub struct CudaDevice<D: Driver> {
-    /// Before the driver: graphs are given back to a context that is still there.
+    /// Before the driver: graphs and events are given back to a context that is still there.
     graphs: Option<Graphs<D::Graph>>,
+    /// The events of marks that nobody has waited for yet, in order.
+    events: VecDeque<(Mark, D::Event)>,
     driver: D,
     target: Target,
     kernels: Vec<(KernelSpec, Footprint)>,
-    /// Launches since the last wait, where they may become a graph.
+    regions: Regions,
+    /// Launches that were not sent off, where they may become a graph.
     pending: Vec<Planned>,
-    /// The first launch that was refused.
+    marks: u64,
+    /// The first request that was refused.
     failed: Option<String>,
 }
 
@@ -135,13 +157,16 @@ impl<D: Driver> CudaDevice<D> {
         };
         Ok(CudaDevice {
             graphs: Some(Graphs::default()),
+            events: VecDeque::new(),
             driver,
             target,
             kernels: kernels
                 .iter()
                 .map(footprint)
                 .collect::<Result<_, CudaError>>()?,
+            regions: Regions::default(),
             pending: Vec::new(),
+            marks: 0,
             failed: None,
         })
     }
@@ -150,6 +175,20 @@ impl<D: Driver> CudaDevice<D> {
     pub fn set_graphs(&mut self, graphs: bool) {
         self.graphs = graphs.then(Graphs::default);
     }
+
+    /// Asks the driver for something, after the launches so far; for nothing more once it has refused.
+    fn ask(&mut self, f: impl FnOnce(&mut D, &Regions) -> Result<(), String>) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.failed.is_some() {
+            return;
+        }
+        let sent = match &mut self.graphs {
+            Some(graphs) if !pending.is_empty() => graphs.run(&mut self.driver, pending),
+            _ => Ok(()),
+        };
+        let done = sent.and_then(|()| f(&mut self.driver, &self.regions));
+        self.failed = done.err();
+    }
 }
 
 impl<D: Driver> Device for CudaDevice<D> {
@@ -157,12 +196,64 @@ impl<D: Driver> Device for CudaDevice<D> {
         self.driver.name()
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
-        self.driver.allocate(bytes)
+    fn allocate(&mut self, bytes: u64) -> io::Result<Buffer> {
+        let mut copy = Buffer::unreserved(bytes)?;
+        let address = self.driver.allocate(bytes).map_err(io::Error::other)?;
+        self.regions.add(copy.words(), address);
+        Ok(copy)
     }
 
     fn in_step(&self) -> bool {
         false
+    }
+
+    fn stage(&mut self, bytes: u64) -> io::Result<Buffer> {
+        self.driver.stage(bytes)
+    }
+
+    fn copy_in(&mut self, from: Words, to: Words) {
+        if !from.is_empty() {
+            self.ask(|driver, regions| driver.copy_in(from, regions.place(to)?.address));
+        }
+    }
+
+    fn copy_out(&mut self, from: Words, to: Words) {
+        if !to.is_empty() {
+            self.ask(|driver, regions| driver.copy_out(regions.place(from)?.address, to));
+        }
+    }
+
+    fn fill(&mut self, words: Words, with: u32) {
+        if !words.is_empty() {
+            self.ask(|driver, regions| {
+                let place = regions.place(words)?;
+                driver.fill(place.address, place.words, with)
+            });
+        }
+    }
+
+    fn mark(&mut self) -> Mark {
+        self.marks += 1;
+        let mark = Mark(self.marks);
+        let mut event = None;
+        self.ask(|driver, _| {
+            event = Some(driver.record()?);
+            Ok(())
+        });
+        self.events.extend(event.map(|e| (mark, e)));
+        mark
+    }
+
+    fn wait(&mut self, mark: Mark) -> Result<(), String> {
+        if let Some(refused) = self.failed.take() {
+            return Err(refused);
+        }
+        let earlier = self.events.partition_point(|(m, _)| *m <= mark);
+        match self.events.drain(..earlier).next_back() {
+            Some((m, event)) if m == mark => self.driver.wait(&event),
+            // It was waited for before.
+            _ => Ok(()),
+        }
     }
 
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
@@ -170,7 +261,10 @@ impl<D: Driver> Device for CudaDevice<D> {
             return;
         }
         let (spec, footprint) = &self.kernels[kernel];
-        let planned = plan::plan(spec, footprint, self.target, operands, dims, coeffs);
+        let places: Result<Vec<_>, String> =
+            operands.iter().map(|w| self.regions.place(w)).collect();
+        let planned = places
+            .and_then(|places| plan::plan(spec, footprint, self.target, &places, dims, coeffs));
         let done = planned.and_then(|launch| match (launch, &self.graphs) {
             (None, _) => Ok(()),
             (Some(launch), Some(_)) => {
@@ -183,15 +277,6 @@ impl<D: Driver> Device for CudaDevice<D> {
             (Some(l), None) => self.driver.launch(kernel, l.shape, &l.arguments),
         });
         self.failed = done.err();
-    }
-
-    fn finish(&mut self) -> Result<(), String> {
-        let pending = std::mem::take(&mut self.pending);
-        if let (Some(graphs), None) = (&mut self.graphs, &self.failed) {
-            self.failed = graphs.run(&mut self.driver, pending).err();
-        }
-        let finished = self.driver.finish();
-        self.failed.take().map_or(finished, Err)
     }
 }
 

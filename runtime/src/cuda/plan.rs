@@ -8,6 +8,23 @@ use crate::reach::Footprint;
 use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
 use odec_program::{KernelSpec, Target};
 
+/// Where an operand starts in the card's memory, and how many words there are from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub address: u64,
+    pub words: u64,
+}
+
+impl From<Words<'_>> for Place {
+    /// Memory of this process, as of a device that shares it.
+    fn from(words: Words) -> Place {
+        Place {
+            address: words.as_ptr() as u64,
+            words: words.len() as u64,
+        }
+    }
+}
+
 /// One launch, ready for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -24,7 +41,7 @@ pub fn plan(
     spec: &KernelSpec,
     footprint: &Footprint,
     target: Target,
-    operands: &[Words],
+    operands: &[Place],
     dims: &[u64],
     coeffs: &[f64],
 ) -> Result<Option<Launch>, String> {
@@ -41,11 +58,11 @@ pub fn plan(
     let Some(shape) = shape(spec, dims, target) else {
         return wrong("there is no such kernel for GPUs".into());
     };
-    for (n, (words, touch)) in operands.iter().zip(&footprint.operands).enumerate() {
-        if touch.words(dims).is_none_or(|w| w > words.len() as u64) {
+    for (n, (place, touch)) in operands.iter().zip(&footprint.operands).enumerate() {
+        if touch.words(dims).is_none_or(|w| w > place.words) {
             return wrong(format!("operand {n} is too short"));
         }
-        let address = words.as_ptr() as u64;
+        let address = place.address;
         if !address.is_multiple_of(alignment(spec, n)) {
             return wrong(format!("operand {n} at {address:#x} is not aligned"));
         }
@@ -53,7 +70,7 @@ pub fn plan(
     if shape.blocks > MAX_BLOCKS {
         return wrong(format!("{} blocks", shape.blocks));
     }
-    let addresses = operands.iter().map(|w| w.as_ptr() as u64);
+    let addresses = operands.iter().map(|place| place.address);
     let arguments = addresses.chain(dims.iter().copied());
     let arguments = arguments.chain(coeffs.iter().map(|x| x.to_bits()));
     Ok((shape.blocks > 0).then(|| Launch {

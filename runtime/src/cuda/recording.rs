@@ -2,11 +2,15 @@
 
 use super::Driver;
 use super::graphs::Planned;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Words};
 use odec_program::gpu::Shape;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+
+/// Where the memory of a card that is not there begins, and what its parts are aligned to, as a card's are.
+const NOWHERE: u64 = 1 << 40;
+const ALIGNED: u64 = 256;
 
 /// A launch as the driver was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +20,22 @@ pub struct Recorded {
     pub arguments: Vec<u64>,
 }
 
-/// How often graphs were made, told other arguments, and replayed.
+/// How often graphs were made, told other arguments, and replayed; and what else a card was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub graphs: u64,
     pub updates: u64,
     pub replays: u64,
+    /// Copies to the card, and from it.
+    pub copies_in: u64,
+    pub copies_out: u64,
+    /// Memories of this process that copies need not wait for.
+    pub stages: u64,
+    pub events: u64,
+    /// Waits for events,
+    pub waits: u64,
+    /// and those of them behind which no launch was queued: the card has nothing to do until this process goes on.
+    pub stalls: u64,
 }
 
 impl From<&Planned> for Recorded {
@@ -41,6 +55,10 @@ pub struct Recording {
     pub made: Rc<Cell<Made>>,
     /// Dynamic shared memory that kernels were loaded with.
     pub dynamic: Rc<RefCell<Vec<u64>>>,
+    /// Launches so far, kept or not.
+    pub launched: Rc<Cell<u64>>,
+    /// Bytes of the card's memory that were given out.
+    pub given: u64,
     /// Whether launches are looked at and not kept.
     pub forgets: bool,
     /// What [`Driver::free_memory`] says.
@@ -53,11 +71,21 @@ impl Recording {
         with(&mut made);
         self.made.set(made);
     }
+
+    fn launched(&self, launches: &[Recorded]) {
+        self.launched
+            .set(self.launched.get() + launches.len() as u64);
+        if !self.forgets {
+            self.launches.borrow_mut().extend_from_slice(launches);
+        }
+    }
 }
 
 impl Driver for Recording {
     /// Its nodes as they are.
     type Graph = Vec<Recorded>;
+    /// How many launches were before it.
+    type Event = u64;
 
     fn name(&self) -> String {
         "no card".into()
@@ -73,17 +101,33 @@ impl Driver for Recording {
     fn free_memory(&self) -> Result<u64, String> {
         Ok(self.memory)
     }
-    fn allocate(&self, bytes: u64) -> io::Result<Buffer> {
+    /// Addresses that are nowhere.
+    fn allocate(&mut self, bytes: u64) -> Result<u64, String> {
+        let address = NOWHERE + self.given;
+        self.given += bytes.next_multiple_of(ALIGNED).max(ALIGNED);
+        Ok(address)
+    }
+    fn stage(&mut self, bytes: u64) -> io::Result<Buffer> {
+        self.count(|made| made.stages += 1);
         Buffer::unreserved(bytes)
     }
+    fn copy_in(&mut self, _: Words, _: u64) -> Result<(), String> {
+        self.count(|made| made.copies_in += 1);
+        Ok(())
+    }
+    fn copy_out(&mut self, _: u64, _: Words) -> Result<(), String> {
+        self.count(|made| made.copies_out += 1);
+        Ok(())
+    }
+    fn fill(&mut self, _: u64, _: u64, _: u32) -> Result<(), String> {
+        Ok(())
+    }
     fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
-        if !self.forgets {
-            self.launches.borrow_mut().push(Recorded {
-                function,
-                shape,
-                arguments: arguments.to_vec(),
-            });
-        }
+        self.launched(&[Recorded {
+            function,
+            shape,
+            arguments: arguments.to_vec(),
+        }]);
         Ok(())
     }
     fn instantiate(&mut self, launches: &[Planned]) -> Result<Vec<Recorded>, String> {
@@ -97,12 +141,19 @@ impl Driver for Recording {
     }
     fn replay(&mut self, graph: &mut Vec<Recorded>) -> Result<(), String> {
         self.count(|made| made.replays += 1);
-        if !self.forgets {
-            self.launches.borrow_mut().extend(graph.iter().cloned());
-        }
+        self.launched(graph);
         Ok(())
     }
-    fn finish(&mut self) -> Result<(), String> {
+    fn record(&mut self) -> Result<u64, String> {
+        self.count(|made| made.events += 1);
+        Ok(self.launched.get())
+    }
+    fn wait(&mut self, event: &u64) -> Result<(), String> {
+        let idle = *event == self.launched.get();
+        self.count(|made| {
+            made.waits += 1;
+            made.stalls += u64::from(idle);
+        });
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ mod warpgroup;
 
 use odec_mlir::Cache;
 use odec_program::{KernelSpec, Target};
-use odec_runtime::cuda::plan::{Launch, plan};
+use odec_runtime::cuda::plan::{Launch, Place, plan};
 use odec_runtime::device::Device;
 use odec_runtime::memory::Words;
 use odec_runtime::reach::Footprint;
@@ -60,7 +60,8 @@ impl Device for Emulated {
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let (spec, kernel) = &self.kernels[kernel];
         let footprint = Footprint::of(spec).unwrap_or_else(|e| panic!("{e}"));
-        let planned = plan(spec, &footprint, self.target, operands, dims, coeffs);
+        let places: Vec<Place> = operands.iter().map(|w| Place::from(*w)).collect();
+        let planned = plan(spec, &footprint, self.target, &places, dims, coeffs);
         let planned = planned.unwrap_or_else(|e| panic!("{e}"));
         let Some(Launch { shape, arguments }) = planned else {
             return;

@@ -1,0 +1,101 @@
+//! Why an entry cannot run: sentences that name what was asked for and what there is.
+
+use odec_program::manifest::Manifest;
+use odec_program::{Entry, Io};
+use std::io;
+
+/// Why an entry cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(
+        "this artifact has no entry `{entry}` (it has {known}); build it from a file with a train block"
+    )]
+    NoEntry { entry: String, known: String },
+    #[error("entry `{entry}` has no {what} `{name}` (it has {known})")]
+    NoIo {
+        entry: String,
+        what: &'static str,
+        name: String,
+        known: String,
+    },
+    #[error("entry `{entry}` needs the input `{name}`")]
+    MissingInput { entry: String, name: String },
+    #[error(
+        "input `{name}` has {found} elements of {found_dtype}; it needs {shape}, {expected} of {dtype}"
+    )]
+    Input {
+        name: String,
+        shape: String,
+        expected: u64,
+        dtype: &'static str,
+        found: usize,
+        found_dtype: &'static str,
+    },
+    #[error(
+        "token {token} at position {position} of input `{name}` is not in 0..{vocab}, the model's vocabulary"
+    )]
+    Token {
+        name: String,
+        position: usize,
+        token: i32,
+        vocab: u64,
+    },
+    #[error(
+        "batch {batch} × sequence {seq} is outside what the artifact was planned for: 1..={max_batch} × 1..={max_seq}"
+    )]
+    Size {
+        batch: u64,
+        seq: u64,
+        max_batch: u64,
+        max_seq: u64,
+    },
+    #[error("entry `{entry}` needs the scalar `{name}`")]
+    MissingScalar { entry: String, name: String },
+    #[error("{tensor} of {site} is the first tensor that is not")]
+    NonFinite { site: String, tensor: String },
+    #[error(
+        "the adaptive steps{evolve} have come to t = {reached:.6} of {until} in {max} attempts, so this is not the result; \
+         allow more (`max`), larger errors (`rtol`, `atol`), or train for less (smaller weights change less fast)"
+    )]
+    Unfinished {
+        evolve: String,
+        reached: f64,
+        until: f64,
+        max: u64,
+    },
+    #[error("output `{name}` is not made of f32 or f64")]
+    OutputType { name: String },
+    #[error("cannot reserve memory for the program: {0}")]
+    Memory(#[from] io::Error),
+    #[error("the device failed: {0}")]
+    Device(String),
+}
+
+/// An entry by name.
+///
+/// # Errors
+/// When there is none.
+pub fn find<'a>(m: &'a Manifest, entry: &str) -> Result<&'a Entry, RunError> {
+    m.program
+        .entries
+        .get(entry)
+        .ok_or_else(|| no_entry(m, entry))
+}
+
+pub(crate) fn no_entry(m: &Manifest, entry: &str) -> RunError {
+    let known: Vec<&str> = m.program.entries.keys().map(String::as_str).collect();
+    RunError::NoEntry {
+        entry: entry.into(),
+        known: known.join(", "),
+    }
+}
+
+pub(crate) fn no_io(entry: &str, what: &'static str, name: &str, list: &[Io]) -> RunError {
+    let known: Vec<&str> = list.iter().map(|io| io.name.as_str()).collect();
+    RunError::NoIo {
+        entry: entry.into(),
+        what,
+        name: name.into(),
+        known: known.join(", "),
+    }
+}
