@@ -30,6 +30,7 @@
 //! ```
 
 pub mod autodiff;
+mod broyden;
 pub mod diagram;
 pub mod dot;
 pub mod fold;

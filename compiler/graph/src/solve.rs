@@ -1,7 +1,7 @@
 //! Fixed points `z = f(z)` in a graph: the next iterate, token by token.
 //!
-//! Takes iterates and what the equation makes of them; gives the iterate after them, by plain iteration or by Anderson's mixing of
-//! type II (Anderson 1965, J. ACM 12, 547; Walker & Ni 2011, SIAM J. Numer. Anal. 49, 1715, Algorithm AA). Every row, a token, has a least-squares
+//! Takes iterates and what the equation makes of them; gives the iterate after them, by plain iteration, by Broyden's method
+//! (`broyden.rs`) or by Anderson's mixing of type II (Anderson 1965, J. ACM 12, 547; Walker & Ni 2011, SIAM J. Numer. Anal. 49, 1715, Algorithm AA). Every row, a token, has a least-squares
 //! problem and a stopping test of its own, over all unknowns that are solved for together: its iterates depend on no other token but
 //! through f, so that what is causal stays causal and no text changes another's. A row whose residual is small keeps its
 //! iterate. Everything is made of other ops, and so are its derivatives. Leaves evaluating f, and how often, to the caller.
@@ -23,6 +23,27 @@ pub struct Mixing {
     pub tol: Exact,
     /// Differences of earlier iterates that the next one is mixed with; 0: plain iteration.
     pub memory: usize,
+    pub rule: Rule,
+}
+
+/// What the next iterate is made by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// The least residual of a mixture.
+    #[default]
+    Anderson,
+    /// A quasi-Newton step.
+    Broyden,
+}
+
+impl Rule {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Anderson => "anderson",
+            Rule::Broyden => "broyden",
+        }
+    }
 }
 
 /// How a fixed point is found.
@@ -106,13 +127,23 @@ impl Mixer {
         let open = self.open(b, mixing, &residual, &newest.f)?;
         let mixed = match seen.len() {
             1 => newest.f.clone(),
-            _ => self.mixed(b, &residual, seen)?,
+            _ => {
+                let (weights, df) = match mixing.rule {
+                    Rule::Anderson => self.anderson(b, &residual, seen)?,
+                    Rule::Broyden => self.broyden(b, &residual, seen)?,
+                };
+                mixed(b, &newest.f, &weights, &df)?
+            }
         };
         let each = mixed.iter().zip(&newest.z);
         each.map(|(next, z)| choose(b, open, *next, *z)).collect()
     }
 
-    fn residuals(&mut self, b: &mut Builder, of: &Pair) -> Result<Vec<Value>, TypeError> {
+    pub(crate) fn residuals(
+        &mut self,
+        b: &mut Builder,
+        of: &Pair,
+    ) -> Result<Vec<Value>, TypeError> {
         let each = of.f.iter().zip(&of.z);
         each.map(|(f, z)| self.difference(b, *f, *z)).collect()
     }
@@ -126,13 +157,13 @@ impl Mixer {
         b.push1(Shift { by }, &[off])
     }
 
-    /// `f₀ − Σ γⱼ Δfⱼ` with the γ that minimise `‖r₀ − Σ γⱼ Δrⱼ‖`.
-    fn mixed(
+    /// The γ that minimise `‖r₀ − Σ γⱼ Δrⱼ‖`, and the differences of f, newest first.
+    fn anderson(
         &mut self,
         b: &mut Builder,
         residual: &[Value],
         seen: &[Pair],
-    ) -> Result<Vec<Value>, TypeError> {
+    ) -> Result<(Vec<Value>, Vec<Vec<Value>>), TypeError> {
         let (mut dr, mut df): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
         for pair in seen.windows(2) {
             let (new, old) = (self.residuals(b, &pair[0])?, self.residuals(b, &pair[1])?);
@@ -147,19 +178,10 @@ impl Mixer {
         }
         let right: Result<Vec<Value>, TypeError> =
             dr.iter().map(|d| self.product(b, d, residual)).collect();
-        let weights = least_squares(b, &normal, right?)?;
-        let mut mixed = Vec::new();
-        for (i, f) in seen[0].f.iter().enumerate() {
-            let mut terms = vec![(Exact::one(), *f)];
-            for (w, d) in weights.iter().zip(&df) {
-                terms.push((Exact::int(-1), b.push1(Mul, &[*w, d[i]])?));
-            }
-            mixed.push(combine(b, &terms)?);
-        }
-        Ok(mixed)
+        Ok((least_squares(b, &normal, right?)?, df))
     }
 
-    fn apart(
+    pub(crate) fn apart(
         &mut self,
         b: &mut Builder,
         new: &[Value],
@@ -179,7 +201,7 @@ impl Mixer {
     }
 
     /// `Σ xᵢ · yᵢ` over the unknowns, a number per row.
-    fn product(&mut self, b: &mut Builder, x: &[Value], y: &[Value]) -> Made {
+    pub(crate) fn product(&mut self, b: &mut Builder, x: &[Value], y: &[Value]) -> Made {
         let mut terms = Vec::new();
         for (x, y) in x.iter().zip(y) {
             let of = [*x.min(y), *x.max(y)];
@@ -195,6 +217,24 @@ impl Mixer {
         }
         combine(b, &terms)
     }
+}
+
+/// `f₀ − Σ γⱼ Δfⱼ`, of each unknown.
+fn mixed(
+    b: &mut Builder,
+    f: &[Value],
+    weights: &[Value],
+    df: &[Vec<Value>],
+) -> Result<Vec<Value>, TypeError> {
+    let mut mixed = Vec::new();
+    for (i, f) in f.iter().enumerate() {
+        let mut terms = vec![(Exact::one(), *f)];
+        for (w, d) in weights.iter().zip(df) {
+            terms.push((Exact::int(-1), b.push1(Mul, &[*w, d[i]])?));
+        }
+        mixed.push(combine(b, &terms)?);
+    }
+    Ok(mixed)
 }
 
 /// `next` where `open` is positive, else `z`, bit for bit.
@@ -242,7 +282,7 @@ fn least_squares(
             }
             scaled[i][j] = combine(b, &terms)?;
         }
-        let over = inverse(b, scaled[j][j], normal[j][j])?;
+        let over = inverse(b, scaled[j][j], normal[j][j], &dependent())?;
         for i in j + 1..=n {
             let l = b.push1(Mul, &[scaled[i][j], over])?;
             lower[i].push(l);
@@ -262,9 +302,9 @@ fn least_squares(
     Ok(weights)
 }
 
-/// `1/pivot`, or 0 where it is too small beside its diagonal. No division by 0 is made, so no derivative is infinite.
-fn inverse(b: &mut Builder, pivot: Value, diagonal: Value) -> Made {
-    let enough = combine(b, &[(Exact::one(), pivot), (-&dependent(), diagonal)])?;
+/// `1/pivot`, or 0 where it is no more than a share of `diagonal`. No division by 0 is made, so no derivative is infinite.
+pub(crate) fn inverse(b: &mut Builder, pivot: Value, diagonal: Value, share: &Exact) -> Made {
+    let enough = combine(b, &[(Exact::one(), pivot), (-share, diagonal)])?;
     let enough = b.push1(Shift { by: -&least() }, &[enough])?;
     let not = closed(b, enough)?;
     let kept = b.push1(WherePositive, &[enough, pivot])?;

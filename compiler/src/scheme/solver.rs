@@ -1,4 +1,4 @@
-//! How fixed points are found, as it is written: `anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit`.
+//! How fixed points are found, as it is written: `anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit`, `broyden(…)`.
 //!
 //! Takes the syntax; gives a [`Solver`] with numbers in bounds. `implicit.rs` runs it.
 
@@ -10,19 +10,19 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Method};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_graph::solve::{self, Mixing};
+use odec_graph::solve::{self, Mixing, Rule};
 use std::fmt;
 
 /// Most iterations of a solve that ends at a tolerance: all of them are in the graph.
 pub const MAX_ITERATIONS: u64 = 1000;
 /// Most differences of earlier iterates.
 pub const MAX_MEMORY: u64 = 8;
-/// Differences that `anderson` keeps where nothing is said.
+/// Differences that `anderson` and `broyden` keep where nothing is said.
 const MEMORY: usize = 5;
 
 /// The ways to solve that this version knows, and those of the language that it does not.
-const METHODS: [&str; 2] = ["fixed_point", "anderson"];
-const LATER: [&str; 3] = ["broyden", "newton", "newton_krylov"];
+const METHODS: [&str; 3] = ["fixed_point", "anderson", "broyden"];
+const LATER: [&str; 2] = ["newton", "newton_krylov"];
 
 /// A way to solve for fixed points.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,8 +80,10 @@ impl fmt::Display for Solver {
             Some(m) if m.memory == 0 => write!(f, "fixed_point(tol: {}, max: {n})", m.tol)?,
             Some(m) => write!(
                 f,
-                "anderson(memory: {}, tol: {}, max: {n})",
-                m.memory, m.tol
+                "{}(memory: {}, tol: {}, max: {n})",
+                m.rule.name(),
+                m.memory,
+                m.tol
             )?,
         }
         match self.gradient {
@@ -118,14 +120,19 @@ impl Machine<'_> {
         let name = args.callee.clone();
         if LATER.contains(&name.name.as_str()) {
             let d = not_supported(name.span, &format!("`{}`", name.name));
-            return self.fail(d.help("write `anderson(memory: 5, tol: 1e-3, max: 40)`"));
+            return self.fail(d.help(
+                "its linear equations need products with the Jacobian, which no graph of this version has; write \
+                 `broyden(memory: 5, tol: 1e-3, max: 40)`, which builds up its inverse from iterates",
+            ));
         }
         if !METHODS.contains(&name.name.as_str()) {
             let d = unknown_name(&name.name, name.span, METHODS.into_iter());
             return self.fail(d.label("a way to solve is expected"));
         }
         let before = self.messages();
-        let mixes = name.name == "anderson";
+        let rules = [Rule::Anderson, Rule::Broyden];
+        let rule = rules.into_iter().find(|r| r.name() == name.name);
+        let mixes = rule.is_some();
         let sink = self.sink();
         let memory = match mixes {
             true => args.labelled("memory", sink),
@@ -161,6 +168,7 @@ impl Machine<'_> {
             mixing: Some(Mixing {
                 tol: tol?,
                 memory: memory?,
+                rule: rule.unwrap_or_default(),
             }),
             iterations: most? as usize,
         })

@@ -392,7 +392,7 @@ impl Program {
                     let seen: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
                     let by = match mixing.memory {
                         0 => "next",
-                        _ => "anderson",
+                        _ => mixing.rule.name(),
                     };
                     let (seen, tol) = (seen.join(", "), &mixing.tol);
                     writeln!(f, "  {made} = {by}{}({seen}, tol: {tol})", number(*of))?

@@ -25,6 +25,10 @@ fn stages() {
             step("anderson(memory: 2, tol: 1e-3, max: 4) gradient last(2)"),
         ),
         (
+            "broyden",
+            step("broyden(memory: 2, tol: 1e-3, max: 3) gradient implicit"),
+        ),
+        (
             "phantom",
             step("fixed_point(iterations: 2) gradient phantom(2)"),
         ),
@@ -100,7 +104,9 @@ fn mistakes() {
         "fixed_point(iterations: 9, tol: 1e-3)",
         "fixed_point(memory: 9, tol: 1e-3, max: 9)",
         "fixed_point",
-        "broyden(tol: 1e-3, max: 9)",
+        "broyden(max: 9)",
+        "broyden(memory: 9, tol: 1e-3, max: 9)",
+        "newton(tol: 1e-3, max: 9)",
         "andersen(tol: 1e-3, max: 9)",
         "fixed_point(iterations: 9) gradient backsolve",
         "fixed_point(iterations: 9) gradient implicitly",

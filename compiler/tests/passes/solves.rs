@@ -97,6 +97,11 @@ fn gradients_of_solutions_are_those_of_long_iterations() {
                 1e-8,
             ),
             ("anderson(memory: 2, tol: 1e-12, max: 12)", 1e-8),
+            (
+                "broyden(memory: 4, tol: 1e-12, max: 14) gradient implicit",
+                1e-8,
+            ),
+            ("broyden(memory: 3, tol: 1e-12, max: 14)", 1e-8),
             ("fixed_point(tol: 1e-13, max: 16) gradient implicit", 1e-8),
             ("fixed_point(iterations: 16) gradient implicit", 1e-8),
             ("fixed_point(iterations: 16) gradient phantom(15)", 1e-8),
@@ -138,8 +143,10 @@ const IMPLICIT: &str = "anderson(memory: 3, tol: 1e-3, max: 9) gradient implicit
 /// The logits of a token depend neither on later tokens nor on other texts, in any bit, and a text can be read in pieces.
 #[test]
 fn tokens_are_solved_for_themselves() {
-    for scheme in METHODS {
-        let (m, _) = manifest(scheme, IMPLICIT, "store");
+    let broyden = IMPLICIT.replace("anderson", "broyden");
+    let all = METHODS.map(|scheme| (scheme, IMPLICIT));
+    for (scheme, by) in all.into_iter().chain([(METHODS[1], &broyden[..])]) {
+        let (m, _) = manifest(scheme, by, "store");
         let mut e = executor(&m);
         let logits = |e: &mut odec_runtime::Executor, at: Bindings, x: &[i32]| -> Vec<u32> {
             let out = e.run("forward", at, &[("tokens", Value::I32(x))], &[]);
