@@ -7,6 +7,7 @@ use odec_compiler::cost::{Cost, cost};
 use odec_compiler::model::data::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
+use odec_compiler::passes::budget::settle;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
@@ -125,11 +126,14 @@ impl Parsed {
     pub fn checked(&mut self) -> Done<Checked> {
         let mut folder = Folder::new(self.sources.name(self.main));
         match compile(&self.file, self.main, &mut self.sources, &mut folder) {
-            Ok(checked) => {
+            Ok(mut checked) => {
                 report(&checked.warnings, &self.sources)?;
-                if let Some(built) = &checked.built {
+                if let Some(built) = &mut checked.built {
                     report(&tokenizer_fits(built), &self.sources)?;
                     report(&parameters_fit(built), &self.sources)?;
+                    if built.named.budget.is_some() {
+                        self.settle(built, target("cpu", built.precision())?)?;
+                    }
                 }
                 Ok(checked)
             }
@@ -152,6 +156,13 @@ impl Parsed {
         let cost =
             cost(built, program, Options::of(target, built.real())).map_err(Failure::internal)?;
         Ok(Some(cost))
+    }
+
+    /// Finds the memory policy of a model that says a budget, for a target.
+    pub fn settle(&self, built: &mut Built, target: Target) -> Done<()> {
+        let settled = settle(built, Options::of(target, built.real()));
+        let fits = settled.map_err(Failure::internal)?;
+        report(&fits.err().into_iter().collect::<Vec<_>>(), &self.sources)
     }
 
     /// The same, for commands that need a model.
@@ -296,8 +307,9 @@ pub fn build(
     out: &Path,
 ) -> Done<(Artifact, Built, Assembled)> {
     let mut parsed = parsed(path, overrides)?;
-    let built = parsed.built()?;
+    let mut built = parsed.built()?;
     let target = target(name, built.precision())?;
+    parsed.settle(&mut built, target)?;
     report(&precision_fits(&built, target), &parsed.sources)?;
     let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;

@@ -90,8 +90,9 @@ pub fn run(args: &cli::Build) -> Done {
             format!("{:#}\n", Value::Array(params.collect()))
         }
         Emit::Program | Emit::Mlir | Emit::Ptx => {
-            let built = parsed.built()?;
+            let mut built = parsed.built()?;
             let target = source::target(&args.target, built.precision())?;
+            parsed.settle(&mut built, target)?;
             let assembled = source::assembled(&built, parsed.sources.text(parsed.main), target)?;
             match emit {
                 Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,

@@ -4,6 +4,7 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
+use odec_compiler::analysis::number;
 use odec_compiler::analysis::page::Page;
 use odec_compiler::analysis::report::{Evolved, lift_of, order_of};
 use odec_compiler::analysis::text;
@@ -104,6 +105,13 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             t.steps
         );
         page.fact("train", &shown);
+        if let Some((bytes, _)) = built.named.budget {
+            let chosen = cost::json::name(t.memory);
+            page.fact(
+                "memory",
+                &format!("{chosen}, within {}", number::bytes(bytes)),
+            );
+        }
         for (name, what) in built.named.objective.lines(t.loss) {
             page.fact(&name, &what);
         }

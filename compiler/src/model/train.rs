@@ -12,7 +12,7 @@
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
 //! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
-//! | `memory store` / `revolve(slots: n)` | `store` | what the gradient keeps of the forward pass |
+//! | `memory store` / `revolve(slots: n)` / `budget(4 GiB)` | `store` | what the gradient keeps of the forward pass |
 //! | `from "runs/a"`, `from "a.safetensors", "names.json"` | random numbers | parameters to start from, and a map of names; relative to the file |
 
 use super::args::{Args, Bounds, real, report};
@@ -20,11 +20,12 @@ use super::data::{self, Tokenized};
 use super::loss::{self, Objective};
 use super::spec::expect;
 use crate::codes;
-use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
+use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use num_bigint::BigInt;
 use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use odec_program::manifest::{
     AdamW, Form, Loss, Memory, Precision, Pretrained, Schedule, Tokenizer, Train,
 };
@@ -33,6 +34,8 @@ use std::path::Path;
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
+/// Largest budget of memory, in bytes.
+const MAX_BUDGET: u64 = 1 << 50;
 /// Most states that a memory policy keeps.
 const MAX_SLOTS: u64 = 1 << 12;
 
@@ -59,6 +62,8 @@ pub struct Named {
     pub from: Option<(Pretrained, Span)>,
     /// The terms of the loss.
     pub objective: Objective,
+    /// Bytes that the gradient may work with, in the place of a policy (`passes/budget.rs`).
+    pub budget: Option<(u64, Span)>,
     /// Where the precision is said.
     pub precision: Option<Span>,
 }
@@ -181,7 +186,12 @@ pub fn read(
     }
     let entry = found.iter().find(|(n, _)| *n == "from");
     let from = entry.and_then(|(_, e)| from(e, source, sink));
-    let memory = value("memory").map_or(Some(Memory::Store), |e| memory(e, sink));
+    let budget = value("memory").filter(|e| Args::of(e).is_some_and(|a| a.callee.name == "budget"));
+    let (memory, budget) = match (value("memory"), budget) {
+        (_, Some(e)) => (Some(Memory::Store), budget_of(e, sink).map(|n| (n, e.span))),
+        (Some(e), None) => (memory(e, sink), None),
+        (None, None) => (Some(Memory::Store), None),
+    };
     if sink.len() > before {
         return None;
     }
@@ -205,6 +215,7 @@ pub fn read(
         tokenizer: tokenized,
         from,
         objective,
+        budget,
         precision: value("precision").map(|e| e.span),
     };
     Some((train, named))
@@ -270,13 +281,39 @@ fn memory(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Memory> {
     if name_of(e).is_some_and(|n| n.name == "store") {
         return Some(Memory::Store);
     }
-    let later = ["online", "budget"];
+    let later = ["online"];
     let mut args = expect(e, "revolve", &later, "memory revolve(slots: 6)", sink)?;
     let slots = args
         .required("slots", sink)
         .and_then(|e| report(whole(e, &Scope::new(), 1, MAX_SLOTS), sink));
     args.finish(&[], sink);
     Some(Memory::Revolve { slots: slots? })
+}
+
+/// `budget(4 GiB)`, in bytes.
+fn budget_of(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+    let mut args = Args::of(e)?;
+    let Some(size) = args.positional() else {
+        let message = "`budget` needs a number of bytes";
+        let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message);
+        sink.push(d.help("write `budget(4 GiB)`"));
+        return None;
+    };
+    args.finish(&[], sink);
+    let (number, unit) = match &size.kind {
+        ExprKind::Quantity(number, unit) => {
+            let units = ["KiB", "MiB", "GiB"].iter().position(|u| u == unit);
+            let number = Expr {
+                kind: ExprKind::Number(number.clone()),
+                span: size.span,
+            };
+            (number, units.map_or(0, |n| 10 * (n + 1)))
+        }
+        _ => (size.clone(), 0),
+    };
+    let value = report(exact(&number, &Scope::new()), sink)?;
+    let bytes = &value * &Exact::int(1 << unit);
+    report(in_range(&bytes, size.span, 1, MAX_BUDGET), sink)
 }
 
 /// `adamw(lr: 3e-4, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.1)`.

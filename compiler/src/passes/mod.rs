@@ -9,11 +9,13 @@
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`] | the optimiser step, built directly as launches |
 //! | [`mod@assemble`] | model → manifest with all entries |
+//! | [`budget`] | a number of bytes → the memory policy that fits |
 //!
 //! Leaves autodiff to `odec-graph` and object code to `odec-mlir`. Invariant: everything here is deterministic.
 
 pub mod assemble;
 pub mod body;
+pub mod budget;
 pub mod chains;
 pub mod code;
 pub mod facts;

@@ -3,8 +3,9 @@
 use crate::numbers::{executor, tokens};
 use crate::systems::options;
 use odec_compiler::model::{Built, compile};
+use odec_compiler::passes::assemble::gradient as gradient_entry;
 use odec_compiler::passes::revolve::replays;
-use odec_compiler::passes::{Policy, build_manifest, run_graph_passes};
+use odec_compiler::passes::{Model, Policy, budget, build_manifest, run_graph_passes};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
 use odec_graph::OpKind;
@@ -98,4 +99,46 @@ fn steps_are_replayed_as_often_as_theory_says() {
             "{steps} steps, {slots} slots"
         );
     }
+}
+
+/// A budget is kept to, and no slot more would.
+#[test]
+fn budgets_choose_the_most_that_fits() {
+    let (flow, steps) = ("rk4(layer)", 9);
+    let arena = |memory| {
+        let (built, text) = model(flow, steps, "store");
+        let model = Model::new(&built, &text);
+        gradient_entry(&model, options(), memory)
+            .unwrap()
+            .unwrap()
+            .arena_bytes
+    };
+    let settled = |bytes: u64| {
+        let (mut built, _) = model(flow, steps, &format!("budget({bytes})"));
+        let settled = budget::settle(&mut built, options()).unwrap();
+        settled.map(|()| built.train.unwrap().memory)
+    };
+    let revolve = |slots| Memory::Revolve { slots };
+    let stored = arena(Memory::Store);
+    assert_eq!(settled(stored), Ok(Memory::Store));
+    for slots in [2, 5] {
+        let bytes = arena(revolve(slots));
+        let Ok(Memory::Revolve { slots: most }) = settled(bytes) else {
+            panic!("{bytes} bytes are enough for {slots} slots");
+        };
+        assert!(most >= slots && arena(revolve(most)) <= bytes);
+        assert!(arena(revolve(most + 1)) > bytes, "{most} slots in {bytes}");
+    }
+    let refused = settled(1 << 10).unwrap_err();
+    let label = &refused.labels[0].text;
+    assert_eq!(
+        refused.message,
+        "no memory policy of this model fits into 1.0 KiB"
+    );
+    assert!(
+        label.starts_with("the least is ") && label.contains("with `revolve(slots: "),
+        "{label}"
+    );
+    let (built, _) = model(flow, steps, "budget(0.25 MiB)");
+    assert_eq!(built.named.budget.unwrap().0, 1 << 18);
 }
