@@ -43,11 +43,11 @@ impl Mixer {
             combine(b, &[(Exact::int(-1), product)])
         };
         let (mut a, mut right, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        for i in 0..n {
-            let row = (0..n).map(|j| minus(b, &s[i], if i > j { &df[j] } else { &y[j] }));
+        for (i, step) in s.iter().enumerate() {
+            let row = (0..n).map(|j| minus(b, step, if i > j { &df[j] } else { &y[j] }));
             a.push(row.collect::<Result<Vec<Value>, TypeError>>()?);
-            right.push(minus(b, &s[i], residual)?);
-            let length = minus(b, &s[i], &s[i])?;
+            right.push(minus(b, step, residual)?);
+            let length = minus(b, step, step)?;
             lengths.push(combine(b, &[(Exact::int(-1), length)])?);
         }
         let mut weights = eliminated(b, a, right, &lengths)?;
@@ -72,10 +72,11 @@ fn eliminated(
     let mut over = Vec::new();
     for j in 0..n {
         over.push(signed_inverse(b, a[j][j], lengths[j])?);
+        let pivot = a[j].clone();
         for i in j + 1..n {
             let l = b.push1(Mul, &[a[i][j], over[j]])?;
-            for k in j + 1..n {
-                a[i][k] = less(b, a[i][k], [l, a[j][k]])?;
+            for (x, p) in a[i].iter_mut().zip(&pivot).skip(j + 1) {
+                *x = less(b, *x, [l, *p])?;
             }
             right[i] = less(b, right[i], [l, right[j]])?;
         }
