@@ -91,12 +91,14 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             if tensor::attend::runs(a) =>
         {
             use tensor::attend::{ROWS, THREADS, backward_shared, forward_shared};
+            let forward = match tensor::warpgroup::attends(a, target) {
+                true => tensor::warpgroup::attend_shared(a),
+                false => forward_shared(a),
+            };
             let all = |heads: u64| heads * dims[0] * dims[1].div_ceil(ROWS);
             let (blocks, shared) = match spec {
-                KernelSpec::AttendCached(_) => {
-                    (a.heads * dims[0].div_ceil(ROWS), forward_shared(a))
-                }
-                KernelSpec::Attend(_) => (all(a.heads), forward_shared(a)),
+                KernelSpec::AttendCached(_) => (a.heads * dims[0].div_ceil(ROWS), forward),
+                KernelSpec::Attend(_) => (all(a.heads), forward),
                 // Gradients of queries, then those of keys and values.
                 _ => (all(a.heads + a.kv_heads), backward_shared(a)),
             };
@@ -378,6 +380,11 @@ mod tests {
                 "{head}"
             );
             assert!(tensor::attend::forward_shared(&a) <= SHARED_LIMIT, "{head}");
+            // Two blocks to a multiprocessor.
+            assert!(
+                2 * tensor::warpgroup::attend_shared(&a) < DYNAMIC_LIMIT,
+                "{head}"
+            );
         }
     }
 }

@@ -94,6 +94,9 @@ fn in_bf16_on(target: Target) {
         let count = text.matches(mma).count() + text.matches(wgmma).count();
         let by_warpgroups = match &kernel.spec {
             KernelSpec::Contract(c) => tensor::warpgroup::runs(c, target),
+            KernelSpec::Attend(a) | KernelSpec::AttendCached(a) => {
+                tensor::warpgroup::attends(a, target)
+            }
             _ => false,
         };
         assert_eq!(text.contains(wgmma), by_warpgroups, "{}", kernel.symbol);

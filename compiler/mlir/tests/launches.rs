@@ -169,6 +169,9 @@ fn warpgroups_ask_for_their_shared_memory() {
         let spec = &m.program.kernels[l.function].spec;
         assert_eq!(l.shape.dynamic(), permitted[l.function]);
         let KernelSpec::Contract(c) = spec else {
+            // Five tiles of 64 rows, heads of 64 columns.
+            let forward = matches!(spec, KernelSpec::Attend(_));
+            assert_eq!(l.shape.shared == 5 * 64 * 64 * 2, forward);
             assert!(l.shape.dynamic() == 0 && l.shape.shared <= SHARED_LIMIT);
             continue;
         };

@@ -43,7 +43,7 @@ impl Block {
                 "  llvm.mlir.global external @{symbol}_shared() {{addr_space = 3 : i32, alignment = {PATTERN} : i64}} : !llvm.array<0 x i8>\n"
             ),
             n => format!(
-                "  llvm.mlir.global internal @{symbol}_shared() {{addr_space = 3 : i32, alignment = 16 : i64}} : !llvm.array<{n} x i8>\n"
+                "  llvm.mlir.global internal @{symbol}_shared() {{addr_space = 3 : i32, alignment = {PATTERN} : i64}} : !llvm.array<{n} x i8>\n"
             ),
         }
     }

@@ -25,7 +25,7 @@ mod warpgroup;
 pub(crate) use gpu::Arguments;
 use types::Name;
 pub use types::{Cmp, Elem, Type, Val};
-pub use warpgroup::Paneled;
+pub use warpgroup::{Left, Paneled};
 
 /// Builds the text of one kernel.
 pub struct Emitter {

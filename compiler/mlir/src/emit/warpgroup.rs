@@ -17,6 +17,13 @@ pub struct Paneled {
     pub turned: bool,
 }
 
+/// A left factor: in shared memory, or in registers, of each warp its 16 rows as a fragment of `mma` ([`Emitter::multiply`]).
+#[derive(Clone, Copy)]
+pub enum Left {
+    Shared(Paneled),
+    Registers([Val; 4]),
+}
+
 /// The layout of shared memory in bits 62 and 63 of a descriptor: panels of 128 bytes, exclusive or within.
 const SWIZZLE_128: i64 = 1 << 62;
 
@@ -47,7 +54,7 @@ impl Emitter {
 
     /// Begins to add products of 64 × n to a warpgroup's sums, one after the other; the result may not be looked at before
     /// [`Self::await_products`], nor may the factors change. All threads of the warpgroup must get here.
-    pub fn begin_products(&mut self, products: &[[Paneled; 2]], sums: &[Val]) -> Vec<Val> {
+    pub fn begin_products(&mut self, products: &[(Left, Paneled)], sums: &[Val]) -> Vec<Val> {
         let count = sums.len();
         let columns = 2 * count;
         let mut text = String::from("wgmma.fence.sync.aligned;");
@@ -55,20 +62,32 @@ impl Emitter {
         let all = all.join(", ");
         // Operands are numbered: results, the same as arguments, and then these.
         let adds = 2 * count;
-        for (n, [a, b]) in products.iter().enumerate() {
-            let first = adds + 1 + 2 * n;
+        let always = self.integer(-1, Type::I1);
+        let (mut others, mut places) = (vec![always], String::from("b"));
+        for (left, right) in products {
+            let first = adds + others.len();
+            let (a, turned) = match left {
+                Left::Shared(a) => {
+                    others.push(a.descriptor);
+                    places += ",l";
+                    (format!("${first}"), format!("{}, ", u8::from(a.turned)))
+                }
+                Left::Registers(a) => {
+                    others.extend(a);
+                    places += ",r,r,r,r";
+                    let [x, y, z, w] = [0, 1, 2, 3].map(|n| first + n);
+                    (format!("{{${x}, ${y}, ${z}, ${w}}}"), String::new())
+                }
+            };
+            let b = adds + others.len();
+            others.push(right.descriptor);
+            places += ",l";
             text += &format!(
-                "\\0A\\09wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 {{{all}}}, ${first}, ${}, ${adds}, 1, 1, {}, {};",
-                first + 1,
-                u8::from(a.turned),
-                u8::from(b.turned),
+                "\\0A\\09wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 {{{all}}}, {a}, ${b}, ${adds}, 1, 1, {turned}{};",
+                u8::from(right.turned),
             );
         }
         text += "\\0A\\09wgmma.commit_group.sync.aligned;";
-        let always = self.integer(-1, Type::I1);
-        let mut others = vec![always];
-        others.extend(products.iter().flatten().map(|f| f.descriptor));
-        let places = format!("b{}", ",l".repeat(2 * products.len()));
         self.on_sums(&text, sums, &others, &places)
     }
 

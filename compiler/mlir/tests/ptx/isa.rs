@@ -112,10 +112,12 @@ pub enum Op {
     Publish,
     /// Orders what was done to registers before products.
     FenceProducts,
-    /// m64nNk16 of a warpgroup, bf16 factors in shared memory; which of them lie across the inner index.
+    /// m64nNk16 of a warpgroup, bf16 factors in shared memory, of which A, if it is not in registers, and B may lie across the
+    /// inner index.
     Product {
         columns: usize,
-        turned: [bool; 2],
+        left: Option<bool>,
+        right: bool,
     },
     CloseProducts,
     AwaitProducts,

@@ -191,10 +191,11 @@ impl Function {
             Op::Publish | Op::FenceProducts | Op::CloseProducts => (vec![], vec![]),
             Op::Product { columns, .. } => {
                 assert_eq!(groups[4..6], ["1", "1"], "{line}");
-                let to = groups[0].trim_matches(['{', '}']).split(',');
-                let to: Vec<u32> = to.map(|r| self.register(r.trim())).collect();
+                let list = |n: usize| groups[n].trim_matches(['{', '}']).split(',');
+                let to: Vec<u32> = list(0).map(|r| self.register(r.trim())).collect();
                 assert_eq!(2 * to.len(), columns, "{line}");
-                (to, groups[1..4].iter().map(|a| self.arg(a)).collect())
+                let args = (1..4).flat_map(list);
+                (to, args.map(|a| self.arg(a)).collect())
             }
             Op::AwaitCopies | Op::AwaitProducts => (vec![], vec![self.arg(&groups[0])]),
             Op::LoadMatrices(_) => {
@@ -405,13 +406,21 @@ fn product(parts: &[&str], groups: &[String], line: &str) -> Op {
     let columns = parts[0].strip_prefix("m64n");
     let columns = columns.and_then(|s| s.strip_suffix("k16")).expect(line);
     assert_eq!(parts[1..], ["f32", "bf16", "bf16"], "{line}");
+    let turned = |n: usize| match groups[n].as_str() {
+        "0" => false,
+        "1" => true,
+        _ => panic!("{line}"),
+    };
+    let left_in_registers = groups[1].starts_with('{');
+    assert_eq!(
+        groups.len(),
+        if left_in_registers { 7 } else { 8 },
+        "{line}"
+    );
     Op::Product {
         columns: columns.parse().expect(line),
-        turned: [6, 7].map(|n| match groups[n].as_str() {
-            "0" => false,
-            "1" => true,
-            _ => panic!("{line}"),
-        }),
+        left: (!left_in_registers).then(|| turned(6)),
+        right: turned(groups.len() - 1),
     }
 }
 

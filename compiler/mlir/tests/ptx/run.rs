@@ -190,8 +190,7 @@ impl Warp {
                     _ => {
                         let sums: Vec<Register> =
                             i.to.iter().map(|r| self.registers[*r as usize]).collect();
-                        let args = [args[0], args[1], args[2]];
-                        let sums = self.products.begin(i, args, &sums, memory, who)?;
+                        let sums = self.products.begin(i, &args, &sums, memory, who)?;
                         for (to, values) in i.to.iter().zip(sums) {
                             self.registers[*to as usize] = values;
                         }

@@ -46,18 +46,20 @@ pub(super) fn half(x: u64, upper: usize) -> f64 {
     f64::from(f32::from_bits((x as u32 >> (16 * upper)) << 16))
 }
 
+/// An element of a warp's 16 × 16 left factor in registers.
+pub(super) fn left(a: &[Register], row: usize, col: usize) -> f64 {
+    let register = row / 8 + 2 * (col / 8);
+    half(a[register][row % 8 * 4 + col % 8 / 2], col % 2)
+}
+
 /// `A·B + C`.
 pub fn multiply(a: &[Register], b: &[Register], c: &[Register]) -> [Register; 4] {
-    let left = |row: usize, col: usize| {
-        let register = row / 8 + 2 * (col / 8);
-        half(a[register][row % 8 * 4 + col % 8 / 2], col % 2)
-    };
     let right = |row: usize, col: usize| half(b[row / 8][col * 4 + row % 8 / 2], row % 2);
     let columns: [[f64; 16]; 8] =
         std::array::from_fn(|col| std::array::from_fn(|row| right(row, col)));
     let mut out = [[0; LANES]; 4];
     for row in 0..16 {
-        let line: [f64; 16] = std::array::from_fn(|col| left(row, col));
+        let line: [f64; 16] = std::array::from_fn(|col| left(a, row, col));
         for (col, column) in columns.iter().enumerate() {
             let (register, lane) = (row / 8 * 2 + col % 2, row % 8 * 4 + col / 2);
             let mut sum = f32::from_bits(c[register][lane] as u32);

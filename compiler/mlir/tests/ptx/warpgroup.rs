@@ -5,9 +5,9 @@
 //! for, and warps of a warpgroup that do not begin the same products. Where elements lie is told by descriptors
 //! (9.7.15.5.1, and the canonical layouts in the comments of CUTLASS's `mma_traits_sm90_gmma.hpp`).
 
-use super::isa::{Instr, Op};
+use super::isa::{Arg, Instr, Op};
 use super::memory::{Memory, Who};
-use super::tensor::{add, half};
+use super::tensor::{add, half, left};
 use std::collections::VecDeque;
 
 type Register = [u64; 32];
@@ -23,6 +23,8 @@ pub struct Products {
 
 struct Product {
     sums: Vec<u32>,
+    /// Of the left factor.
+    others: Vec<u32>,
     words: Vec<u64>,
 }
 
@@ -38,18 +40,16 @@ impl Products {
         self.closed.iter().flatten().chain(&self.open)
     }
 
-    /// What an ordinary instruction touches; an error for sums that are being computed.
+    /// What an ordinary instruction touches; an error for sums that are being computed, and their left factors.
     pub fn touched(&mut self, i: &Instr) -> Result<(), String> {
         i.to.iter().for_each(|r| self.written[*r as usize] = true);
         if self.open.is_empty() && self.closed.is_empty() {
             return Ok(());
         }
         let touched: Vec<u32> = i.to.iter().copied().chain(i.reads()).collect();
-        match self
-            .all()
-            .any(|p| p.sums.iter().any(|r| touched.contains(r)))
-        {
-            true => Err("sums are touched before they are waited for".into()),
+        let mut used = self.all().flat_map(|p| p.sums.iter().chain(&p.others));
+        match used.any(|r| touched.contains(r)) {
+            true => Err("sums or factors are touched before they are waited for".into()),
             false => Ok(()),
         }
     }
@@ -78,33 +78,50 @@ impl Products {
         }
     }
 
-    /// Begins a product; gives the warp's sums. `args` are the two descriptors and whether to add to the sums.
+    /// Begins a product; gives the warp's sums. `args` are the left factor or its descriptor, the right one's, and whether to
+    /// add to the sums.
     pub fn begin(
         &mut self,
         i: &Instr,
-        args: [Register; 3],
+        args: &[Register],
         sums: &[Register],
         memory: &mut Memory,
         who: Who,
     ) -> Result<Vec<Register>, String> {
-        let Op::Product { columns, turned } = i.op else {
+        let Op::Product {
+            columns,
+            left: in_memory,
+            right: turned,
+        } = i.op
+        else {
             unreachable!("{}", i.text)
+        };
+        let (factor_a, rest) = args.split_at(args.len() - 2);
+        let others: Vec<u32> = match in_memory {
+            Some(_) => vec![],
+            None => i.args[..4].iter().filter_map(register).collect(),
         };
         if sums.len() != columns / 2 {
             return Err(format!("{} sums", sums.len()));
         }
-        if i.to.iter().any(|r| self.written[*r as usize]) {
-            return Err("sums were written, and no wgmma.fence followed".into());
+        if i.to
+            .iter()
+            .chain(&others)
+            .any(|r| self.written[*r as usize])
+        {
+            return Err("sums or factors were written, and no wgmma.fence followed".into());
         }
         let overlaps = |p: &Product| p.sums.iter().any(|r| i.to.contains(r));
         if self.all().any(|p| overlaps(p) && p.sums != i.to) {
             return Err("sums are part of another shape's that is being computed".into());
         }
         let same = |r: &Register| r.iter().all(|x| *x == r[0]);
-        if !args.iter().all(same) {
+        let named = if in_memory.is_some() { args } else { rest };
+        if !named.iter().all(same) {
             return Err("threads of a warp name different matrices".into());
         }
-        let [a, b, adds] = args.map(|r| r[0]);
+        let [b, adds] = [rest[0][0], rest[1][0]];
+        let a = in_memory.map_or(0, |_| factor_a[0][0]);
         memory.began(who.thread / 32, (i.text.clone(), a, b));
         let first = u64::from(who.thread / 32 % 4 * 16);
         let mut words = vec![];
@@ -122,10 +139,15 @@ impl Products {
             };
             outer.map(row).collect::<Result<Vec<_>, String>>()
         };
-        let left = factor(a, first..first + 16, turned[0])?;
-        let right = factor(b, 0..columns as u64, turned[1])?;
+        let above = match in_memory {
+            Some(turned) => factor(a, first..first + 16, turned)?,
+            None => (0..16)
+                .map(|row| std::array::from_fn(|col| left(factor_a, row, col)))
+                .collect(),
+        };
+        let right = factor(b, 0..columns as u64, turned)?;
         let mut out = sums.to_vec();
-        for (r, line) in left.iter().enumerate() {
+        for (r, line) in above.iter().enumerate() {
             for (c, column) in right.iter().enumerate() {
                 let (register, lane) = place(r, c);
                 let before = sums[register][lane];
@@ -141,8 +163,19 @@ impl Products {
             }
         }
         let sums = i.to.clone();
-        self.open.push(Product { sums, words });
+        self.open.push(Product {
+            sums,
+            others,
+            words,
+        });
         Ok(out)
+    }
+}
+
+fn register(arg: &Arg) -> Option<u32> {
+    match arg {
+        Arg::Reg(r) => Some(*r),
+        _ => None,
     }
 }
 
@@ -255,7 +288,11 @@ mod tests {
     /// What thread 0 gets when the kernel is changed so, or what is found wrong.
     fn changed(from: &str, to: &str) -> Result<f32, String> {
         assert!(KERNEL.contains(from), "{from}");
-        let kernel = parse::module(&KERNEL.replace(from, to)).remove(0);
+        launched(&KERNEL.replace(from, to))
+    }
+
+    fn launched(text: &str) -> Result<f32, String> {
+        let kernel = parse::module(text).remove(0);
         let launched = std::panic::catch_unwind(move || {
             let mut out = Buffer::zeroed(4 * 128).unwrap();
             let words = out.words();
@@ -301,6 +338,36 @@ mod tests {
         refused(commit, "\n", why);
         refused(wait, &format!("mov.b32 %f4, %f2;\n{wait}"), why);
         refused(wait, "ret;\n", "nobody waited for");
+    }
+
+    /// The left factor in registers.
+    const REGISTERS: (&str, &str) = (
+        "%rd3, %rd4, %p1, 1, 1, 0, 0",
+        "{%r2, %r2, %r5, %r2}, %rd4, %p1, 1, 1, 0",
+    );
+
+    #[test]
+    fn left_factors_in_registers() {
+        let run = |change: &dyn Fn(String) -> String| {
+            let before = "wgmma.fence.sync.aligned;\n";
+            let text = KERNEL.replace(before, &format!("mov.b32 %r5, %r2;\n{before}"));
+            launched(&change(text.replace(REGISTERS.0, REGISTERS.1)))
+        };
+        assert_eq!(run(&|s| s), Ok(16.0));
+        // The last eight columns of the upper rows.
+        assert_eq!(
+            run(&|s| s.replace("mov.b32 %r5, %r2", "mov.b32 %r5, 0")),
+            Ok(8.0)
+        );
+        let wait = "wgmma.wait_group";
+        let early = run(&|s| s.replace(wait, &format!("mov.b32 %r5, 0;\n{wait}")));
+        assert!(
+            early
+                .expect_err("early")
+                .contains("before they are waited for")
+        );
+        let late = run(&|s| s.replace("    wgmma.mma", "mov.b32 %r5, %r2;\nwgmma.mma"));
+        assert!(late.expect_err("late").contains("no wgmma.fence"));
     }
 
     #[test]

@@ -192,6 +192,15 @@ fn sizes(spec: &Attend, batch: usize, seq: usize) -> [u64; 2] {
 
 #[test]
 fn attention_forward() {
+    forward(Target::Sm80);
+}
+
+#[test]
+fn attention_forward_by_warpgroups() {
+    forward(Target::Sm90a);
+}
+
+fn forward(target: Target) {
     for (spec, batch, seq) in shapes() {
         let [n, narrow] = sizes(&spec, batch, seq);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
@@ -204,7 +213,7 @@ fn attention_forward() {
         data.extend([Data::room(n), Data::room(statistics)]);
         let kernel = KernelSpec::Attend(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(Target::Sm80, &kernel, &data, &dims, &[], &[3, 4]);
+        let got = run(target, &kernel, &data, &dims, &[], &[3, 4]);
         for (sequence, number) in each_head(&spec, batch) {
             let one = Head::new(
                 [&data[0], &data[1], &data[2]],
@@ -233,22 +242,26 @@ fn each_head(spec: &Attend, batch: usize) -> impl Iterator<Item = (usize, usize)
 /// Reading a text in pieces gives the bits of reading it whole.
 #[test]
 fn attention_to_kept_keys() {
-    pieces(attend(1, 1, 32, true, None));
+    for target in Target::GPUS {
+        pieces(target, attend(1, 1, 32, true, None));
+    }
 }
 
 /// So does a window, wherever the tiles of the piece begin.
 #[test]
 fn attention_to_kept_keys_of_a_window() {
-    pieces(attend(1, 1, 16, true, Some(61)));
+    for target in Target::GPUS {
+        pieces(target, attend(1, 1, 16, true, Some(61)));
+    }
 }
 
-fn pieces(spec: Attend) {
+fn pieces(target: Target, spec: Attend) {
     let (seq, head) = (132u64, spec.head);
     let n = seq * head;
     let inputs: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
     let whole = [inputs.clone(), vec![Data::room(n), Data::room(seq)]].concat();
     let whole = run(
-        Target::Sm80,
+        target,
         &KernelSpec::Attend(spec.clone()),
         &whole,
         &[1, seq],
@@ -268,7 +281,7 @@ fn pieces(spec: Attend) {
             Data::room((to - from) * head),
         ];
         let kernel = KernelSpec::AttendCached(spec.clone());
-        let got = run(Target::Sm80, &kernel, &data, &[to - from, from], &[], &[3]).remove(0);
+        let got = run(target, &kernel, &data, &[to - from, from], &[], &[3]).remove(0);
         let want = &whole[(from * head) as usize..(to * head) as usize];
         let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
         assert!(got.iter().zip(want).all(same), "{from}..{to}");

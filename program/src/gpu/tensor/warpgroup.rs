@@ -1,13 +1,13 @@
-//! Contractions by warpgroups (Hopper's `wgmma`): which ones, and their tiles.
+//! Contractions, and attention forward, by warpgroups (Hopper's `wgmma`): which ones, and their tiles.
 //!
-//! Four warps multiply 64 rows of A by all columns of the block's tile of B, both read from shared memory by the tensor
+//! Four warps multiply 64 rows of A by all columns of the block's tile of B, read from shared memory by the tensor
 //! cores themselves. Tiles lie in *panels*: rows of 128 bytes, the 16-byte piece `c` of row `r` at place `c xor (r mod 8)` (PTX ISA,
 //! "128-byte swizzling mode"), so that eight pieces side by side and eight below each other both are in different
 //! banks. Shared memory is that of [`crate::gpu::Shape::dynamic`].
 
-use super::contract;
+use super::{attend, contract};
 use crate::Target;
-use crate::kernel::{Contract, Extent};
+use crate::kernel::{Attend, Contract, Extent};
 
 /// Threads of a warpgroup.
 pub const GROUP: u64 = 128;
@@ -65,4 +65,20 @@ pub fn stages(c: &Contract) -> u64 {
 /// Bytes of all stages.
 pub fn shared(c: &Contract) -> u64 {
     stages(c) * 2 * stage(c)
+}
+
+/// Whether attention forward, and to kept keys, runs by warpgroups on a target: all that runs on tensor cores does, on Hopper. One
+/// warpgroup has the block's queries.
+pub fn attends(a: &Attend, target: Target) -> bool {
+    target == Target::Sm90a && attend::runs(a)
+}
+
+/// Elements of a tile of queries, keys or values: whole panels, of whose last a head may leave columns unused.
+pub fn attend_tile(a: &Attend) -> u64 {
+    attend::KEYS * a.head.next_multiple_of(PANEL)
+}
+
+/// Bytes for queries, and for keys and values of two tiles.
+pub fn attend_shared(a: &Attend) -> u64 {
+    5 * 2 * attend_tile(a)
 }

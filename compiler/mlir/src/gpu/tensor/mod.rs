@@ -45,7 +45,7 @@ impl Tile {
     fn elements(self) -> u64 {
         match self.lies {
             Lies::Padded => self.rows * self.pitch(),
-            Lies::Paneled => self.rows * self.cols,
+            Lies::Paneled => self.rows * self.cols.next_multiple_of(PANEL),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use super::contract::{extents, source, write};
 use super::{Lies, Loaded, Source, Tile, lane_of_sums, put};
-use crate::emit::{Cmp, Emitter, Paneled, Val};
+use crate::emit::{Cmp, Emitter, Left, Paneled, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::contract::row;
 use odec_program::gpu::tensor::warpgroup::{
@@ -141,13 +141,11 @@ fn sum(e: &mut Emitter, kernel: &Contract, team: Team, [a, b]: [&Factor; 2], k: 
         e.publish();
         // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
         e.barrier();
-        let products: Vec<[Paneled; 2]> = (0..K)
+        let products: Vec<(Left, Paneled)> = (0..K)
             .step_by(DEEP as usize)
             .map(|inner| {
-                [
-                    a.describe(e, read, Some(own), inner),
-                    b.describe(e, read, None, inner),
-                ]
+                let left = a.describe(e, read, Some(own), inner);
+                (Left::Shared(left), b.describe(e, read, None, inner))
             })
             .collect();
         let sums = e.begin_products(&products, sums);

@@ -5,13 +5,14 @@
 //! Weights are rounded to bf16; their sum is taken before. Tiles begin at multiples of 64 keys whatever the queries are, and
 //! one that a query does not see changes nothing, so kept keys give the bits of the whole sequence.
 
-use super::{Block, Side, Sums, across_lanes, flat, fragments, number, rounded};
+use super::{Block, Side, Source, Sums, across_lanes, flat, fragments, number, rounded, warpgroup};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Val};
 use crate::gpu::attend::window;
 use odec_program::DType;
 use odec_program::expr::UnaryOp;
 use odec_program::gpu::tensor::attend::{KEYS, ROWS};
+use odec_program::gpu::tensor::warpgroup::attends;
 use odec_program::kernel::Attend;
 use std::f64::consts::LOG2_E;
 
@@ -37,10 +38,8 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     let number_of_block = e.block();
     let block = Block::new(e, kernel, Side::Queries, (number_of_block, seq));
     let total = e.add(past, seq);
-    let [q, k, v] =
+    let sources =
         [(0, seq), (1, total), (2, total)].map(|(n, rows)| block.source(e, n, DType::Bf16, rows));
-    let tile = block.tile(KEYS);
-    let (keys, values) = (e.int(0), e.int(tile.elements() as i64));
     let zero = e.int(0);
     let from = window(kernel).map(|w| e.add_int(past, 1 - w));
     let begin = from.map_or(zero, |from| {
@@ -48,16 +47,6 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
         let first = e.max(first, zero);
         e.floor_to(first, KEYS as i64)
     });
-    // Queries pass through the place of the first values.
-    q.fetch(e, block.team, block.row, zero, tile, values);
-    e.close_copies();
-    k.fetch(e, block.team, begin, zero, tile, keys);
-    e.close_copies();
-    e.await_copies(1);
-    e.barrier();
-    let depth = (0..kernel.head).step_by(16);
-    let queries: Vec<[Val; 4]> = depth.map(|d| block.left(e, values, d)).collect();
-
     let rows = block.rows(e);
     let sees = |e: &mut Emitter, row: Val| match kernel.causal {
         true => {
@@ -73,39 +62,12 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     });
     let last = e.add_int(block.row, ROWS as i64 - 1);
     let end = sees(e, last);
-    let [least, nothing] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
-    let mut start = vec![least, least, nothing, nothing];
-    start.extend(flat(&block.nothing(e)));
-    let done = e.for_with(begin, end, KEYS as i64, &start, |e, first, carried| {
-        // Everybody is done with the values before.
-        e.barrier();
-        v.fetch(e, block.team, first, zero, tile, values);
-        e.close_copies();
-        e.await_copies(1);
-        e.barrier();
-        let scores = scores(e, &block, &queries, keys);
-        e.barrier();
-        let next = e.add_int(first, KEYS as i64);
-        k.fetch(e, block.team, next, zero, tile, keys);
-        e.close_copies();
-        let state = State {
-            max: [carried[0], carried[1]],
-            sum: [carried[2], carried[3]],
-            o: fragments(&carried[4..]),
-        };
-        let (weights, mut state) = state.with(e, &block, scores, seen, first);
-        e.await_copies(1);
-        e.barrier();
-        for (n, pair) in weights.chunks(2).enumerate() {
-            let left = rounded(e, pair[0], pair[1]);
-            let row = e.int(16 * n as i64);
-            block.accumulate(e, left, values, row, &mut state.o);
-        }
-        [state.max.to_vec(), state.sum.to_vec(), flat(&state.o)].concat()
-    });
-    e.await_copies(0);
-    let (max, o) = ([done[0], done[1]], fragments(&done[4..]));
-    let sum = [done[2], done[3]].map(|s| across_lanes(e, s, |e, a, b| e.add(a, b)));
+    let walk = Walk { begin, end, seen };
+    let State { max, sum, o } = match attends(kernel, e.target) {
+        true => warpgroup::walk(e, &block, sources, walk),
+        false => by_warps(e, &block, sources, walk),
+    };
+    let sum = sum.map(|s| across_lanes(e, s, |e, a, b| e.add(a, b)));
     let one = number(e, 1.0);
     let inverse = sum.map(|s| e.div(one, s));
     let out = block.matrix(e, 3, DType::F32, seq);
@@ -127,6 +89,61 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     }
 }
 
+/// The tiles of keys that a block goes through, and what the lane's rows see of them.
+pub(super) struct Walk {
+    pub begin: Val,
+    pub end: Val,
+    pub seen: [Sight; 2],
+}
+
+/// With `mma`: each warp its own 16 queries, which stay in registers.
+fn by_warps(e: &mut Emitter, block: &Block, [q, k, v]: [Source; 3], walk: Walk) -> State {
+    let tile = block.tile(KEYS);
+    let (keys, values) = (e.int(0), e.int(tile.elements() as i64));
+    let zero = e.int(0);
+    // Queries pass through the place of the first values.
+    q.fetch(e, block.team, block.row, zero, tile, values);
+    e.close_copies();
+    k.fetch(e, block.team, walk.begin, zero, tile, keys);
+    e.close_copies();
+    e.await_copies(1);
+    e.barrier();
+    let depth = (0..block.kernel.head).step_by(16);
+    let queries: Vec<[Val; 4]> = depth.map(|d| block.left(e, values, d)).collect();
+    let start = State::start(e, block).flat();
+    let done = e.for_with(
+        walk.begin,
+        walk.end,
+        KEYS as i64,
+        &start,
+        |e, first, carried| {
+            // Everybody is done with the values before.
+            e.barrier();
+            v.fetch(e, block.team, first, zero, tile, values);
+            e.close_copies();
+            e.await_copies(1);
+            e.barrier();
+            let scores = scores(e, block, &queries, keys);
+            e.barrier();
+            let next = e.add_int(first, KEYS as i64);
+            k.fetch(e, block.team, next, zero, tile, keys);
+            e.close_copies();
+            let state = State::of(carried);
+            let (weights, mut state) = state.with(e, block, scores, walk.seen, first);
+            e.await_copies(1);
+            e.barrier();
+            for (n, pair) in weights.chunks(2).enumerate() {
+                let left = rounded(e, pair[0], pair[1]);
+                let row = e.int(16 * n as i64);
+                block.accumulate(e, left, values, row, &mut state.o);
+            }
+            state.flat()
+        },
+    );
+    e.await_copies(0);
+    State::of(&done)
+}
+
 /// Products of the warp's queries with 64 keys.
 fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Sums {
     let zero = number(e, 0.0);
@@ -145,21 +162,44 @@ fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Su
 
 /// The keys that a row sees: from one on, with a window, and those below another.
 #[derive(Clone, Copy)]
-struct Sight {
+pub(super) struct Sight {
     from: Option<Val>,
     until: Val,
 }
 
 /// What the lane knows of its two rows: the largest score, its own part of the sum of weights, its columns of results.
-struct State {
-    max: [Val; 2],
-    sum: [Val; 2],
-    o: Sums,
+pub(super) struct State {
+    pub max: [Val; 2],
+    pub sum: [Val; 2],
+    pub o: Sums,
 }
 
 impl State {
+    /// Of no keys.
+    pub fn start(e: &mut Emitter, block: &Block) -> State {
+        let [least, nothing] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
+        State {
+            max: [least; 2],
+            sum: [nothing; 2],
+            o: block.nothing(e),
+        }
+    }
+
+    /// In and out of a loop.
+    pub fn flat(&self) -> Vec<Val> {
+        [self.max.to_vec(), self.sum.to_vec(), flat(&self.o)].concat()
+    }
+
+    pub fn of(flat: &[Val]) -> State {
+        State {
+            max: [flat[0], flat[1]],
+            sum: [flat[2], flat[3]],
+            o: fragments(&flat[4..]),
+        }
+    }
+
     /// The weights of a tile of keys from `first` on, of which each row sees what `seen` says, and what is known then.
-    fn with(
+    pub fn with(
         self,
         e: &mut Emitter,
         block: &Block,

@@ -7,6 +7,7 @@
 
 pub(in crate::gpu) mod backward;
 pub(in crate::gpu) mod forward;
+mod warpgroup;
 
 use super::{Order, Source, Tile, lane_of_sums, lane_place};
 use crate::emit::{Elem, Emitter, Type, Val};
