@@ -42,6 +42,9 @@ PEAKS = (
 # Part of the budget after which no more conformance cases begin.
 CONFORMANCE = 0.5
 STEPS, TOKENS = 10, 128
+# Of which the time of each kernel is kept as well.
+PROFILED, PROFILED_SIZES = ("prenorm", "iiet"), ("55M", "tiny")
+SHOWN = 12
 # Seconds that one rival may take, compilation included.
 RIVAL = 150.0
 
@@ -292,6 +295,9 @@ class Session:
             }
             reading = json.loads(call([*bench, "--tokens", str(TOKENS)], self.left()))
             found["odec"]["token_ms"] = reading["token_ms_median"]
+            if case["system"] in PROFILED and case["size"] in PROFILED_SIZES and self.left() > 20:
+                said = json.loads(call([*bench, "--steps", "3", "--profile"], self.left()))
+                found["kernels"] = said["kernels"]
         except (Failed, ValueError) as why:
             found["why"] = str(why)
         if self.results["torch"].get("card") and self.number is not None:
@@ -317,6 +323,25 @@ class Session:
 
 def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def profile(r: dict[str, Any]) -> list[str]:
+    """The kernels of a model's step that take the longest."""
+    lines = [
+        "",
+        f"## Kernels of a step of {r['label']}",
+        "",
+        f"The {SHOWN} that take the longest, each launch between two events, outside of graphs, over 3 steps; all of them are in results.json.",
+        "",
+        "| kernel | entry | launches | ms | share | Gflop/s | GB/s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for k in r["kernels"][:SHOWN]:
+        lines.append(
+            f"| `{k['kernel']}` {k['dims']} | {k['entry']} | {k['launches']} | {number(k['ms'], '.2f')} | {number(k['share'], '.1%')} | "
+            f"{number(k['gflop_per_s'], ',.0f')} | {number(k['gbyte_per_s'], ',.0f')} |"
+        )
+    return lines
 
 
 def tables(results: dict[str, Any]) -> str:
@@ -368,6 +393,9 @@ def tables(results: dict[str, Any]) -> str:
         else:
             left += "– | – | – | – | – | – | – |"
         lines.append(left)
+    for r in results["speed"]:
+        if "kernels" in r:
+            lines += profile(r)
     return "\n".join(lines) + "\n"
 
 

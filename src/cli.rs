@@ -400,7 +400,7 @@ pub struct Bench {
     /// Untimed steps before
     #[arg(long, default_value_t = 2)]
     pub warmup: u64,
-    /// Milliseconds per kernel kind as well
+    /// Time, launches and rates of each kernel as well; each launch is measured by itself, so the step takes longer
     #[arg(long)]
     pub profile: bool,
     /// Time the reading of so many tokens one by one instead, as `generate` reads them

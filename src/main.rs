@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod fail;
 mod measure;
+mod room;
 mod signals;
 mod source;
 mod terminal;

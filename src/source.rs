@@ -1,6 +1,7 @@
 //! From a path on the command line to a checked file, or to an artifact ready to run.
 
 use crate::fail::{Done, Failure};
+use crate::room;
 use crate::terminal;
 use odec_compiler::codes;
 use odec_compiler::cost::{Cost, cost};
@@ -13,6 +14,8 @@ use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::manifest::Precision;
 use odec_program::{DType, Target};
+use odec_runtime::cuda::fit::Card;
+use odec_runtime::cuda::recording::Recording;
 use odec_runtime::import::Init;
 use odec_runtime::tokenizer::TokenizerError;
 use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Tokenizer, cuda};
@@ -306,12 +309,24 @@ pub fn build(
     name: &str,
     out: &Path,
 ) -> Done<(Artifact, Built, Assembled)> {
+    build_if(path, overrides, name, out, |_, _, _| Ok(()))
+}
+
+/// The same, asking before code is generated whether that is worth it.
+fn build_if(
+    path: &Path,
+    overrides: &[String],
+    name: &str,
+    out: &Path,
+    worth: impl FnOnce(&Built, &Assembled, Target) -> Done,
+) -> Done<(Artifact, Built, Assembled)> {
     let mut parsed = parsed(path, overrides)?;
     let mut built = parsed.built()?;
     let target = target(name, built.precision())?;
     parsed.settle(&mut built, target)?;
     report(&precision_fits(&built, target), &parsed.sources)?;
     let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
+    worth(&built, &assembled, target)?;
     let code = object_code(&assembled.manifest.program.kernels, target)?;
     let artifact =
         Artifact::write(out, assembled.manifest.clone(), &[code]).map_err(Failure::input)?;
@@ -332,15 +347,32 @@ pub fn artifact(
         }
         return Ok((Artifact::load(path).map_err(Failure::input)?, None));
     }
-    let target = match device {
-        DeviceChoice::Cuda(card) => cuda::target(card)
-            .map_err(|source| Failure::input(ArtifactError::Gpu { card, source }))?
-            .name(),
-        DeviceChoice::Dry => Target::Sm80.name(),
-        DeviceChoice::Cpu | DeviceChoice::Reference => "cpu",
+    let refused = |card| move |source| Failure::input(ArtifactError::Gpu { card, source });
+    let (card, target) = match device {
+        DeviceChoice::Cuda(number) => {
+            let card = cuda::card(number).map_err(refused(number))?;
+            let target = card.target().map_err(refused(number))?;
+            (Some((number, card)), target.name())
+        }
+        DeviceChoice::Dry { memory } => {
+            let card = Card::of(&Recording::with(memory)).map_err(refused(0))?;
+            (Some((0, card)), Target::Sm80.name())
+        }
+        DeviceChoice::Cpu | DeviceChoice::Reference => (None, "cpu"),
     };
     let folder = tempfile::tempdir().map_err(Failure::input)?;
-    let (artifact, ..) = build(path, overrides, target, &folder.path().join("model.odex"))?;
+    let out = folder.path().join("model.odex");
+    let (artifact, ..) =
+        build_if(
+            path,
+            overrides,
+            target,
+            &out,
+            |built, planned, target| match &card {
+                Some((number, card)) => room::fits((*number, card), built, planned, target),
+                None => Ok(()),
+            },
+        )?;
     Ok((artifact, Some(folder)))
 }
 

@@ -362,6 +362,35 @@ fn colours_are_for_terminals() {
     );
 }
 
+/// A card that is too small: what is needed and there, and what would help, before code is generated or text is read.
+#[cfg(feature = "mlir")]
+#[test]
+fn too_small_a_card_is_refused_before_any_work() {
+    let place = Place::new();
+    let wide = TINY.replace("width: 32", "width: 32768");
+    assert_ne!(wide, TINY);
+    place.write("large.ode", &wide);
+    let (code, said) = place.bad(&[
+        "train",
+        "large.ode",
+        "--device",
+        "cuda:dry:1GiB",
+        "--data",
+        "none.txt",
+    ]);
+    assert_eq!(code, 1);
+    for part in [
+        "cuda:0: ",
+        " of GPU memory",
+        "has 1.00 GiB (1073741824 bytes) left",
+        "would need under `memory revolve(slots: ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (_, said) = place.bad(&["train", "tiny.ode", "--device", "cuda:dry:lots"]);
+    assert!(said.contains("cuda:dry:24GiB"), "{said}");
+}
+
 /// On a processor every bit is the reference device's; for a card without one, every launch is planned and nothing computed.
 #[test]
 fn compare_runs_every_entry_beside_the_reference_device() {
@@ -395,6 +424,25 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     ];
     let value: serde_json::Value = serde_json::from_str(&place.good(&timed)).expect("JSON");
     assert_eq!(value["tokens"], 3);
+    let profiled = [
+        "bench",
+        "card.odex",
+        "--device",
+        "cuda:dry",
+        "--steps",
+        "2",
+        "--profile",
+    ];
+    let said = place.good(&profiled);
+    assert!(said.ends_with("no times: nothing was computed\n"), "{said}");
+    let json = place.good(&[&profiled[..], &["--json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let kernels = value["kernels"].as_array().expect("a list");
+    assert!(
+        kernels
+            .iter()
+            .all(|k| k["ms"].is_null() && k["launches"].as_u64() >= Some(2))
+    );
     let (code, said) = place.bad(&["compare", "card.odex"]);
     assert_eq!(code, 1);
     assert!(said.contains("holds code for GPUs only"), "{said}");

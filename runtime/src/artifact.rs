@@ -107,8 +107,8 @@ pub enum DeviceChoice {
     Reference,
     /// Compiled code on an NVIDIA GPU, by its number.
     Cuda(u32),
-    /// Code for GPUs without one: launches are planned and checked, nothing is computed.
-    Dry,
+    /// Code for GPUs without one: launches are planned and checked, nothing is computed. As if a card had so many bytes.
+    Dry { memory: u64 },
 }
 
 impl FromStr for DeviceChoice {
@@ -119,7 +119,15 @@ impl FromStr for DeviceChoice {
             "cpu" => Ok(DeviceChoice::Cpu),
             "reference" => Ok(DeviceChoice::Reference),
             "cuda" => Ok(DeviceChoice::Cuda(0)),
-            "cuda:dry" => Ok(DeviceChoice::Dry),
+            "cuda:dry" => Ok(DeviceChoice::Dry { memory: u64::MAX }),
+            _ if s.starts_with("cuda:dry:") => {
+                let gib = s["cuda:dry:".len()..].strip_suffix("GiB");
+                let gib: Option<u64> = gib.and_then(|n| n.parse().ok());
+                let memory = gib.and_then(|n| n.checked_mul(1 << 30));
+                memory.map(|memory| DeviceChoice::Dry { memory }).ok_or_else(|| {
+                    format!("`{s}` does not say how much memory a card should have; write cuda:dry:24GiB")
+                })
+            }
             _ => (s.strip_prefix("cuda:").and_then(|n| n.parse().ok()))
                 .map(DeviceChoice::Cuda)
                 .ok_or_else(|| {
@@ -288,7 +296,7 @@ impl Artifact {
         let program = &self.manifest.program;
         match choice {
             DeviceChoice::Reference => Ok(Box::new(ReferenceDevice::new(&program.kernels))),
-            DeviceChoice::Cuda(_) | DeviceChoice::Dry => {
+            DeviceChoice::Cuda(_) | DeviceChoice::Dry { .. } => {
                 let targets = self
                     .manifest
                     .objects
@@ -302,12 +310,17 @@ impl Artifact {
                     std::fs::read_to_string(self.path.join(&object.file))
                 };
                 let needed = check::memory_bytes(program);
-                let DeviceChoice::Cuda(card) = choice else {
-                    return cuda::dry(&program.kernels, &targets, code)
-                        .map_err(|source| ArtifactError::Gpu { card: 0, source });
+                let kernels = &program.kernels;
+                let (card, dry) = match choice {
+                    DeviceChoice::Cuda(card) => (card, None),
+                    DeviceChoice::Dry { memory } => (0, Some(memory)),
+                    _ => (0, None),
                 };
-                cuda::open(card, &program.kernels, needed, &targets, code)
-                    .map_err(|source| ArtifactError::Gpu { card, source })
+                let opened = match dry {
+                    Some(memory) => cuda::dry(memory, kernels, needed, &targets, code),
+                    None => cuda::open(card, kernels, needed, &targets, code),
+                };
+                opened.map_err(|source| ArtifactError::Gpu { card, source })
             }
             DeviceChoice::Cpu => {
                 let (target, object) = self.object()?;

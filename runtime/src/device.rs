@@ -7,6 +7,7 @@
 use crate::memory::{Buffer, Words};
 use odec_program::KernelSpec;
 use std::io;
+use std::time::Duration;
 
 /// All that a device was asked for up to some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +68,18 @@ pub trait Device {
     /// Why something failed, in words.
     fn wait(&mut self, _mark: Mark) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Measures launches from now on ([`Device::times`]), or no longer. Who launches on a device in step can measure by itself.
+    fn set_timed(&mut self, _timed: bool) {}
+
+    /// How long each launch since the last call has taken, in their order, when all are done; `None` of one that took no time that anybody
+    /// could measure.
+    ///
+    /// # Errors
+    /// Why something failed, in words.
+    fn times(&mut self) -> Result<Vec<Option<Duration>>, String> {
+        Ok(vec![])
     }
 
     /// Runs all tiles of kernel number `kernel`.

@@ -12,7 +12,7 @@ use crate::init;
 use crate::memory::{Buffer, POISON, WORD, Words};
 use crate::ports::{self, Ports, Ticket};
 pub use crate::ports::{Outputs, Value};
-use crate::profile::Profile;
+use crate::profile::{Launched, Profile};
 use crate::reals::{Reals, RealsMut};
 use crate::run_error::no_entry;
 pub use crate::run_error::{RunError, find};
@@ -20,7 +20,7 @@ use crate::watch::{finite, reached, tensor_name};
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, Operand, Piece, Slot};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The memories that outlive a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,7 @@ impl Executor {
     /// Starts measuring the time of each kernel, from zero.
     pub fn start_profile(&mut self) {
         self.profile = Some(Profile::default());
+        self.device.set_timed(true);
     }
 
     /// What was measured since [`Executor::start_profile`].
@@ -389,6 +390,7 @@ impl Executor {
             };
             &words[(piece.start(o, at).unwrap_or(0) / WORD) as usize..]
         };
+        let mut launched: Vec<(u32, Vec<u64>, Option<Duration>)> = Vec::new();
         let skips = self.skip && in_step;
         self.skipped = 0;
         for (i, piece) in e.launches(at).map(|(n, piece)| (&e.instrs[n], piece)) {
@@ -413,11 +415,10 @@ impl Executor {
             }
             let start = self.profile.is_some().then(Instant::now);
             device.launch(i.kernel as usize, &operands, &dims, &coeffs);
-            if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-                let mark = device.mark();
-                device.wait(mark).map_err(RunError::Device)?;
-                let spec = &program.kernels[i.kernel as usize].spec;
-                profile.add(i.kernel, entry, spec, &dims, start.elapsed());
+            if let Some(start) = start {
+                // Of a device that works by itself, the time comes later.
+                let time = in_step.then(|| start.elapsed());
+                launched.push((i.kernel, dims.clone(), time));
             }
             if self.watch {
                 let touched = &self.artifact.footprints()[i.kernel as usize].operands;
@@ -436,6 +437,21 @@ impl Executor {
                         tensor: tensor_name(manifest, e, i, *n),
                     });
                 }
+            }
+        }
+        if let Some(profile) = &mut self.profile {
+            let measured = device.times().map_err(RunError::Device)?;
+            for (n, (kernel, dims, time)) in launched.iter().enumerate() {
+                let touched = &self.artifact.footprints()[*kernel as usize].operands;
+                let words = touched.iter().filter_map(|t| t.words(dims));
+                let launched = Launched {
+                    kernel: *kernel,
+                    spec: &program.kernels[*kernel as usize].spec,
+                    dims,
+                    bytes: words.fold(0, u64::saturating_add).saturating_mul(WORD),
+                    time: time.or_else(|| measured.get(n).copied().flatten()),
+                };
+                profile.add(entry, launched);
             }
         }
         if let Some(stage) = &mut stage {

@@ -1,6 +1,10 @@
 //! Where the time of a program goes, kernel by kernel.
+//!
+//! Takes launches and how long they took, where somebody knows; gives a table, or rows for programs to read. Leaves measuring
+//! to [`crate::executor`] and the device.
 
 use odec_program::KernelSpec;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -8,74 +12,121 @@ use std::time::Duration;
 /// Time and launches per kernel and entry.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    rows: BTreeMap<(String, u32), Row>,
+    rows: BTreeMap<(String, u32), Sum>,
 }
 
-#[derive(Clone, Debug)]
-struct Row {
-    what: String,
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    kernel: String,
+    dims: Vec<u64>,
     launches: u64,
-    time: Duration,
-    /// Multiply-adds times two of contractions, 0 for other kernels.
+    /// Of the launches whose time is known,
+    time: Option<Duration>,
+    /// multiply-adds times two of contractions, 0 for other kernels,
     flops: f64,
+    /// and bytes of operands, each counted once.
+    bytes: f64,
+}
+
+/// One launch.
+pub struct Launched<'a> {
+    pub kernel: u32,
+    pub spec: &'a KernelSpec,
+    pub dims: &'a [u64],
+    /// Bytes of operands, each counted once.
+    pub bytes: u64,
+    /// Nothing where nothing was computed.
+    pub time: Option<Duration>,
+}
+
+/// All launches of a kernel in an entry. Rates and times are absent where nobody knows them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub entry: String,
+    pub kernel: String,
+    /// Of the first launch.
+    pub dims: Vec<u64>,
+    pub launches: u64,
+    pub ms: Option<f64>,
+    /// Of all the time measured, between 0 and 1.
+    pub share: Option<f64>,
+    /// 10⁹ operations per second, of contractions.
+    pub gflop_per_s: Option<f64>,
+    /// 10⁹ bytes of operands per second.
+    pub gbyte_per_s: Option<f64>,
 }
 
 impl Profile {
     /// Counts one launch of a kernel.
-    pub fn add(
-        &mut self,
-        kernel: u32,
-        entry: &str,
-        spec: &KernelSpec,
-        dims: &[u64],
-        time: Duration,
-    ) {
-        let flops = match spec {
-            KernelSpec::Contract(_) => 2.0 * dims.iter().map(|d| *d as f64).product::<f64>(),
+    pub fn add(&mut self, entry: &str, l: Launched) {
+        let flops = match l.spec {
+            KernelSpec::Contract(_) => 2.0 * l.dims.iter().map(|d| *d as f64).product::<f64>(),
             _ => 0.0,
         };
-        let what = || format!("{} {dims:?}", spec.symbol());
-        let row = self
-            .rows
-            .entry((entry.to_string(), kernel))
-            .or_insert_with(|| Row {
-                what: what(),
-                launches: 0,
-                time: Duration::ZERO,
-                flops: 0.0,
-            });
+        let row = self.rows.entry((entry.to_string(), l.kernel));
+        let row = row.or_insert_with(|| Sum {
+            kernel: l.spec.symbol(),
+            dims: l.dims.to_vec(),
+            ..Sum::default()
+        });
         row.launches += 1;
-        row.time += time;
-        row.flops += flops;
+        if let Some(time) = l.time {
+            *row.time.get_or_insert_default() += time;
+            row.flops += flops;
+            row.bytes += l.bytes as f64;
+        }
     }
 
     /// All the time measured.
     pub fn total(&self) -> Duration {
-        self.rows.values().map(|r| r.time).sum()
+        self.rows.values().filter_map(|r| r.time).sum()
     }
-}
 
-impl fmt::Display for Profile {
-    /// One line per kernel, the longest first: share, milliseconds, launches, Gflop/s, entry, symbol and dims of
-    /// the first launch.
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+    /// One row per kernel and entry, the longest first.
+    pub fn rows(&self) -> Vec<Row> {
         let total = self.total().as_secs_f64().max(1e-12);
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by_key(|((entry, kernel), r)| {
             (std::cmp::Reverse(r.time), entry.clone(), *kernel)
         });
-        for ((entry, _), r) in rows {
-            let seconds = r.time.as_secs_f64();
-            let rate = if r.flops > 0.0 {
-                format!("{:.1}", r.flops / seconds.max(1e-12) / 1e9)
-            } else {
-                "-".into()
-            };
-            let (share, ms) = (100.0 * seconds / total, seconds * 1e3);
+        let row = |((entry, _), r): (&(String, u32), &Sum)| {
+            let seconds = r.time.map(|t| t.as_secs_f64());
+            let rate = |of: f64| seconds.map(|s| of / s.max(1e-12) / 1e9);
+            Row {
+                entry: entry.clone(),
+                kernel: r.kernel.clone(),
+                dims: r.dims.clone(),
+                launches: r.launches,
+                ms: seconds.map(|s| s * 1e3),
+                share: seconds.map(|s| s / total),
+                gflop_per_s: rate(r.flops).filter(|_| r.flops > 0.0),
+                gbyte_per_s: rate(r.bytes),
+            }
+        };
+        rows.into_iter().map(row).collect()
+    }
+}
+
+impl fmt::Display for Profile {
+    /// One line per kernel, the longest first: share, milliseconds, launches, Gflop/s, GB/s, entry, symbol and dims of
+    /// the first launch.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let number = |x: Option<f64>, digits| match x {
+            Some(x) => format!("{x:.digits$}"),
+            None => "-".into(),
+        };
+        for r in self.rows() {
             writeln!(
                 f,
-                "{share:5.1} % {ms:10.2} ms {:7} × {rate:>7} Gflop/s  {entry:8} {}",
-                r.launches, r.what
+                "{:>5} % {:>10} ms {:7} × {:>8} Gflop/s {:>7} GB/s  {:8} {} {:?}",
+                number(r.share.map(|s| 100.0 * s), 1),
+                number(r.ms, 2),
+                r.launches,
+                number(r.gflop_per_s, 1),
+                number(r.gbyte_per_s, 1),
+                r.entry,
+                r.kernel,
+                r.dims
             )?;
         }
         Ok(())

@@ -89,11 +89,14 @@ pub fn run(args: &cli::Bench) -> Done {
     let planned = arena + areas * program.param_bytes + program.const_bytes;
     let peak = peak_resident_bytes();
     if args.json {
-        let out = json!({
+        let mut out = json!({
             "model": manifest.name, "device": executor.device_name(), "batch": batch, "seq": seq,
             "step_ms_min": min, "step_ms_median": median, "step_ms": times,
             "planned_bytes": planned, "arena_bytes": arena, "peak_resident_bytes": peak, "loss": loss,
         });
+        if let Some(profile) = executor.profile() {
+            out["kernels"] = json!(profile.rows());
+        }
         println!("{out}");
         return Ok(());
     }
@@ -117,6 +120,9 @@ pub fn run(args: &cli::Bench) -> Done {
     );
     if let Some(profile) = executor.profile() {
         print!("\n{profile}");
+        if profile.total().is_zero() {
+            println!("no times: nothing was computed");
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ pub fn run(args: &cli::Compare) -> Done {
     let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
     let found = compare(&artifact, args.device, args.steps).map_err(Failure::input)?;
     let name = &artifact.manifest().name;
+    let dry = matches!(args.device, DeviceChoice::Dry { .. });
     let wrong = found.iter().filter(|d| !d.good()).count();
     if args.json {
         let one = |d: &odec_runtime::compare::Difference| {
@@ -20,11 +21,11 @@ pub fn run(args: &cli::Compare) -> Done {
             })
         };
         let out = json!({
-            "model": name, "computed": args.device != DeviceChoice::Dry, "good": wrong == 0,
+            "model": name, "computed": !dry, "good": wrong == 0,
             "results": found.iter().map(one).collect::<Vec<_>>(),
         });
         println!("{out}");
-    } else if args.device == DeviceChoice::Dry {
+    } else if dry {
         println!("{name}: every launch fits; nothing was computed");
     } else {
         for d in &found {

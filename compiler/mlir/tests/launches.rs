@@ -49,10 +49,7 @@ fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings, scalar: f64) {
 /// A program on a card that only writes down what it is told.
 fn recorded(m: &Manifest, target: Target) -> (Executor, Recording) {
     let artifact = Artifact::in_memory(m.clone()).unwrap();
-    let recording = Recording {
-        memory: u64::MAX,
-        ..Recording::default()
-    };
+    let recording = Recording::with(u64::MAX);
     let device =
         CudaDevice::new(recording.clone(), target, &code(m), &m.program.kernels, 0).unwrap();
     let x = Executor::new(&artifact, Box::new(device)).unwrap();
@@ -197,10 +194,7 @@ fn warpgroups_ask_for_their_shared_memory() {
 #[test]
 fn too_little_memory_is_said_before_anything_is_reserved() {
     let (_, m) = library(Target::Sm80).swap_remove(0);
-    let recording = Recording {
-        memory: 1000,
-        ..Recording::default()
-    };
+    let recording = Recording::with(1000);
     let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 5000)
         .map(drop)
         .unwrap_err();
@@ -222,10 +216,7 @@ fn too_little_memory_is_said_before_anything_is_reserved() {
 #[test]
 fn a_plan_for_a_processor_is_refused() {
     let (_, m) = library(Target::Portable).swap_remove(0);
-    let recording = Recording {
-        memory: u64::MAX,
-        ..Recording::default()
-    };
+    let recording = Recording::with(u64::MAX);
     let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 0)
         .map(drop)
         .unwrap_err();

@@ -12,22 +12,23 @@ use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
 use odec_program::gpu::Shape;
 use odec_program::manifest::Manifest;
-use odec_program::{Kernel, Target};
+use odec_program::{Bindings, Kernel, Target};
 use odec_runtime::cuda::graphs::Planned;
 use odec_runtime::cuda::recording::{Made, Recording};
-use odec_runtime::cuda::{CudaDevice, Driver};
+use odec_runtime::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::Device;
 use odec_runtime::memory::{Buffer, Words};
 use odec_runtime::metrics::{self, Record};
 use odec_runtime::reach::Footprint;
 use odec_runtime::reference::ReferenceDevice;
 use odec_runtime::run::{CHECKPOINT, METRICS};
-use odec_runtime::{Artifact, ArtifactError, Run, Settings, Show, TrainError};
+use odec_runtime::{Artifact, ArtifactError, Executor, Run, Settings, Show, TrainError, Value};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A request that was not carried out yet.
@@ -132,6 +133,9 @@ impl Driver for Late {
     fn name(&self) -> String {
         "a late card".into()
     }
+    fn capability(&self) -> (i32, i32) {
+        (8, 0)
+    }
     fn load(&mut self, _: &str, _: &[(&str, u64)]) -> Result<(), String> {
         Ok(())
     }
@@ -168,7 +172,7 @@ impl Driver for Late {
             return self.ask(Asked::Out(from, stage));
         }
         // Memory that is not page-locked is filled before the call returns.
-        let now = self.record()?;
+        let now = self.record(false)?;
         self.until(now);
         let (start, words) = (self.memory.iter().rev())
             .find(|(start, _)| *start <= from)
@@ -196,7 +200,10 @@ impl Driver for Late {
         }
         Ok(())
     }
-    fn record(&mut self) -> Result<u64, String> {
+    fn between(&mut self, _: &u64, _: &u64) -> Result<Option<Duration>, String> {
+        Ok(None)
+    }
+    fn record(&mut self, _timed: bool) -> Result<u64, String> {
         Ok(self.done + self.asked.len() as u64)
     }
     fn wait(&mut self, event: &u64) -> Result<(), String> {
@@ -360,9 +367,8 @@ fn what_is_not_finite_stops_a_run_at_the_same_step_with_the_same_words() {
 fn requests(train: &str, steps: u64) -> Made {
     let p = Place::of(train);
     let recording = Recording {
-        memory: u64::MAX,
         forgets: true,
-        ..Recording::default()
+        ..Recording::with(u64::MAX)
     };
     let s = Settings {
         steps: Some(steps),
@@ -392,5 +398,98 @@ fn a_step_copies_its_batch_and_its_loss_and_never_leaves_the_card_idle() {
         assert_eq!(each(|m| m.stalls), 0.0);
         // Buffers go round.
         assert_eq!(each(|m| m.stages), 0.0);
+    }
+}
+
+/// Events around every launch, none of them in a graph; rates are those of the time that the card says.
+#[test]
+fn a_profile_has_the_cards_own_times() {
+    let m = small(ONE);
+    let tokens = vec![1; 24];
+    let io = [
+        ("tokens", Value::I32(&tokens)),
+        ("targets", Value::I32(&tokens)),
+    ];
+    for launch_time in [None, Some(Duration::from_micros(5))] {
+        let recording = Recording {
+            launch_time,
+            ..Recording::with(u64::MAX)
+        };
+        let kernels = &m.program.kernels;
+        let device =
+            CudaDevice::new(recording.clone(), Target::Sm80, &code(kernels), kernels, 0).unwrap();
+        let artifact = Artifact::in_memory(m.clone()).unwrap();
+        let mut x = Executor::new(&artifact, Box::new(device)).unwrap();
+        x.run("grad", Bindings::new(2, 12), &io, &[]).unwrap();
+        let before = recording.made.get();
+        x.start_profile();
+        for _ in 0..3 {
+            x.run("grad", Bindings::new(2, 12), &io, &[]).unwrap();
+        }
+        let made = recording.made.get();
+        let launches = 3 * m.program.entries["grad"].instrs.len() as u64;
+        assert_eq!((made.replays, made.graphs), (before.replays, before.graphs));
+        assert_eq!(made.events - before.events, 2 * launches + 3);
+        let profile = x.profile().unwrap();
+        let rows = profile.rows();
+        assert_eq!(rows.iter().map(|r| r.launches).sum::<u64>(), launches);
+        assert!(rows.iter().all(|r| r.ms.is_some() == launch_time.is_some()));
+        let Some(time) = launch_time else {
+            assert!(profile.to_string().lines().all(|l| l.contains("- %")));
+            continue;
+        };
+        assert_eq!(profile.total(), time * launches as u32);
+        for r in &rows {
+            let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+            let seconds = time.as_secs_f64() * r.launches as f64;
+            assert!(close(r.ms.unwrap(), 1e3 * seconds));
+            assert!(close(r.share.unwrap(), r.launches as f64 / launches as f64));
+            let contraction = r.kernel.starts_with("contract");
+            assert_eq!(r.gflop_per_s.is_some(), contraction, "{}", r.kernel);
+            assert!(r.gbyte_per_s.unwrap() > 0.0);
+        }
+    }
+}
+
+/// Before anything is loaded or reserved.
+#[test]
+fn what_cannot_run_on_a_card_is_said_first() {
+    let m = small(ONE);
+    let needed = odec_runtime::check::memory_bytes(&m.program);
+    let kernels = &m.program.kernels;
+    let said = |recording: Recording, built: &[Target]| {
+        let loaded = Cell::new(false);
+        let ptx = |_| {
+            loaded.set(true);
+            Ok(code(kernels))
+        };
+        let device = cuda::on(recording, kernels, needed, built, ptx);
+        (device.map(drop).map_err(|e| e.to_string()), loaded.get())
+    };
+    let both = [Target::Sm80, Target::Sm90a];
+    assert_eq!(said(Recording::with(needed), &both), (Ok(()), true));
+    let old = Recording {
+        capability: (7, 0),
+        ..Recording::with(needed)
+    };
+    for (recording, built, what) in [
+        (
+            Recording::with(needed - 1),
+            &both[..],
+            format!("({needed} bytes)"),
+        ),
+        (old.clone(), &both[..], "compute capability 7.0".into()),
+        (
+            Recording {
+                capability: (8, 9),
+                ..old
+            },
+            &both[1..],
+            "--target sm_80".into(),
+        ),
+    ] {
+        let (refused, loaded) = said(recording, built);
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(&what) && !loaded, "{refused}");
     }
 }

@@ -8,11 +8,14 @@ use super::graphs::Planned;
 use super::{CudaError, Driver};
 use crate::memory::{Buffer, WORD, Words};
 use cudarc::driver::{CudaContext, DriverError, result, sys};
-use odec_program::Target;
 use odec_program::gpu::Shape;
 use std::ffi::{CString, c_void};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The first version of the driver that has the call for times between events, as the driver counts.
+const MEASURES: i32 = 12080;
 
 /// One card.
 pub(super) struct Cuda {
@@ -100,10 +103,6 @@ impl Cuda {
         let context = CudaContext::new(card as usize).map_err(driver)?;
         let name = context.name().map_err(driver)?;
         let (major, minor) = context.compute_capability().map_err(driver)?;
-        if major < 8 {
-            let card = name;
-            return Err(CudaError::TooOld { card, major, minor });
-        }
         Ok(Cuda {
             context,
             name,
@@ -111,23 +110,6 @@ impl Cuda {
             functions: vec![],
             memories: vec![],
         })
-    }
-
-    /// The best target for this card.
-    pub fn target(&self) -> Target {
-        match self.runs(Target::Sm90a) {
-            true => Target::Sm90a,
-            false => Target::Sm80,
-        }
-    }
-
-    /// Whether the card runs code for a target.
-    pub fn runs(&self, target: Target) -> bool {
-        match target {
-            Target::Sm80 => self.capability >= (8, 0),
-            Target::Sm90a => self.capability == (9, 0),
-            _ => false,
-        }
     }
 }
 
@@ -178,6 +160,10 @@ impl Driver for Cuda {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn capability(&self) -> (i32, i32) {
+        self.capability
     }
 
     fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String> {
@@ -356,11 +342,14 @@ impl Driver for Cuda {
         unsafe { result::graph::launch(graph.ready, std::ptr::null_mut()) }.map_err(refused)
     }
 
-    fn record(&mut self) -> Result<Event, String> {
+    fn record(&mut self, timed: bool) -> Result<Event, String> {
         self.context.bind_to_thread().map_err(refused)?;
         use sys::CUevent_flags_enum::{CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING};
         // Who waits sleeps: a processor may have better to do than to look again and again.
-        let flags = CU_EVENT_BLOCKING_SYNC as u32 | CU_EVENT_DISABLE_TIMING as u32;
+        let flags = match timed {
+            true => CU_EVENT_BLOCKING_SYNC as u32,
+            false => CU_EVENT_BLOCKING_SYNC as u32 | CU_EVENT_DISABLE_TIMING as u32,
+        };
         let mut event = std::ptr::null_mut();
         // SAFETY: the driver writes the new event's handle; the null stream has it after all that was queued before.
         unsafe {
@@ -380,5 +369,24 @@ impl Driver for Cuda {
         self.context.bind_to_thread().map_err(refused)?;
         // SAFETY: the event was recorded and lives.
         unsafe { result::event::synchronize(event.event) }.map_err(refused)
+    }
+
+    fn between(&mut self, from: &Event, to: &Event) -> Result<Option<Duration>, String> {
+        self.context.bind_to_thread().map_err(refused)?;
+        let mut version = 0;
+        // SAFETY: the driver writes its version. Both events were recorded, with times, and live.
+        let milliseconds = unsafe {
+            sys::cuDriverGetVersion(&mut version)
+                .result()
+                .map_err(refused)?;
+            if version < MEASURES {
+                return Err("it measures launches from CUDA 12.8 on only".into());
+            }
+            result::event::synchronize(to.event).map_err(refused)?;
+            result::event::elapsed(from.event, to.event).map_err(refused)?
+        };
+        Ok(Some(Duration::from_secs_f64(
+            f64::from(milliseconds.max(0.0)) / 1e3,
+        )))
     }
 }

@@ -14,6 +14,7 @@
 
 #[cfg(feature = "cuda")]
 mod card;
+pub mod fit;
 pub mod graphs;
 pub mod plan;
 pub mod recording;
@@ -22,12 +23,14 @@ pub mod regions;
 use crate::device::{Device, Mark};
 use crate::memory::{Buffer, Words};
 use crate::reach::Footprint;
+use fit::Card;
 use graphs::{Graphs, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::{Kernel, KernelSpec, Target};
 use regions::Regions;
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 /// What a card's driver does for us. Launches, copies and events happen in the order they are asked for.
 pub trait Driver {
@@ -38,6 +41,8 @@ pub trait Driver {
 
     /// The card, in words.
     fn name(&self) -> String;
+    /// Its compute capability.
+    fn capability(&self) -> (i32, i32);
     /// Compiles a module; functions are numbered as `kernels` are. With each symbol, the dynamic shared memory its launches
     /// will ask for, in bytes.
     fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String>;
@@ -61,8 +66,11 @@ pub trait Driver {
     fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
     /// Queues a graph's launches.
     fn replay(&mut self, graph: &mut Self::Graph) -> Result<(), String>;
-    /// Queues an event.
-    fn record(&mut self) -> Result<Self::Event, String>;
+    /// Queues an event, with the time when it is reached where somebody will ask for that.
+    fn record(&mut self, timed: bool) -> Result<Self::Event, String>;
+    /// The time between two timed events, when both are reached; nothing where nothing is computed.
+    fn between(&mut self, from: &Self::Event, to: &Self::Event)
+    -> Result<Option<Duration>, String>;
     /// Waits for an event.
     fn wait(&mut self, event: &Self::Event) -> Result<(), String>;
 }
@@ -87,15 +95,18 @@ pub enum CudaError {
         minor: i32,
     },
     #[error(
-        "the artifact holds no code for {card} (it has {built}); build it with `odec build FILE.ode --target {wanted}`"
+        "the artifact holds no code for {card}, compute capability {capability} (it has {built}); build it with `odec build FILE.ode --target {wanted}`"
     )]
     NoCode {
         card: String,
+        capability: String,
         built: String,
         wanted: Target,
     },
     #[error(
-        "the program needs {needed} bytes of GPU memory and {card} has {free} left; a smaller batch or `memory revolve(slots: n)` needs less"
+        "the program needs {} of GPU memory and {card} has {} left; a smaller batch or `memory revolve(slots: n)` needs less",
+        bytes(*needed),
+        bytes(*free)
     )]
     Memory {
         card: String,
@@ -107,6 +118,9 @@ pub enum CudaError {
     #[error("the NVIDIA driver refuses: {0}")]
     Driver(String),
 }
+
+/// The events before and after a launch; nothing when it had no blocks.
+type Around<E> = Option<(E, E)>;
 
 /// Runs a program's kernels on a card.
 pub struct CudaDevice<D: Driver> {
@@ -121,6 +135,8 @@ pub struct CudaDevice<D: Driver> {
     /// Launches that were not sent off, where they may become a graph.
     pending: Vec<Planned>,
     marks: u64,
+    /// Where launches are measured: what was before and after each.
+    timed: Option<Vec<Around<D::Event>>>,
     /// The first request that was refused.
     failed: Option<String>,
 }
@@ -140,11 +156,7 @@ impl<D: Driver> CudaDevice<D> {
         if let Some(reason) = kernels.iter().find_map(|k| gpu::refusal(&k.spec)) {
             return Err(CudaError::Kernel(reason));
         }
-        let free = driver.free_memory().map_err(CudaError::Driver)?;
-        if needed > free {
-            let card = driver.name();
-            return Err(CudaError::Memory { card, needed, free });
-        }
+        Card::of(&driver)?.room(needed)?;
         let symbols = kernels.iter().map(|k| {
             let shape = gpu::shape(&k.spec, &[1; 3], target);
             (k.symbol.as_str(), shape.map_or(0, Shape::dynamic))
@@ -167,6 +179,7 @@ impl<D: Driver> CudaDevice<D> {
             regions: Regions::default(),
             pending: Vec::new(),
             marks: 0,
+            timed: None,
             failed: None,
         })
     }
@@ -237,7 +250,7 @@ impl<D: Driver> Device for CudaDevice<D> {
         let mark = Mark(self.marks);
         let mut event = None;
         self.ask(|driver, _| {
-            event = Some(driver.record()?);
+            event = Some(driver.record(false)?);
             Ok(())
         });
         self.events.extend(event.map(|e| (mark, e)));
@@ -256,6 +269,21 @@ impl<D: Driver> Device for CudaDevice<D> {
         }
     }
 
+    fn set_timed(&mut self, timed: bool) {
+        self.ask(|_, _| Ok(()));
+        self.timed = timed.then(Vec::new);
+    }
+
+    fn times(&mut self) -> Result<Vec<Option<Duration>>, String> {
+        let all = self.timed.as_mut().map(std::mem::take);
+        let all = all.unwrap_or_default().into_iter();
+        let time = |around: Around<D::Event>| match around {
+            Some((from, to)) => self.driver.between(&from, &to),
+            None => Ok(None),
+        };
+        all.map(time).collect()
+    }
+
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         if self.failed.is_some() {
             return;
@@ -265,6 +293,20 @@ impl<D: Driver> Device for CudaDevice<D> {
             operands.iter().map(|w| self.regions.place(w)).collect();
         let planned = places
             .and_then(|places| plan::plan(spec, footprint, self.target, &places, dims, coeffs));
+        if let Some(timed) = &mut self.timed {
+            // Outside of graphs, whose launches nobody can stand between.
+            let launched = planned.and_then(|launch| {
+                let Some(l) = launch else { return Ok(None) };
+                let from = self.driver.record(true)?;
+                self.driver.launch(kernel, l.shape, &l.arguments)?;
+                Ok(Some((from, self.driver.record(true)?)))
+            });
+            match launched {
+                Ok(around) => timed.push(around),
+                Err(refused) => self.failed = Some(refused),
+            }
+            return;
+        }
         let done = planned.and_then(|launch| match (launch, &self.graphs) {
             (None, _) => Ok(()),
             (Some(launch), Some(_)) => {
@@ -280,54 +322,65 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 }
 
-/// The target that code for a card is built for.
+/// Bytes for people, and exactly.
+fn bytes(n: u64) -> String {
+    format!("{:.2} GiB ({n} bytes)", n as f64 / f64::from(1 << 30))
+}
+
+/// What a card of this machine is.
 ///
 /// # Errors
-/// When there is no such card, or it is too old.
-pub fn target(card: u32) -> Result<Target, CudaError> {
+/// When there is no such card.
+pub fn card(number: u32) -> Result<Card, CudaError> {
     #[cfg(feature = "cuda")]
-    return card::Cuda::open(card).map(|c| c.target());
+    return Card::of(&card::Cuda::open(number)?);
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = card;
+        let _ = number;
         Err(CudaError::NotBuilt)
     }
 }
 
-/// No card: every launch is planned and checked as for one, and nothing is computed.
+/// A program's kernels on a card; `built` are the targets there is code for, `ptx` gives the code for one of them.
 ///
 /// # Errors
-/// When there is no code for any card, or a kernel's code is missing.
-pub fn dry(
+/// When there is no code for it, too little memory, or the driver refuses.
+pub fn on<D: Driver>(
+    driver: D,
     kernels: &[Kernel],
+    needed: u64,
+    built: &[Target],
+    ptx: impl Fn(Target) -> io::Result<String>,
+) -> Result<CudaDevice<D>, CudaError> {
+    let card = Card::of(&driver)?;
+    let best = card.code(built)?;
+    card.room(needed)?;
+    let text = ptx(best).map_err(|e| CudaError::Driver(e.to_string()))?;
+    CudaDevice::new(driver, best, &text, kernels, needed)
+}
+
+/// No card, but with so much memory: every launch is planned and checked as for one, and nothing is computed.
+///
+/// # Errors
+/// As [`on`].
+pub fn dry(
+    memory: u64,
+    kernels: &[Kernel],
+    needed: u64,
     built: &[Target],
     ptx: impl Fn(Target) -> io::Result<String>,
 ) -> Result<Box<dyn Device>, CudaError> {
-    let target = built.iter().filter(|t| t.is_gpu()).max();
-    let target = target.ok_or_else(|| CudaError::NoCode {
-        card: "any card".into(),
-        built: built
-            .iter()
-            .map(|t| t.name())
-            .collect::<Vec<_>>()
-            .join(", "),
-        wanted: Target::Sm80,
-    })?;
-    let text = ptx(*target).map_err(|e| CudaError::Driver(e.to_string()))?;
     let driver = recording::Recording {
-        memory: u64::MAX,
         forgets: true,
-        ..recording::Recording::default()
+        ..recording::Recording::with(memory)
     };
-    Ok(Box::new(CudaDevice::new(
-        driver, *target, &text, kernels, 0,
-    )?))
+    Ok(Box::new(on(driver, kernels, needed, built, ptx)?))
 }
 
-/// A card, ready to run a program; `built` are the targets there is code for, `ptx` gives the code for one of them.
+/// A card of this machine, ready to run a program.
 ///
 /// # Errors
-/// When there is no such card, no code for it, too little memory, or the driver refuses.
+/// When there is no such card, or as [`on`].
 pub fn open(
     card: u32,
     kernels: &[Kernel],
@@ -337,18 +390,7 @@ pub fn open(
 ) -> Result<Box<dyn Device>, CudaError> {
     #[cfg(feature = "cuda")]
     {
-        let driver = card::Cuda::open(card)?;
-        let best = built.iter().filter(|t| driver.runs(**t)).max();
-        let Some(best) = best else {
-            let names: Vec<&str> = built.iter().map(|t| t.name()).collect();
-            return Err(CudaError::NoCode {
-                card: driver.name(),
-                built: names.join(", "),
-                wanted: driver.target(),
-            });
-        };
-        let text = ptx(*best).map_err(|e| CudaError::Driver(e.to_string()))?;
-        let mut device = CudaDevice::new(driver, *best, &text, kernels, needed)?;
+        let mut device = on(card::Cuda::open(card)?, kernels, needed, built, ptx)?;
         // For telling whose fault something is, on a card.
         device.set_graphs(std::env::var_os("ODEC_GRAPHS").is_none_or(|v| v != "off"));
         Ok(Box::new(device))

@@ -7,6 +7,7 @@ use odec_program::gpu::Shape;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Where the memory of a card that is not there begins, and what its parts are aligned to, as a card's are.
 const NOWHERE: u64 = 1 << 40;
@@ -61,11 +62,24 @@ pub struct Recording {
     pub given: u64,
     /// Whether launches are looked at and not kept.
     pub forgets: bool,
+    /// How long it says that each launch took; nothing, where nothing is computed.
+    pub launch_time: Option<Duration>,
     /// What [`Driver::free_memory`] says.
     pub memory: u64,
+    /// What [`Driver::capability`] says.
+    pub capability: (i32, i32),
 }
 
 impl Recording {
+    /// A card of the newest kind that there is code for, with so much memory.
+    pub fn with(memory: u64) -> Recording {
+        Recording {
+            memory,
+            capability: (9, 0),
+            ..Recording::default()
+        }
+    }
+
     fn count(&self, with: impl FnOnce(&mut Made)) {
         let mut made = self.made.get();
         with(&mut made);
@@ -89,6 +103,9 @@ impl Driver for Recording {
 
     fn name(&self) -> String {
         "no card".into()
+    }
+    fn capability(&self) -> (i32, i32) {
+        self.capability
     }
     fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String> {
         self.dynamic.replace(kernels.iter().map(|k| k.1).collect());
@@ -144,9 +161,12 @@ impl Driver for Recording {
         self.launched(graph);
         Ok(())
     }
-    fn record(&mut self) -> Result<u64, String> {
+    fn record(&mut self, _timed: bool) -> Result<u64, String> {
         self.count(|made| made.events += 1);
         Ok(self.launched.get())
+    }
+    fn between(&mut self, from: &u64, to: &u64) -> Result<Option<Duration>, String> {
+        Ok(self.launch_time.map(|t| t * (to - from) as u32))
     }
     fn wait(&mut self, event: &u64) -> Result<(), String> {
         let idle = *event == self.launched.get();

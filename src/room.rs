@@ -1,0 +1,62 @@
+//! Whether a model fits on a card, said when it is planned and before its code is generated.
+//!
+//! Takes a planned program and a card; gives nothing, or the refusal with what other memory policies would need.
+
+use crate::fail::{Done, Failure};
+use crate::terminal;
+use odec_compiler::cost::{cost, json};
+use odec_compiler::model::Built;
+use odec_compiler::passes::{Assembled, Options};
+use odec_program::{Program, Target};
+use odec_runtime::ArtifactError;
+use odec_runtime::check::memory_bytes;
+use odec_runtime::cuda::fit::Card;
+
+/// Refuses a program that card number `number` has no room for.
+pub fn fits(
+    (number, card): (u32, &Card),
+    built: &Built,
+    assembled: &Assembled,
+    target: Target,
+) -> Done {
+    let program = &assembled.manifest.program;
+    let Err(source) = card.room(memory_bytes(program)) else {
+        return Ok(());
+    };
+    let refused = ArtifactError::Gpu {
+        card: number,
+        source,
+    };
+    let mut said = refused.to_string();
+    if built.train.is_some() {
+        let cost = cost(built, program, Options::of(target, built.real()));
+        let cost = cost.map_err(Failure::internal)?;
+        let others = cost.policies.iter().filter(|p| p.memory != cost.own);
+        let needs = others.filter_map(|p| {
+            let needed = under(program, p.activations?);
+            let fits = if needed <= card.free {
+                ", which fits"
+            } else {
+                ""
+            };
+            let name = json::name(p.memory);
+            Some(format!("`memory {name}` {}{fits}", terminal::bytes(needed)))
+        });
+        let needs: Vec<String> = needs.collect();
+        if !needs.is_empty() {
+            said += &format!("\n  this model would need under {}", needs.join("; "));
+        }
+    }
+    Err(Failure::Input(said))
+}
+
+/// What a program needs when its gradient's arena has another size.
+fn under(program: &Program, activations: u64) -> u64 {
+    let arena = |grad: bool| {
+        let entries = program.entries.iter();
+        let of = entries.filter(|(name, _)| (*name == "grad") == grad);
+        of.map(|(_, e)| e.arena_bytes).max().unwrap_or(0)
+    };
+    let (own, others) = (arena(true), arena(false));
+    memory_bytes(program) - own.max(others) + activations.max(others)
+}
