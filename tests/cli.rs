@@ -367,9 +367,17 @@ fn colours_are_for_terminals() {
 #[test]
 fn too_small_a_card_is_refused_before_any_work() {
     let place = Place::new();
-    let wide = TINY.replace("width: 32", "width: 32768");
-    assert_ne!(wide, TINY);
-    place.write("large.ode", &wide);
+    let mut large = TINY.to_string();
+    for (small, many) in [
+        ("context: 16", "context: 2048"),
+        ("width: 16", "width: 512"),
+        ("for 2 steps", "for 9 steps"),
+        ("batch 4", "batch 64"),
+    ] {
+        assert!(large.contains(small));
+        large = large.replace(small, many);
+    }
+    place.write("large.ode", &large);
     let (code, said) = place.bad(&[
         "train",
         "large.ode",
