@@ -102,7 +102,7 @@ impl Driver for Recording {
     type Event = u64;
 
     fn name(&self) -> String {
-        "no card".into()
+        "a card that is not there".into()
     }
     fn capability(&self) -> (i32, i32) {
         self.capability
