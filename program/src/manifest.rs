@@ -163,6 +163,13 @@ pub enum Table {
         width: u64,
         base: f64,
     },
+    /// `[positions, width]`: normal numbers of mean 0, those of [`crate::noise::normal`] with key 0.
+    Normal {
+        positions: u64,
+        width: u64,
+        std: f64,
+        stream: u32,
+    },
 }
 
 impl Table {
@@ -176,16 +183,20 @@ impl Table {
             } => [positions, head],
             Table::Sinusoid {
                 positions, width, ..
+            }
+            | Table::Normal {
+                positions, width, ..
             } => [positions, width],
         }
     }
 
-    /// The base of its angles.
+    /// The base of its angles; 1 where it has none.
     pub fn base(&self) -> f64 {
         match *self {
             Table::RotaryCos { base, .. }
             | Table::RotarySin { base, .. }
             | Table::Sinusoid { base, .. } => base,
+            Table::Normal { .. } => 1.0,
         }
     }
 
@@ -200,6 +211,9 @@ impl Table {
             Table::RotarySin { .. } => angle(p, c - half).sin(),
             Table::Sinusoid { .. } if c.is_multiple_of(2) => angle(p, c / 2).sin(),
             Table::Sinusoid { .. } => angle(p, c / 2).cos(),
+            Table::Normal { std, stream, .. } => {
+                std * crate::noise::normal([0, *stream, p as u32, c as u32])
+            }
         };
         (0..positions)
             .flat_map(|p| (0..cols).map(move |c| (p, c)))

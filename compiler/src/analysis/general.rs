@@ -274,6 +274,7 @@ impl Made<'_> {
                     return self.beyond(self.body, "it solves to a tolerance");
                 }
                 Instr::Product(_) => return self.beyond(self.body, "it multiplies states"),
+                Instr::Normal { .. } => return self.beyond(self.body, "it starts at random"),
                 Instr::Project { .. } => {
                     return self.beyond(self.body, "it projects a state onto a set");
                 }

@@ -443,6 +443,7 @@ impl<C: Number> Made<'_, C> {
                 self.beyond(self.body, "it solves to a tolerance")
             }
             Instr::Product(_) => self.beyond(self.body, "it multiplies states"),
+            Instr::Normal { .. } => self.beyond(self.body, "it starts at random"),
             Instr::Project { .. } => self.beyond(self.body, "it projects a state onto a set"),
         }
     }

@@ -149,6 +149,16 @@ impl System<'_> {
 }
 
 impl Fields for System<'_> {
+    fn normal(
+        &mut self,
+        _: &mut Builder,
+        _: Value,
+        _: &Exact,
+        _: usize,
+    ) -> Result<Value, BuildError> {
+        Err(BuildError::Missing("a random start".into()))
+    }
+
     fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError> {
         let name = &self.program.fields[e.field].name;
         b.site.path = name.clone();

@@ -170,6 +170,8 @@ pub(super) struct Model<'s> {
     key: Option<Value>,
     /// The stream of each mask, by the place of its weights.
     streams: BTreeMap<String, u32>,
+    /// Tables of random numbers so far.
+    pub(super) drawn: u32,
     /// Regions so far that may not be made.
     regions: u32,
     /// The one at hand, and parameters as it reads them.
@@ -245,6 +247,7 @@ impl<'s> Model<'s> {
             drops: false,
             key: None,
             streams: BTreeMap::new(),
+            drawn: 0,
             regions: 0,
             region: None,
             collected: Collected::default(),
@@ -299,7 +302,7 @@ impl<'s> Model<'s> {
     }
 
     /// A table with a row for each position, as the tokens of a run see it.
-    fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
+    pub(super) fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
         match self.reach {
             Reach::Run => Ok(table),
             Reach::Past => b.push1(FromPast, &[table]),
@@ -528,6 +531,16 @@ struct Layers<'l, 's> {
 }
 
 impl Fields for Layers<'_, '_> {
+    fn normal(
+        &mut self,
+        b: &mut Builder,
+        like: Value,
+        std: &Exact,
+        number: usize,
+    ) -> Result<Value, BuildError> {
+        self.model.normal(b, like, std, number)
+    }
+
     fn evaluate(&mut self, b: &mut Builder, of: Evaluation) -> Result<Value, BuildError> {
         let (e, number) = (self.evolve, self.number);
         b.site.path = field_name(e, number, of.field, of.usage);

@@ -1,5 +1,5 @@
 //! Steps whose number is drawn for each step of training (Geiping et al. 2025, arXiv:2502.05171), and gradients through the last
-//! steps only.
+//! steps only; random starts.
 //!
 //! While the model is trained the most steps that can be drawn are unrolled; the number is an input of the program, and steps
 //! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
@@ -10,11 +10,46 @@ use super::depth::Random;
 use super::evolve::EvolveSpec;
 use super::step::Kept;
 use crate::scheme::stage::Phase;
-use odec_graph::ops::{Enter, Exceeds, Flag, Hold, Input, Shift, StopGradient};
+use odec_graph::ops::{
+    AddPositions, Broadcast, Enter, Exceeds, Flag, Hold, Input, Normal, Shift, StopGradient, Table,
+};
 use odec_graph::{Builder, Exact, Value, nn};
-use odec_program::manifest::depth;
+use odec_program::manifest::{self, depth};
 
 impl Model<'_> {
+    /// Normal numbers in the shape of a state. While the model is trained they are of the run's key, so that every text of every step
+    /// has its own; else a table by position, the same for all texts, so that reading in pieces gives the bits of reading the whole.
+    pub(super) fn normal(
+        &mut self,
+        b: &mut Builder,
+        like: Value,
+        std: &Exact,
+        number: usize,
+    ) -> Result<Value, BuildError> {
+        let to = b.ty(like).clone();
+        let place = format!("{} {number}", b.site);
+        let value = match self.drops {
+            true => std.clone(),
+            false => Exact::zero(),
+        };
+        let each = nn::constant(b, value)?;
+        let width = to.cols();
+        let each = b.push1(Broadcast { to }, &[each])?;
+        if let Some((stream, key)) = self.mask(b, place)? {
+            return Ok(b.push1(Normal { stream }, &[each, key])?);
+        }
+        let table = manifest::Table::Normal {
+            positions: self.spec.sizes.context,
+            width,
+            std: std.to_f64(),
+            stream: self.drawn,
+        };
+        self.drawn += 1;
+        let table = b.push1(Table { table }, &[])?;
+        let table = self.positions(b, table)?;
+        Ok(b.push1(AddPositions, &[each, table])?)
+    }
+
     /// The state after a known number of steps.
     pub(super) fn known(
         &mut self,

@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 /// The part of a site where iterates of a fixed point are made.
 pub const SOLVE: &str = "solve";
 
+/// The part of a site where a state is drawn.
+const START: &str = "normal";
+
 /// Values that later steps of an evolution may read: of each name, oldest first.
 pub type Kept = BTreeMap<String, Vec<Value>>;
 
@@ -32,6 +35,15 @@ pub struct Evaluation<'e> {
 pub trait Fields {
     /// Builds an evaluation at the builder's site, and completes the site by the field's name.
     fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError>;
+
+    /// Normal numbers with the deviation `std` in the shape of a state; `number` tells those of one place apart.
+    fn normal(
+        &mut self,
+        b: &mut Builder,
+        like: Value,
+        std: &Exact,
+        number: usize,
+    ) -> Result<Value, BuildError>;
 }
 
 /// Where a step stands.
@@ -88,6 +100,10 @@ impl Place<'_> {
                             coefficients.affine(b, x, std, mean)?
                         }
                     }
+                }
+                Instr::Normal { like, std, number } => {
+                    let like = value(&values, *like)?;
+                    b.part(START, |b| fields.normal(b, like, std, *number))?
                 }
                 Instr::Stop(at) => {
                     let at = value(&values, *at)?;

@@ -69,9 +69,10 @@ impl Widths<'_> {
                     _ => self.equal(a, b)?,
                 }
             }
-            Instr::Project { at, .. } | Instr::Flow { at, .. } | Instr::Stop(at) => {
-                self.values[at.0 as usize]
-            }
+            Instr::Normal { like: at, .. }
+            | Instr::Project { at, .. }
+            | Instr::Flow { at, .. }
+            | Instr::Stop(at) => self.values[at.0 as usize],
             Instr::Mix { of, seen, .. } => {
                 for [z, f] in seen.iter().flatten() {
                     self.equal(self.values[z.0 as usize], self.values[f.0 as usize])?;

@@ -216,6 +216,7 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
             Some(Table::RotaryCos { .. }) => "cos".into(),
             Some(Table::RotarySin { .. }) => "sin".into(),
             Some(Table::Sinusoid { .. }) => "positions".into(),
+            Some(Table::Normal { .. }) => "normal".into(),
             None => format!("consts@{}", o.offset),
         },
         Slot::Prepared => format!("prepared@{}", o.offset),

@@ -5,8 +5,8 @@ use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
-use super::scalar::{name_of, not_supported, unknown_name};
-use super::stage::{Instr, Projection, default_eps};
+use super::scalar::{name_of, not_supported, out_of_range, unknown_name};
+use super::stage::{Instr, Phase, Projection, default_eps};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
@@ -35,6 +35,7 @@ impl Machine<'_> {
         let Some(arg) = self.argument(&callee.name, names.frame) else {
             return match callee.name.as_str() {
                 "normalize" => self.normalize(call, span, names),
+                "normal" => self.normal(call, span, names),
                 "nonnegative" => {
                     let at = self.projected(call, &[], span, names)?;
                     let onto = Projection::Nonnegative;
@@ -123,6 +124,36 @@ impl Machine<'_> {
         };
         let k = self.written_at(span, |m| m.evaluate(leaf, at, span))?;
         Some(Item::Vector(k))
+    }
+
+    /// `normal(std: 0.4)`, in `start` alone: what a step drew would differ from one evaluation of it to the next.
+    fn normal(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
+        const HELP: &str = "write `start { x = normal(std: 0.4) }`";
+        if self.at.phase != Phase::Start {
+            let message = "`normal` draws a state in `start { … }` alone";
+            return self.fail(Diagnostic::error(codes::TYPE_MISMATCH, span, message).help(HELP));
+        }
+        let labelled = |a: &Arg| a.label.as_ref().is_some_and(|l| l.name == "std");
+        let [arg] = &call.args[..] else {
+            let message = "`normal` takes a deviation, `std`";
+            return self.fail(Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(HELP));
+        };
+        if !labelled(arg) {
+            let message = "`normal` needs `std`";
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, arg.value.span, message);
+            return self.fail(d.help(HELP));
+        }
+        let std = self.constant(&arg.value, &names.numbers())?;
+        let size = std.to_f64();
+        if !(1e-30..=1e30).contains(&size) {
+            let d = out_of_range(&std, arg.value.span);
+            return self.fail(d.label("a positive number is expected"));
+        }
+        let drawn = |i: &&Instr| matches!(i, Instr::Normal { .. });
+        let number = self.instrs.iter().filter(drawn).count();
+        let like = self.value(Combination::value(super::ValueId(0)), span)?;
+        let made = self.push(Instr::Normal { like, std, number });
+        Some(Item::Vector(Combination::value(made)))
     }
 
     /// `normalize(u, mean: m, std: s)`.

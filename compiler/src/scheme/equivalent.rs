@@ -161,6 +161,7 @@ impl Machine<'_> {
                 Instr::Combine(_) => {}
                 Instr::Past { .. } => return beyond(None, "it looks back at earlier steps"),
                 Instr::Product(_) => return beyond(None, "it multiplies states"),
+                Instr::Normal { .. } => return beyond(None, "it starts at random"),
                 Instr::Project { .. } => return beyond(None, "it projects a state onto a set"),
                 Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
                     return beyond(None, "it solves to a tolerance");

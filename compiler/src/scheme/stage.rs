@@ -54,6 +54,12 @@ pub enum Instr {
     },
     /// The same value, through which no gradient passes.
     Stop(ValueId),
+    /// Normal numbers of mean 0 in the place of a value's, the n-th of the program.
+    Normal {
+        like: ValueId,
+        std: Exact,
+        number: usize,
+    },
     /// What an equation makes of its solution, for one of its unknowns; the gradient passes by the implicit function theorem.
     Solution {
         of: usize,
@@ -93,6 +99,7 @@ impl Instr {
             Instr::Past { .. } => Vec::new(),
             Instr::Product(of) => of.to_vec(),
             Instr::Project { at, .. } | Instr::Flow { at, .. } | Instr::Stop(at) => vec![*at],
+            Instr::Normal { like, .. } => vec![*like],
             Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
             Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
         }
@@ -103,6 +110,11 @@ impl Instr {
         let all = |pairs: &Iterates| pairs.iter().map(|p| p.map(to)).collect();
         match self {
             Instr::Stop(at) => Instr::Stop(to(*at)),
+            Instr::Normal { like, std, number } => Instr::Normal {
+                like: to(*like),
+                std: std.clone(),
+                number: *number,
+            },
             Instr::Mix { of, seen, mixing } => Instr::Mix {
                 of: *of,
                 seen: seen.iter().map(all).collect(),
@@ -300,7 +312,8 @@ impl Program {
     }
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
-    /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`.
+    /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`,
+    /// random numbers `n1 …`.
     fn names(&self) -> Vec<String> {
         let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
@@ -315,6 +328,7 @@ impl Program {
                 Instr::Flow { .. } => 'u',
                 Instr::Mix { .. } => 'z',
                 Instr::Stop(_) => 's',
+                Instr::Normal { .. } => 'n',
                 Instr::Solution { .. } => 'e',
             };
             let n = counts.entry(letter).or_default();
@@ -388,6 +402,7 @@ impl Program {
                     writeln!(f, "  {made} = flow {field}({over}) from {at}")?
                 }
                 Instr::Stop(at) => writeln!(f, "  {made} = stop {}", name(*at))?,
+                Instr::Normal { std, .. } => writeln!(f, "  {made} = normal(std: {std})")?,
                 Instr::Mix { of, seen, mixing } => {
                     let seen: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
                     let by = match mixing.memory {

@@ -10,6 +10,7 @@ use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
+use odec_runtime::depth::usual;
 use odec_runtime::gradient::gradient;
 use odec_runtime::{Executor, Reader, Value, mask};
 
@@ -115,9 +116,11 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
     mask::prepare(&mut batch, loss, &mask::training(0), 0);
     let at = Bindings::new(1, CONTEXT as u64);
+    let drawn = usual(&m.depths);
     let mut losses = Vec::new();
     for t in 1..=30 {
-        losses.push(gradient(e, std::slice::from_ref(&batch), &[]).unwrap().loss);
+        let batch = std::slice::from_ref(&batch);
+        losses.push(gradient(e, batch, &drawn).unwrap().loss);
         let scalars = [
             (named::LR, 1e-2),
             (named::BIAS1, 1.0 / (1.0 - 0.9f64.powi(t))),

@@ -19,4 +19,5 @@ mod programs;
 mod random;
 mod rewrites;
 mod solves;
+mod starts;
 mod systems;

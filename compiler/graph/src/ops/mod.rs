@@ -79,6 +79,7 @@ ops! {
     exceeds::Exceeds,
     stop_gradient::StopGradient,
     dropout::Dropout,
+    normal::Normal,
     bf16::Bf16,
     // between shapes
     broadcast::Broadcast,

@@ -1,4 +1,4 @@
-//! A constant table known at build time: rotary cosines and sines, sinusoidal positions.
+//! A constant table known at build time: rotary cosines and sines, sinusoidal positions, normal numbers.
 
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
@@ -21,6 +21,14 @@ impl Op for Table {
             manifest::Table::RotaryCos { .. } => "rotary_cos",
             manifest::Table::RotarySin { .. } => "rotary_sin",
             manifest::Table::Sinusoid { .. } => "sinusoid",
+            manifest::Table::Normal { std, stream, .. } => {
+                let std = std.to_string();
+                return vec![
+                    ("kind", "normal".into()),
+                    ("std", std),
+                    ("stream", stream.to_string()),
+                ];
+            }
         };
         let base = self.table.base().to_string();
         vec![("kind", kind.into()), ("base", base)]
@@ -29,7 +37,10 @@ impl Op for Table {
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         operands::<0>(Self::NAME, ins)?;
         let (shape, base) = (self.table.shape(), self.table.base());
-        let halves = !matches!(self.table, manifest::Table::Sinusoid { .. });
+        let halves = matches!(
+            self.table,
+            manifest::Table::RotaryCos { .. } | manifest::Table::RotarySin { .. }
+        );
         if halves && !shape[1].is_multiple_of(2) {
             return fail(
                 Self::NAME,
@@ -66,7 +77,14 @@ impl Op for Table {
             width: 7,
             base: 100.0,
         };
+        let normal = manifest::Table::Normal {
+            positions: 5,
+            width: 7,
+            std: 0.5,
+            stream: 3,
+        };
         vec![
+            Sample::new(Table { table: normal }, "normal", vec![]),
             Sample::new(Table { table: sine }, "sine", vec![]),
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
         ]
