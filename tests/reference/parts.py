@@ -75,6 +75,12 @@ def uniform(key: Array, stream: int, rows: int, cols: int) -> Array:
     return (v[3] >> 8).astype(jnp.float64) / 2.0**24
 
 
+def normal(like: Array, std: float, key: Array, stream: int) -> Array:
+    """Normal numbers [batch, tokens, width]: the quantiles of the middles of uniform ones."""
+    numbers = uniform(key, stream, like.shape[0] * like.shape[1], like.shape[2]).reshape(like.shape)
+    return std * jax.scipy.special.ndtri(numbers + 2.0**-25)
+
+
 def dropout(x: Array, rate: float, key: Array, stream: int) -> Array:
     """Elements are zero with probability `rate`, the others grow by 1/(1 − rate); [batch, tokens, width]."""
     kept = uniform(key, stream, x.shape[0] * x.shape[1], x.shape[2]).reshape(x.shape) >= rate

@@ -30,7 +30,9 @@ from parts import (
     gelu_table,
     grouped_table,
     gpt_attention,
+    linear,
     norm_table,
+    normal,
     post_norm_encoder,
     rmsnorm,
     swiglu,
@@ -63,6 +65,8 @@ class System:
     masked: bool = False
     # Part of what each field computes that is dropped in training.
     drops: float = 0.0
+    # Whether a state is drawn.
+    starts: bool = False
     # Largest error of the interpreter.
     limit: float = 1e-9
     # Schemes and fields of its own.
@@ -95,6 +99,7 @@ class System:
             "down": affine_table(shape.width, 4 * shape.width),
             "gate": {"linear.weight": (1, 2 * shape.width), "linear.bias": (1,)},
             "inject": {"linear.weight": (shape.width, shape.width)},
+            "joined": {"linear.weight": (shape.width, 2 * shape.width)},
             "normed": norm_table(shape) | {"linear.weight": (shape.width, shape.width)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
@@ -361,6 +366,15 @@ def deq(s: Step, x: Array) -> Array:
     return jnp.concatenate(alone)
 
 
+def recurrent(s: Step, x: Array) -> Array:
+    """F(I(x, e)), F a whole layer, from normal numbers; e is what comes in."""
+    if s.k == 0:
+        s.past["e"] = [x]
+        x = normal(x, 0.5, s.key, 2)
+    y = linear(s.p, s.path("inject.linear"), jnp.concatenate([x, s.past["e"][0]], axis=-1))
+    return y + s.layer(y)
+
+
 def hybrid_of_three(s: Step, x: Array) -> Array:
     att, near, h = s.field("att"), s.field("near"), 1 / 2
     x = x + h / 2 * s.ffn(x)
@@ -582,6 +596,20 @@ SYSTEMS: dict[str, System] = {
         steps=1,
         fields={"att": "att", "ffn": "ffn", "inject": "normed"},
         owner=lambda name, k: "",
+    ),
+    # A state that is drawn; the quantile has seven digits.
+    "recurrent_depth": System(
+        recurrent,
+        flow="injected(phi, inject)",
+        options="weights shared",
+        definitions=(
+            "scheme injected(F, I) { start { e = x;  x = normal(std: 1/2) }  step x { return F(I(x, e)) } }\n"
+            "field phi = map(lie(att, ffn))\nfield inject(s, e) = concat(s, e) |> linear(width)\n"
+        ),
+        fields={"att": "att", "ffn": "ffn", "inject": "joined"},
+        owner=lambda name, k: "",
+        starts=True,
+        limit=1e-6,
     ),
     # A loss that is a sum.
     "loss_terms": System(

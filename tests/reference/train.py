@@ -107,10 +107,11 @@ def curves(
     source = Path(source_of(system, folder))
     text = source.read_text(encoding="utf-8")
     head, _, _ = text.partition("\ntrain {")
+    summed = " + ".join(f"{c}*{term}" for term, c in system.loss.items()) or "cross_entropy"
     trained = f"""{head}
 train {{
   data      text("{TEXT}", tokenizer: bytes)
-  loss      {f"masked(rate: {RATE:.0%})" if system.masked else "cross_entropy"}
+  loss      {f"masked(rate: {RATE:.0%})" if system.masked else summed}
   optimizer adamw(lr: {LR}, betas: {BETAS}, eps: {EPS}, weight_decay: {DECAY})
   batch 2;  steps 1;  clip {CLIP};  seed {SEED}
 }}
