@@ -64,7 +64,7 @@ impl Op for Normal {
                 let row = s.body.push(Expr::RowIndex);
                 let col = s.body.push(Expr::ColIndex);
                 let random = s.body.push(Expr::Random([xs[1], stream, row, col]));
-                let normal = noise::normal_of(&mut s.body, random);
+                let normal = noise::normal_of(s.body, random);
                 s.body.mul(xs[0], normal)
             }),
         }
