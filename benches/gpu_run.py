@@ -285,7 +285,8 @@ class Session:
             self.add("speed", found | {"why": "not begun: out of time"})
             return
         artifact = str(self.folder / case["artifacts"][self.target])
-        bench = [*self.odec, "bench", artifact, "--device", self.options.device, "--json", "--warmup", "3"]
+        timed = [artifact, "--device", self.options.device, "--json", "--warmup", "3"]
+        bench = [*self.odec, "bench", *timed]
         try:
             with Memory(self.number) as memory:
                 step = json.loads(call([*bench, "--steps", str(STEPS)], self.left()))
@@ -296,7 +297,7 @@ class Session:
             reading = json.loads(call([*bench, "--tokens", str(TOKENS)], self.left()))
             found["odec"]["token_ms"] = reading["token_ms_median"]
             if case["system"] in PROFILED and case["size"] in PROFILED_SIZES and self.left() > 20:
-                said = json.loads(call([*bench, "--steps", "3", "--profile"], self.left()))
+                said = json.loads(call([*self.odec, "profile", *timed, "--steps", "3"], self.left()))
                 found["kernels"] = said["kernels"]
         except (Failed, ValueError) as why:
             found["why"] = str(why)

@@ -76,6 +76,11 @@ pub enum Command {
     /// Time the training step on random tokens, or the reading of tokens one by one
     #[command(after_help = "Example:\n  odec bench schemes/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
+    /// Time each kernel of the training step: its share, launches and rates
+    #[command(
+        after_help = "Example:\n  odec profile schemes/rk4_layer.ode --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says."
+    )]
+    Profile(Timed),
     /// Run every entry of a model on a device and on the reference device, and compare what they compute
     #[command(
         after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
@@ -390,8 +395,9 @@ pub struct Exec {
     pub device: DeviceChoice,
 }
 
+/// Training steps on random tokens, timed.
 #[derive(Args)]
-pub struct Bench {
+pub struct Timed {
     #[command(flatten)]
     pub model: Model,
     /// Timed steps
@@ -400,17 +406,20 @@ pub struct Bench {
     /// Untimed steps before
     #[arg(long, default_value_t = 2)]
     pub warmup: u64,
-    /// Time, launches and rates of each kernel as well; each launch is measured by itself, so the step takes longer
-    #[arg(long)]
-    pub profile: bool,
-    /// Time the reading of so many tokens one by one instead, as `generate` reads them
-    #[arg(long, value_name = "N", conflicts_with = "profile")]
-    pub tokens: Option<u64>,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    #[command(flatten)]
+    pub timed: Timed,
+    /// Time the reading of so many tokens one by one instead, as `generate` reads them
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<u64>,
 }
 
 #[derive(Args)]

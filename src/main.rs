@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Tokenize(args) => commands::tokenize::run(&args),
         Command::Exec(args) => commands::exec::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Profile(args) => commands::bench::profile(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Codegen => commands::codegen::run(),

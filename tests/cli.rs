@@ -433,13 +433,12 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     let value: serde_json::Value = serde_json::from_str(&place.good(&timed)).expect("JSON");
     assert_eq!(value["tokens"], 3);
     let profiled = [
-        "bench",
+        "profile",
         "card.odex",
         "--device",
         "cuda:dry",
         "--steps",
         "2",
-        "--profile",
     ];
     let said = place.good(&profiled);
     assert!(said.ends_with("no times: nothing was computed\n"), "{said}");

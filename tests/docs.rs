@@ -129,8 +129,8 @@ fn json_md_names_all_keys_and_no_others() {
     );
     compare("odec eval", &place.good(&["eval", "run", "--json"]));
     compare(
-        "odec bench",
-        &place.good(&["bench", "tiny.odex", "--steps", "2", "--profile", "--json"]),
+        "odec profile",
+        &place.good(&["profile", "tiny.odex", "--steps", "2", "--json"]),
     );
     compare("odec methods", &place.good(&["methods", "euler", "--json"]));
     let metrics = place.read("run/metrics.jsonl");

@@ -1,4 +1,4 @@
-//! `odec bench`: times the training step (entries `grad` and `update`) on random tokens.
+//! `odec bench`: times the training step (entries `grad` and `update`) on random tokens. `odec profile`: each kernel of it.
 
 use crate::cli;
 use crate::fail::{Done, Failure};
@@ -17,14 +17,29 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 pub fn run(args: &cli::Bench) -> Done {
+    let timed = &args.timed;
+    ready(timed, |executor| match args.tokens {
+        Some(tokens) => reading(timed, executor, tokens),
+        None => training(timed, executor, false),
+    })
+}
+
+pub fn profile(args: &cli::Timed) -> Done {
+    ready(args, |executor| training(args, executor, true))
+}
+
+/// Does something with the model on its device.
+fn ready(args: &cli::Timed, then: impl FnOnce(&mut Executor) -> Done) -> Done {
     let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
     let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     executor.initialise(0);
-    if let Some(tokens) = args.tokens {
-        return reading(args, &mut executor, tokens);
-    }
-    let manifest = artifact.manifest();
+    then(&mut executor)
+}
+
+/// Times training steps, and their kernels where those are asked for.
+fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
+    let manifest = executor.manifest().clone();
     let (batch, seq) = manifest.maxima();
     let at = Bindings::new(batch, seq);
     let n = (batch * seq) as usize;
@@ -53,11 +68,11 @@ pub fn run(args: &cli::Bench) -> Done {
     let mut last = Instant::now();
     let steps = args.warmup + args.steps;
     for step in 0..steps + 1 {
-        if args.profile && step == args.warmup {
+        if kernels && step == args.warmup {
             executor.start_profile();
         }
         if step < steps {
-            let gradient = ask(&mut executor, &batches, &usual).map_err(Failure::input)?;
+            let gradient = ask(executor, &batches, &usual).map_err(Failure::input)?;
             let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
             let update = executor.queue("update", at, &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));
@@ -66,7 +81,7 @@ pub fn run(args: &cli::Bench) -> Done {
             let Some((asked, gradient, update)) = under_way.pop_front() else {
                 break;
             };
-            let found = gradient.found(&mut executor).map_err(Failure::input)?;
+            let found = gradient.found(executor).map_err(Failure::input)?;
             loss = decimal(found.loss, real);
             executor.take(update).map_err(Failure::input)?;
             if asked >= args.warmup {
@@ -128,7 +143,7 @@ pub fn run(args: &cli::Bench) -> Done {
 }
 
 /// Times single tokens, each read after those before it.
-fn reading(args: &cli::Bench, x: &mut Executor, tokens: u64) -> Done {
+fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
     if !x.has_entry(DECODE) {
         return Err(Failure::Input(
             "this model's attention sees the tokens that come after a token: it cannot read them one by one".into(),
