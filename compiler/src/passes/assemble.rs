@@ -5,7 +5,8 @@
 
 use super::body::dtype;
 use super::code::{Code, Home, Launch};
-use super::fuse::fuse;
+use super::fuse::{Fusion, fuse};
+use super::join::join;
 use super::layout::{ParamTable, TooManyParams, constants};
 use super::lower::{Homes, LowerError, lower};
 pub use super::parts::{Model, Options};
@@ -347,6 +348,9 @@ impl<'a> Maker<'a> {
                     error,
                 }
             })?;
+        if self.options.fusion == Fusion::On {
+            code = join(code);
+        }
         if name == GRAD {
             self.zero_the_rest(&graph, &mut code);
         }

@@ -21,11 +21,13 @@ pub const MAX_OPERANDS: usize = 24;
 /// Most scalar expressions of a fused kernel, before equal ones are shared.
 pub const MAX_EXPRESSIONS: usize = 200;
 
-/// Whether row ops are fused; results are the same bits either way.
+/// What runs in one launch; results are the same bits either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fusion {
     #[default]
     On,
+    /// Row ops are fused, but none with a contraction ([`mod@super::join`]).
+    Rows,
     /// One launch per node: for tests of fusion.
     Off,
 }
@@ -62,12 +64,12 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
     let facts = Facts::new(graph);
     let chains = Chains::new(graph, &facts);
     let feeders = match fusion {
-        Fusion::On => Feeders::new(graph, &facts, &chains),
+        Fusion::On | Fusion::Rows => Feeders::new(graph, &facts, &chains),
         Fusion::Off => Feeders::default(),
     };
     let guards = Guards::new(graph, &facts);
     let mut state = State::new(graph, &facts, &guards, &chains, &feeders);
-    if fusion == Fusion::On {
+    if fusion != Fusion::Off {
         state.join_all();
     }
     let in_order: Vec<Unit> = state

@@ -5,6 +5,7 @@
 //! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
 //! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`guard`]) |
 //! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
+//! | [`mod@join`] | launches → contractions with what becomes of their sums (epilogues) |
 //! | [`pieces`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`] | the optimiser step, built directly as launches |
@@ -22,6 +23,7 @@ pub mod facts;
 pub mod feeders;
 pub mod fuse;
 pub mod guard;
+pub mod join;
 pub mod layout;
 pub mod lower;
 pub mod order;

@@ -337,21 +337,26 @@ fn rows(k: &Rows, l: &Launch) -> Option<Sliced> {
 
 fn contract(k: &Contract, l: &Launch) -> Option<Sliced> {
     let fixed = |s: Size| (s == Size::fixed(s.factor)).then_some(s.factor);
-    if k.epilogue.is_some() {
-        return None;
-    }
     let (a, b, c) = (k.a.bytes(), k.b.bytes(), k.dtype.bytes());
     match (&l.dims[..], k.a_transposed) {
-        (&[Size::TOKENS, n, inner], false) => Some(Sliced {
-            operands: vec![
-                Operand::Rows(fixed(inner)? * a),
-                Operand::Whole,
-                Operand::Rows(fixed(n)? * c),
-            ],
-            spec: l.spec.clone(),
-            zeroed: None,
-        }),
-        (&[m, n, Size::TOKENS], true) => {
+        (&[Size::TOKENS, n, inner], false) => {
+            let mut operands = vec![Operand::Rows(fixed(inner)? * a), Operand::Whole];
+            if let Some(e) = &k.epilogue {
+                if !blind(&e.body) {
+                    return None;
+                }
+                let extra = |i| walked(&e.body, None, i, c);
+                let extras = (2..2 + e.operands as usize).map(extra);
+                operands.extend(extras.collect::<Option<Vec<_>>>()?);
+            }
+            operands.push(Operand::Rows(fixed(n)? * c));
+            Some(Sliced {
+                operands,
+                spec: l.spec.clone(),
+                zeroed: None,
+            })
+        }
+        (&[m, n, Size::TOKENS], true) if k.epilogue.is_none() => {
             let (m, n) = (fixed(m)?, fixed(n)?);
             let right = match k.layout {
                 Layout::Panels => Operand::Panels,

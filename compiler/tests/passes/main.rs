@@ -5,6 +5,7 @@ mod costs;
 mod depth;
 mod double;
 mod guards;
+mod join;
 mod learned;
 mod library;
 mod losses;

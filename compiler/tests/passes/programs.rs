@@ -60,7 +60,7 @@ fn kernels_do_not_grow_with_depth_and_are_few() {
 }
 
 /// A model of the library, built.
-fn library(name: &str) -> (String, Built) {
+pub fn library(name: &str) -> (String, Built) {
     struct NoFiles;
     impl Loader for NoFiles {
         fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {

@@ -1,0 +1,353 @@
+//! Epilogues: what joins, what must not, and that neither bits nor memory tell.
+
+use crate::memory::AT;
+use crate::numbers::{executor, tokens};
+use crate::programs::library;
+use crate::systems::options;
+use odec_compiler::model::compile;
+use odec_compiler::passes::code::{BufferId, Code, Home, Launch, mode};
+use odec_compiler::passes::fuse::Fusion;
+use odec_compiler::passes::join::join;
+use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
+use odec_program::kernel::{Contract, Extent, Layout, Order, Rows, Store};
+use odec_program::{
+    Access, Bindings, Body, Coeff, DECODE, DType, Entry, KernelSpec, Operand, Size, Slot,
+};
+use odec_runtime::{Reader, State, Value};
+
+const COLS: u64 = 4;
+
+/// A contraction of `a` and `b`, a map of its result and `x` that writes `y`; `x` is made first.
+fn pair() -> Code {
+    let mut code = Code::default();
+    let state = Size {
+        factor: COLS,
+        ..Size::TOKENS
+    };
+    let [a, b, x, sum, y] = ["a", "b", "x", "sum", "y"].map(|name| {
+        let home = match name {
+            "a" => Home::Fixed(Operand::at(Slot::Params, 0)),
+            "b" => Home::Fixed(Operand::at(Slot::Params, 1 << 20)),
+            _ => Home::Arena,
+        };
+        code.buffer(name, DType::F32, state, home)
+    });
+    let contract = KernelSpec::Contract(Contract {
+        dtype: DType::F32,
+        a: DType::F32,
+        b: DType::F32,
+        m: Extent::Dynamic,
+        n: Extent::Static(COLS),
+        k: Extent::Static(8),
+        a_transposed: false,
+        layout: Layout::Panels,
+        accumulate: false,
+        order: Order::Chain,
+        blocking: options().tiling.blocking,
+        epilogue: None,
+    });
+    let (tokens, cols) = (Size::TOKENS, Size::fixed(COLS));
+    let made = map(&[a, x], |body, uniform| {
+        let a = body.load(0, Access::full(COLS));
+        body.mul(uniform, a)
+    });
+    code.launches.push(made);
+    code.launches.push(Launch {
+        spec: contract,
+        args: vec![a, b, sum],
+        dims: vec![tokens, cols, Size::fixed(8)],
+        coeffs: vec![],
+        site: "step.0".into(),
+        guard: None,
+        held: None,
+    });
+    // The sum is neither the first operand nor the first that is read: x + u · sum.
+    let after = map(&[x, sum, y], |body, uniform| {
+        let x = body.load(0, Access::full(COLS));
+        let sum = body.load(1, Access::full(COLS));
+        let more = body.mul(uniform, sum);
+        body.add(x, more)
+    });
+    code.launches.push(after);
+    code
+}
+
+/// A map over all tokens; its last argument is its result.
+fn map(
+    args: &[BufferId],
+    value: impl Fn(&mut Body, odec_program::ExprId) -> odec_program::ExprId,
+) -> Launch {
+    let mut body = Body::default();
+    let uniform = body.uniform(0);
+    let value = value(&mut body, uniform);
+    Launch {
+        spec: KernelSpec::Rows(Rows {
+            dtype: DType::F32,
+            cols: COLS,
+            operands: vec![DType::F32; args.len()],
+            uniforms: 1,
+            body,
+            stores: vec![Store {
+                operand: args.len() as u32 - 1,
+                access: Access::full(COLS),
+                value,
+            }],
+        }),
+        args: args.to_vec(),
+        dims: vec![Size::TOKENS, Size::ONE],
+        coeffs: vec![Coeff::Value(0.5)],
+        site: "step.1".into(),
+        guard: None,
+        held: None,
+    }
+}
+
+#[test]
+fn a_map_of_a_sum_becomes_its_epilogue() {
+    let before = pair();
+    let after = join(before.clone());
+    let [made, joined] = &after.launches[..] else {
+        panic!("{:?}", after.launches)
+    };
+    assert_eq!(made, &before.launches[0]);
+    let ([a, b, _], [x, _, y]) = (&before.launches[1].args[..], &before.launches[2].args[..])
+    else {
+        panic!("three arguments each")
+    };
+    assert_eq!(joined.args, [*a, *b, *x, *y]);
+    assert_eq!(joined.coeffs, before.launches[2].coeffs);
+    assert_eq!(joined.dims, before.launches[1].dims);
+    assert_eq!(joined.site, "step.0");
+    let KernelSpec::Contract(c) = &joined.spec else {
+        panic!("{:?}", joined.spec)
+    };
+    let e = c.epilogue.as_ref().expect("joined");
+    assert_eq!((e.operands, e.uniforms), (1, 1));
+    let nodes = &e.body.nodes;
+    assert!(nodes.contains(&Expr::Acc), "{nodes:?}");
+    let access = Access::full(COLS);
+    assert!(
+        nodes.contains(&Expr::Load { operand: 2, access }),
+        "{nodes:?}"
+    );
+    assert!(mode(&joined.spec, 3, 4).writes() && !mode(&joined.spec, 2, 4).writes());
+}
+
+#[test]
+fn what_an_epilogue_cannot_do_is_not_joined() {
+    type Change = fn(&mut Code);
+    fn contract(code: &mut Code) -> &mut Contract {
+        match &mut code.launches[1].spec {
+            KernelSpec::Contract(c) => c,
+            other => panic!("{other:?}"),
+        }
+    }
+    fn rows(code: &mut Code) -> &mut Rows {
+        match &mut code.launches[2].spec {
+            KernelSpec::Rows(k) => k,
+            other => panic!("{other:?}"),
+        }
+    }
+    fn reads(code: &mut Code, operand: u32, by: Access) {
+        for e in &mut rows(code).body.nodes {
+            match e {
+                Expr::Load { operand: o, access } if *o == operand => *access = by,
+                _ => {}
+            }
+        }
+    }
+    fn elsewhere(row: RowMap, col: ColMap) -> Access {
+        let stride = COLS;
+        Access { row, col, stride }
+    }
+    /// The map's value through another expression.
+    fn through(
+        code: &mut Code,
+        f: impl Fn(&mut Body, odec_program::ExprId) -> odec_program::ExprId,
+    ) {
+        let k = rows(code);
+        k.stores[0].value = f(&mut k.body, k.stores[0].value);
+    }
+    let changes: [(&str, Change); 17] = [
+        ("adds onto what is there", |c| contract(c).accumulate = true),
+        ("a gradient of weights", |c| contract(c).a_transposed = true),
+        ("the sum is read at other columns", |c| {
+            reads(c, 1, elsewhere(RowMap::Row, ColMap::HalfSwap(COLS)))
+        }),
+        ("the sum's first row is read by all", |c| {
+            reads(c, 1, elsewhere(RowMap::Zero, ColMap::Col))
+        }),
+        ("by position", |c| {
+            reads(c, 0, elsewhere(RowMap::Position, ColMap::Col))
+        }),
+        ("columns turned", |c| {
+            reads(c, 0, elsewhere(RowMap::Row, ColMap::repeat(2)))
+        }),
+        ("a reduction", |c| {
+            through(c, |b, x| b.reduce(ReduceOp::Sum, x))
+        }),
+        ("numbers of rows", |c| {
+            through(c, |b, x| {
+                let row = b.push(Expr::RowIndex);
+                b.add(x, row)
+            })
+        }),
+        ("noise", |c| through(c, |b, x| b.push(Expr::Random([x; 4])))),
+        ("too much for every register of a tile", |c| {
+            through(c, |b, x| (0..4).fold(x, |x, _| b.unary(UnaryOp::Erf, x)))
+        }),
+        ("a result in bf16", |c| rows(c).operands[2] = DType::Bf16),
+        ("two results", |c| {
+            let k = rows(c);
+            k.stores.push(k.stores[0]);
+        }),
+        ("other rows", |c| c.launches[2].dims[0] = Size::BATCH),
+        ("a guard", |c| c.launches[2].guard = Some(BufferId(0))),
+        ("another reader of the sum", |c| {
+            let mut other = c.launches[2].clone();
+            other.args[2] = c.buffer("z", DType::F32, Size::TOKENS, Home::Arena);
+            c.launches.push(other);
+        }),
+        ("another operand is made after the sum", |c| {
+            c.launches.swap(0, 1)
+        }),
+        ("an operand that others may write by another name", |c| {
+            c.buffers[2].home = Home::Fixed(Operand::at(Slot::Cache, 0))
+        }),
+    ];
+    for (what, change) in changes {
+        let mut code = pair();
+        change(&mut code);
+        assert_eq!(join(code.clone()), code, "{what}");
+    }
+}
+
+/// A model with wide layers of every activation, its steps made of a scheme.
+fn assembled(flow: &str, train: &str, (fusion, piece): (Fusion, u64)) -> Assembled {
+    let text = format!(
+        "field att = rmsnorm |> attention(heads: 2, causal, rope)\n\
+         field gated = rmsnorm |> swiglu(hidden: 20)\n\
+         field biased = layernorm |> gelu(hidden: 40, bias)\n\
+         field bare = rmsnorm |> relu(hidden: 20)\n\
+         field two = increment(lie(gated, biased))\n\
+         field three = increment(lie(two, bare))\n\
+         field layer = increment(lie(att, three))\n\
+         model small {{\n  input tokens(vocab: 24, context: 64)\n  embed learned(width: 12)\n  \
+         evolve {flow} for 2 steps {{ h = 1/2 }}\n  output rmsnorm |> logits(tied)\n}}\n\
+         train {{ data tokens(\"none.bin\");  optimizer adamw(lr: 1e-3)\n\
+         batch 2;  steps 10;  memory {train} }}\n"
+    );
+    let mut sources = Sources::default();
+    let main = sources.add("test.ode", &text);
+    let (file, errors) = parse(main, &text);
+    assert_eq!(errors, []);
+    let checked = compile(&file, main, &mut sources, &mut NoFiles);
+    let built = checked.unwrap_or_else(|e| panic!("{e:?}")).built.unwrap();
+    let options = Options {
+        fusion,
+        piece,
+        ..options()
+    };
+    assemble(&Model::new(&built, &text), options).unwrap_or_else(|e| panic!("{flow}: {e}"))
+}
+
+/// How many launches of an entry have an epilogue.
+fn epilogues(a: &Assembled, entry: &str) -> usize {
+    let program = &a.manifest.program;
+    let has = |i: &&odec_program::Instr| match &program.kernels[i.kernel as usize].spec {
+        KernelSpec::Contract(c) => c.epilogue.is_some(),
+        _ => false,
+    };
+    program.entries[entry].instrs.iter().filter(has).count()
+}
+
+/// Bits of logits, loss, gradients, and logits of a text read in parts.
+fn bits(a: &Assembled) -> Vec<u64> {
+    let mut e = executor(&a.manifest);
+    let mut out = Vec::new();
+    for at in [AT, Bindings::new(1, 33)] {
+        let (x, y) = (tokens(at, 24, 1), tokens(at, 24, 5));
+        let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
+        out.extend(logits.reals("logits").unwrap().iter());
+        for entry in ["loss", "grad"] {
+            let run = e.run(entry, at, &inputs, &[]).unwrap();
+            out.push(run.scalar("loss").unwrap());
+        }
+        out.extend(e.state(State::Grads).iter());
+    }
+    let text = tokens(Bindings::new(1, 9), 24, 1);
+    let mut reader = Reader::new(&mut e).unwrap();
+    for part in [&text[..4], &text[4..5], &text[5..]] {
+        out.extend(reader.read(part).unwrap().iter());
+    }
+    out.into_iter().map(f64::to_bits).collect()
+}
+
+#[test]
+fn joining_changes_no_bit() {
+    for (flow, train) in [
+        ("lie(att, three)", "store"),
+        ("lie(att, three)", "store;  precision bf16"),
+        ("lie(att, three)", "store;  precision f64"),
+        ("rk4(layer)", "revolve(slots: 1)"),
+    ] {
+        let made = |fusion| assembled(flow, train, (fusion, u64::MAX));
+        let (joined, apart) = (made(Fusion::On), made(Fusion::Rows));
+        for (name, e) in &joined.manifest.program.entries {
+            let other: &Entry = &apart.manifest.program.entries[name];
+            let n = epilogues(&joined, name);
+            assert_eq!(epilogues(&apart, name), 0);
+            assert_eq!(e.instrs.len() + n, other.instrs.len(), "{flow}, {name}");
+            assert!(e.arena_bytes <= other.arena_bytes, "{flow}, {name}");
+        }
+        let rounds = train.contains("bf16");
+        for name in ["forward", "loss", DECODE] {
+            // What is rounded on its way to memory is no epilogue's result.
+            assert_eq!(
+                epilogues(&joined, name) == 0,
+                rounds,
+                "{flow}, {train}, {name}"
+            );
+        }
+        assert!(bits(&joined) == bits(&apart), "{flow}, {train}");
+    }
+}
+
+#[test]
+fn epilogues_run_in_pieces() {
+    let flow = "lie(att, three)";
+    let whole = assembled(flow, "store", (Fusion::On, u64::MAX));
+    let cut = assembled(flow, "store", (Fusion::On, 4 << 10));
+    let entry = &cut.manifest.program.entries["forward"];
+    let inside = |p: &odec_program::Pieces| p.first as usize..(p.first + p.count) as usize;
+    let stretches = entry.pieces.iter().flat_map(inside);
+    let joined = stretches.map(|i| &cut.manifest.program.kernels[entry.instrs[i].kernel as usize]);
+    let joined =
+        joined.filter(|k| matches!(&k.spec, KernelSpec::Contract(c) if c.epilogue.is_some()));
+    assert!(joined.count() > 0, "{:?}", entry.pieces);
+    assert!(bits(&cut) == bits(&whole));
+}
+
+#[test]
+fn memory_of_the_library_does_not_grow() {
+    for name in ["prenorm", "macaron", "rk4_layer", "gpt", "iiet"] {
+        let (source, built) = library(name);
+        let made = |fusion| {
+            let options = Options {
+                fusion,
+                ..options()
+            };
+            build_manifest(&built, &source, options).unwrap()
+        };
+        let (joined, apart) = (made(Fusion::On), made(Fusion::Rows));
+        assert!(epilogues(&joined, "forward") > 0, "{name}");
+        for (m, before) in joined.memory.iter().zip(&apart.memory) {
+            assert_eq!(m.entry, before.entry);
+            assert!(m.arena <= before.arena, "{name}: {m:?}, {before:?}");
+        }
+    }
+}
