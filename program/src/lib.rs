@@ -124,7 +124,7 @@ pub const ACCUMULATE: &str = "accumulate";
 /// What stands before the name of a term of the loss, in the outputs of the gradient's entry.
 pub const TERM: &str = "loss.";
 
-/// The entry that packs the parameters that [`DECODE`] reads into [`Slot::Prepared`].
+/// The entry that fills [`Slot::Prepared`] with what [`DECODE`] reads of parameters alone: packed, or at the times that fields are evaluated at.
 pub const PREPARE: &str = "prepare";
 
 /// A scalar argument of a kernel. Coefficients of schemes travel here, so that one kernel serves

@@ -170,6 +170,64 @@ pub enum Table {
         std: f64,
         stream: u32,
     },
+    /// `[1, columns]`: features of one time.
+    Time { t: f64, waves: Waves },
+    /// `[1, columns]`: how fast the angle of each feature grows with time; 0 where the feature is the time itself.
+    Frequencies(Waves),
+    /// `[1, columns]`: the angle of each feature at time 0.
+    Phases(Waves),
+}
+
+/// Features of a time t: `sin(ω t + φ)`, some of them after t itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waves {
+    /// `[t, sin ω₀t … sin ωₙ₋₁t, cos ω₀t … cos ωₙ₋₁t]`, `ωᵢ = scale · base^(−i/n)` (Tong et al. 2025, appendix A).
+    Weights { n: u64, base: f64, scale: f64 },
+    /// A row of positions at a position that need not be whole: [`Table::Sinusoid`].
+    Positions { width: u64, base: f64 },
+}
+
+impl Waves {
+    pub fn columns(self) -> u64 {
+        match self {
+            Waves::Weights { n, .. } => n.saturating_mul(2).saturating_add(1),
+            Waves::Positions { width, .. } => width,
+        }
+    }
+
+    /// The first column that is a wave.
+    pub fn first(self) -> u64 {
+        match self {
+            Waves::Weights { .. } => 1,
+            Waves::Positions { .. } => 0,
+        }
+    }
+
+    fn base(self) -> f64 {
+        match self {
+            Waves::Weights { base, .. } | Waves::Positions { base, .. } => base,
+        }
+    }
+
+    fn frequency(self, c: u64) -> f64 {
+        match self {
+            Waves::Weights { .. } if c == 0 => 0.0,
+            Waves::Weights { n, base, scale } => {
+                let i = (c - 1) % n;
+                scale * base.powf(-(i as f64) / n as f64)
+            }
+            Waves::Positions { width, base } => base.powf(-2.0 * (c / 2) as f64 / width as f64),
+        }
+    }
+
+    /// Whether a column is a cosine.
+    fn turned(self, c: u64) -> bool {
+        match self {
+            Waves::Weights { n, .. } => c > n,
+            Waves::Positions { .. } => !c.is_multiple_of(2),
+        }
+    }
 }
 
 impl Table {
@@ -187,6 +245,9 @@ impl Table {
             | Table::Normal {
                 positions, width, ..
             } => [positions, width],
+            Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
+                [1, waves.columns()]
+            }
         }
     }
 
@@ -197,6 +258,9 @@ impl Table {
             | Table::RotarySin { base, .. }
             | Table::Sinusoid { base, .. } => base,
             Table::Normal { .. } => 1.0,
+            Table::Time { waves, .. } | Table::Frequencies(waves) | Table::Phases(waves) => {
+                waves.base()
+            }
         }
     }
 
@@ -214,6 +278,12 @@ impl Table {
             Table::Normal { std, stream, .. } => {
                 std * crate::noise::normal([0, *stream, p as u32, c as u32])
             }
+            Table::Time { t, waves } if c < waves.first() => *t,
+            Table::Time { t, waves } if waves.turned(c) => (t * waves.frequency(c)).cos(),
+            Table::Time { t, waves } => (t * waves.frequency(c)).sin(),
+            Table::Frequencies(waves) => waves.frequency(c),
+            Table::Phases(waves) if waves.turned(c) => std::f64::consts::FRAC_PI_2,
+            Table::Phases(_) => 0.0,
         };
         (0..positions)
             .flat_map(|p| (0..cols).map(move |c| (p, c)))

@@ -5,13 +5,14 @@ each step has a field `att` and a field `ffn` of its own, and h = 1.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import sqrt
 
 import history
 import jax
 import jax.numpy as jnp
+import of_time
 from jax import Array, lax
 from parts import (
     Field,
@@ -35,6 +36,7 @@ from parts import (
     normal,
     post_norm_encoder,
     rmsnorm,
+    sinusoids,
     swiglu,
     swiglu_table,
 )
@@ -307,7 +309,7 @@ def equilibrium(s: Step, x: Array) -> Array:
     return z
 
 
-Pair = Callable[[Step, Array, Array], tuple[Array, Array]]
+Pair = Callable[[Step, Array, Array, Array], tuple[Array, Array]]
 
 
 def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: int) -> Callable[[Step, Array], Array]:
@@ -315,7 +317,7 @@ def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: i
 
     def attempt(s: Step, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         x, t, h = state
-        new, partner = pair(s, x, h)
+        new, partner = pair(s, x, t, h)
         off = (new - partner) / (tolerance * (1 + jnp.maximum(jnp.abs(x), jnp.abs(new))))
         error = lax.stop_gradient(jnp.sqrt(jnp.mean(off * off)))
         good = error < 1
@@ -333,18 +335,21 @@ def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: i
     return all_steps
 
 
-def bogacki_shampine_pair(s: Step, x: Array, h: Array) -> tuple[Array, Array]:
-    def f(y: Array) -> Array:
-        return s.att(y) + s.ffn(y)
+def sum_at(s: Step, y: Array, t: Array | float) -> Array:
+    """`att + ffn` with the weights of a time; weights that have none are the same at all times."""
+    now = replace(s, p=of_time.at_time(s.p, t))
+    return now.att(y) + now.ffn(y)
 
-    k1 = f(x)
-    k2 = f(x + h * k1 / 2)
-    k3 = f(x + h * 3 * k2 / 4)
+
+def bogacki_shampine_pair(s: Step, x: Array, t: Array, h: Array) -> tuple[Array, Array]:
+    k1 = sum_at(s, x, t)
+    k2 = sum_at(s, x + h * k1 / 2, t + h / 2)
+    k3 = sum_at(s, x + h * 3 * k2 / 4, t + h * 3 / 4)
     new = x + h * (2 * k1 + 3 * k2 + 4 * k3) / 9
-    return new, x + h * (7 * k1 / 24 + k2 / 4 + k3 / 3 + f(new) / 8)
+    return new, x + h * (7 * k1 / 24 + k2 / 4 + k3 / 3 + sum_at(s, new, t + h) / 8)
 
 
-def strang_lie_pair(s: Step, x: Array, h: Array) -> tuple[Array, Array]:
+def strang_lie_pair(s: Step, x: Array, t: Array, h: Array) -> tuple[Array, Array]:
     strang = heun(s.ffn, heun(s.att, heun(s.ffn, x, h / 2), h), h / 2)
     return strang, heun(s.att, heun(s.ffn, x, h), h)
 
@@ -389,6 +394,50 @@ def parallel_heun(s: Step, x: Array) -> Array:
     return (heun(s.att, x, 2 * h) + heun(s.ffn, x, 2 * h)) / 2
 
 
+def diffeqformer(s: Step, x: Array) -> Array:
+    h = 1 / s.shape.steps
+    return x + h * sum_at(s, x, s.k * h)
+
+
+def kutta3_of_time(s: Step, x: Array) -> Array:
+    """Kutta's nodes are 0, 1/2 and 1."""
+    h = 1 / s.shape.steps
+    t = s.k * h
+    k1 = sum_at(s, x, t)
+    k2 = sum_at(s, x + h * k1 / 2, t + h / 2)
+    k3 = sum_at(s, x - h * k1 + 2 * h * k2, t + h)
+    return x + h * (k1 + 4 * k2 + k3) / 6
+
+
+def strang_of_time(s: Step, x: Array) -> Array:
+    """Each field at the times that it has come to itself; the weights of the end of each step for `att`."""
+
+    def at(t: float) -> Step:
+        return replace(s, p=of_time.at_time(s.p, t))
+
+    t, h = float(s.k), 1.0
+    x = x + h / 2 * at(t).ffn(x)
+    x = x + h * at(t + h).att(x)
+    return x + h / 2 * at(t + h / 2).ffn(x)
+
+
+def timed(*kinds: str) -> Callable[[Shape], Table]:
+    """What stands beside the parameters of `att` and `ffn`, fields of these kinds."""
+
+    def table(shape: Shape) -> Table:
+        fields = dict(zip(("att", "ffn"), kinds, strict=True))
+        plain = System(lie, fields=fields, owner=lambda name, k: "")
+        return of_time.table(plain.table(replace(shape, steps=1)))
+
+    return table
+
+
+def universal(s: Step, x: Array) -> Array:
+    """Coordinates of the step are added before each layer (Dehghani et al. 2019)."""
+    y = x + sinusoids(s.k + 1, s.shape.width)[s.k]
+    return y + s.att(y) + s.ffn(y)
+
+
 def learned_steps(s: Step, x: Array) -> Array:
     h = s.value("h")
     y = x + h * s.att(x)
@@ -429,6 +478,9 @@ def layered(flow: str, method: Callable[[Field, Array, float], Array], **more) -
 def lie(s: Step, x: Array) -> Array:
     return x + s.layer(x)
 
+
+# Without its closing brace.
+OF_TIME = f"weights of time {{ embed: {of_time.WAVES}, hidden: {of_time.HIDDEN}, scale: {of_time.SCALE:g}"
 
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.
@@ -633,6 +685,53 @@ SYSTEMS: dict[str, System] = {
         options="weights shared",
         steps=1,
         owner=lambda name, k: "",
+    ),
+    # Weights that are functions of time.
+    "diffeqformer": System(
+        diffeqformer,
+        file="diffeqformer.ode",
+        flow="euler(both)",
+        options=f"h = 1/steps;  {OF_TIME} }}",
+        fields={"att": "gpt_att", "ffn": "gpt_ffn"},
+        owner=lambda name, k: "",
+        more=timed("gpt_att", "gpt_ffn"),
+        positions="learned",
+        norm="layernorm",
+        steps=3,
+    ),
+    "kutta3_of_time": System(
+        kutta3_of_time,
+        definitions="field both = att + ffn\n",
+        flow="kutta3(both)",
+        options=f"h = 1/steps;  {OF_TIME} }}",
+        owner=lambda name, k: "",
+        more=timed("att", "ffn"),
+    ),
+    "strang_of_time": System(
+        strang_of_time,
+        flow="strang(ffn, att)",
+        options=f"{OF_TIME} }}, att {OF_TIME.removeprefix('weights ')}, at: right }}",
+        owner=lambda name, k: "",
+        more=timed("att", "ffn"),
+    ),
+    "theta_of_t": System(
+        adaptive(bogacki_shampine_pair, 2, 1e-1, 1.0, 5),
+        definitions="field both = att + ffn\n",
+        flow="bogacki_shampine(both)",
+        depth="adaptive(rtol: 1e-1, atol: 1e-1, until: 1, max: 5)",
+        options=f"{OF_TIME} }}",
+        owner=lambda name, k: "",
+        more=timed("att", "ffn"),
+        steps=1,
+    ),
+    "universal": System(
+        universal,
+        definitions="field both = att + ffn\nfield clock = id + time(embed: width)\n"
+        "scheme coordinates(F, G) { step x { y = G(x)  return y + F(y) } }\n",
+        flow="coordinates(both, clock)",
+        options="weights shared",
+        owner=lambda name, k: "",
+        steps=3,
     ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),

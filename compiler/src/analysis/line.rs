@@ -211,6 +211,7 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
         inner,
         solved: false,
         analysed: true,
+        timed: false,
         budget,
     };
     let wrong = Beyond {
@@ -233,6 +234,7 @@ pub fn to_tolerance(flow: &Flow) -> Option<(Exact, Program)> {
         inner: Steps::Euler,
         solved: false,
         analysed: false,
+        timed: false,
         budget: MAX_TOTAL,
     };
     let program = run(flow, at, &mut Vec::new())?.program;
@@ -304,6 +306,9 @@ pub(super) fn coefficient<C: Number>(
     let powers = c.in_powers_of("h").into_iter().enumerate();
     let mut found = (C::exact(&Exact::zero()), 0);
     for (n, c) in powers {
+        if c.symbols().contains("t") {
+            return Err(beyond("a coefficient depends on the time `t`"));
+        }
         let Some(value) = known(&c) else {
             return Err(beyond("a coefficient has no exact value"));
         };
@@ -399,6 +404,7 @@ impl<C: Number> Made<'_, C> {
                 usage,
                 at,
                 span,
+                ..
             } => {
                 let [at] = at[..] else {
                     return self.beyond(*span, "it evaluates a field of several states");

@@ -192,7 +192,7 @@ impl Part {
 }
 
 fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
-    let after = |past| operations::count(graph, Bindings::new(1, 1).after(past), |_| true);
+    let after = |past| operations::count_varying(graph, Bindings::new(1, 1).after(past));
     let caches = graph.nodes().filter_map(|(_, n)| match &n.op {
         OpKind::Cache(c) => Some(c.width * dtype(&n.types[0], real).bytes()),
         _ => None,

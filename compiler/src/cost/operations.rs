@@ -5,7 +5,7 @@
 //! before it, S(S+1)/2 pairs, or those of its window), forward two products, backward five (scores are computed again). What does not: sums,
 //! norms, activations, softmax, combinations of states, the loss, the optimiser.
 
-use odec_graph::{Graph, Kind, Node, Site, TensorType};
+use odec_graph::{Graph, Kind, Node, OpKind, Site, TensorType};
 use odec_program::Bindings;
 use odec_program::kernel::Attend;
 use std::ops::Add;
@@ -41,6 +41,24 @@ pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Ope
     let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
     let nodes = graph.nodes();
     let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
+    nodes.fold(Operations::default(), |sum, (_, node)| {
+        sum + of(graph, node, at)
+    })
+}
+
+/// The multiply-adds of a graph's live nodes that depend on more than parameters.
+pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
+    let mut constant: Vec<bool> = Vec::new();
+    for (_, node) in graph.nodes() {
+        let of_constants = || node.operands.iter().all(|v| constant[v.node as usize]);
+        constant.push(match &node.op {
+            OpKind::Input(_) | OpKind::Cache(_) => false,
+            _ => of_constants(),
+        });
+    }
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let nodes = graph.nodes();
+    let nodes = nodes.filter(|(n, _)| live[*n as usize] && !constant[*n as usize]);
     nodes.fold(Operations::default(), |sum, (_, node)| {
         sum + of(graph, node, at)
     })

@@ -61,7 +61,7 @@ pub fn plan(
     let name = flow.scheme.name.name.clone();
     let flows = [(flow.clone(), name.clone())];
     let mut sink = Vec::new();
-    let unrolled = |n, sink: &mut _| unroll(&flows, n, flow.span, sink);
+    let unrolled = |n, sink: &mut _| unroll(&flows, n, false, flow.span, sink);
     let alone = |u: &Unrolled| u.start.is_none() && u.programs.iter().all(|p| p.keeps.is_empty());
     let mut all = unrolled(2, &mut sink);
     let one_step = all

@@ -41,6 +41,11 @@ fn minus(b: &mut Builder, x: Value, y: Value) -> Made {
     nn::combine(b, &[(Exact::one(), x), (Exact::int(-1), y)])
 }
 
+/// `c − x`.
+fn minus_from(b: &mut Builder, c: &Exact, x: Value) -> Made {
+    affine(b, Exact::int(-1), x, c.clone())
+}
+
 /// What goes from one attempt to the next.
 struct Clock {
     /// Time that is left.
@@ -82,8 +87,10 @@ impl Model<'_> {
             let h = b.push1(StopGradient, &[h])?;
             let region = self.region();
             let from = b.push1(Enter { region }, &[x])?;
+            let done = minus_from(b, &a.until, clock.rest)?;
+            let t = b.push1(StopGradient, &[done])?;
             let pass = Pass {
-                h: Some(h),
+                clock: Some([t, h]),
                 ..Pass::default()
             };
             let at = (Phase::Step(k), e.unrolled.steps[k]);

@@ -7,7 +7,8 @@
 use super::coefficient::Coefficients;
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::{Layer, Weights};
+use super::layer::{Layer, SINUSOID_BASE, Weights};
+use super::of_time::{At, OfTime, Timed};
 use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
 use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
@@ -21,15 +22,13 @@ use odec_graph::types::Elem;
 use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Waves};
 use odec_program::{Dim, manifest, noise};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Base of the rotary angles (Su et al. 2021).
 const ROTARY_BASE: f64 = 10_000.0;
-/// Base of the sinusoids' wave lengths (Vaswani et al. 2017).
-const SINUSOID_BASE: f64 = 10_000.0;
 
 /// Our own mistakes: a checked model that does not build.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -174,6 +173,8 @@ pub(super) struct Model<'s> {
     pub(super) drawn: u32,
     /// Regions so far that may not be made.
     regions: u32,
+    /// What was made of parameters and times in the phase at hand.
+    pub(super) timed: Timed,
     /// The one at hand, and parameters as it reads them.
     region: Option<(u32, BTreeMap<String, Value>)>,
     /// What the steps so far give to the terms of the loss.
@@ -187,19 +188,28 @@ pub(super) struct Model<'s> {
 pub(super) struct Pass<'k> {
     /// Values of earlier steps; none, where a method of one step needs none.
     pub kept: Option<&'k mut Kept>,
-    /// The step size, where the graph computes it.
-    pub h: Option<Value>,
+    /// The time and the step size, where the graph computes them.
+    pub clock: Option<[Value; 2]>,
 }
 
 /// The parameters below a prefix.
 struct Below<'m, 's> {
     model: &'m mut Model<'s>,
     prefix: String,
+    /// When it is evaluated, and how the parameters depend on that.
+    time: Option<At>,
 }
 
 impl Weights for Below<'_, '_> {
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
-        self.model.param(b, &format!("{}.{path}", self.prefix))
+        let path = format!("{}.{path}", self.prefix);
+        match &self.time {
+            Some(At {
+                weights: Some(weights),
+                time,
+            }) => self.model.param_at(b, &path, *weights, time),
+            _ => self.model.param(b, &path),
+        }
     }
     fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
         self.model.rotary(b, head)
@@ -223,6 +233,14 @@ impl Weights for Below<'_, '_> {
             ..b.site.clone()
         };
         self.model.mask(b, format!("{place} {number}"))
+    }
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> Result<Value, TypeError> {
+        let missing = || TypeError {
+            op: "time",
+            what: "is not known here".into(),
+        };
+        let at = self.time.as_ref().ok_or_else(missing)?;
+        self.model.features(b, waves, &at.time)
     }
 }
 
@@ -249,6 +267,7 @@ impl<'s> Model<'s> {
             streams: BTreeMap::new(),
             drawn: 0,
             regions: 0,
+            timed: Timed::default(),
             region: None,
             collected: Collected::default(),
             decided: Vec::new(),
@@ -333,7 +352,7 @@ impl<'s> Model<'s> {
         b.push1(CachedAttention { attention }, &[q, k, v])
     }
 
-    fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
+    pub(super) fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
         let v = self.outer_param(b, path)?;
         let Some((region, entered)) = &mut self.region else {
             return Ok(v);
@@ -408,6 +427,7 @@ impl<'s> Model<'s> {
                 &mut Below {
                     model: self,
                     prefix: "output".into(),
+                    time: None,
                 },
             )?;
         }
@@ -437,7 +457,8 @@ impl<'s> Model<'s> {
                         self.rotary(b, head)?;
                     }
                     let used = e.unrolled.programs[program].usages[field] > 0;
-                    if used && e.policies[program][field] == Sharing::Shared {
+                    let policy = e.policies[program][field];
+                    if used && matches!(policy, Sharing::Shared | Sharing::OfTime(_)) {
                         b.site = Site {
                             evolve: e.label.clone(),
                             path: field_name(e, program, field, 0),
@@ -446,6 +467,11 @@ impl<'s> Model<'s> {
                         let prefix = field_path(e, program, field, 0, Phase::Start);
                         for p in layer.params() {
                             self.param(b, &format!("{prefix}.{}", p.path))?;
+                            if let Sharing::OfTime(o) = policy {
+                                for (path, ..) in o.params(&p, 0.0) {
+                                    self.param(b, &format!("{prefix}.{path}"))?;
+                                }
+                            }
                         }
                     }
                 }
@@ -493,10 +519,24 @@ impl<'s> Model<'s> {
             let value = self.param(b, &learned_path(e, l, at))?;
             symbols.insert(l.name.clone(), value);
         }
-        let computed = pass.h;
-        let known = h.filter(|_| e.learn_h.is_none() && pass.h.is_none());
-        symbols.extend(pass.h.map(|h| ("h".to_string(), h)));
-        let known = known.map(|h| ("h".to_string(), h)).into_iter().collect();
+        let computed = pass.clock.map(|[_, h]| h);
+        let named = |[t, h]: [Value; 2]| [("t".to_string(), t), ("h".to_string(), h)];
+        let made: BTreeMap<_, _> = pass.clock.into_iter().flat_map(named).collect();
+        let begin = match at {
+            Phase::Step(k) => e.t.get(k).cloned(),
+            Phase::Start => Some(Exact::zero()),
+        };
+        let known = [("t", begin), ("h", h)].map(|(n, v)| Some((n.to_string(), v?)));
+        let mut known: BTreeMap<String, Exact> = known.into_iter().flatten().collect();
+        if pass.clock.is_some() {
+            known.clear();
+        }
+        let clock = Coefficients::new(known.clone(), made.clone());
+        self.timed = Timed::default();
+        symbols.extend(made);
+        if e.learn_h.is_some() {
+            known.remove("h");
+        }
         let mut coefficients = Coefficients::new(known, symbols);
         for d in &program.derived {
             coefficients.derive(b, d)?;
@@ -511,6 +551,7 @@ impl<'s> Model<'s> {
             evolve: e,
             number,
             at,
+            clock,
         };
         let mut none = Kept::new();
         let kept = pass.kept.unwrap_or(&mut none);
@@ -528,6 +569,7 @@ struct Layers<'l, 's> {
     evolve: &'l EvolveSpec,
     number: usize,
     at: Phase,
+    clock: Coefficients,
 }
 
 impl Fields for Layers<'_, '_> {
@@ -545,9 +587,22 @@ impl Fields for Layers<'_, '_> {
         let (e, number) = (self.evolve, self.number);
         b.site.path = field_name(e, number, of.field, of.usage);
         b.span = Some(e.unrolled.programs[number].fields[of.field].span);
+        let weights = match e.policies[number][of.field] {
+            Sharing::OfTime(o) => Some(o),
+            _ => None,
+        };
+        let ends = weights.is_some_and(|o| o.at_end).then(OfTime::end);
+        let time = match ends.as_ref().or(of.when) {
+            None => None,
+            Some(when) => Some(At {
+                weights,
+                time: self.clock.time(b, when)?,
+            }),
+        };
         let mut below = Below {
             model: self.model,
             prefix: field_path(e, number, of.field, of.usage, self.at),
+            time,
         };
         Ok(e.layers[number][of.field].build(b, of.points, &mut below)?)
     }

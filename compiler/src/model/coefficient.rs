@@ -6,6 +6,7 @@
 //! that several iterations read is scaled once and its coefficient's gradient summed once.
 
 use super::build::BuildError;
+use super::of_time::Time;
 use crate::scheme::stage::Derived;
 use crate::scheme::{Coeff, Combination, ValueId};
 use odec_graph::ops::{Add, Mul, Recip, Shift};
@@ -83,6 +84,15 @@ impl Coefficients {
             Number::Known(by) if by.is_zero() => scaled,
             Number::Known(by) => b.push1(Shift { by }, &[scaled])?,
             Number::Made(by) => b.push1(Add, &[scaled, by])?,
+        })
+    }
+
+    /// A time.
+    pub fn time(&self, b: &mut Builder, of: &Coeff) -> Result<Time, BuildError> {
+        let settled = self.settled(of)?;
+        Ok(match self.number(b, &settled)? {
+            Number::Known(t) => Time::Known(t),
+            Number::Made(t) => Time::Made(t),
         })
     }
 

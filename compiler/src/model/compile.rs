@@ -348,7 +348,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let mut unrolled = unroll(&flows, STEPS_ALONE, scheme.name.span, sink)?;
+    let mut unrolled = unroll(&flows, STEPS_ALONE, false, scheme.name.span, sink)?;
     keep::rewrite(&mut unrolled.programs, sink)?;
     let instance = Instance {
         scheme,

@@ -235,11 +235,12 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         _ => None,
     });
     for (p, sharing) in programs.iter().zip(&spec.policies) {
-        let own = sharing.iter().position(|s| *s != Sharing::Shared);
+        let alike = |s: &Sharing| matches!(s, Sharing::Shared | Sharing::OfTime(_));
+        let own = sharing.iter().position(|s| !alike(s));
         if let Some(field) = own {
             let name = &p.fields[field].name;
             let message = format!("`{name}` does not have the same weights in all steps");
-            let help = "write `weights shared`";
+            let help = "write `weights shared`, or `weights of time { … }`";
             return refuse(weights.unwrap_or(e.span), &message, help);
         }
         if let Some(l) = p.learned.iter().find(|l| !l.shared) {
@@ -270,7 +271,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         p.take_in_partner();
         let known = |s: &str| {
             let mut learned = p.learned.iter().map(|l| &l.name);
-            s == "h" || learned.any(|l| l == s) || p.derived.iter().any(|d| d.name == s)
+            s == "h" || s == "t" || learned.any(|l| l == s) || p.derived.iter().any(|d| d.name == s)
         };
         if let Some(s) = p.all_symbols().iter().find(|s| !known(s)) {
             let message = format!("only the embedded partner uses `{s}`: nothing would train it");

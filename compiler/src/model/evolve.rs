@@ -3,13 +3,14 @@
 use super::args::report;
 use super::depth::{Depth, extent, fit, gradient};
 use super::layer::Layer;
+use super::of_time::{self, OfTime};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::settings;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
-use crate::scheme::scalar::{Scope, constant, measured, not_supported, whole};
+use crate::scheme::scalar::{Scope, constant, measured, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow, Learned};
@@ -37,6 +38,8 @@ pub struct EvolveSpec {
     pub layers: Vec<Vec<Layer>>,
     /// Policy of each program's fields.
     pub policies: Vec<Vec<Sharing>>,
+    /// The time at which each step begins, where something depends on it and it is known.
+    pub t: Vec<Exact>,
     /// Size of each step; its start, where it is learned.
     pub h: Vec<Exact>,
     /// How the step size is learned; its `init` is that of the first step.
@@ -55,6 +58,8 @@ pub enum Sharing {
     Every(usize),
     /// Steps `k` and `k + n` share.
     Cycle(usize),
+    /// All use the same, which give weights for every time.
+    OfTime(OfTime),
 }
 
 impl Sharing {
@@ -62,7 +67,7 @@ impl Sharing {
     /// of them, unless all share.
     pub fn owner(self, at: Phase) -> Option<Phase> {
         match (self, at) {
-            (Sharing::Shared, _) => None,
+            (Sharing::Shared | Sharing::OfTime(_), _) => None,
             (_, Phase::Start) => Some(Phase::Start),
             (Sharing::PerStep | Sharing::PerUse, Phase::Step(k)) => Some(Phase::Step(k)),
             (Sharing::Every(n), Phase::Step(k)) => Some(Phase::Step(k / n * n)),
@@ -99,7 +104,8 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let titles = written.iter().map(title);
     let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
-    let mut unrolled = unroll(&flows, steps as usize, e.span, r.sink)?;
+    let timed = policies.is_timed();
+    let mut unrolled = unroll(&flows, steps as usize, timed, e.span, r.sink)?;
     keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;
     if let Some(l) = &learn_h
@@ -142,10 +148,12 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         policies: sharing,
         flows,
         unrolled,
+        t: Vec::new(),
         h,
         learn_h,
         span: e.span,
     };
+    spec.find_times(r.sink)?;
     fit(e, &mut spec, r.sink)?;
     Some(spec)
 }
@@ -327,6 +335,11 @@ struct Policies {
 }
 
 impl Policies {
+    fn is_timed(&self) -> bool {
+        let all = self.fields.iter().map(|(_, s)| s).chain([&self.all]);
+        all.into_iter().any(|s| matches!(s, Sharing::OfTime(_)))
+    }
+
     fn of(&self, field: &str) -> Sharing {
         self.fields
             .iter()
@@ -353,7 +366,7 @@ fn policies(e: &Evolve, sink: &mut Vec<Diagnostic>) -> Option<Policies> {
         seen = Some(*span);
         let mut all: Option<Span> = None;
         for (name, policy) in policies {
-            let Some(sharing) = report(sharing(policy), sink) else {
+            let Some(sharing) = sharing(policy, sink) else {
                 good = false;
                 continue;
             };
@@ -380,7 +393,14 @@ fn policies(e: &Evolve, sink: &mut Vec<Diagnostic>) -> Option<Policies> {
     good.then_some(found)
 }
 
-fn sharing(policy: &Policy) -> Result<Sharing, Diagnostic> {
+fn sharing(policy: &Policy, sink: &mut Vec<Diagnostic>) -> Option<Sharing> {
+    match &policy.kind {
+        PolicyKind::OfTime(args) => of_time::read(policy.span, args, sink).map(Sharing::OfTime),
+        _ => report(shared(policy), sink),
+    }
+}
+
+fn shared(policy: &Policy) -> Result<Sharing, Diagnostic> {
     let n = |e: &Expr| {
         let n = whole(e, &Scope::new(), 1, MAX_EVALUATIONS as u64);
         n.map(|n| n as usize)
@@ -388,9 +408,8 @@ fn sharing(policy: &Policy) -> Result<Sharing, Diagnostic> {
     Ok(match &policy.kind {
         PolicyKind::PerStep => Sharing::PerStep,
         PolicyKind::PerUse => Sharing::PerUse,
-        PolicyKind::Shared => Sharing::Shared,
+        PolicyKind::Shared | PolicyKind::OfTime(_) => Sharing::Shared,
         PolicyKind::Every(e) => Sharing::Every(n(e)?),
         PolicyKind::Cycle(e) => Sharing::Cycle(n(e)?),
-        PolicyKind::OfTime(_) => return Err(not_supported(policy.span, "`weights of time`")),
     })
 }

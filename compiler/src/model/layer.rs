@@ -3,9 +3,12 @@
 //! A [`Layer`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
-use odec_graph::ops::{Attention, Concat, Dropout, Sigmoid};
+use odec_graph::ops::{Attention, Broadcast, Concat, Dropout, Reshape, Sigmoid};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use odec_program::manifest::Init;
+use odec_program::manifest::{Init, Waves};
+
+/// Base of the sinusoids' wave lengths (Vaswani et al. 2017).
+pub const SINUSOID_BASE: f64 = 10_000.0;
 
 /// A map from states to states (or, inside a pipeline, between widths).
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +63,10 @@ pub enum Layer {
     Dropout {
         rate: Exact,
         number: u32,
+    },
+    /// Features of the time, the same for all tokens.
+    Time {
+        width: u64,
     },
     /// One of the values that a field is evaluated at.
     Argument(usize),
@@ -119,6 +126,8 @@ pub trait Weights {
     ) -> Result<Value, TypeError>;
     /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
     fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError>;
+    /// Features of the time, `[1, columns]`.
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> Result<Value, TypeError>;
 }
 
 /// Added to the mean square or the variance inside the root of a norm.
@@ -185,9 +194,11 @@ impl Layer {
                 ..
             } => [affine(up, *hidden, *width), affine(down, *width, *hidden)].concat(),
             Layer::Linear { map, input, output } => affine(map, *output, *input),
-            Layer::Sigmoid | Layer::Identity | Layer::Dropout { .. } | Layer::Argument(_) => {
-                Vec::new()
-            }
+            Layer::Sigmoid
+            | Layer::Identity
+            | Layer::Dropout { .. }
+            | Layer::Time { .. }
+            | Layer::Argument(_) => Vec::new(),
             Layer::Pipe(parts) | Layer::Concat(parts) => {
                 parts.iter().flat_map(Layer::params).collect()
             }
@@ -245,6 +256,16 @@ impl Layer {
                 }
                 None => Ok(x),
             },
+            Layer::Time { width } => {
+                let waves = Waves::Positions {
+                    width: *width,
+                    base: SINUSOID_BASE,
+                };
+                let row = w.time(b, waves)?;
+                let row = b.push1(Reshape { to: vec![*width] }, &[row])?;
+                let to = b.ty(x).with_cols(*width);
+                b.push1(Broadcast { to }, &[row])
+            }
             Layer::Argument(i) => at.get(*i).copied().ok_or_else(|| TypeError {
                 op: "field",
                 what: format!("has no argument {i}"),

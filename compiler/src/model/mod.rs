@@ -13,6 +13,7 @@ mod depth;
 mod evolve;
 pub mod layer;
 pub mod loss;
+mod of_time;
 mod params;
 mod pipeline;
 mod primitives;

@@ -115,15 +115,15 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                     let prefix = field_path(e, n, field, usage, at);
                     let owner = format!("field `{}` ({prefix})", leaf.name);
                     for p in layer.params() {
-                        let init = p.init(spec.std);
-                        t.add(
-                            format!("{prefix}.{}", p.path),
-                            p.shape,
-                            init,
-                            &owner,
-                            leaf.span,
-                            sink,
-                        )?;
+                        let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
+                        let more = match e.policies[n][field] {
+                            Sharing::OfTime(o) => o.params(&p, spec.std),
+                            _ => Vec::new(),
+                        };
+                        for (path, shape, init) in [own].into_iter().chain(more) {
+                            let path = format!("{prefix}.{path}");
+                            t.add(path, shape, init, &owner, leaf.span, sink)?;
+                        }
                     }
                 }
             }

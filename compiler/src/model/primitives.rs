@@ -90,6 +90,10 @@ impl LayerReader<'_> {
             "sigmoid" => Some((Layer::Sigmoid, width)),
             "id" => Some((Layer::Identity, width)),
             "dropout" => self.dropout(&mut args, width),
+            "time" => {
+                let features = args.size("embed", self.scope, MAX_WIDTH, self.sink);
+                features.map(|width| (Layer::Time { width }, width))
+            }
             "concat" => return self.concat(args, Input::One(width)),
             "gelu" => self.mlp(&mut args, nn::Activation::Gelu, width),
             "relu" => self.mlp(&mut args, nn::Activation::Relu, width),

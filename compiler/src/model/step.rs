@@ -25,6 +25,8 @@ pub type Kept = BTreeMap<String, Vec<Value>>;
 
 /// An evaluation of a field.
 pub struct Evaluation<'e> {
+    /// When, where the field may depend on it.
+    pub when: Option<&'e Coeff>,
     /// Its number in the program, and which written occurrence of the field it is.
     pub field: usize,
     pub usage: usize,
@@ -118,13 +120,18 @@ impl Place<'_> {
                     solver,
                 } => solves.solution(b, &values, *of, unknowns, solver)?,
                 Instr::Eval {
-                    field, usage, at, ..
+                    field,
+                    usage,
+                    at,
+                    when,
+                    ..
                 } => {
                     b.site.evaluation = Some(evaluation);
                     evaluation += 1;
                     let points: Result<Vec<Value>, BuildError> =
                         at.iter().map(|v| value(&values, *v)).collect();
                     let of = Evaluation {
+                        when: when.as_ref(),
                         field: *field,
                         usage: *usage,
                         points: &points?,

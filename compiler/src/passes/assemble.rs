@@ -4,7 +4,7 @@
 //! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
 
 use super::body::dtype;
-use super::code::{Code, Home, Launch};
+use super::code::{BufferId, Code, Home, Launch};
 use super::fuse::{Fusion, fuse};
 use super::join::join;
 use super::layout::{ParamTable, TooManyParams, constants};
@@ -20,9 +20,9 @@ use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory};
 use odec_program::{
     ACCUMULATE, Bindings, Coeff, DECODE, DType, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE,
-    Program, Slot,
+    Program, Size, Slot,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// The entry that fills `Slot::Grads`, all of it.
@@ -220,6 +220,32 @@ impl Kernels {
     }
 }
 
+/// Which launches of a program always compute the same from the same parameters, into memory that nothing else writes.
+fn constant_launches(code: &Code) -> Vec<bool> {
+    let mut writers: BTreeMap<BufferId, usize> = BTreeMap::new();
+    let writes = |l: &Launch| {
+        let written = l.uses().filter(|(_, mode)| mode.writes()).map(|(b, _)| b);
+        written.collect::<Vec<_>>()
+    };
+    for b in code.launches.iter().flat_map(writes) {
+        *writers.entry(b).or_default() += 1;
+    }
+    let of_fixed_size = |s: &Size| s.batch == 0 && s.seq == 0 && s.past == 0;
+    let mut made: BTreeSet<BufferId> = BTreeSet::new();
+    let is_constant = |l: &Launch| {
+        let uses = l.uses().all(|(b, mode)| match &code.get(b).home {
+            Home::Fixed(o) => !mode.writes() && matches!(o.slot, Slot::Params | Slot::Consts),
+            Home::Arena if mode.reads() => !mode.writes() && made.contains(&b),
+            Home::Arena => writers[&b] == 1,
+        });
+        let alone = l.guard.is_none() && l.held.is_none();
+        let constant = uses && alone && l.dims.iter().all(of_fixed_size);
+        made.extend(writes(l).into_iter().filter(|_| constant));
+        constant
+    };
+    code.launches.iter().map(is_constant).collect()
+}
+
 /// The end of a stretch of memory, aligned for the next.
 fn reserve(offset: u64, bytes: u64) -> Option<u64> {
     let end = offset.checked_add(bytes)?.checked_next_multiple_of(64)?;
@@ -360,36 +386,41 @@ impl<'a> Maker<'a> {
         }
         let mut made = Vec::new();
         if name == DECODE {
-            let packing = self.hoist_packing(name, &mut code)?;
-            let prepare = self.entry(PREPARE, packing, maxima, vec![], vec![])?;
+            let first = self.hoist_constant(name, &mut code)?;
+            let prepare = self.entry(PREPARE, first, maxima, vec![], vec![])?;
             made.push((PREPARE, prepare));
         }
         made.push((name, self.entry(name, code, maxima, inputs, outputs)?));
         Ok(made)
     }
 
-    /// Takes the packing of parameters out of a program: parameters stay the same over many runs.
-    fn hoist_packing(&mut self, entry: &str, code: &mut Code) -> Result<Code, AssembleError> {
-        let of_parameter = |l: &Launch, code: &Code| {
-            matches!(l.spec, KernelSpec::Pack(_))
-                && matches!(&code.get(l.args[0]).home, Home::Fixed(o) if o.slot == Slot::Params)
-        };
-        let (packing, rest): (Vec<Launch>, Vec<Launch>) = std::mem::take(&mut code.launches)
-            .into_iter()
-            .partition(|l| of_parameter(l, code));
-        for l in &packing {
-            let b = &mut code.buffers[l.args[1].0 as usize];
-            let bytes = b.bytes(Bindings::new(1, 1));
-            b.home = Home::Fixed(Operand::at(Slot::Prepared, self.prepared));
-            let end = bytes.and_then(|b| reserve(self.prepared, b));
-            self.prepared = end.ok_or_else(|| AssembleError::Cache {
-                entry: entry.into(),
-            })?;
+    /// Takes out of a program what follows from parameters and tables alone, packing most of all: they stay the same over many runs.
+    fn hoist_constant(&mut self, entry: &str, code: &mut Code) -> Result<Code, AssembleError> {
+        let constant = constant_launches(code);
+        let launches = std::mem::take(&mut code.launches).into_iter();
+        let (mut first, mut rest) = (Vec::new(), Vec::new());
+        for (l, constant) in launches.zip(constant) {
+            if constant { &mut first } else { &mut rest }.push(l);
+        }
+        let read: BTreeSet<BufferId> = rest.iter().flat_map(Launch::uses).map(|(b, _)| b).collect();
+        for l in &first {
+            for (b, _) in l
+                .uses()
+                .filter(|(b, mode)| mode.writes() && read.contains(b))
+            {
+                let b = &mut code.buffers[b.0 as usize];
+                let bytes = b.bytes(Bindings::new(1, 1));
+                b.home = Home::Fixed(Operand::at(Slot::Prepared, self.prepared));
+                let end = bytes.and_then(|b| reserve(self.prepared, b));
+                self.prepared = end.ok_or_else(|| AssembleError::Cache {
+                    entry: entry.into(),
+                })?;
+            }
         }
         code.launches = rest;
         Ok(Code {
             buffers: code.buffers.clone(),
-            launches: packing,
+            launches: first,
             stretches: vec![],
         })
     }

@@ -32,6 +32,19 @@ impl<'e> Args<'e> {
         })
     }
 
+    /// What stands in braces after a word.
+    pub fn listed(word: &str, span: Span, args: &'e [Arg]) -> Args<'e> {
+        Args {
+            callee: Ident {
+                name: word.into(),
+                span,
+            },
+            span,
+            args: args.iter().collect(),
+            known: Vec::new(),
+        }
+    }
+
     /// The value of a label.
     pub fn labelled(
         &mut self,

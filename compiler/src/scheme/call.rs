@@ -1,11 +1,12 @@
 //! Calls in step programs: fields at one or several values, entries of a list of fields, projections.
 
+use super::coeff::Coeff;
 use super::combination::Combination;
 use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
-use super::scalar::{name_of, not_supported, out_of_range, unknown_name};
+use super::scalar::{name_of, out_of_range, unknown_name};
 use super::stage::{Instr, Phase, Projection, default_eps};
 use super::value::Names;
 use crate::codes;
@@ -87,20 +88,55 @@ impl Machine<'_> {
         span: Span,
         names: &mut Names,
     ) -> Option<Item> {
-        if let Some(label) = call.args.iter().find_map(|a| a.label.as_ref()) {
-            return self.fail(match label.name.as_str() {
-                "at" => not_supported(label.span, "`at:`"),
-                _ => unknown_argument(name, label, &["at"]),
+        let mut moment: Option<(&Ident, &Expr)> = None;
+        for (label, e) in call
+            .args
+            .iter()
+            .filter_map(|a| Some((a.label.as_ref()?, &a.value)))
+        {
+            if label.name != "at" {
+                return self.fail(unknown_argument(name, label, &["at"]));
+            }
+            if let Some((first, _)) = moment.replace((label, e)) {
+                return self.fail(super::resolve::repeated_argument(label, first.span));
+            }
+        }
+        if let Some((_, e)) = moment {
+            let part = self.constant(e, &names.numbers())?;
+            let h = match names.before {
+                true => Coeff::zero(),
+                false => names.frame.h.clone(),
+            };
+            let ahead = self.exact(h.mul(&Coeff::constant(part)), e.span)?;
+            let start = names.frame.start;
+            let claims = &names.frame.flow.scheme.claims;
+            let claimed = (!claims.is_empty()).then_some(e.span);
+            return self.at_claimed_time((start, ahead, claimed), |m| {
+                m.evaluated_at(field, name, call, span, names)
             });
         }
-        if call.args.is_empty() {
+        self.evaluated_at(field, name, call, span, names)
+    }
+
+    /// `F(x)`, at a time that is known.
+    fn evaluated_at(
+        &mut self,
+        field: &Rc<Field>,
+        name: &str,
+        call: &Call,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Item> {
+        let states = call.args.iter().filter(|a| a.label.is_none());
+        let states: Vec<&Arg> = states.collect();
+        if states.is_empty() {
             let message = format!("field `{name}` is evaluated at nothing");
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
                 .help(format!("write `{name}({})`", names.state.name));
             return self.fail(d);
         }
         let mut at = Vec::new();
-        for a in &call.args {
+        for a in states {
             let v = self.vector(&a.value, names)?;
             let v = self.value(v, span)?;
             // A name that a field was evaluated at is a value of its own from here on, not a sum copied everywhere.

@@ -93,6 +93,7 @@ impl Machine<'_> {
         self.at.inner = Steps::Exact;
         self.at.solved = true;
         self.at.analysed = true;
+        self.at.timed = false;
         let outside = (
             std::mem::take(&mut self.instrs),
             std::mem::take(&mut self.known),
@@ -102,6 +103,7 @@ impl Machine<'_> {
             std::mem::take(&mut self.leaf_of),
             std::mem::take(&mut self.place),
             std::mem::take(&mut self.evaluated),
+            std::mem::take(&mut self.clocks),
         );
         let h = Coeff::symbol("h");
         let end = self
@@ -118,6 +120,7 @@ impl Machine<'_> {
             self.leaf_of,
             self.place,
             self.evaluated,
+            self.clocks,
         ) = outside;
         self.at = at;
         let place = |l: &Rc<Leaf>| named.iter().position(|n| n == l);
@@ -210,6 +213,7 @@ impl Machine<'_> {
                 usage,
                 at,
                 span,
+                ..
             } = instr
             else {
                 continue;
@@ -264,6 +268,7 @@ pub(crate) fn solved(flow: &Flow) -> Option<Tableau> {
         inner: Steps::Exact,
         solved: true,
         analysed: true,
+        timed: false,
         budget: MAX_TOTAL,
     };
     let mut sink: Vec<Diagnostic> = Vec::new();

@@ -8,6 +8,7 @@ use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf};
 use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
 use super::stage::Instr;
+use super::time;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -75,11 +76,12 @@ impl Machine<'_> {
             }
             Field::Map(flow) => {
                 let start = self.value(at, span)?;
-                self.flow(flow, start, &Coeff::one())
+                self.at_time(start, Coeff::zero(), |m| m.flow(flow, start, &Coeff::one()))
             }
             Field::Increment(flow) => {
                 let start = self.value(at, span)?;
-                let end = self.flow(flow, start, &Coeff::one())?;
+                let end =
+                    self.at_time(start, Coeff::zero(), |m| m.flow(flow, start, &Coeff::one()))?;
                 let end = self.expanded(end, start, span)?;
                 self.add_scaled(end, &Coeff::one().neg(), &Combination::value(start), span)
             }
@@ -104,8 +106,12 @@ impl Machine<'_> {
         let usages = &mut self.leaves[field].usages;
         let next = usages.len();
         let usage = *usages.entry(self.place.clone()).or_insert(next);
+        let when = match self.at.timed || time::is_read(leaf) {
+            true => self.time_of(field, at[0], span)?,
+            false => None,
+        };
         // The same parameters at the same value give the same.
-        let key = (field, usage, at.clone());
+        let key = (field, usage, at.clone(), when.clone());
         if let Some(v) = self.evaluated.get(&key) {
             return Some(Combination::value(*v));
         }
@@ -116,6 +122,7 @@ impl Machine<'_> {
             field,
             usage,
             at,
+            when,
             span,
         });
         self.evaluated.insert(key, v);

@@ -35,6 +35,7 @@ mod splitting;
 pub mod stage;
 mod step;
 mod tableau;
+pub(crate) mod time;
 pub mod unroll;
 mod value;
 

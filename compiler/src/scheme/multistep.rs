@@ -162,7 +162,9 @@ impl Machine<'_> {
         let mut end = known.clone();
         if let Some(solver) = solver {
             let mut update = |machine: &mut Machine, end: &[Combination]| {
-                let f = machine.field(field, end[0].clone(), m.span)?;
+                let f = machine.at_time(frame.start, frame.h.clone(), |machine| {
+                    machine.field(field, end[0].clone(), m.span)
+                })?;
                 let end = machine.plus_rate(known.clone(), &beta[0], &f, m.span, frame)?;
                 Some(vec![end])
             };

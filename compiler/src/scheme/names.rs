@@ -41,12 +41,12 @@ pub const PRIMITIVES: &[&str] = &[
     "sigmoid",
     "id",
     "dropout",
+    "time",
 ];
 /// Primitives of the language that later versions compile.
 pub const LATER_PRIMITIVES: &[&str] = &[
     "conv",
     "hopfield",
-    "time",
     "router",
     "positions",
     "normalize",

@@ -16,6 +16,8 @@ use super::learn::{self, Declared, Learned, Owner};
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
 use super::stage::{Instr, Moment, Phase, Program, Steps};
+use super::time;
+use super::time::Clocks;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
@@ -47,6 +49,8 @@ pub(crate) struct At {
     /// Whether only coefficients are read off: gradients are not told apart, and what is solved to a tolerance is iterated
     /// plainly, as often as decides its order.
     pub analysed: bool,
+    /// Whether fields have weights that depend on time.
+    pub timed: bool,
     /// How much work it may take.
     pub budget: u64,
 }
@@ -112,6 +116,13 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
         result,
         embedded,
     };
+    let starts = |s: &str| {
+        let learned = program.learned.iter().find(|l| l.name == s);
+        learned.map(|l| l.init.clone())
+    };
+    time::settle(&mut program.instrs, &starts);
+    let partner = program.embedded.iter_mut();
+    partner.for_each(|e| time::settle(&mut e.instrs, &starts));
     let symbols = program.symbols();
     let used = |l: &Learned| symbols.contains(l.name.as_str());
     program.learned.retain(used);
@@ -140,7 +151,9 @@ pub(super) struct Machine<'s> {
     /// Where the evaluation at hand is written, from the outside in.
     pub(super) place: Vec<Span>,
     /// Evaluations by field, usage and value.
-    pub(super) evaluated: HashMap<(usize, usize, Vec<ValueId>), ValueId>,
+    pub(super) evaluated: HashMap<(usize, usize, Vec<ValueId>, Option<Coeff>), ValueId>,
+    /// The times of values, as each field sees them.
+    pub(super) clocks: Clocks,
     work: u64,
     /// Coefficients of all flows so far.
     pub(super) learned: Vec<Learned>,
@@ -181,6 +194,7 @@ impl<'s> Machine<'s> {
             nesting: 0,
             place: Vec::new(),
             evaluated: HashMap::new(),
+            clocks: Clocks::default(),
             work: 0,
             learned: Vec::new(),
             learned_by: BTreeMap::new(),

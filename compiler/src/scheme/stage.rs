@@ -27,6 +27,8 @@ pub enum Instr {
         field: usize,
         usage: usize,
         at: Vec<ValueId>,
+        /// The time of it, in `t` and `h`, where the field may depend on it and it is known ([`super::time`]).
+        when: Option<Coeff>,
         span: Span,
     },
     /// A linear combination that another instruction needs as one value, or that a later step reads.
@@ -133,11 +135,13 @@ impl Instr {
                 field,
                 usage,
                 at,
+                when,
                 span,
             } => Instr::Eval {
                 field: *field,
                 usage: *usage,
                 at: at.iter().map(|v| to(*v)).collect(),
+                when: when.clone(),
                 span: *span,
             },
             Instr::Combine(c) => Instr::Combine(c.renamed(to)),
@@ -174,6 +178,9 @@ impl Instr {
                 *std = std.with(symbol, value)?;
             }
             Instr::Flow { over, .. } => *over = over.with(symbol, value)?,
+            Instr::Eval {
+                when: Some(when), ..
+            } => *when = when.with(symbol, value)?,
             _ => {}
         }
         Ok(own)
@@ -387,10 +394,18 @@ impl Program {
         for (i, instr) in instrs.iter().enumerate() {
             let made = &names[from + i + 1];
             match instr {
-                Instr::Eval { field, at, .. } => {
+                Instr::Eval {
+                    field, at, when, ..
+                } => {
                     let at: Vec<String> = at.iter().map(|v| name(*v)).collect();
                     let field = &self.fields[*field].name;
-                    writeln!(f, "  {made} = {field}({})", at.join(", "))?
+                    write!(f, "  {made} = {field}({})", at.join(", "))?;
+                    let ahead = when.as_ref().map(|w| w.sub(&Coeff::symbol("t")));
+                    match ahead {
+                        None | Some(Err(_)) => writeln!(f)?,
+                        Some(Ok(ahead)) if ahead.is_zero() => writeln!(f, " at t")?,
+                        Some(Ok(ahead)) => writeln!(f, " at t + {ahead}")?,
+                    }
                 }
                 Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
                 Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,

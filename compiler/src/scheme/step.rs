@@ -209,6 +209,7 @@ impl Machine<'_> {
         self.pasts.retain(|_, v| made(v));
         self.products.retain(|_, v| made(v));
         self.evaluated.retain(|_, v| made(v));
+        self.clocks.back_to(mark.instrs, mark.usages.len());
         self.leaves.truncate(mark.usages.len());
         self.leaf_of.retain(|_, leaf| *leaf < mark.usages.len());
         for (leaf, usages) in self.leaves.iter_mut().zip(&mark.usages) {

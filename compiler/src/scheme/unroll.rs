@@ -57,10 +57,11 @@ impl Unrolled {
 }
 
 /// Unrolls one flow, or one for each step, with what they are called. `span` is blamed when there are too many
-/// evaluations.
+/// evaluations, `timed` says that weights of fields depend on time.
 pub fn unroll(
     flows: &[(Rc<Flow>, String)],
     steps: usize,
+    timed: bool,
     span: Span,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Unrolled> {
@@ -105,6 +106,7 @@ pub fn unroll(
             inner: Steps::Euler,
             solved: false,
             analysed: false,
+            timed,
             budget,
         };
         let (flow, title) = &flows[of(phase)];

@@ -7,7 +7,7 @@ use super::combination::Combination;
 use super::factor::Item;
 use super::flow::FlowArg;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
-use super::scalar::{Scope, is_function, is_root, literal, not_supported, unknown_name};
+use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
 use super::stage::Moment;
 use crate::codes;
 use odec_grammar::Span;
@@ -195,15 +195,15 @@ impl Machine<'_> {
         if name == "h" {
             return self.step_size(span, names).map(Item::Number);
         }
+        if name == "t" {
+            return self.time(span, names).map(Item::Number);
+        }
         if let Some(item) = names.set.get(name) {
             return item.clone();
         }
         let history = &frame.flow.scheme.history;
         if history.constants.contains(name) && !names.before {
             return Some(Item::Vector(self.past(name, Moment::Start)));
-        }
-        if name == "t" {
-            return self.fail(not_supported(span, "the time `t`"));
         }
         if let Some(len) = frame.lists.get(name) {
             return self.fail(
@@ -317,6 +317,9 @@ impl Names<'_> {
         let mut scope: Scope = self.set.iter().filter_map(number).collect();
         if !self.before {
             scope.insert("h".into(), self.frame.h.clone());
+        }
+        if !self.before && self.frame.outermost {
+            scope.insert("t".into(), Coeff::symbol("t"));
         }
         scope
     }

@@ -16,6 +16,7 @@ mod kept;
 mod learned;
 mod losses;
 mod mends;
+mod of_time;
 mod parts;
 mod properties;
 mod reference;

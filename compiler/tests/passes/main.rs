@@ -12,6 +12,7 @@ mod losses;
 mod measured;
 mod memory;
 mod numbers;
+mod of_time;
 mod optimiser;
 mod pieces;
 mod planning;

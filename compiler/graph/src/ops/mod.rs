@@ -65,6 +65,7 @@ ops! {
     combine::Combine,
     shift::Shift,
     exp::Exp,
+    sin::Sin,
     log::Log,
     recip::Recip,
     rsqrt::Rsqrt,
@@ -82,6 +83,7 @@ ops! {
     normal::Normal,
     bf16::Bf16,
     // between shapes
+    reshape::Reshape,
     broadcast::Broadcast,
     concat::Concat,
     slice::Slice,

@@ -29,6 +29,9 @@ impl Op for Table {
                     ("stream", stream.to_string()),
                 ];
             }
+            manifest::Table::Time { t, .. } => return vec![("time", t.to_string())],
+            manifest::Table::Frequencies(_) => "frequencies",
+            manifest::Table::Phases(_) => "phases",
         };
         let base = self.table.base().to_string();
         vec![("kind", kind.into()), ("base", base)]
@@ -83,10 +86,19 @@ impl Op for Table {
             std: 0.5,
             stream: 3,
         };
+        let time = manifest::Table::Time {
+            t: 0.75,
+            waves: manifest::Waves::Weights {
+                n: 3,
+                base: 100.0,
+                scale: 10.0,
+            },
+        };
         vec![
             Sample::new(Table { table: normal }, "normal", vec![]),
             Sample::new(Table { table: sine }, "sine", vec![]),
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
+            Sample::new(Table { table: time }, "time", vec![]),
         ]
     }
 }

@@ -162,6 +162,7 @@ fn element(
             UnaryOp::Log => at(a).ln(),
             UnaryOp::Erf => libm::erf(at(a)),
             UnaryOp::Bf16 => bf16::to_f32(bf16::of_f64(at(a))).into(),
+            UnaryOp::Round => at(a).round_ties_even(),
             other => panic!("no op uses {other:?}"),
         },
         Expr::Binary(op, a, b) => match op {

@@ -1,0 +1,301 @@
+//! `weights of time { embed: 128, hidden: 144 }`: parameters that are functions of time (Tong et al. 2025, "Neural ODE Transformers", ICLR,
+//! §4.2 and appendix A).
+//! ```text
+//! e(t) = [t, sin ωt, cos ωt],  ωᵢ = scale · 10⁴^(−i/embed)
+//! W(t) = W + Proj (down silu(up e(t)))         a matrix, with up and down of its own, hidden numbers wide
+//! g(t) = g + G e(t)                            a gain, a shift, a bias; G = 0 at the start
+//! ```
+//! W, what the paper's projection has as its bias, starts as the matrix of other policies does, and so does g: at the start all times
+//! have nearly the same weights. The appendix prints ωᵢ as an exponent; the exponential, and the scale 1000, are those of the released code
+//! (qkvflow). Takes the words and the time of an evaluation; gives parameters and their values. Leaves times to `scheme/time.rs`.
+
+use super::build::Model;
+use super::evolve::{EvolveSpec, Sharing};
+use super::layer::LayerParam;
+use super::primitives::MAX_WIDTH;
+use crate::codes;
+use crate::scheme::args::{Args, report};
+use crate::scheme::scalar::{Scope, name_of, whole};
+use crate::scheme::stage::Program;
+use crate::scheme::{Coeff, Instr, time};
+use odec_grammar::Span;
+use odec_grammar::ast::Arg;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::{Add, Broadcast, Concat, Mul, Reshape, Sin, Slice, Table};
+use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
+use odec_program::Dim;
+use odec_program::manifest::{self, Init, Waves};
+use std::collections::BTreeMap;
+
+const BASE: f64 = 10_000.0;
+const SCALE: u64 = 1000;
+/// Most waves: beyond this an angle has no digit left in f32.
+const MAX_SCALE: u64 = 1_000_000;
+
+/// How parameters depend on time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfTime {
+    /// Waves, each with sine and cosine.
+    pub embed: u64,
+    pub hidden: u64,
+    pub scale: u64,
+    /// Whether all evaluations of a step take the weights of its end.
+    pub at_end: bool,
+}
+
+/// A time: known when the model is built, or computed by the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Time {
+    Known(Exact),
+    Made(Value),
+}
+
+/// A time that a field is evaluated at, and how its parameters depend on it.
+pub struct At {
+    pub weights: Option<OfTime>,
+    pub time: Time,
+}
+
+/// What the evaluations of a phase share.
+#[derive(Default)]
+pub struct Timed {
+    features: Vec<(Waves, Time, Value)>,
+    params: Vec<(Time, BTreeMap<String, Value>)>,
+}
+
+/// Reads `{ embed: 128, hidden: 144, at: left }`.
+pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTime> {
+    let before = sink.len();
+    let mut args = Args::listed("of time", span, args);
+    let none = Scope::new();
+    let embed = args.size("embed", &none, MAX_WIDTH / 4, sink);
+    let hidden = args.size("hidden", &none, MAX_WIDTH, sink);
+    let scale = match args.labelled("scale", sink) {
+        Some(e) => report(whole(e, &none, 1, MAX_SCALE), sink),
+        None => Some(SCALE),
+    };
+    let at_end = match args.labelled("at", sink) {
+        None => Some(false),
+        Some(e) => match name_of(e).as_ref().map(|n| n.name.as_str()) {
+            Some("left") => Some(false),
+            Some("right") => Some(true),
+            _ => {
+                let message = "this is no side of a step";
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+                    .label("`left` or `right` is expected")
+                    .help("`left` takes weights at the time of each evaluation, `right` those of the step's end");
+                sink.push(d);
+                None
+            }
+        },
+    };
+    args.finish(&[], sink);
+    let read = OfTime {
+        embed: embed?,
+        hidden: hidden?,
+        scale: scale?,
+        at_end: at_end?,
+    };
+    Some(read).filter(|_| sink.len() == before)
+}
+
+impl OfTime {
+    fn waves(self) -> Waves {
+        Waves::Weights {
+            n: self.embed,
+            base: BASE,
+            scale: self.scale as f64,
+        }
+    }
+
+    /// The end of a step.
+    pub fn end() -> Coeff {
+        let end = Coeff::symbol("t").add(&Coeff::symbol("h"));
+        end.unwrap_or_else(|_| Coeff::symbol("t"))
+    }
+
+    /// What a parameter needs beside itself: paths below the field, shapes and starts. `std` is the deviation of matrices.
+    pub fn params(self, p: &LayerParam, std: f64) -> Vec<(String, Vec<u64>, Init)> {
+        let (features, hidden) = (self.waves().columns(), self.hidden);
+        let normal = |std: f64, inputs: u64| Init::Normal {
+            std: std / (inputs as f64).sqrt(),
+        };
+        let path = |part: &str| format!("{}.time.{part}", p.path);
+        let elements = p.shape.iter().fold(1u64, |n, d| n.saturating_mul(*d));
+        match p.shape.len() {
+            0 | 1 => vec![(path("weight"), vec![elements, features], Init::Zeros)],
+            _ => vec![
+                (
+                    path("up.weight"),
+                    vec![hidden, features],
+                    normal(1.0, features),
+                ),
+                (path("up.bias"), vec![hidden], Init::Zeros),
+                (
+                    path("down.weight"),
+                    vec![hidden, hidden],
+                    normal(1.0, hidden),
+                ),
+                (path("down.bias"), vec![hidden], Init::Zeros),
+                (
+                    path("proj.weight"),
+                    vec![elements, hidden],
+                    normal(std, hidden),
+                ),
+            ],
+        }
+    }
+}
+
+impl EvolveSpec {
+    /// Finds when each step begins, if something depends on it, and says where it is not known when a field is evaluated.
+    pub(super) fn find_times(&mut self, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        let mut reads = false;
+        for (p, policies) in self.unrolled.programs.iter().zip(&self.policies) {
+            reads |= p.all_symbols().contains("t");
+            let partner = p.embedded.iter().flat_map(|e| &e.instrs);
+            for i in p.instrs.iter().chain(partner) {
+                let Instr::Eval {
+                    field, when, span, ..
+                } = i
+                else {
+                    continue;
+                };
+                let policy = match policies[*field] {
+                    Sharing::OfTime(o) => Some(o),
+                    _ => None,
+                };
+                let leaf = &p.fields[*field];
+                let read = time::is_read(leaf) || policy.is_some_and(|o| !o.at_end);
+                reads |= read || policy.is_some();
+                if read && when.is_none() {
+                    sink.push(unknown(p, *field, *span));
+                    return None;
+                }
+            }
+        }
+        if !reads {
+            return Some(());
+        }
+        let mut t = Exact::zero();
+        for h in &self.h {
+            self.t.push(t.clone());
+            let next = (&t + h).checked();
+            t = report(
+                next.map_err(|why| crate::scheme::scalar::arithmetic(why.into(), self.span)),
+                sink,
+            )?;
+        }
+        Some(())
+    }
+}
+
+fn unknown(p: &Program, field: usize, span: Span) -> Diagnostic {
+    let name = &p.fields[field].name;
+    let message = format!("`{name}` depends on time, and when it is evaluated here is not known");
+    Diagnostic::error(codes::MISSING_ARGUMENT, span, message)
+        .label("this is no state plus multiples of rates")
+        .help(format!(
+            "say it, as a part of the step: `{name}(…, at: 1/2)`"
+        ))
+}
+
+impl Model<'_> {
+    /// Features of a time, `[1, columns]`.
+    pub(super) fn features(
+        &mut self,
+        b: &mut Builder,
+        waves: Waves,
+        time: &Time,
+    ) -> Result<Value, TypeError> {
+        let known = self.timed.features.iter();
+        if let Some((.., v)) = known.into_iter().find(|(w, t, _)| *w == waves && t == time) {
+            return Ok(*v);
+        }
+        let table = |b: &mut Builder, table| b.push1(Table { table }, &[]);
+        let made = b.part(time::TIME, |b| match time {
+            Time::Known(t) => table(
+                b,
+                manifest::Table::Time {
+                    t: t.to_f64(),
+                    waves,
+                },
+            ),
+            Time::Made(t) => {
+                let frequencies = table(b, manifest::Table::Frequencies(waves))?;
+                let phases = table(b, manifest::Table::Phases(waves))?;
+                let angles = b.push1(Mul, &[frequencies, *t])?;
+                let angles = b.push1(Add, &[angles, phases])?;
+                let features = b.push1(Sin, &[angles])?;
+                let (from, cols) = (waves.first(), waves.columns() - waves.first());
+                if from == 0 {
+                    return Ok(features);
+                }
+                let to = TensorType::real([Dim::Fixed(1), Dim::Fixed(from)]);
+                let t = b.push1(Broadcast { to }, &[*t])?;
+                let features = b.push1(Slice { from, cols }, &[features])?;
+                b.push1(Concat, &[t, features])
+            }
+        })?;
+        self.timed.features.push((waves, time.clone(), made));
+        Ok(made)
+    }
+
+    /// A parameter at a time; made once for each time of a phase.
+    pub(super) fn param_at(
+        &mut self,
+        b: &mut Builder,
+        path: &str,
+        of: OfTime,
+        time: &Time,
+    ) -> Result<Value, TypeError> {
+        let at = |(t, _): &&mut (Time, BTreeMap<String, Value>)| t == time;
+        if let Some((_, made)) = self.timed.params.iter_mut().find(at)
+            && let Some(v) = made.get(path)
+        {
+            return Ok(*v);
+        }
+        let features = self.features(b, of.waves(), time)?;
+        let own = self.param(b, path)?;
+        let shape = b.ty(own).shape.clone();
+        let mut part = |b: &mut Builder, part: &str| self.param(b, &format!("{path}.time.{part}"));
+        let row = match shape.len() {
+            0 | 1 => {
+                let weight = part(b, "weight")?;
+                b.part(time::TIME, |b| nn::linear(b, features, weight))?
+            }
+            _ => {
+                let mut map = |b: &mut Builder, name: &str| {
+                    let weight = part(b, &format!("{name}.weight"))?;
+                    let bias = Some(part(b, &format!("{name}.bias"))?);
+                    Ok::<_, TypeError>(nn::Affine { weight, bias })
+                };
+                let (up, down) = (map(b, "up")?, map(b, "down")?);
+                let proj = part(b, "proj.weight")?;
+                b.part(time::TIME, |b| {
+                    let hidden = nn::affine(b, features, up)?;
+                    let hidden = nn::silu(b, hidden)?;
+                    let hidden = nn::affine(b, hidden, down)?;
+                    nn::linear(b, hidden, proj)
+                })?
+            }
+        };
+        let extent = |d: &Dim| match d {
+            Dim::Fixed(n) => *n,
+            _ => 1,
+        };
+        let to: Vec<u64> = shape.iter().map(extent).collect();
+        let value = b.part(time::TIME, |b| {
+            let more = b.push1(Reshape { to }, &[row])?;
+            nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
+        })?;
+        match self.timed.params.iter_mut().find(at) {
+            Some((_, made)) => _ = made.insert(path.to_string(), value),
+            None => {
+                let made = BTreeMap::from([(path.to_string(), value)]);
+                self.timed.params.push((time.clone(), made));
+            }
+        }
+        Ok(value)
+    }
+}
