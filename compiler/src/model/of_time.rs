@@ -153,6 +153,7 @@ impl EvolveSpec {
         let mut reads = false;
         for (p, policies) in self.unrolled.programs.iter().zip(&self.policies) {
             reads |= p.all_symbols().contains("t");
+            let timed: Vec<bool> = p.fields.iter().map(|f| time::is_read(f)).collect();
             let partner = p.embedded.iter().flat_map(|e| &e.instrs);
             for i in p.instrs.iter().chain(partner) {
                 let Instr::Eval {
@@ -165,8 +166,7 @@ impl EvolveSpec {
                     Sharing::OfTime(o) => Some(o),
                     _ => None,
                 };
-                let leaf = &p.fields[*field];
-                let read = time::is_read(leaf) || policy.is_some_and(|o| !o.at_end);
+                let read = timed[*field] || policy.is_some_and(|o| !o.at_end);
                 reads |= read || policy.is_some();
                 if read && when.is_none() {
                     sink.push(unknown(p, *field, *span));

@@ -8,6 +8,7 @@ use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
 use super::scalar::{name_of, out_of_range, unknown_name};
 use super::stage::{Instr, Phase, Projection, default_eps};
+use super::time::Said;
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
@@ -88,12 +89,21 @@ impl Machine<'_> {
         span: Span,
         names: &mut Names,
     ) -> Option<Item> {
+        let outer = match call.args.iter().any(|a| a.label.is_some()) {
+            true => self.said_at(name, call, names)?,
+            false => None,
+        };
+        let found = self.evaluated_at(field, name, call, span, names);
+        outer.into_iter().for_each(|said| self.unsay(said));
+        found
+    }
+
+    /// `at: 1/2`. A function of its own: what it needs is not kept on the stack of everything below.
+    #[inline(never)]
+    fn said_at(&mut self, name: &str, call: &Call, names: &Names) -> Option<Option<Said>> {
         let mut moment: Option<(&Ident, &Expr)> = None;
-        for (label, e) in call
-            .args
-            .iter()
-            .filter_map(|a| Some((a.label.as_ref()?, &a.value)))
-        {
+        let labelled = call.args.iter();
+        for (label, e) in labelled.filter_map(|a| Some((a.label.as_ref()?, &a.value))) {
             if label.name != "at" {
                 return self.fail(unknown_argument(name, label, &["at"]));
             }
@@ -101,24 +111,22 @@ impl Machine<'_> {
                 return self.fail(super::resolve::repeated_argument(label, first.span));
             }
         }
-        if let Some((_, e)) = moment {
-            let part = self.constant(e, &names.numbers())?;
-            let h = match names.before {
-                true => Coeff::zero(),
-                false => names.frame.h.clone(),
-            };
-            let ahead = self.exact(h.mul(&Coeff::constant(part)), e.span)?;
-            let start = names.frame.start;
-            let claims = &names.frame.flow.scheme.claims;
-            let claimed = (!claims.is_empty()).then_some(e.span);
-            return self.at_claimed_time((start, ahead, claimed), |m| {
-                m.evaluated_at(field, name, call, span, names)
-            });
-        }
-        self.evaluated_at(field, name, call, span, names)
+        let Some((_, e)) = moment else {
+            return Some(None);
+        };
+        let part = self.constant(e, &names.numbers())?;
+        let h = match names.before {
+            true => Coeff::zero(),
+            false => names.frame.h.clone(),
+        };
+        let ahead = self.exact(h.mul(&Coeff::constant(part)), e.span)?;
+        let claims = &names.frame.flow.scheme.claims;
+        let claimed = (!claims.is_empty()).then_some(e.span);
+        Some(Some(self.say(names.frame.start, ahead, claimed)))
     }
 
     /// `F(x)`, at a time that is known.
+    #[inline(always)]
     fn evaluated_at(
         &mut self,
         field: &Rc<Field>,

@@ -19,6 +19,8 @@ use std::rc::Rc;
 pub(super) struct Used {
     pub leaf: Rc<Leaf>,
     pub usages: BTreeMap<Vec<Span>, usize>,
+    /// Whether it reads the time itself.
+    pub timed: bool,
 }
 
 impl Machine<'_> {
@@ -76,12 +78,17 @@ impl Machine<'_> {
             }
             Field::Map(flow) => {
                 let start = self.value(at, span)?;
-                self.at_time(start, Coeff::zero(), |m| m.flow(flow, start, &Coeff::one()))
+                let outer = self.say(start, Coeff::zero(), None);
+                let end = self.flow(flow, start, &Coeff::one());
+                self.unsay(outer);
+                end
             }
             Field::Increment(flow) => {
                 let start = self.value(at, span)?;
-                let end =
-                    self.at_time(start, Coeff::zero(), |m| m.flow(flow, start, &Coeff::one()))?;
+                let outer = self.say(start, Coeff::zero(), None);
+                let end = self.flow(flow, start, &Coeff::one());
+                self.unsay(outer);
+                let end = end?;
                 let end = self.expanded(end, start, span)?;
                 self.add_scaled(end, &Coeff::one().neg(), &Combination::value(start), span)
             }
@@ -106,7 +113,7 @@ impl Machine<'_> {
         let usages = &mut self.leaves[field].usages;
         let next = usages.len();
         let usage = *usages.entry(self.place.clone()).or_insert(next);
-        let when = match self.at.timed || time::is_read(leaf) {
+        let when = match self.at.timed || self.leaves[field].timed {
             true => self.time_of(field, at[0], span)?,
             false => None,
         };
@@ -137,6 +144,7 @@ impl Machine<'_> {
             self.leaves.push(Used {
                 leaf: leaf.clone(),
                 usages: BTreeMap::new(),
+                timed: time::is_read(leaf),
             });
         }
         field

@@ -162,9 +162,10 @@ impl Machine<'_> {
         let mut end = known.clone();
         if let Some(solver) = solver {
             let mut update = |machine: &mut Machine, end: &[Combination]| {
-                let f = machine.at_time(frame.start, frame.h.clone(), |machine| {
-                    machine.field(field, end[0].clone(), m.span)
-                })?;
+                let outer = machine.say(frame.start, frame.h.clone(), None);
+                let f = machine.field(field, end[0].clone(), m.span);
+                machine.unsay(outer);
+                let f = f?;
                 let end = machine.plus_rate(known.clone(), &beta[0], &f, m.span, frame)?;
                 Some(vec![end])
             };

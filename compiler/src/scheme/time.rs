@@ -11,12 +11,12 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::flow::Leaf;
-use super::mentions::Mentions;
 use super::run::Machine;
 use super::stage::Instr;
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
+use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
@@ -31,6 +31,12 @@ pub(super) struct Clocks {
     of: Vec<Vec<Option<Clock>>>,
     /// What says the time of evaluations: that of a value, and how much later; and where a text says so whose scheme claims an order.
     said: Option<(ValueId, Coeff, Option<Span>)>,
+}
+
+/// Whether a time was not said before.
+#[must_use]
+pub(super) struct Said {
+    first: bool,
 }
 
 /// The component of time of a value: a multiple of the step's beginning, and what is added to it.
@@ -48,11 +54,23 @@ impl Clocks {
     }
 }
 
-/// Whether a field reads the time itself.
+/// Whether a field reads the time itself. Without recursion: fields are read at the bottom of deep definitions.
 pub fn is_read(leaf: &Leaf) -> bool {
-    let mut mentions = Mentions::default();
-    leaf.body.iter().for_each(|e| mentions.expr(e));
-    mentions.read.contains(TIME)
+    let mut open: Vec<&Expr> = leaf.body.iter().collect();
+    while let Some(e) = open.pop() {
+        match &e.kind {
+            ExprKind::Name(n) if n == TIME => return true,
+            ExprKind::Call(call) => {
+                open.push(&call.callee);
+                open.extend(call.args.iter().map(|a| &a.value));
+            }
+            ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => open.extend([&**a, &**b]),
+            ExprKind::Neg(a) => open.push(a),
+            ExprKind::Tuple(items) | ExprKind::List(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Puts the initial values of learned coefficients into times; what then holds another symbol is not known.
@@ -81,34 +99,25 @@ fn not_of_row_sum(place: Span) -> Diagnostic {
 }
 
 impl Machine<'_> {
-    /// Has evaluations take place at the time of a value, or that much later, unless what is around them says when.
-    pub(super) fn at_time<T>(
-        &mut self,
-        of: ValueId,
-        ahead: Coeff,
-        go: impl FnOnce(&mut Self) -> Option<T>,
-    ) -> Option<T> {
-        self.at_claimed_time((of, ahead, None), go)
+    /// Has evaluations take place at the time of a value, or that much later, until [`Self::unsay`] is given what comes back; unless
+    /// what is around them says when. `claimed`: a place where a claim may then not be about this time.
+    #[inline(never)]
+    pub(super) fn say(&mut self, of: ValueId, ahead: Coeff, claimed: Option<Span>) -> Said {
+        let first = self.clocks.said.is_none();
+        if first {
+            self.clocks.said = Some((of, ahead, claimed));
+        }
+        Said { first }
     }
 
-    /// The same, said at a place where a claim may then not be about this time.
-    pub(super) fn at_claimed_time<T>(
-        &mut self,
-        said: (ValueId, Coeff, Option<Span>),
-        go: impl FnOnce(&mut Self) -> Option<T>,
-    ) -> Option<T> {
-        let outer = self.clocks.said.is_some();
-        if !outer {
-            self.clocks.said = Some(said);
-        }
-        let made = go(self);
-        if !outer {
+    pub(super) fn unsay(&mut self, said: Said) {
+        if said.first {
             self.clocks.said = None;
         }
-        made
     }
 
     /// When a field is evaluated at a value; `Some(None)`: nobody knows.
+    #[inline(never)]
     pub(super) fn time_of(
         &mut self,
         field: usize,
@@ -201,6 +210,7 @@ impl Machine<'_> {
     }
 
     /// The time as a number of a step program.
+    #[inline(never)]
     pub(super) fn time(&mut self, span: Span, names: &Names) -> Option<Coeff> {
         if names.before {
             return Some(Coeff::zero());

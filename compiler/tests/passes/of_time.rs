@@ -244,7 +244,7 @@ fn decoding_computes_no_weights() {
     };
     // One application for each evaluation, and the logits.
     assert_eq!(contractions(DECODE), 2 * 3 + 1);
-    // Of each step and stage, three maps for the matrix and one for the bias.
-    assert_eq!(contractions(PREPARE), 2 * 3 * 4);
+    // Of the times 0, 1/2, 1, 3/2 and 2, three maps for the matrix and one for the bias.
+    assert_eq!(contractions(PREPARE), 5 * 4);
     assert!(built.decode.is_some());
 }
