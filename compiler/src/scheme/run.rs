@@ -35,7 +35,7 @@ pub(crate) const MAX_WORK: u64 = 500_000;
 /// The same for all programs of an evolution.
 pub(crate) const MAX_TOTAL: u64 = 4_000_000;
 /// Deepest nesting of expressions in flows in fields in flows; the parser's limit for one expression lies below it.
-const MAX_NESTING: usize = 1000;
+const MAX_NESTING: usize = 500;
 
 /// What of an evolution is run.
 #[derive(Clone, Copy, Debug)]
