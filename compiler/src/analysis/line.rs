@@ -339,7 +339,7 @@ struct Made<'p, C> {
     powers: Vec<i32>,
 }
 
-impl<C: Number> Made<'_, C> {
+impl<'p, C: Number> Made<'p, C> {
     fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
         let why = why.to_string();
         Err(Beyond { span, why })
@@ -370,13 +370,59 @@ impl<C: Number> Made<'_, C> {
         }
     }
 
+    /// A value, and before it those that it is made of: chains may be thousands of values long, so without recursion.
     fn value(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
-        if let Some(known) = self.known.get(&(v, ago)) {
-            return Ok(*known);
+        let mut open = vec![(v, ago)];
+        while let Some(&(v, ago)) = open.last() {
+            if !self.known.contains_key(&(v, ago)) {
+                let before = open.len();
+                let needs = self.needs(v, ago).into_iter().rev();
+                open.extend(needs.filter(|n| !self.known.contains_key(n)));
+                if open.len() > before {
+                    continue;
+                }
+                let made = self.made(v, ago)?;
+                self.known.insert((v, ago), made);
+            }
+            open.pop();
         }
-        let made = self.made(v, ago)?;
-        self.known.insert((v, ago), made);
-        Ok(made)
+        Ok(self.known[&(v, ago)])
+    }
+
+    fn instr(&self, v: ValueId) -> Option<&'p Instr> {
+        let i = (v.0 as usize).checked_sub(1)?;
+        let own = self.program.instrs.len();
+        Some(match &self.program.embedded {
+            Some(e) if i >= own => &e.instrs[i - own],
+            _ => &self.program.instrs[i],
+        })
+    }
+
+    /// The values that [`Self::made`] asks for, in its order.
+    fn needs(&self, v: ValueId, ago: i64) -> Vec<(ValueId, i64)> {
+        match self.instr(v) {
+            _ if ago > MAX_PAST => vec![],
+            Some(Instr::Combine(c)) => {
+                let is_zero = |c: &Coeff| {
+                    let value = self.coefficient(c, self.body, ago);
+                    value.is_ok_and(|(c, _)| c.is_zero())
+                };
+                let terms = c.terms().filter(|(_, c)| !is_zero(c));
+                terms.map(|(v, _)| (v, ago)).collect()
+            }
+            Some(Instr::Eval { at, .. }) if at.len() == 1 => vec![(at[0], ago)],
+            Some(Instr::Flow { at, .. }) => vec![(*at, ago)],
+            Some(Instr::Past {
+                name,
+                when: Moment::Ago(n),
+            }) => {
+                let kept = self.program.keeps.iter().find(|(k, _)| k == name);
+                kept.map(|(_, v)| (*v, ago + *n as i64))
+                    .into_iter()
+                    .collect()
+            }
+            _ => vec![],
+        }
     }
 
     fn made(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
@@ -386,16 +432,11 @@ impl<C: Number> Made<'_, C> {
                 "what it keeps for later steps depends on all earlier ones",
             );
         }
-        let Some(i) = (v.0 as usize).checked_sub(1) else {
+        let Some(instr) = self.instr(v) else {
             return match ago {
                 0 => Ok(0),
                 _ => self.push(Step::Solution(-ago), self.body, 0),
             };
-        };
-        let own = self.program.instrs.len();
-        let instr = match &self.program.embedded {
-            Some(e) if i >= own => &e.instrs[i - own],
-            _ => &self.program.instrs[i],
         };
         match instr {
             Instr::Combine(c) => self.combined(c, ago),
