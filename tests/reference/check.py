@@ -108,13 +108,17 @@ def check_names(listed: list[dict], system: System, shape: Shape) -> None:
 def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
     """Parameters that are exact in f32 and large enough for every non-linearity to matter, and random tokens."""
     rng = np.random.default_rng(zlib.crc32(f"{system}/{name}".encode()))
-    drawn = {}
-    for path, dims in expected(SYSTEMS[system], shape).items():
+    drawn, table = {}, expected(SYSTEMS[system], shape)
+    for path, dims in table.items():
         if len(dims) < 2:
             value = 1.0 + 0.2 * rng.standard_normal(dims)
         else:
             # Large enough for scores and gates to leave their linear range, small enough that f32 itself errs by 3e-6 only.
             value = rng.standard_normal(dims) / np.sqrt(dims[1])
+            owner, of_time, last = path.partition(".time.")
+            if of_time and last in ("weight", "proj.weight"):
+                # What time adds to a parameter is no larger than the parameter.
+                value *= 0.2 if len(table[owner]) < 2 else 1 / np.sqrt(table[owner][1])
         drawn[path] = np.asarray(value, np.float32)
     return drawn, rng.integers(0, shape.vocab, (shape.batch, shape.context + 1), dtype=np.int32)
 

@@ -715,10 +715,10 @@ SYSTEMS: dict[str, System] = {
         more=timed("att", "ffn"),
     ),
     "theta_of_t": System(
-        adaptive(bogacki_shampine_pair, 2, 1e-1, 1.0, 5),
+        adaptive(bogacki_shampine_pair, 2, 1e-1, 1.0, 16),
         definitions="field both = att + ffn\n",
         flow="bogacki_shampine(both)",
-        depth="adaptive(rtol: 1e-1, atol: 1e-1, until: 1, max: 5)",
+        depth="adaptive(rtol: 1e-1, atol: 1e-1, until: 1, max: 16)",
         options=f"{OF_TIME} }}",
         owner=lambda name, k: "",
         more=timed("att", "ffn"),
