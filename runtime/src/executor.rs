@@ -3,7 +3,7 @@
 //! Takes a verified [`Artifact`] and a [`Device`]; owns parameters, gradients, moments, constants and one
 //! arena shared by all entries. Checks everything a caller gives (names, shapes, token ids, sizes), so
 //! that launches need not. A run may be asked for ([`Executor::queue`]) and its outputs taken later; a device that works by itself goes from
-//! one run to the next. Leaves inputs and outputs to [`crate::ports`], what a run is for to [`mod@crate::train`],
+//! one run to the next. Leaves inputs and outputs to `ports`, what a run is for to [`mod@crate::train`],
 //! [`mod@crate::evaluate`], [`mod@crate::generate`] and [`mod@crate::exec`].
 
 use crate::artifact::Artifact;

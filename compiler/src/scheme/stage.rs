@@ -27,7 +27,7 @@ pub enum Instr {
         field: usize,
         usage: usize,
         at: Vec<ValueId>,
-        /// The time of it, in `t` and `h`, where the field may depend on it and it is known ([`super::time`]).
+        /// The time of it, in `t` and `h`, where the field may depend on it and it is known (`scheme/time.rs`).
         when: Option<Coeff>,
         span: Span,
     },
