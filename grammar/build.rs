@@ -1,15 +1,13 @@
 //! Lists the library: every `schemes/*.ode` that describes no model, embedded in the crate in the order of its names.
 //! A new scheme is a new file there and nothing else.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn main() -> std::io::Result<()> {
-    // asked when it runs, not when it is compiled: a target folder may serve several checkouts
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let folder = Path::new(&here).join("../schemes").canonicalize()?;
-    println!("cargo:rerun-if-changed={}", folder.display());
+    // Paths are relative to the crate, wherever that is now: a target folder may serve several checkouts, or move with its own.
+    println!("cargo:rerun-if-changed=../schemes");
     println!("cargo:rerun-if-changed=odec.pest");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
+    let mut files: Vec<PathBuf> = std::fs::read_dir("../schemes")?
         .map(|entry| Ok(entry?.path()))
         .collect::<std::io::Result<_>>()?;
     files.retain(|path| path.extension().is_some_and(|e| e == "ode"));
@@ -23,8 +21,7 @@ fn main() -> std::io::Result<()> {
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         list += &format!(
-            "    ({name:?}, include_str!({:?})),\n",
-            path.display().to_string()
+            "    ({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../schemes/{name}.ode\"))),\n"
         );
     }
     list += "]\n";
