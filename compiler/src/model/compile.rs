@@ -136,6 +136,8 @@ pub fn compile(
             continue;
         };
         match def {
+            // What is made of a scheme that is too large takes as long to refuse, one scheme after the other.
+            Definition::Scheme(_) if too_large(r.sink) => {}
             Definition::Scheme(def) => {
                 if let Some((instance, made)) = alone(&def, &mut r) {
                     claims.add(instance, r.sink);
@@ -315,6 +317,10 @@ fn assemble(
         summary,
         params,
     })
+}
+
+fn too_large(sink: &[Diagnostic]) -> bool {
+    sink.iter().any(|d| d.code == codes::TOO_LARGE)
 }
 
 /// Steps of a scheme that is looked at without a model: enough for a history of a few entries to fill.

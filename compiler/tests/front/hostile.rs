@@ -73,6 +73,20 @@ fn long_programs_from_short_texts() {
     }
 }
 
+/// Sixty schemes, each the one before twice: forty-five are too large, and refusing one takes a second. So the first says it, and the others
+/// are not run.
+#[test]
+fn the_first_scheme_that_is_too_large_speaks_for_all() {
+    let large = |name: &str| {
+        format!(
+            "scheme {name}(F) {{ step x {{ y = x;  repeat 20000 {{ y = x + y + h*F(x + y) }} return y }} }}\n"
+        )
+    };
+    let text = format!("{}{}", large("a"), large("b"));
+    let outcome = refused("two long sums", &text, codes::TOO_LARGE);
+    assert_eq!(outcome.messages.len(), 1, "{}", outcome.rendered());
+}
+
 /// Each number has few nested roots; together they are too many to be compared, so nothing is proved, and the warning says why.
 #[test]
 fn nested_roots_that_do_not_depend_on_each_other() {

@@ -6,10 +6,8 @@
 
 #![allow(unsafe_code)]
 
-use odec_compiler::model::compile;
+use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::gpu::Shape;
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Kernel, Target};
@@ -227,13 +225,7 @@ fn small(train: &str) -> Manifest {
          evolve lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)\n}}\n\
          train {{ data text(\"none.txt\", tokenizer: bytes);  steps 12;  schedule cosine(warmup: 2, floor: 10%)\n{train} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, [], "{text}");
-    let checked =
-        compile(&file, main, &mut sources, &mut NoFiles).unwrap_or_else(|e| panic!("{e:?}"));
-    let built = checked.built.expect("a model");
+    let built = built(&text);
     let options = Options::of(Target::Sm80, built.real());
     build_manifest(&built, &text, options).unwrap().manifest
 }

@@ -3,12 +3,10 @@
 //! values that decoding writes.
 
 use crate::numbers::tokens;
+use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{Cost, Operations, cost, json};
-use odec_compiler::model::compile;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, DECODE, Kernel, KernelSpec, PREPARE, Slot};
 use odec_runtime::device::Device;
@@ -101,15 +99,7 @@ fn small(name: &str, train: &str) -> (Manifest, Cost) {
     }
     let at = text.find("  optimizer").expect("a train block");
     text.insert_str(at, train);
-    let mut sources = Sources::default();
-    let main = sources.add(name, &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, [], "{text}");
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let built = checked
-        .unwrap_or_else(|e| panic!("{name}: {e:?}\n{text}"))
-        .built
-        .unwrap();
+    let built = built(&text);
     assert_eq!(built.config.context, CONTEXT, "{name}");
     let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
     let cost = cost(&built, &manifest.program, options()).unwrap();

@@ -2,11 +2,9 @@
 //! themselves with other memory and with nothing passed over.
 
 use crate::numbers::{executor, tokens};
+use crate::source::built;
 use crate::systems::options;
-use odec_compiler::model::compile;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::Bindings;
 use odec_program::manifest::Manifest;
 use odec_runtime::executor::RunError;
@@ -25,12 +23,7 @@ fn planned(flow: &str, extent: &str, options_: &str, train: &str) -> Manifest {
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  {train} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let built = checked.unwrap_or_else(|e| panic!("{e:?}")).built.unwrap();
+    let built = built(&text);
     build_manifest(&built, &text, options()).unwrap().manifest
 }
 

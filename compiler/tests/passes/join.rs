@@ -1,22 +1,20 @@
 //! Epilogues: what joins, what must not, and that neither bits nor memory tell.
 
 use crate::memory::AT;
-use crate::numbers::{executor, tokens};
+use crate::numbers::{executor, results, tokens};
 use crate::programs::library;
+use crate::source::built;
 use crate::systems::options;
-use odec_compiler::model::compile;
 use odec_compiler::passes::code::{BufferId, Code, Home, Launch, mode};
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::join::join;
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Layout, Order, Rows, Store};
 use odec_program::{
     Access, Bindings, Body, Coeff, DECODE, DType, Entry, KernelSpec, Operand, Size, Slot,
 };
-use odec_runtime::{Reader, State, Value};
+use odec_runtime::Reader;
 
 const COLS: u64 = 4;
 
@@ -240,12 +238,7 @@ fn assembled(flow: &str, train: &str, (fusion, piece): (Fusion, u64)) -> Assembl
          train {{ data tokens(\"none.bin\");  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  memory {train} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let built = checked.unwrap_or_else(|e| panic!("{e:?}")).built.unwrap();
+    let built = built(&text);
     let options = Options {
         fusion,
         piece,
@@ -269,22 +262,14 @@ fn bits(a: &Assembled) -> Vec<u64> {
     let mut e = executor(&a.manifest);
     let mut out = Vec::new();
     for at in [AT, Bindings::new(1, 33)] {
-        let (x, y) = (tokens(at, 24, 1), tokens(at, 24, 5));
-        let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
-        out.extend(logits.reals("logits").unwrap().iter());
-        for entry in ["loss", "grad"] {
-            let run = e.run(entry, at, &inputs, &[]).unwrap();
-            out.push(run.scalar("loss").unwrap());
-        }
-        out.extend(e.state(State::Grads).iter());
+        out.extend(results(&mut e, at, 24));
     }
     let text = tokens(Bindings::new(1, 9), 24, 1);
     let mut reader = Reader::new(&mut e).unwrap();
     for part in [&text[..4], &text[4..5], &text[5..]] {
-        out.extend(reader.read(part).unwrap().iter());
+        out.extend(reader.read(part).unwrap().iter().map(f64::to_bits));
     }
-    out.into_iter().map(f64::to_bits).collect()
+    out
 }
 
 #[test]

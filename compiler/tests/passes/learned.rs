@@ -1,13 +1,12 @@
 //! Schemes with learned coefficients: planned programs compute what their graphs mean, and train the coefficients.
 
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::source::{built, checked};
 use crate::systems::options;
 use odec_compiler::analysis::claims::Instance;
 use odec_compiler::analysis::keep;
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_graph::{Exact, interp};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::order::{Weights, prove};
@@ -39,15 +38,6 @@ fn model(flow: &str, steps: u64) -> String {
          train {{ data text(\"none.txt\", tokenizer: bytes);  loss cross_entropy;  optimizer adamw(lr: 1e-3)\n\
          batch 3;  steps 10 }}\n"
     )
-}
-
-fn built(text: &str) -> Built {
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", text);
-    let (file, errors) = parse(main, text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles).unwrap();
-    checked.built.unwrap()
 }
 
 fn check(scheme: &str, flow: &str, steps: u64) {
@@ -172,10 +162,7 @@ fn trained_methods_are_proved_again() {
         let scheme = format!("scheme kept {{ learn {what} from {source} keep order {order} }}\n");
         let steps = 5;
         let text = format!("{scheme}{}", model("kept(ffn)", steps));
-        let mut sources = Sources::default();
-        let main = sources.add("test.ode", text.as_str());
-        let (file, _) = parse(main, &text);
-        let checked = compile(&file, main, &mut sources, &mut NoFiles).expect("it is right");
+        let checked = checked(&text);
         let kept = |i: &Instance| keep::kept(i)?.ok();
         let kept = checked.instances.iter().find_map(kept).expect("a manifold");
         let built = checked.built.as_ref().expect("a model");

@@ -2,11 +2,9 @@
 //! compiled code has too.
 
 use crate::numbers::executor;
+use crate::source::built;
 use crate::systems::options;
-use odec_compiler::model::compile;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
@@ -48,15 +46,7 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
     assert!(found.len() >= 15, "{} models", found.len());
     let mine = found.into_iter().skip(part).step_by(PARTS);
     mine.map(|(name, text)| {
-        let mut sources = Sources::default();
-        let main = sources.add(&name, &text);
-        let (file, errors) = parse(main, &text);
-        assert_eq!(errors, []);
-        let checked = compile(&file, main, &mut sources, &mut NoFiles);
-        let built = checked
-            .unwrap_or_else(|e| panic!("{name}: {e:?}"))
-            .built
-            .unwrap();
+        let built = built(&text);
         assert_eq!(built.config.context, CONTEXT as u64, "{name}");
         let assembled = build_manifest(&built, &text, options()).unwrap();
         (name, assembled.manifest)

@@ -2,11 +2,10 @@
 //! are kept and rows are cut.
 
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::source;
 use crate::systems::options;
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::{Model, Options, assemble};
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_graph::interp::{self, Tensor};
 use odec_program::{Bindings, noise};
 use odec_runtime::{State, Value};
@@ -30,13 +29,7 @@ fn built(flow: &str, options: &str, loss: &str, memory: &str) -> (Built, String)
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  loss {loss}\n\
          batch 2;  steps 10;  memory {memory} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let checked = checked.unwrap_or_else(|e| panic!("{flow}, {loss}: {e:?}"));
-    (checked.built.unwrap(), text)
+    (source::built(&text), text)
 }
 
 /// One token is the mask.

@@ -21,5 +21,6 @@ mod programs;
 mod random;
 mod rewrites;
 mod solves;
+mod source;
 mod starts;
 mod systems;

@@ -1,17 +1,15 @@
 //! Memory policies: what is computed again has the same bits, takes the planned memory, and as many replays as theory says.
 
-use crate::numbers::{executor, tokens};
+use crate::numbers::{self, executor};
+use crate::source;
 use crate::systems::options;
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::assemble::gradient as gradient_entry;
 use odec_compiler::passes::revolve::replays;
 use odec_compiler::passes::{Model, Policy, budget, build_manifest, run_graph_passes};
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_graph::OpKind;
 use odec_program::Bindings;
 use odec_program::manifest::Memory;
-use odec_runtime::{State, Value};
 
 pub const AT: Bindings = Bindings::new(2, 6);
 
@@ -26,30 +24,15 @@ pub fn model(flow: &str, steps: u64, policy: &str) -> (Built, String) {
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  memory {policy} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles).unwrap();
-    (checked.built.unwrap(), text)
+    (source::built(&text), text)
 }
 
 /// Bits of loss and gradients, and bytes of the arena.
-fn gradient(flow: &str, steps: u64, policy: &str) -> (Vec<u32>, u64) {
+fn gradient(flow: &str, steps: u64, policy: &str) -> (Vec<u64>, u64) {
     let (built, text) = model(flow, steps, policy);
     let assembled = build_manifest(&built, &text, options()).unwrap();
     let memory = assembled.memory.iter().find(|m| m.entry == "grad").unwrap();
-    let mut e = executor(&assembled.manifest);
-    e.set_poison(true);
-    let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));
-    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-    let loss = e
-        .run("grad", AT, &inputs, &[])
-        .unwrap()
-        .scalar("loss")
-        .unwrap();
-    let mut bits = vec![(loss as f32).to_bits()];
-    bits.extend(e.state(State::Grads).f32().iter().map(|x| x.to_bits()));
+    let bits = numbers::gradient(&mut executor(&assembled.manifest), AT, 11);
     (bits, memory.arena)
 }
 

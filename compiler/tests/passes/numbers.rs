@@ -45,6 +45,28 @@ pub fn feeds(e: &Executor, at: Bindings, inputs: &[(&str, &[i32])]) -> BTreeMap<
     params.chain(inputs).collect()
 }
 
+/// Loss and gradients.
+pub fn gradient(e: &mut Executor, at: Bindings, vocab: u64) -> Vec<u64> {
+    let (x, y) = (tokens(at, vocab, 1), tokens(at, vocab, 5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let run = e.run("grad", at, &inputs, &[]).unwrap();
+    let mut out = vec![run.scalar("loss").unwrap()];
+    out.extend(e.state(State::Grads).iter());
+    out.into_iter().map(f64::to_bits).collect()
+}
+
+/// Logits, the loss, and the same with gradients.
+pub fn results(e: &mut Executor, at: Bindings, vocab: u64) -> Vec<u64> {
+    let (x, y) = (tokens(at, vocab, 1), tokens(at, vocab, 5));
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
+    let mut out: Vec<f64> = logits.reals("logits").unwrap().iter().collect();
+    let loss = e.run("loss", at, &inputs, &[]).unwrap();
+    out.push(loss.scalar("loss").unwrap());
+    let bits = out.into_iter().map(f64::to_bits);
+    bits.chain(gradient(e, at, vocab)).collect()
+}
+
 #[track_caller]
 pub fn close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");

@@ -1,12 +1,11 @@
 //! Weights that are functions of time, in planned programs: against a plain loop in f64, with other memory, and prepared once for
 //! all tokens that are decoded. (The library's test has them read on and learn.)
 
-use crate::numbers::{close, executor, feeds, tokens};
+use crate::numbers::{self, close, executor, feeds, tokens};
+use crate::source;
 use crate::systems::options;
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, DECODE, PREPARE};
@@ -25,12 +24,7 @@ fn built(flow: &str, extent: &str, options_: &str, train: &str) -> (Built, Manif
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  {train} }}\n"
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let built = checked.unwrap_or_else(|e| panic!("{e:?}")).built.unwrap();
+    let built = source::built(&text);
     let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
     (built, manifest)
 }
@@ -202,19 +196,9 @@ fn adaptive_steps_take_weights_of_their_times() {
 }
 
 /// Bits of loss and gradients.
-fn gradient(flow: &str, options_: &str, policy: &str) -> Vec<u32> {
+fn gradient(flow: &str, options_: &str, policy: &str) -> Vec<u64> {
     let (_, m) = built(flow, "6", options_, &format!("memory {policy}"));
-    let mut e = executor(&m);
-    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
-    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-    let loss = e
-        .run("grad", AT, &inputs, &[])
-        .unwrap()
-        .scalar("loss")
-        .unwrap();
-    let mut bits = vec![(loss as f32).to_bits()];
-    bits.extend(e.state(State::Grads).f32().iter().map(|x| x.to_bits()));
-    bits
+    numbers::gradient(&mut executor(&m), AT, 256)
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Wide rows in pieces: the same bits in less memory.
 
 use crate::memory::{AT, model};
-use crate::numbers::{executor, tokens};
+use crate::numbers::{executor, results};
 use crate::systems::options;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Assembled, Model, Options, assemble};
 use odec_program::{Bindings, Entry, Pieces};
-use odec_runtime::{State, Value};
 
 const WHOLE: u64 = u64::MAX;
 
@@ -31,17 +30,9 @@ fn bits(a: &Assembled) -> Vec<u64> {
         Bindings::new(2, 64),
         Bindings::new(1, 33),
     ] {
-        let (x, y) = (tokens(at, 250, 1), tokens(at, 250, 5));
-        let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-        let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
-        out.extend(logits.reals("logits").unwrap().iter());
-        for entry in ["loss", "grad"] {
-            let run = e.run(entry, at, &inputs, &[]).unwrap();
-            out.push(run.scalar("loss").unwrap());
-        }
-        out.extend(e.state(State::Grads).iter());
+        out.extend(results(&mut e, at, 250));
     }
-    out.into_iter().map(f64::to_bits).collect()
+    out
 }
 
 #[test]

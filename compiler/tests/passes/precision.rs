@@ -2,6 +2,7 @@
 
 use crate::memory::{AT, model};
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::{Model, Options, Policy, assemble, run_graph_passes};
@@ -156,17 +157,7 @@ fn attention_of_odd_width_is_not_rounded() {
     let text = text
         .replace("width: 12", "width: 9")
         .replace("heads: 2, causal, rope", "heads: 3, causal");
-    let mut sources = odec_grammar::Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = odec_grammar::parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = odec_compiler::model::compile(
-        &file,
-        main,
-        &mut sources,
-        &mut odec_compiler::scheme::NoFiles,
-    );
-    let built = checked.unwrap().built.unwrap();
+    let built = built(&text);
     let decode = run_graph_passes(built.decode.as_ref().expect("it decodes"), BF16).unwrap();
     let elems = |op: fn(&OpKind) -> bool| -> Vec<Elem> {
         let found = decode.nodes().filter(|(_, n)| op(&n.op));

@@ -1,10 +1,9 @@
 //! What planned programs look like: listings, numbers of kernels, memory.
 
+use crate::source::built;
 use crate::systems::{Decoder, SYSTEMS, Shape, System, options};
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::{assemble, build_manifest, print};
-use odec_compiler::scheme::Loader;
-use odec_grammar::{Sources, parse};
 use odec_program::{Bindings, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,22 +60,9 @@ fn kernels_do_not_grow_with_depth_and_are_few() {
 
 /// A model of the library, built.
 pub fn library(name: &str) -> (String, Built) {
-    struct NoFiles;
-    impl Loader for NoFiles {
-        fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {
-            Err(format!("{path} is not in the library"))
-        }
-    }
     let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
-    let mut sources = Sources::default();
-    let main = sources.add(name, &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let built = compile(&file, main, &mut sources, &mut NoFiles)
-        .unwrap()
-        .built
-        .unwrap();
+    let built = built(&text);
     (text, built)
 }
 

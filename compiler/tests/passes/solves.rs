@@ -2,11 +2,10 @@
 //! grow with the iterations.
 
 use crate::numbers::{executor, feeds, tokens};
+use crate::source;
 use crate::systems::options;
-use odec_compiler::model::{Built, compile};
+use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
 use odec_program::manifest::Manifest;
@@ -47,13 +46,7 @@ fn built(scheme: (&str, &str), by: &str, memory: &str) -> (Built, String) {
          batch 2;  steps 10;  memory {memory} }}\n",
         text.replace("BY", by)
     );
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", &text);
-    let (file, errors) = parse(main, &text);
-    assert_eq!(errors, []);
-    let checked = compile(&file, main, &mut sources, &mut NoFiles);
-    let checked = checked.unwrap_or_else(|e| panic!("{name} by {by}: {e:?}"));
-    (checked.built.unwrap(), text)
+    (source::built(&text), text)
 }
 
 fn manifest(scheme: (&str, &str), by: &str, memory: &str) -> (Manifest, u64) {

@@ -1,11 +1,9 @@
 //! Random starts: a state of normal numbers, by the run's key while a model is trained, else by position.
 
 use crate::numbers::{executor, feeds, tokens};
+use crate::source::built;
 use crate::systems::options;
-use odec_compiler::model::compile;
 use odec_compiler::passes::build_manifest;
-use odec_compiler::scheme::NoFiles;
-use odec_grammar::{Sources, parse};
 use odec_graph::interp::{self, Tensor};
 use odec_program::{Bindings, noise};
 use odec_runtime::{State, Value};
@@ -22,14 +20,7 @@ fn starts_are_the_numbers_of_their_place() {
           evolve drawn(slope) for 2 steps;  output logits(tied);  init normal(std: 0.5) }
         train { data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  batch 2;  steps 4
           memory revolve(slots: 1) }";
-    let mut sources = Sources::default();
-    let main = sources.add("test.ode", text);
-    let (file, errors) = parse(main, text);
-    assert_eq!(errors, []);
-    let built = compile(&file, main, &mut sources, &mut NoFiles)
-        .unwrap()
-        .built
-        .unwrap();
+    let built = built(text);
     let manifest = build_manifest(&built, text, options()).unwrap().manifest;
     let mut e = executor(&manifest);
     let (x, y) = (tokens(AT, 11, 1), tokens(AT, 11, 5));

@@ -6,6 +6,7 @@
 
 pub(super) mod attend;
 pub(super) mod contract;
+mod ring;
 pub(super) mod warpgroup;
 
 use super::access::wide;
