@@ -167,7 +167,8 @@ impl Run {
     }
 
     /// Runs the step after the last good one again, watching every launch, to say where numbers stop being finite. The update of a gradient
-    /// that is not finite has left the parameters as they were.
+    /// that is not finite has left the parameters as they were; an update asked for behind it, or that of a finite gradient, has not, and
+    /// then there may be nothing to say.
     fn broken(&mut self, what: &str, batches: &[Batch], drawn: &[(String, i32)]) -> TrainError {
         self.pending.steps.clear();
         match self.place(batches, drawn) {
