@@ -1,6 +1,6 @@
 """Writes docs/systems.md: every system, its errors, and its loss after some steps beside the float64 reference.
 
-    table.py ODEC [--only SYSTEM] [--jobs N] [--steps N] [--out FILE]
+    table.py ODEC [--only SYSTEM | --missing] [--jobs N] [--steps N] [--out FILE]
 
 One row of `check.py` (the first size) and one of `train.py` for each system of `systems.py`, which are imported, not repeated.
 Ends with 1 if an error is beyond its limit.
@@ -46,19 +46,29 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     return f"| {name} | {file} | {errors} | {cells} |", found.good and distance <= LIMIT
 
 
+def rows(table: Path) -> dict[str, str]:
+    """The lines that an earlier run wrote, by system."""
+    lines = table.read_text(encoding="utf-8").splitlines()
+    return {line.split("|")[1].strip(): line for line in lines if line.startswith("|")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("odec", help="the odec binary")
     parser.add_argument("--only", choices=SYSTEMS, help="one system only")
+    parser.add_argument("--missing", action="store_true", help="measure what the table has no row of, and keep its other rows")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="systems measured at once")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "systems.md")
     arguments = parser.parse_args()
     binary = str(Path(arguments.odec).resolve())
     began, failures, lines = time.monotonic(), 0, []
+    kept = rows(arguments.out) if arguments.missing else {}
     with tempfile.TemporaryDirectory(prefix="odec-table-") as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
 
         def measured(name: str) -> tuple[str, bool]:
+            if name in kept:
+                return kept[name], True
             folder = Path(scratch) / name
             folder.mkdir()
             try:
