@@ -50,6 +50,13 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
             "z_loss": lambda: jax.nn.logsumexp(logits, axis=-1) ** 2,
             # Steps of 1/2.
             "kinetic": lambda: sum(jnp.mean((b - a) ** 2, axis=-1) for a, b in zip(states, states[1:], strict=False)),
+            # Weights per step.
+            "drift": lambda: sum(
+                jnp.sum((w - p[path.replace(f"step.{k + 1}.", f"step.{k}.")]) ** 2)
+                for k in range(shape.steps - 1)
+                for path, w in p.items()
+                if path.startswith(f"step.{k + 1}.")
+            ),
         }
         return sum(c * jnp.mean(terms[name]()) for name, c in system.loss.items())
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1)

@@ -1,12 +1,12 @@
 //! What a model is trained for: `cross_entropy + 1e-4*kinetic`, read and judged.
 //!
-//! Takes the syntax, then the evolves that terms are about; gives an [`Objective`] with exact coefficients. Every term is a number
+//! Takes the syntax, then the evolves that terms are about; gives an [`Objective`] with exact coefficients. Every term but `drift` is a number
 //! for each token, averaged as the cross-entropy is. Evaluation knows nothing but cross-entropy, so that runs compare. Leaves the
 //! graph to `terms.rs`.
 
 use super::args::{Args, Bounds, real, report};
 use super::depth::{Depth, positive};
-use super::evolve::EvolveSpec;
+use super::evolve::{EvolveSpec, Sharing};
 use crate::codes;
 use crate::scheme::Instr;
 use crate::scheme::scalar::{Scope, exact, not_supported, unknown_name};
@@ -27,14 +27,11 @@ pub enum Term {
     ZLoss,
     Kinetic,
     Jacobian,
+    Drift,
 }
 
 /// The words of the language that this version has no meaning for, and why.
-const LATER: [(&str, &str); 3] = [
-    (
-        "drift",
-        "`kinetic` keeps the state's steps small; of the weights' steps there is no term yet",
-    ),
+const LATER: [(&str, &str); 2] = [
     (
         "mse",
         "the models of this version predict tokens: there is no number to be near to",
@@ -62,6 +59,7 @@ impl Term {
             Term::ZLoss => "z_loss",
             Term::Kinetic => "kinetic",
             Term::Jacobian => "jacobian",
+            Term::Drift => "drift",
         }
     }
 
@@ -70,7 +68,12 @@ impl Term {
         matches!(self, Term::CrossEntropy | Term::Smooth(_) | Term::Masked)
     }
 
-    /// What it is for each token.
+    /// Whether it is one number, and not one for each token.
+    pub fn is_of_weights(&self) -> bool {
+        matches!(self, Term::Drift)
+    }
+
+    /// What it is, for each token unless it is of weights alone.
     pub fn definition(&self) -> String {
         match self {
             Term::CrossEntropy | Term::Masked => "−log p(target)".into(),
@@ -81,6 +84,7 @@ impl Term {
                 "1/width Σ over solves ‖(E(z + δsε) − E(z − δsε))/(2δs)‖², δ = 1/64, s = √(mean z² + 10⁻⁸), ε = ±1 at random"
                     .into()
             }
+            Term::Drift => "Σ over steps ‖θ(k + 1) − θ(k)‖², θ(k) the weights of step k".into(),
         }
     }
 }
@@ -153,9 +157,31 @@ impl Objective {
                         );
                     }
                 }
+                Term::Drift => drift_fits(*span, evolves, sink),
                 _ => {}
             }
         }
+    }
+}
+
+/// Says where no weights differ from one step to the next, or it is not known which.
+fn drift_fits(span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+    let of_time = |s: &Sharing| matches!(s, Sharing::OfTime(_));
+    let found =
+        |e: &&EvolveSpec| e.depth != Depth::Known && e.policies.iter().flatten().any(of_time);
+    if let Some(e) = evolves.iter().find(found) {
+        let message = "`drift` needs steps that are known before the model runs";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(d.also(e.span, "how many these are is found or drawn").help(
+            "write `for 12 steps`, or leave `drift` out: weights of time are functions of t, however many steps are made",
+        ));
+    } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(EvolveSpec::drifts)) {
+        let message = "`drift` would be 0: no two consecutive steps have weights of their own";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(
+            d.also(e.span, "all of these steps have the same weights")
+                .help("write `weights per step`, `every 2`, `cycle 2` or `of time { … }`"),
+        );
     }
 }
 
@@ -232,6 +258,7 @@ fn term(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Term, Optio
         "z_loss",
         "kinetic",
         "jacobian",
+        "drift",
     ];
     let Some(mut args) = Args::of(e) else {
         let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no term of a loss");
@@ -262,6 +289,7 @@ fn term(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Term, Optio
         "z_loss" => Some((Term::ZLoss, None)),
         "kinetic" => Some((Term::Kinetic, None)),
         "jacobian" => Some((Term::Jacobian, None)),
+        "drift" => Some((Term::Drift, None)),
         other => {
             sink.push(match LATER.iter().find(|(later, _)| *later == other) {
                 Some((later, why)) => not_supported(name.span, &format!("`{later}`")).help(*why),

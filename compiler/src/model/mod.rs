@@ -10,6 +10,7 @@ pub mod coefficient;
 mod compile;
 pub mod data;
 mod depth;
+mod drift;
 mod evolve;
 pub mod layer;
 pub mod loss;

@@ -201,14 +201,18 @@ impl Model<'_> {
                 Term::ZLoss => softmax.z_loss(b)?,
                 Term::Kinetic => sum(b, &self.collected.kinetic)?,
                 Term::Jacobian => sum(b, &self.collected.jacobian)?,
+                Term::Drift => self.drift(b)?,
             });
         }
         let mut total = Vec::new();
         for ((coefficient, term, _), rows) in objective.terms.iter().zip(rows) {
-            let mean = mean(b, rows, weights)?;
+            let value = match term.is_of_weights() {
+                true => rows,
+                false => mean(b, rows, weights)?,
+            };
             let name = format!("{TERM}{}", term.name());
-            self.decided.push((name, mean));
-            total.push((coefficient.clone(), mean));
+            self.decided.push((name, value));
+            total.push((coefficient.clone(), value));
         }
         Ok(nn::combine(b, &total)?)
     }

@@ -3,11 +3,15 @@
 use crate::common::{compile_text, model};
 
 fn mistakes(flow: &str, options: &str, losses: &[&str]) -> String {
+    mistakes_of(&model(flow, 2, options), losses)
+}
+
+fn mistakes_of(model: &str, losses: &[&str]) -> String {
     let all = losses.iter().map(|loss| {
         let text = format!(
             "{}\ntrain {{ data text(\"a.txt\", tokenizer: bytes)\n  optimizer adamw(lr: 1e-3);  batch 2;  steps 4\n  \
              loss {loss}\n}}",
-            model(flow, 2, options).replace("vocab: 11", "vocab: 256")
+            model.replace("vocab: 11", "vocab: 256")
         );
         let outcome = compile_text(&text);
         assert!(outcome.checked.is_none(), "{loss}");
@@ -23,7 +27,6 @@ fn mistakes_of_losses() {
         "h = 1",
         &[
             "kinetic",
-            "cross_entropy + drift",
             "cross_entropy + mse",
             "cross_entropy + ponder",
             "cross_entropy + kinetc",
@@ -47,4 +50,24 @@ fn mistakes_of_losses() {
         mistakes("lie(att, ffn)", "h = -1", &["cross_entropy + kinetic"]),
     ];
     insta::assert_snapshot!("losses_steps", steps.join("\n"));
+}
+
+#[test]
+fn weights_that_do_not_drift() {
+    let drift = &["cross_entropy + drift"];
+    let time = "h = 1/2;  weights of time { embed: 4, hidden: 4 }";
+    let all = [
+        mistakes("lie(att, ffn)", "weights shared", drift),
+        mistakes("lie(att, ffn)", "weights every 2", drift),
+        mistakes("lie(att, ffn)", "weights cycle 1", drift),
+        mistakes_of(&model("lie(att, ffn)", 1, "h = 1"), drift),
+        mistakes_of(
+            &model("lie(att, ffn)", 2, time).replace(
+                "for 2 steps",
+                "for random(log_normal_poisson(mean: 2)) steps",
+            ),
+            drift,
+        ),
+    ];
+    insta::assert_snapshot!("losses_drift", all.join("\n"));
 }

@@ -18,7 +18,7 @@ const ALL: &str = "smooth(1/10) + 1/2*z_loss + 1/4*kinetic";
 const EQUATION: &str = "scheme rest(F, G) { step x { solve z = 1/4*F(z) + G(x) from 0
     by fixed_point(iterations: 25) gradient implicit  return z } }";
 
-fn built(flow: &str, options: &str, loss: &str, memory: &str) -> (Built, String) {
+pub fn built(flow: &str, options: &str, loss: &str, memory: &str) -> (Built, String) {
     let text = format!(
         "{EQUATION}\nfield att = rmsnorm |> attention(heads: 2, causal, rope)\n\
          field ffn = rmsnorm |> swiglu(hidden: 12)\n\
@@ -40,7 +40,7 @@ fn words() -> Vec<i32> {
 }
 
 /// Parameters, a text and what comes after each of its tokens.
-fn given((built, text): &(Built, String)) -> BTreeMap<String, Tensor> {
+pub fn given((built, text): &(Built, String)) -> BTreeMap<String, Tensor> {
     let manifest = assemble(&Model::new(built, text), options())
         .unwrap()
         .manifest;
@@ -51,16 +51,16 @@ fn given((built, text): &(Built, String)) -> BTreeMap<String, Tensor> {
 }
 
 /// All results of the gradient's graph in f64.
-fn results(built: &Built, feeds: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+pub fn results(built: &Built, feeds: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     interp::run(&built.grad, feeds, AT).unwrap()
 }
 
-fn scalar(of: &BTreeMap<String, Tensor>, name: &str) -> f64 {
+pub fn scalar(of: &BTreeMap<String, Tensor>, name: &str) -> f64 {
     of[name].data[0]
 }
 
 #[track_caller]
-fn near(what: &str, got: f64, want: f64, within: f64) {
+pub fn near(what: &str, got: f64, want: f64, within: f64) {
     let off = (got - want).abs() / want.abs();
     assert!(off <= within, "{what}: {got}, not {want} ({off:e})");
 }
@@ -338,7 +338,7 @@ fn gradients_are_differences() {
 }
 
 /// Bits of the total and of the gradients; the terms.
-fn run(model: &(Built, String), options: Options) -> (Vec<u32>, BTreeMap<String, f64>, u64) {
+pub fn run(model: &(Built, String), options: Options) -> (Vec<u32>, BTreeMap<String, f64>, u64) {
     let made = assemble(&Model::new(&model.0, &model.1), options).unwrap();
     let arena = made
         .memory

@@ -4,6 +4,7 @@ mod card;
 mod costs;
 mod depth;
 mod double;
+mod drift;
 mod guards;
 mod join;
 mod learned;

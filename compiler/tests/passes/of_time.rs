@@ -34,7 +34,7 @@ fn of_time(scale: u64, at: &str) -> String {
 }
 
 /// `W x` of a matrix of so many columns.
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
+pub fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
     let rows = w.chunks(x.len());
     rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
         .collect()
@@ -47,7 +47,8 @@ fn plus(x: &[f64], y: &[f64]) -> Vec<f64> {
 /// Parameters by path.
 type Params<'p> = &'p dyn Fn(&str) -> Vec<f64>;
 
-fn features(t: f64, scale: f64) -> Vec<f64> {
+/// `embed: 2`.
+pub fn features(t: f64, scale: f64) -> Vec<f64> {
     let angle = |i: usize| t * scale * 10f64.powf(-4.0 * i as f64 / EMBED as f64);
     let waves = (0..EMBED)
         .map(|i| angle(i).sin())
