@@ -1,11 +1,7 @@
 //! Fused multiply-add against the standard library's, on every target: the portable one has no such
 //! instruction and computes the same bits.
 
-#![allow(clippy::single_range_in_vec_init)] // lists of launches, of one
-
-mod harness;
-
-use harness::{Buffer, Compiled, assert_same, targets};
+use crate::harness::{Buffer, Compiled, assert_same, targets};
 use odec_program::expr::{Access, Body};
 use odec_program::kernel::{Rows, Store};
 use odec_program::real::Real;

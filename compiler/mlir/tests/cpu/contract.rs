@@ -1,9 +1,7 @@
 //! Pack and contraction kernels against a scalar emulation of their documented order, bit for bit, on
 //! every target that this machine runs.
 
-mod harness;
-
-use harness::{Buffer, Compiled, assert_same, noise, same, targets};
+use crate::harness::{Buffer, Compiled, assert_same, noise, same, targets};
 use odec_program::expr::{Access, BinaryOp, Body, UnaryOp};
 use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Order, Pack};
 use odec_program::real::Real;

@@ -1,11 +1,7 @@
 //! Compiled attention against the scalar evaluator bit for bit, and against a plain f64 one, whose gradient is held
 //! against finite differences.
 
-#![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
-
-mod harness;
-
-use harness::{Buffer, Compiled, Operands, assert_same, targets};
+use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
 use odec_program::attend::{eval_attend, eval_attend_backward};
 use odec_program::kernel::Attend;
 use odec_program::real::Real;

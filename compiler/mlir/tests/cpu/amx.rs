@@ -2,18 +2,15 @@
 //!
 //! Where the processor has no tile registers, the handler of `tiles/` does their instructions; all others run as compiled.
 
-mod harness;
-mod tiles;
-
-use harness::models::{in_bf16, planned, ragged, read_in_pieces, same_steps, two_steps};
-use harness::{Buffer, Compiled, assert_same, noise};
+use crate::harness::models::{in_bf16, planned, ragged, read_in_pieces, same_steps, two_steps};
+use crate::harness::{Buffer, Compiled, assert_same, noise};
+use crate::tiles::decode::{self, Op};
+use crate::tiles::products::{Data, FORMS, Form, Shape, kernels};
+use crate::tiles::{Machine, machine};
 use odec_program::kernel::{Blocking, Contract, Order, Pack};
 use odec_program::{Bindings, DType, Kernel, KernelSpec, Target};
 use odec_runtime::cpu::CpuDevice;
 use odec_runtime::reference::ReferenceDevice;
-use tiles::decode::{self, Op};
-use tiles::products::{Data, FORMS, Form, Shape, kernels};
-use tiles::{Machine, machine};
 
 /// The target's tiles, and cache blocks so small that a sweep crosses them.
 fn small_blocks() -> Blocking {
@@ -25,7 +22,7 @@ fn small_blocks() -> Blocking {
 }
 
 fn same(got: &[Buffer<f32>; 2], want: &[Buffer<f32>; 2], what: &str) {
-    assert_eq!(tiles::fault(), None, "{what}");
+    assert_eq!(crate::tiles::fault(), None, "{what}");
     assert_same(&got[0], &want[0], &format!("panels, {what}"));
     assert_same(&got[1], &want[1], what);
 }
@@ -62,7 +59,7 @@ fn ragged_sizes_given_at_launch() {
             }
         }
     }
-    assert_eq!(emulated, tiles::products() > 0);
+    assert_eq!(emulated, crate::tiles::products() > 0);
 }
 
 #[test]
@@ -327,11 +324,11 @@ fn a_model_in_bf16() {
         let device = CpuDevice::open(&path, name, kernels, scratch, threads).unwrap();
         let got = two_steps(&manifest, Box::new(device), at);
         same_steps(&got, &want, &format!("{threads} threads"));
-        assert_eq!(tiles::fault(), None);
+        assert_eq!(crate::tiles::fault(), None);
     }
     let device = CpuDevice::open(&path, name, kernels, scratch, 2).unwrap();
     read_in_pieces(&manifest, Box::new(device), &[7, 1, 1, 33, 1, 16], "tiles");
-    assert_eq!(tiles::fault(), None);
+    assert_eq!(crate::tiles::fault(), None);
     // They are what a processor without tiles computes, but for the order of sums.
     let chain = planned("prenorm", &sizes, Target::Avx2);
     let other = two_steps(
@@ -339,6 +336,6 @@ fn a_model_in_bf16() {
         Box::new(ReferenceDevice::new(&chain.program.kernels)),
         at,
     );
-    harness::models::near_steps(&want, &other, "tiles");
+    crate::harness::models::near_steps(&want, &other, "tiles");
     assert!(want != other);
 }

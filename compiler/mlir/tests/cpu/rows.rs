@@ -1,12 +1,8 @@
 //! Compiled row, column and gather kernels against the scalar evaluator, bit for bit.
 
-#![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
-
-mod harness;
-
-use harness::bodies::Pick;
-use harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
-use harness::{Buffer, Compiled, Operands, assert_same, targets};
+use crate::harness::bodies::Pick;
+use crate::harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
+use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
 use odec_program::eval::{eval_columns, eval_rows};
 use odec_program::expr::{Access, BinaryOp, Body, Expr, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, Gather, Rows, Store};

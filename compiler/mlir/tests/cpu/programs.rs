@@ -4,9 +4,9 @@
 //! whose dead slots are poisoned. Logits, losses, gradients, moments and parameters must be equal in every bit, on
 //! every target and for any number of threads.
 
-mod harness;
-
-use harness::models::{in_bf16, in_f64, planned, ragged, read_in_pieces, same_steps, two_steps};
+use crate::harness::models::{
+    in_bf16, in_f64, planned, ragged, read_in_pieces, same_steps, two_steps,
+};
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{Bindings, Target};
@@ -88,7 +88,7 @@ fn check_decoding(name: &str, sizes: &[(&str, &str)], targets: &[Target]) {
 
 #[test]
 fn decoding_a_prenorm_on_every_target() {
-    let targets = harness::targets();
+    let targets = crate::harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check_decoding("prenorm", &sizes, &targets);
 }
@@ -129,7 +129,7 @@ fn decoding_with_a_history() {
 /// as they are read.
 #[test]
 fn in_bf16_on_every_target() {
-    let targets = harness::targets();
+    let targets = crate::harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("prenorm", &in_bf16(&sizes), &targets);
     check("rk2", &in_bf16(&sizes), &host());
@@ -144,7 +144,7 @@ fn in_bf16_on_every_target() {
 /// All kinds of kernels, vectors of half as many elements; `e^x`, `ln x` and `erf x` among them.
 #[test]
 fn in_f64_on_every_target() {
-    let targets = harness::targets();
+    let targets = crate::harness::targets();
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     check("prenorm", &in_f64(&sizes), &targets);
     let sizes = [
@@ -187,7 +187,7 @@ fn host() -> Vec<Target> {
 
 #[test]
 fn prenorm_on_every_target() {
-    let targets = harness::targets();
+    let targets = crate::harness::targets();
     check(
         "prenorm",
         &ragged("hidden: 704", "width: 256", "for 6 steps"),

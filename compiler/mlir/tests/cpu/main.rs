@@ -1,0 +1,13 @@
+//! Kernels for processors as they were compiled, beside the scalar evaluator, the reference device and f64. One binary: each holds all of LLVM.
+
+#![allow(clippy::single_range_in_vec_init)] // lists of launches, most of them of one
+
+mod amx;
+mod attend;
+mod contract;
+mod fma;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod programs;
+mod rows;
+mod tiles;
