@@ -271,8 +271,10 @@ pub struct Program {
     pub maxima: Bindings,
     pub kernels: Vec<Kernel>,
     pub entries: BTreeMap<String, Entry>,
-    /// Bytes of `Params`, and so of `Grads`, `Moment1` and `Moment2`.
+    /// Bytes of `Params`.
     pub param_bytes: u64,
+    /// Bytes of `Grads`, `Sums`, `Moment1` and `Moment2`: those of the parameters that are trained, which lie first in `Params`.
+    pub trained_bytes: u64,
     pub const_bytes: u64,
     pub prepared_bytes: u64,
     pub cache_bytes: u64,

@@ -4,7 +4,7 @@ use crate::{DType, Dim, Program, Size};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// File names inside `name.odex/`.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -112,7 +112,8 @@ pub struct Model {
 }
 
 /// A named parameter: of the program's real type, row-major, at `offset` bytes of `Slot::Params` (64-byte aligned; gaps are
-/// zero and stay zero). Matrices (rank ≥ 2, decayed) come first, in path order, then vectors and scalars.
+/// zero and stay zero). Those that are trained come first, before [`Program::trained_bytes`]: matrices (rank ≥ 2, decayed) in path
+/// order, then vectors and scalars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
     /// `[evolve.]step.3.att.q.weight`; unique.
@@ -122,6 +123,12 @@ pub struct Param {
     pub init: Init,
     /// Whether weight decay applies.
     pub decay: bool,
+}
+
+impl Param {
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
 }
 
 /// How a parameter starts. Random ones are drawn by a counter-based generator keyed by
@@ -341,6 +348,61 @@ pub struct Train {
     /// Parameters to start from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Pretrained>,
+    #[serde(default, skip_serializing_if = "Tune::is_all")]
+    pub tune: Tune,
+    /// The most that the spectral norm of matrices with a vector ([`added::SPECTRAL`]) may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spectral: Option<f64>,
+}
+
+/// Which parameters are trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tune {
+    #[default]
+    All,
+    /// Factors of so many columns that are added to matrices (Hu et al. 2021, arXiv:2106.09685), and nothing else.
+    Lora { rank: u64 },
+}
+
+impl Tune {
+    fn is_all(&self) -> bool {
+        *self == Tune::All
+    }
+
+    /// Whether a parameter is trained.
+    pub fn trains(self, path: &str) -> bool {
+        match self {
+            Tune::All => !path.ends_with(added::SPECTRAL),
+            Tune::Lora { .. } => added::factor_of(path).is_some(),
+        }
+    }
+}
+
+/// Parameters that training adds to a model's own: ends of their paths, behind that of the matrix they belong to.
+pub mod added {
+    /// `[rank, in]`: A of `W + B A`.
+    pub const LORA_A: &str = ".lora.a";
+    /// `[out, rank]`: B.
+    pub const LORA_B: &str = ".lora.b";
+    /// `[out]`: the vector of power iteration (Miyato et al. 2018, arXiv:1802.05957), which no gradient trains.
+    pub const SPECTRAL: &str = ".spectral.u";
+
+    /// The path of the matrix that a factor belongs to.
+    pub fn factor_of(path: &str) -> Option<&str> {
+        let ends = [LORA_A, LORA_B];
+        ends.iter().find_map(|end| path.strip_suffix(end))
+    }
+
+    /// The path of the matrix that anything added belongs to.
+    pub fn matrix(path: &str) -> Option<&str> {
+        factor_of(path).or_else(|| path.strip_suffix(SPECTRAL))
+    }
+
+    /// Whether a path is that of something added.
+    pub fn is(path: &str) -> bool {
+        matrix(path).is_some()
+    }
 }
 
 /// Trained parameters. Paths are relative to the working directory: those of the source, seen from where it was built.
@@ -477,12 +539,18 @@ pub mod named {
 }
 
 impl Manifest {
+    /// The parameters of which there are gradients and moments.
+    pub fn trained(&self) -> impl Iterator<Item = &Param> {
+        let end = self.program.trained_bytes;
+        self.params.iter().filter(move |p| p.offset < end)
+    }
     /// Elements of all parameters (without alignment gaps).
     pub fn param_count(&self) -> u64 {
-        self.params
-            .iter()
-            .map(|p| p.shape.iter().product::<u64>())
-            .sum()
+        self.params.iter().map(Param::elements).sum()
+    }
+    /// Elements of those that are trained.
+    pub fn trained_count(&self) -> u64 {
+        self.trained().map(Param::elements).sum()
     }
     /// The planned maxima as (batch, sequence).
     pub fn maxima(&self) -> (u64, u64) {

@@ -45,6 +45,7 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
     }
     let lasting = [
         p.param_bytes,
+        p.trained_bytes,
         p.const_bytes,
         p.prepared_bytes,
         p.cache_bytes,
@@ -54,6 +55,9 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
         .chain(p.entries.values().map(|e| e.arena_bytes));
     if memories.max() > Some(LARGEST) {
         return invalid("program", "a memory is larger than any machine's");
+    }
+    if p.trained_bytes > p.param_bytes {
+        return invalid("program", "more bytes are trained than there are");
     }
     if m.model.context == 0 {
         return invalid("model", "the context is zero");
@@ -98,7 +102,11 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
         }
         let bytes = p.shape.iter().try_fold(size, |n, d| n.checked_mul(*d));
         match bytes.and_then(|b| p.offset.checked_add(b)) {
-            Some(end) if end <= m.program.param_bytes && p.offset % 64 == 0 => {
+            Some(end)
+                if end <= m.program.param_bytes
+                    && (p.offset >= m.program.trained_bytes || end <= m.program.trained_bytes)
+                    && p.offset % 64 == 0 =>
+            {
                 taken.push((p.offset, end, &p.path))
             }
             _ => {
@@ -343,8 +351,9 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
     };
     match slot {
         Slot::Arena => Some((e.arena_bytes, None)),
-        Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
-            Some((p.param_bytes, Some(p.real)))
+        Slot::Params => Some((p.param_bytes, Some(p.real))),
+        Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+            Some((p.trained_bytes, Some(p.real)))
         }
         Slot::Consts => Some((p.const_bytes, Some(p.real))),
         Slot::Prepared => Some((p.prepared_bytes, None)),
@@ -361,7 +370,7 @@ pub fn memory_bytes(p: &Program) -> u64 {
         ios.filter_map(|io| io_bytes(io, e.maxima)).sum::<u64>()
     };
     let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
-    let states = 5 * p.param_bytes;
+    let states = p.param_bytes + 4 * p.trained_bytes;
     let fixed = states + p.const_bytes + p.prepared_bytes + p.cache_bytes + arena;
     fixed + p.entries.values().map(ports).sum::<u64>()
 }

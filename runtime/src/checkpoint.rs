@@ -1,7 +1,7 @@
 //! Checkpoints: parameters, optimiser state and where the run stands, in one safetensors file.
 //!
-//! Takes an executor's memories; writes them under the parameters' path names, moments under
-//! `moment1.` and `moment2.`, and reads them back, bit for bit. The file is replaced whole or not at all, and its metadata
+//! Takes an executor's memories; writes them under the parameters' path names, moments of those that are trained under
+//! `moment1.` and `moment2.`, and reads them back, bit for bit. Parameters that are not trained are in it too: a run needs no other. The file is replaced whole or not at all, and its metadata
 //! holds a hash of everything in it: a damaged one, or one of another model, is refused. Any safetensors
 //! reader can open it; a file with parameters only is a valid one too, for everything but resuming.
 
@@ -99,7 +99,7 @@ pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), Checkp
     let progress = serde_json::to_string(progress).map_err(damaged)?;
     let mut tensors: Vec<(String, &Param, Reals)> = Vec::new();
     for (state, prefix) in PARTS {
-        for p in &x.manifest().params {
+        for p in state.holds(x.manifest()) {
             tensors.push((format!("{prefix}{}", p.path), p, x.of(state, p)));
         }
     }
@@ -294,7 +294,8 @@ pub fn write_tensors(
     })
 }
 
-fn is_moment(name: &str) -> bool {
+/// Whether a tensor is no parameter but the optimiser's.
+pub(crate) fn is_moment(name: &str) -> bool {
     PARTS[1..]
         .iter()
         .any(|(_, prefix)| name.starts_with(prefix))
@@ -346,12 +347,12 @@ pub fn read_states(
     ignore: impl Fn(&str) -> bool,
 ) -> Result<(), CheckpointError> {
     let artifact = x.artifact().clone();
-    let params = &artifact.manifest().params;
+    let manifest = artifact.manifest();
     let real = x.real();
     let mut wrong = Vec::new();
     let mut known = BTreeSet::new();
-    for (_, prefix) in parts {
-        for p in params {
+    for (state, prefix) in parts {
+        for p in state.holds(manifest) {
             let name = format!("{prefix}{}", p.path);
             match tensors.tensor(&name) {
                 Err(_) => wrong.push(format!("  missing: {name} {:?}", p.shape)),
@@ -388,7 +389,7 @@ pub fn read_states(
         return Err(mismatch(path, wrong));
     }
     for (state, prefix) in parts {
-        for p in params {
+        for p in state.holds(manifest) {
             let tensor = tensors
                 .tensor(&format!("{prefix}{}", p.path))
                 .map_err(|e| damaged(path, e))?;

@@ -77,7 +77,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
     }
     if entry == "grad" {
         x.fetch(&[State::Grads])?;
-        for p in &x.manifest().params {
+        for p in x.manifest().trained() {
             let values = x.of(State::Grads, p);
             let bytes = values.bytes().to_vec();
             let name = format!("grad.{}", p.path);

@@ -32,6 +32,15 @@ pub enum State {
     Moment2,
 }
 
+impl State {
+    /// The parameters that it holds something of: all, or those that are trained.
+    pub fn holds(self, m: &Manifest) -> impl Iterator<Item = &Param> {
+        let all = self == State::Params;
+        let end = m.program.trained_bytes;
+        m.params.iter().filter(move |p| all || p.offset < end)
+    }
+}
+
 /// A memory that outlives a run, as this process has it. Of a device in step, that is what kernels see.
 struct Memory {
     buffer: Buffer,
@@ -80,14 +89,21 @@ impl Executor {
         for (name, e) in &p.entries {
             ports.insert(name.clone(), Ports::new(e, &mut *device)?);
         }
-        let mut memory = || -> Result<Memory, RunError> {
+        let mut memory = |bytes: u64| -> Result<Memory, RunError> {
             Ok(Memory {
-                buffer: device.allocate(p.param_bytes)?,
+                buffer: device.allocate(bytes)?,
                 ahead: false,
                 behind: false,
             })
         };
-        let memories = [memory()?, memory()?, memory()?, memory()?, memory()?];
+        let (all, trained) = (p.param_bytes, p.trained_bytes);
+        let memories = [
+            memory(all)?,
+            memory(trained)?,
+            memory(trained)?,
+            memory(trained)?,
+            memory(trained)?,
+        ];
         let arena = p.entries.values().map(|e| e.arena_bytes).max();
         let mut x = Executor {
             memories,
@@ -224,9 +240,15 @@ impl Executor {
         memory.buffer.reals_mut(real)
     }
 
-    /// What a parameter holds in a memory laid out by the parameter table.
+    /// What a parameter holds in a memory laid out by the parameter table; nothing of one that is not trained but in
+    /// [`State::Params`].
     pub fn of(&self, state: State, p: &Param) -> Reals<'_> {
-        self.state(state).part(init::range(p, self.real()))
+        let trained = p.offset < self.manifest().program.trained_bytes;
+        let range = match trained || state == State::Params {
+            true => init::range(p, self.real()),
+            false => 0..0,
+        };
+        self.state(state).part(range)
     }
 
     /// The first parameter, or moment of one, that holds an infinity or a NaN, in words.
@@ -240,10 +262,10 @@ impl Executor {
             (State::Moment1, "first moment of"),
             (State::Moment2, "second moment of"),
         ];
-        let params = &self.artifact.manifest().params;
+        let manifest = self.artifact.manifest();
         Ok(memories.into_iter().find_map(|(state, what)| {
             let broken = |p: &&Param| !self.of(state, p).iter().all(f64::is_finite);
-            let found = params.iter().find(broken)?;
+            let found = state.holds(manifest).find(broken)?;
             Some(format!("{what} {}", found.path))
         }))
     }
@@ -254,12 +276,12 @@ impl Executor {
     /// When the device fails.
     pub fn largest(&mut self, state: State) -> Result<Option<(&str, f64)>, RunError> {
         self.fetch(&[state])?;
-        let params = &self.artifact.manifest().params;
+        let params = state.holds(self.artifact.manifest());
         let size = |p: &Param| {
             let values = self.of(state, p).iter();
             values.fold(0.0, |max: f64, x| max.max(x.abs()))
         };
-        let sized = params.iter().map(|p| (p.path.as_str(), size(p)));
+        let sized = params.map(|p| (p.path.as_str(), size(p)));
         Ok(sized.max_by(|a, b| a.1.total_cmp(&b.1)))
     }
 

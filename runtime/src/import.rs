@@ -3,12 +3,15 @@
 //! Takes a file and, where its tensors are not called like the parameters, a [`NameMap`]: a JSON object from parameter paths to
 //! tensor names. Names are exact but for `*`, which stands for one or more characters without a dot; what the stars of a
 //! path stood for is put in place of those of its tensor name, in order. A path that the map does not have is its own tensor name. Shapes must
-//! be equal; f32, f64, bf16 and f16 are read. Leaves checkpoints with their hashes to [`mod@crate::checkpoint`].
+//! be equal; f32, f64, bf16 and f16 are read. Factors of low-rank adaptation are taken where the model has the same, and else are added to their
+//! matrix, W + B A in f64 ([`mod@crate::factors`]). Leaves checkpoints with their hashes to [`mod@crate::checkpoint`].
 
 use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{Executor, State};
+use crate::factors::{self, Shapes};
 use crate::init;
 use crate::run::CHECKPOINT;
+use odec_program::manifest::added;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +129,7 @@ impl Init {
         Ok(())
     }
 
-    /// Fills all parameters; gives the names of tensors that nothing asked for.
+    /// Fills all parameters but those that training adds and the file does not have; gives the names of tensors that nothing asked for.
     ///
     /// # Errors
     /// Those of [`Init::check`]; nothing is copied then.
@@ -138,47 +141,100 @@ impl Init {
             let names = self.names(file, shapes)?;
             let real = x.real();
             let mut memory = x.state_mut(State::Params);
-            for (p, name) in params.iter().zip(&names) {
-                let values = file.tensor(name).ok().and_then(|t| numbers(&t));
-                let values = values.unwrap_or_default();
-                memory.part(init::range(p, real)).fill(values.into_iter());
+            let values = |name: &str| {
+                let numbers = file.tensor(name).ok().and_then(|t| numbers(&t));
+                numbers.unwrap_or_default()
+            };
+            for (p, from) in params.iter().zip(&names) {
+                let numbers = match &from[..] {
+                    [] => continue,
+                    [own, b, a] => {
+                        let (b, a) = (values(b), values(a));
+                        let rows = p.shape.first().copied().unwrap_or(1).max(1) as usize;
+                        factors::merged(values(own), &b, &a, b.len() / rows)
+                    }
+                    [own, ..] => values(own),
+                };
+                memory.part(init::range(p, real)).fill(numbers.into_iter());
             }
-            let used: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-            let unused = file.names().into_iter().filter(|n| !used.contains(*n));
-            Ok(unused.map(String::from).collect())
+            let used: BTreeSet<&String> = names.iter().flatten().collect();
+            let names = file.names().into_iter().map(String::from);
+            Ok(names.filter(|n| !used.contains(n)).collect())
         })?;
         Ok(unused)
     }
 
-    /// The tensor of each parameter.
+    /// What each parameter is made of: its tensor, with its factors behind it where they are to be added; nothing, where it starts
+    /// as it would without a file.
     fn names<'p>(
         &self,
         file: &SafeTensors,
         params: impl Iterator<Item = (&'p str, &'p [u64])>,
-    ) -> Result<Vec<String>, CheckpointError> {
+    ) -> Result<Vec<Vec<String>>, CheckpointError> {
+        let params: Vec<(&str, &[u64])> = params.collect();
+        let tensors = file.tensors();
+        let tensors = tensors
+            .iter()
+            .filter(|(name, t)| READABLE.contains(&t.dtype()) && !checkpoint::is_moment(name));
+        let shapes: Shapes = tensors
+            .map(|(name, t)| (name.clone(), t.shape().iter().map(|d| *d as u64).collect()))
+            .collect();
         let (mut wrong, mut names) = (Vec::new(), Vec::new());
-        for (path, shape) in params {
-            let name = match &self.map.tensors(path)[..] {
-                [] => path.to_string(),
-                [one] => one.clone(),
+        let mut asked = BTreeMap::new();
+        for (path, _) in &params {
+            let tensor = match added::matrix(path) {
+                // A factor goes by the name of its matrix.
+                Some(matrix) => {
+                    let end = &path[matrix.len()..];
+                    self.map
+                        .tensors(matrix)
+                        .iter()
+                        .map(|m| format!("{m}{end}"))
+                        .collect()
+                }
+                None => self.map.tensors(path),
+            };
+            match &tensor[..] {
+                [] => _ = asked.insert(*path, path.to_string()),
+                [one] => _ = asked.insert(*path, one.clone()),
                 several => {
                     let all = several.join(" and ");
                     wrong.push(format!("  ambiguous: {path} is {all}"));
-                    continue;
                 }
+            }
+        }
+        let model: Shapes = params
+            .iter()
+            .filter_map(|(path, shape)| Some((asked.get(path)?.clone(), shape.to_vec())))
+            .collect();
+        wrong.extend(factors::of_steps(&shapes, &model));
+        // Factors are taken in pairs.
+        let same = |name: &String| shapes.contains_key(name) && shapes.get(name) == model.get(name);
+        let taken = |matrix: &str| factors::at(matrix).iter().all(same);
+        for (path, shape) in params {
+            let Some(name) = asked.get(path) else {
+                continue;
             };
+            if let Some(matrix) = added::matrix(name) {
+                let takes = match added::factor_of(name) {
+                    Some(_) => taken(matrix),
+                    None => same(name),
+                };
+                names.push(Vec::from_iter(takes.then(|| name.clone())));
+                continue;
+            }
             let called = match name == path {
                 true => String::new(),
                 false => format!(" (for {path})"),
             };
-            match file.tensor(&name) {
+            let mut from = vec![name.clone()];
+            match file.tensor(name) {
                 Err(_) => wrong.push(format!("  missing: {name} {shape:?}{called}")),
                 Ok(t)
-                    if !t
-                        .shape()
+                    if t.shape()
                         .iter()
                         .map(|d| *d as u64)
-                        .eq(shape.iter().copied()) =>
+                        .ne(shape.iter().copied()) =>
                 {
                     let is = t.shape();
                     wrong.push(format!(
@@ -189,9 +245,14 @@ impl Init {
                     "  wrong type: {name} is {:?} and must be F32, F64, BF16 or F16{called}",
                     t.dtype()
                 )),
-                Ok(_) => {}
+                Ok(_) if taken(name) => {}
+                Ok(_) => match factors::of(&shapes, name, shape) {
+                    Ok(true) => from.extend(factors::at(name)),
+                    Ok(false) => {}
+                    Err(line) => wrong.push(line),
+                },
             }
-            names.push(name);
+            names.push(from);
         }
         match wrong.is_empty() {
             true => Ok(names),
@@ -200,17 +261,25 @@ impl Init {
     }
 }
 
-/// Writes all parameters under their paths, and nothing else.
+/// Writes all parameters under their paths, factors added to their matrices, and nothing else; gives how many tensors and numbers.
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn export(path: &Path, x: &Executor) -> Result<(), CheckpointError> {
-    let params = &x.manifest().params;
-    let list = params
-        .iter()
-        .map(|p| Tensor::new(&p.path, &p.shape, x.of(State::Params, p)));
+pub fn export(path: &Path, x: &Executor) -> Result<(usize, u64), CheckpointError> {
+    let made = factors::exported(x).map_err(|source| CheckpointError::Write {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let list = made.iter().map(|(p, merged)| {
+        let values = match merged {
+            Some(buffer) => buffer.reals(x.real()).part(0..p.elements() as usize),
+            None => x.of(State::Params, p),
+        };
+        Tensor::new(&p.path, &p.shape, values)
+    });
     let list: Vec<Tensor> = list.collect();
-    checkpoint::write_tensors(path, &list, &[])
+    checkpoint::write_tensors(path, &list, &[])?;
+    Ok((list.len(), made.iter().map(|(p, _)| p.elements()).sum()))
 }
 
 /// The types of numbers that are read.

@@ -27,6 +27,7 @@ pub mod device;
 pub mod evaluate;
 pub mod exec;
 pub mod executor;
+pub mod factors;
 pub mod failure;
 pub mod ffi;
 pub mod files;

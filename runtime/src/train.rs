@@ -117,10 +117,14 @@ impl Run {
         let p = self.progress();
         let steps = p.steps;
         let manifest = self.executor().manifest();
+        let (all, trained) = (manifest.param_count(), manifest.trained_count());
+        let parameters = match all == trained {
+            true => format!("{all} parameters"),
+            false => format!("{trained} of {all} parameters"),
+        };
         display.note(&format!(
-            "training {} ({} parameters) on {}: {} to {} steps, seed {}, {}",
+            "training {} ({parameters}) on {}: {} to {} steps, seed {}, {}",
             manifest.name,
-            manifest.param_count(),
             p.data.files.join(", "),
             p.step,
             p.steps,

@@ -99,9 +99,10 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         .map(|e| e.arena_bytes)
         .max()
         .unwrap_or(0);
-    // parameters, gradients, two moments; and sums of gradients
-    let areas = 4 + u64::from(accumulate > 1);
-    let planned = arena + areas * program.param_bytes + program.const_bytes;
+    // gradients, two moments; and sums of gradients
+    let areas = 3 + u64::from(accumulate > 1);
+    let states = program.param_bytes + areas * program.trained_bytes;
+    let planned = arena + states + program.const_bytes;
     let peak = peak_resident_bytes();
     if args.json {
         let mut out = json!({

@@ -10,7 +10,7 @@ use odec_compiler::analysis::report::{Evolved, lift_of, order_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
-use odec_program::manifest::ClaimStatus;
+use odec_program::manifest::{ClaimStatus, Tune, added};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -105,6 +105,23 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             t.steps
         );
         page.fact("train", &shown);
+        if let Tune::Lora { rank } = t.tune {
+            let s = &built.summary;
+            let shown = format!(
+                "factors of rank {rank}: {} of {} parameters are trained",
+                number::thousands(s.trained),
+                number::thousands(s.parameters)
+            );
+            page.fact("tune", &shown);
+        }
+        if let Some(max) = t.spectral {
+            let vectors = built.params.iter();
+            let n = vectors
+                .filter(|p| p.path.ends_with(added::SPECTRAL))
+                .count();
+            let shown = format!("spectral norms of {n} matrices at most {max}");
+            page.fact("constrain", &shown);
+        }
         if let Some((bytes, _)) = built.named.budget {
             let chosen = cost::json::name(t.memory);
             page.fact(
@@ -136,7 +153,7 @@ fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
         let training = c.forward + c.backward;
         json!({
             "name": b.name, "orders": orders, "steps": s.steps, "evaluations_per_step": s.evaluations_per_step,
-            "evaluations": s.evaluations, "parameters": s.parameters,
+            "evaluations": s.evaluations, "parameters": s.parameters, "trained": s.trained,
             "forward_flops_per_token": c.per_token(c.forward), "training_flops_per_token": c.per_token(training),
             "activation_bytes": activations, "state_bytes": c.state_bytes, "cache_bytes": c.cache_bytes,
             "precision": b.train.as_ref().map(|t| t.precision.name()),

@@ -8,11 +8,10 @@ use odec_runtime::{DeviceChoice, import, open_run};
 pub fn run(args: &cli::Export) -> Done {
     // nothing is computed, so no compiled code is needed
     let x = open_run(&args.run, DeviceChoice::Reference, None).map_err(Failure::input)?;
-    import::export(&args.output, &x).map_err(Failure::input)?;
+    let (tensors, numbers) = import::export(&args.output, &x).map_err(Failure::input)?;
     println!(
-        "{} parameters in {} tensors: {}",
-        terminal::thousands(x.manifest().param_count()),
-        x.manifest().params.len(),
+        "{} parameters in {tensors} tensors: {}",
+        terminal::thousands(numbers),
         args.output.display()
     );
     Ok(())

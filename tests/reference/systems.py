@@ -668,7 +668,13 @@ SYSTEMS: dict[str, System] = {
         step_size(lambda k: 1 / 2),
         flow="lie(att, ffn)",
         options="h = 1/2",
-        loss={"smooth(1/8)": 1.0, "z_loss": 0.25, "kinetic": 0.125, "drift": 1 / 1024},
+        loss={"smooth(1/8)": 1.0, "z_loss": 0.25, "kinetic": 0.125},
+    ),
+    "drift": System(
+        step_size(lambda k: 1 / 2),
+        flow="lie(att, ffn)",
+        options="h = 1/2",
+        loss={"cross_entropy": 1.0, "drift": 1 / 1024},
     ),
     # Numbers of steps that are found.
     "neural_ode": System(

@@ -167,8 +167,8 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         policies,
         own,
         // with micro-batches, sums of gradients as well
-        state_bytes: (4 + u64::from(program.entries.contains_key(ACCUMULATE)))
-            * program.param_bytes,
+        state_bytes: program.param_bytes
+            + (3 + u64::from(program.entries.contains_key(ACCUMULATE))) * program.trained_bytes,
         cache_bytes: program.cache_bytes,
     })
 }

@@ -9,7 +9,9 @@ use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layer::{Layer, SINUSOID_BASE, Weights};
 use super::of_time::{At, OfTime, Timed};
-use super::params::{EMBEDDING, LOGITS, POSITIONS, field_name, field_path, learned_path};
+use super::params::{
+    EMBEDDING, LOGITS, POSITIONS, factor_path, field_name, field_path, learned_path,
+};
 use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
 use super::terms::Collected;
@@ -88,13 +90,14 @@ pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     Ok(b.finish())
 }
 
-/// `tokens, targets → loss` and `grad.<path>` of every parameter, in the order of `params`.
+/// `tokens, targets → loss` and `grad.<path>` of every parameter that is trained, in the order of `params`.
 pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let (loss, model) = loss_in(spec, params, true, &mut b)?;
     let values = model.values;
-    let wrt: Vec<Value> = params
-        .iter()
+    let trained = params.iter().filter(|p| spec.tune.trains(&p.path));
+    let wrt: Vec<Value> = trained
+        .clone()
         .filter_map(|p| values.get(&p.path).copied())
         .collect();
     let (graph, grads) = gradient(b.finish(), loss, &wrt)?;
@@ -102,7 +105,7 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     b.output("loss", loss);
     outputs(&mut b, model.decided);
     let mut grads = wrt.iter().zip(grads);
-    for p in params {
+    for p in trained {
         let g = match values.get(&p.path) {
             Some(_) => {
                 let (value, g) = grads
@@ -159,6 +162,8 @@ pub(super) struct Model<'s> {
     params: BTreeMap<&'s str, &'s Parameter>,
     /// Parameters in the graph, by path.
     values: BTreeMap<String, Value>,
+    /// Those that were made before the steps, with what factors add to them.
+    shared: BTreeMap<String, Value>,
     /// Rotary tables, by the columns of a head.
     rotary: BTreeMap<u64, nn::Rotary>,
     reach: Reach,
@@ -202,13 +207,17 @@ struct Below<'m, 's> {
 
 impl Weights for Below<'_, '_> {
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
-        let path = format!("{}.{path}", self.prefix);
+        let own = format!("{}.{path}", self.prefix);
         match &self.time {
             Some(At {
                 weights: Some(weights),
                 time,
-            }) => self.model.param_at(b, &path, *weights, time),
-            _ => self.model.param(b, &path),
+                factors,
+            }) => {
+                let factors = format!("{factors}.{path}");
+                self.model.param_at(b, &own, *weights, time, &factors)
+            }
+            _ => self.model.param(b, &own),
         }
     }
     fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
@@ -259,6 +268,7 @@ impl<'s> Model<'s> {
             spec,
             params: params.iter().map(|p| (p.path.as_str(), p)).collect(),
             values: BTreeMap::new(),
+            shared: BTreeMap::new(),
             rotary: BTreeMap::new(),
             reach: Reach::Run,
             tokens: None,
@@ -366,7 +376,24 @@ impl<'s> Model<'s> {
         Ok(inside)
     }
 
+    /// Whether there is a parameter of this path.
+    pub(super) fn knows(&self, path: &str) -> bool {
+        self.params.contains_key(path)
+    }
+
+    /// A parameter with what factors add to it: made before all steps, or once in each.
     fn outer_param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
+        let made = self.shared.get(path);
+        if let Some(v) = made.or_else(|| self.timed.adapted.get(path)) {
+            return Ok(*v);
+        }
+        let own = self.stored(b, path)?;
+        let v = self.adapted(b, own, path)?;
+        self.timed.adapted.insert(path.to_string(), v);
+        Ok(v)
+    }
+
+    fn stored(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError> {
         if let Some(v) = self.values.get(path) {
             return Ok(*v);
         }
@@ -477,6 +504,7 @@ impl<'s> Model<'s> {
                 }
             }
         }
+        self.shared = std::mem::take(&mut self.timed.adapted);
         Ok(())
     }
 
@@ -597,6 +625,7 @@ impl Fields for Layers<'_, '_> {
             Some(when) => Some(At {
                 weights,
                 time: self.clock.time(b, when)?,
+                factors: factor_path(e, number, of.field, of.usage, self.at),
             }),
         };
         let mut below = Below {

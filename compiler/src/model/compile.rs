@@ -4,7 +4,7 @@ use super::build::{self, BuildError};
 use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::train::Named;
-use super::{params, pipeline, spec, train};
+use super::{constrain, lora, params, pipeline, spec, train};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -22,6 +22,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Severity, Sources};
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
+use odec_program::manifest::added;
 use odec_program::{DType, manifest};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -66,7 +67,7 @@ pub struct Built {
     pub decode: Option<Graph>,
     /// `tokens, targets → loss`.
     pub loss: Graph,
-    /// `tokens, targets → loss, grad.<path> …`, in the order of `params`.
+    /// `tokens, targets → loss, grad.<path> …` of what is trained, in the order of `params`.
     pub grad: Graph,
     pub config: manifest::Model,
     pub claims: Vec<manifest::Claim>,
@@ -101,6 +102,8 @@ pub struct Summary {
     pub evaluations_per_step: u64,
     pub evaluations: u64,
     pub parameters: u64,
+    /// Those that are trained.
+    pub trained: u64,
     /// Those of tokens and positions.
     pub embedding: u64,
     pub evolves: Vec<EvolveWork>,
@@ -218,6 +221,14 @@ pub fn compile(
             spec.loss = train.loss;
             spec.objective = named.objective.clone();
             spec.objective.fit(&spec.evolves, r.sink);
+            spec.tune = train.tune;
+            if let Some(at) = named.tune {
+                lora::fits(spec, (train.tune, at), r.sink);
+            }
+            spec.spectral = train.spectral;
+            if let Some(at) = named.constrain {
+                constrain::fits(spec, at, r.sink);
+            }
         }
         if let Some(spec) = spec.as_ref().filter(|s| s.loss == manifest::Loss::Next) {
             spec::warn_of_lookahead(&spec.evolves, r.sink);
@@ -281,7 +292,12 @@ fn assemble(
             .clone()
             .map(|e| e.unrolled.evaluations() as u64)
             .sum(),
-        parameters: params.iter().map(elements).sum(),
+        parameters: (params.iter().filter(|p| !p.path.ends_with(added::SPECTRAL)))
+            .map(elements)
+            .sum(),
+        trained: (params.iter().filter(|p| spec.tune.trains(&p.path)))
+            .map(elements)
+            .sum(),
         embedding: params
             .iter()
             .filter(|p| [params::EMBEDDING, params::POSITIONS].contains(&p.path.as_str()))

@@ -1,6 +1,6 @@
 //! How far weights move from one step to the next: `drift = Σₖ ‖θₖ₊₁ − θₖ‖²`.
 //!
-//! θₖ is all that the fields of step k are made of, matrices, gains, shifts and biases: under `weights of time` their values at the
+//! θₖ is all that the fields of step k are made of, matrices (with their factors), gains, shifts and biases: under `weights of time` their values at the
 //! step's beginning, or at its end with `at: right`. Squares are summed over all elements and over the pairs of consecutive steps of
 //! each evolve; nothing is averaged. A weight counts where both steps have one of its name and shape. Under Euler steps this is what
 //! keeps a network near a flow (Haber & Ruthotto 2017, Inverse Problems 34, 014004, section 3.3, there divided by h).
@@ -10,7 +10,7 @@ use super::build::{BuildError, Model};
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
 use super::of_time::{OfTime, Time, Timed};
-use super::params::{field_name, field_path};
+use super::params::{factor_path, field_name, field_path};
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Mul, SumCols, SumRows};
 use odec_graph::{Builder, Exact, Site, Value, nn};
@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 struct Weight {
     path: String,
     shape: Vec<u64>,
-    /// How it depends on time, and when it is taken.
-    at: Option<(OfTime, Exact)>,
+    /// How it depends on time, when it is taken, and the path of its factors.
+    at: Option<(OfTime, Exact, String)>,
 }
 
 impl EvolveSpec {
@@ -51,7 +51,7 @@ impl EvolveSpec {
         let mut found = BTreeMap::new();
         for (field, layer) in self.layers[n].iter().enumerate() {
             let policy = self.policies[n][field];
-            let at = match policy {
+            let time = match policy {
                 Sharing::OfTime(o) => self.t.get(k).map(|t| match o.at_end {
                     true => (o, t + &self.h[k]),
                     false => (o, t.clone()),
@@ -65,11 +65,15 @@ impl EvolveSpec {
             for usage in 0..uses {
                 let name = field_name(self, n, field, usage);
                 let prefix = field_path(self, n, field, usage, Phase::Step(k));
+                let factors = factor_path(self, n, field, usage, Phase::Step(k));
                 for p in layer.params() {
+                    let at = time
+                        .clone()
+                        .map(|(o, t)| (o, t, format!("{factors}.{}", p.path)));
                     let weight = Weight {
                         path: format!("{prefix}.{}", p.path),
                         shape: p.shape,
-                        at: at.clone(),
+                        at,
                     };
                     found.insert(format!("{name}.{}", p.path), weight);
                 }
@@ -109,7 +113,9 @@ impl Model<'_> {
 
     fn weight(&mut self, b: &mut Builder, w: &Weight) -> Result<Value, BuildError> {
         Ok(match &w.at {
-            Some((of, t)) => self.param_at(b, &w.path, *of, &Time::Known(t.clone()))?,
+            Some((of, t, factors)) => {
+                self.param_at(b, &w.path, *of, &Time::Known(t.clone()), factors)?
+            }
             None => self.param(b, &w.path)?,
         })
     }

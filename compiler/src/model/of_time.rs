@@ -54,6 +54,8 @@ pub enum Time {
 pub struct At {
     pub weights: Option<OfTime>,
     pub time: Time,
+    /// What the paths of its factors begin with.
+    pub factors: String,
 }
 
 /// What the evaluations of a phase share.
@@ -61,6 +63,8 @@ pub struct At {
 pub struct Timed {
     features: Vec<(Waves, Time, Value)>,
     params: Vec<(Time, BTreeMap<String, Value>)>,
+    /// Parameters of other policies, with what factors add to them.
+    pub(super) adapted: BTreeMap<String, Value>,
 }
 
 /// Reads `{ embed: 128, hidden: 144, at: left }`.
@@ -241,13 +245,14 @@ impl Model<'_> {
         Ok(made)
     }
 
-    /// A parameter at a time; made once for each time of a phase.
+    /// A parameter at a time, with what the factors of this path add to it; made once for each time of a phase.
     pub(super) fn param_at(
         &mut self,
         b: &mut Builder,
         path: &str,
         of: OfTime,
         time: &Time,
+        factors: &str,
     ) -> Result<Value, TypeError> {
         let at = |(t, _): &&mut (Time, BTreeMap<String, Value>)| t == time;
         if let Some((_, made)) = self.timed.params.iter_mut().find(at)
@@ -289,6 +294,7 @@ impl Model<'_> {
             let more = b.push1(Reshape { to }, &[row])?;
             nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
         })?;
+        let value = self.adapted(b, value, factors)?;
         match self.timed.params.iter_mut().find(at) {
             Some((_, made)) => _ = made.insert(path.to_string(), value),
             None => {

@@ -2,12 +2,14 @@
 //!
 //! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field
 //! that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
-//! runs before the first step has `start` instead; learned coefficients of a scheme stand at `[evolve.]step.3.scheme.b`,
+//! runs before the first step has `start` instead; factors stand below their matrix, `step.3.att.q.weight.lora.a`, with a step of their
+//! own where weights are functions of time; learned coefficients of a scheme stand at `[evolve.]step.3.scheme.b`,
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
 use super::evolve::{EvolveSpec, Sharing};
 use super::spec::{Positions, Spec};
+use super::{constrain, lora};
 use crate::codes;
 use crate::scheme::Learned;
 use crate::scheme::stage::Phase;
@@ -34,6 +36,20 @@ pub fn field_path(
 ) -> String {
     let owner = evolve.policies[program][field].owner(at);
     path(evolve, owner, field_name(evolve, program, field, usage))
+}
+
+/// The same for the factors of its matrices: those of weights of time belong to steps.
+pub fn factor_path(
+    evolve: &EvolveSpec,
+    program: usize,
+    field: usize,
+    usage: usize,
+    at: Phase,
+) -> String {
+    match evolve.policies[program][field] {
+        Sharing::OfTime(_) => path(evolve, Some(at), field_name(evolve, program, field, usage)),
+        _ => field_path(evolve, program, field, usage, at),
+    }
 }
 
 /// Where a learned coefficient is stored: `step.3.scheme.b`, or `scheme.b` when all steps share it.
@@ -113,6 +129,7 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                 };
                 for usage in 0..uses {
                     let prefix = field_path(e, n, field, usage, at);
+                    let of_factors = factor_path(e, n, field, usage, at);
                     let owner = format!("field `{}` ({prefix})", leaf.name);
                     for p in layer.params() {
                         let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
@@ -122,6 +139,12 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                         };
                         for (path, shape, init) in [own].into_iter().chain(more) {
                             let path = format!("{prefix}.{path}");
+                            t.add(path, shape, init, &owner, leaf.span, sink)?;
+                        }
+                        let vector = constrain::vector(spec.spectral, &p);
+                        let factors = lora::factors(spec.tune, &p).into_iter();
+                        for (path, shape, init) in factors.chain(vector) {
+                            let path = format!("{of_factors}.{path}");
                             t.add(path, shape, init, &owner, leaf.span, sink)?;
                         }
                     }

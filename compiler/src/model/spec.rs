@@ -17,7 +17,7 @@ use crate::scheme::scalar::{Scope, not_supported};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::Loss;
+use odec_program::manifest::{Loss, Tune};
 use std::collections::BTreeMap;
 
 /// Largest vocabulary and longest context.
@@ -41,6 +41,10 @@ pub struct Spec {
     pub loss: Loss,
     /// What is made small while it is trained.
     pub objective: Objective,
+    /// Which parameters are trained.
+    pub tune: Tune,
+    /// The most that the spectral norm of a field's matrix may be.
+    pub spectral: Option<f64>,
     /// Standard deviation of freshly drawn matrices.
     pub std: f64,
 }
@@ -135,6 +139,8 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         positions,
         loss: Loss::Next,
         objective: Objective::default(),
+        tune: Tune::All,
+        spectral: None,
         sizes,
         evolves: read,
         output,

@@ -14,9 +14,13 @@
 //! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
 //! | `memory store` / `revolve(slots: n)` / `budget(4 GiB)` | `store` | what the gradient keeps of the forward pass |
 //! | `from "runs/a"`, `from "a.safetensors", "names.json"` | random numbers | parameters to start from, and a map of names; relative to the file |
+//! | `constrain spectral(max: 1.0)` | no bound | on the spectral norm of fields' matrices: see [`super::constrain`] |
+//! | `tune all` / `lora(rank: 8)` | `all` | which parameters are trained: see [`super::lora`]; `lora` needs `from` |
 
 use super::args::{Args, Bounds, real, report};
+use super::constrain;
 use super::data::{self, Tokenized};
+use super::lora;
 use super::loss::{self, Objective};
 use super::spec::expect;
 use crate::codes;
@@ -27,7 +31,7 @@ use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::manifest::{
-    AdamW, Form, Loss, Memory, Precision, Pretrained, Schedule, Tokenizer, Train,
+    AdamW, Form, Loss, Memory, Precision, Pretrained, Schedule, Tokenizer, Train, Tune,
 };
 use std::path::Path;
 
@@ -52,14 +56,19 @@ const ENTRIES: &[&str] = &[
     "precision",
     "memory",
     "from",
+    "tune",
+    "constrain",
 ];
-const LATER: &[&str] = &["constrain", "tune"];
 
 /// What a train block says that can only be judged where files and targets are known, with the places.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Named {
     pub tokenizer: Option<Tokenized>,
     pub from: Option<(Pretrained, Span)>,
+    /// Where it is said what is trained.
+    pub tune: Option<Span>,
+    /// Where it is said what matrices keep to.
+    pub constrain: Option<Span>,
     /// The terms of the loss.
     pub objective: Objective,
     /// Bytes that the gradient may work with, in the place of a policy (`passes/budget.rs`).
@@ -101,9 +110,6 @@ pub fn read(
                     ));
                 }
                 found.push((name, e));
-            }
-            None if LATER.contains(&key.as_str()) => {
-                sink.push(not_supported(e.span, &format!("`{key}`")))
             }
             None => {
                 let d = Diagnostic::error(
@@ -186,6 +192,17 @@ pub fn read(
     }
     let entry = found.iter().find(|(n, _)| *n == "from");
     let from = entry.and_then(|(_, e)| from(e, source, sink));
+    let tuned = value("tune").map(|e| (lora::read(e, sink), e.span));
+    if let (Some((Some(Tune::Lora { .. }), span)), None) = (&tuned, entry) {
+        let message = "`tune lora` needs parameters to start from";
+        sink.push(
+            Diagnostic::error(codes::MISSING_ITEM, *span, message)
+                .label("everything but factors would stay at random numbers")
+                .help("add, for example, `from \"runs/pretrained\"`"),
+        );
+    }
+    let constrain = value("constrain");
+    let spectral = constrain.and_then(|e| constrain::read(e, sink));
     let budget = value("memory").filter(|e| Args::of(e).is_some_and(|a| a.callee.name == "budget"));
     let (memory, budget) = match (value("memory"), budget) {
         (_, Some(e)) => (Some(Memory::Store), budget_of(e, sink).map(|n| (n, e.span))),
@@ -210,10 +227,14 @@ pub fn read(
         precision: precision?,
         loss,
         from: from.as_ref().map(|(from, _)| from.clone()),
+        tune: tuned.map_or(Some(Tune::All), |(tune, _)| tune)?,
+        spectral,
     };
     let named = Named {
         tokenizer: tokenized,
         from,
+        tune: value("tune").map(|e| e.span),
+        constrain: value("constrain").map(|e| e.span),
         objective,
         budget,
         precision: value("precision").map(|e| e.span),

@@ -17,7 +17,7 @@ use crate::model::Built;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::KernelSpec;
-use odec_program::manifest::{Constant, FORMAT, Manifest, Memory};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Tune};
 use odec_program::{
     ACCUMULATE, Bindings, Coeff, DECODE, DType, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE,
     Program, Size, Slot,
@@ -98,7 +98,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
     .collect();
     let real = model.precision.real();
-    let table = ParamTable::new(model.params, real)?;
+    let table = ParamTable::new(model.params, real, tune(model))?;
     let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
     let mut maker = Maker::new(&table, &constants, options, policy(model));
     let mut entries = BTreeMap::new();
@@ -116,7 +116,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
                 Slot::Sums
             }
         };
-        let code = update(&table, &train.optimizer, train.clip, from);
+        let code = update(&table, train, from);
         let outputs = vec![Io {
             name: "grad_norm".into(),
             dtype: real,
@@ -140,6 +140,7 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
         kernels: kernels.list,
         entries,
         param_bytes: table.bytes,
+        trained_bytes: table.trained,
         const_bytes,
         prepared_bytes: prepared,
         cache_bytes: cache,
@@ -174,7 +175,7 @@ pub fn gradient(
         return Ok(None);
     };
     let real = model.precision.real();
-    let table = ParamTable::new(model.params, real)?;
+    let table = ParamTable::new(model.params, real, tune(model))?;
     let (constants, _) = tables([graph].into_iter(), real);
     let policy = Policy {
         memory,
@@ -183,6 +184,11 @@ pub fn gradient(
     let mut maker = Maker::new(&table, &constants, options, policy);
     let mut made = maker.graph_entries(GRAD, graph, model.maxima)?;
     Ok(made.pop().map(|(_, entry)| entry))
+}
+
+/// What is trained of a model.
+fn tune(model: &Model) -> Tune {
+    model.train.as_ref().map_or(Tune::All, |t| t.tune)
 }
 
 /// How a model computes, and what its gradient keeps.
@@ -425,7 +431,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Gradients of parameters that the loss does not depend on.
+    /// Gradients of trained parameters that the loss does not depend on.
     fn zero_the_rest(&self, graph: &Graph, code: &mut Code) {
         let given: Vec<&str> = graph
             .outputs()
@@ -436,7 +442,7 @@ impl<'a> Maker<'a> {
             .table
             .params
             .iter()
-            .filter(|p| !given.contains(&p.path.as_str()))
+            .filter(|p| p.offset < self.table.trained && !given.contains(&p.path.as_str()))
         {
             let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
             let ty = TensorType::real(shape);

@@ -1,12 +1,12 @@
 //! Where parameters and constant tables lie.
 //!
-//! Takes the parameters and tables of a model; gives their offsets. Matrices, which decay, come first in path order,
-//! then vectors and scalars; each of the two areas is padded to whole rows of [`ROW`] elements, so that the optimiser
-//! runs over flat rows. Numbers in paths are compared as numbers: `step.2` stands before `step.10`.
+//! Takes the parameters and tables of a model; gives their offsets. Of those that are trained, matrices, which decay, come first in path
+//! order, then vectors and scalars; each of the two areas is padded to whole rows of [`ROW`] elements, so that the optimiser
+//! runs over flat rows. What is not trained comes last. Numbers in paths are compared as numbers: `step.2` stands before `step.10`.
 
 use odec_graph::ops::Parameter;
 use odec_program::DType;
-use odec_program::manifest::{Constant, Param, Table};
+use odec_program::manifest::{Constant, Param, Table, Tune};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -30,7 +30,9 @@ pub struct ParamTable {
     pub params: Vec<Param>,
     /// Bytes of the area that decays: whole rows.
     pub decayed: u64,
-    /// Bytes of both areas.
+    /// Bytes of all that is trained: whole rows.
+    pub trained: u64,
+    /// Bytes of all.
     pub bytes: u64,
 }
 
@@ -42,19 +44,23 @@ impl ParamTable {
     pub fn new<'a>(
         parameters: impl IntoIterator<Item = &'a Parameter>,
         real: DType,
+        tune: Tune,
     ) -> Result<ParamTable, TooManyParams> {
         let mut table = ParamTable {
             real,
             params: vec![],
             decayed: 0,
+            trained: 0,
             bytes: 0,
         };
         let by_path: BTreeMap<Vec<Part>, &Parameter> = parameters
             .into_iter()
             .map(|p| (parts(&p.path), p))
             .collect();
-        for decays in [true, false] {
-            for p in by_path.values().filter(|p| p.decays() == decays) {
+        let areas = [(true, true), (true, false), (false, true), (false, false)];
+        for (trained, decays) in areas {
+            let of_area = |p: &&&Parameter| (tune.trains(&p.path), p.decays()) == (trained, decays);
+            for p in by_path.values().filter(of_area) {
                 let fail = || TooManyParams {
                     path: p.path.clone(),
                 };
@@ -68,7 +74,7 @@ impl ParamTable {
                     shape: p.shape.clone(),
                     offset: table.bytes,
                     init: p.init.clone(),
-                    decay: decays,
+                    decay: trained && decays,
                 });
                 let end = table
                     .bytes
@@ -76,8 +82,11 @@ impl ParamTable {
                     .and_then(|n| n.checked_next_multiple_of(ALIGN));
                 table.bytes = end.filter(|n| *n <= 1 << 44).ok_or_else(fail)?;
             }
-            table.bytes = table.bytes.next_multiple_of(ROW * real.bytes());
-            if decays {
+            if trained {
+                table.bytes = table.bytes.next_multiple_of(ROW * real.bytes());
+                table.trained = table.bytes;
+            }
+            if trained && decays {
                 table.decayed = table.bytes;
             }
         }
@@ -153,7 +162,7 @@ mod tests {
             parameter("step.2.w", &[2, 3]),
             parameter("step.2.w", &[2, 3]),
         ];
-        let t = ParamTable::new(&all, DType::F32).unwrap();
+        let t = ParamTable::new(&all, DType::F32, Tune::All).unwrap();
         let placed: Vec<_> = t
             .params
             .iter()
@@ -167,14 +176,40 @@ mod tests {
                 ("step.2.gain", 4096, false)
             ]
         );
-        assert_eq!((t.decayed, t.bytes), (4096, 8192));
+        assert_eq!((t.decayed, t.trained, t.bytes), (4096, 8192, 8192));
+    }
+
+    #[test]
+    fn what_is_not_trained_comes_last() {
+        let all = [
+            parameter("w", &[2, 3]),
+            parameter("w.lora.a", &[1, 3]),
+            parameter("gain", &[3]),
+            parameter("w.lora.b", &[2, 1]),
+        ];
+        let t = ParamTable::new(&all, DType::F64, Tune::Lora { rank: 1 }).unwrap();
+        let placed: Vec<_> = t
+            .params
+            .iter()
+            .map(|p| (p.path.as_str(), p.offset, p.decay))
+            .collect();
+        assert_eq!(
+            placed,
+            [
+                ("w.lora.a", 0, true),
+                ("w.lora.b", 64, true),
+                ("w", 8192, false),
+                ("gain", 8256, false),
+            ]
+        );
+        assert_eq!((t.decayed, t.trained, t.bytes), (8192, 8192, 8320));
     }
 
     #[test]
     fn too_large_is_an_error() {
         let all = [parameter("w", &[u64::MAX, 3])];
         assert_eq!(
-            ParamTable::new(&all, DType::F32),
+            ParamTable::new(&all, DType::F32, Tune::All),
             Err(TooManyParams { path: "w".into() })
         );
     }

@@ -8,7 +8,7 @@
 //! | [`mod@join`] | launches → contractions with what becomes of their sums (epilogues) |
 //! | [`pieces`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
-//! | [`update`] | the optimiser step, built directly as launches |
+//! | [`update`], [`spectral`] | the optimiser step, built directly as launches |
 //! | [`mod@assemble`] | model → manifest with all entries |
 //! | [`budget`] | a number of bytes → the memory policy that fits |
 //!
@@ -36,6 +36,7 @@ pub mod recompute;
 pub mod revolve;
 pub mod rewrite;
 pub mod simplify;
+pub mod spectral;
 pub mod sums;
 pub mod update;
 

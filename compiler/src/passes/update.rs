@@ -1,10 +1,10 @@
 //! The optimiser step as a program: gradients added up, gradient norm, clipping, AdamW.
 //!
-//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`Code`] of the `update` entry over
-//! `Params`, `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
-//! gradient before clipping. A norm that is not finite leaves parameters and moments as they are.
+//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`Code`] of the `update` entry over what is trained
+//! of `Params`, and `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
+//! gradient before clipping. Leaves bounds on matrices to [`super::spectral`]. A norm that is not finite leaves parameters and moments as they are.
 //!
-//! With gradient g, its norm n over all parameters and clip c:
+//! With gradient g, its norm n over all trained parameters and clip c:
 //! ```text
 //! ĝ = g · min(1, c/n)      m ← β₁ m + (1 − β₁) ĝ      v ← β₂ v + (1 − β₂) ĝ²
 //! p ← p (1 − lr·λ) − lr · (m·bias1) / (√(v·bias2) + ε)
@@ -13,16 +13,18 @@
 
 use super::code::{BufferId, Code, Home, Launch};
 use super::layout::{ParamTable, ROW};
+use super::spectral;
 use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
-use odec_program::manifest::{AdamW, named};
+use odec_program::manifest::{Train, named};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 /// The launches of `update`, which reads the gradients of `from`.
-pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) -> Code {
+pub fn update(table: &ParamTable, train: &Train, from: Slot) -> Code {
+    let (adamw, clip) = (&train.optimizer, train.clip);
     let mut code = Code::default();
     let real = table.real;
-    let rows = table.bytes / real.bytes() / ROW;
+    let rows = table.trained / real.bytes() / ROW;
     let place = |slot, offset| Home::Fixed(Operand::at(slot, offset));
     let norm = code.buffer("grad_norm", real, Size::ONE, place(Slot::Output(0), 0));
     let scale = code.buffer("clip scale", real, Size::ONE, Home::Arena);
@@ -88,7 +90,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
 
     let areas = [
         (0, table.decayed, adamw.weight_decay),
-        (table.decayed, table.bytes, 0.0),
+        (table.decayed, table.trained, 0.0),
     ];
     for (start, end, decay) in areas.into_iter().filter(|(start, end, _)| end > start) {
         let rows = (end - start) / real.bytes() / ROW;
@@ -112,6 +114,9 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
             "adamw",
         ));
     }
+    if let Some(max) = train.spectral {
+        spectral::constrain(&mut code, table, max, norm);
+    }
     code
 }
 
@@ -119,7 +124,7 @@ pub fn update(table: &ParamTable, adamw: &AdamW, clip: Option<f64>, from: Slot) 
 pub fn accumulate(table: &ParamTable) -> Code {
     let mut code = Code::default();
     let real = table.real;
-    let rows = table.bytes / real.bytes() / ROW;
+    let rows = table.trained / real.bytes() / ROW;
     let mut area = |name: &str, slot| {
         let home = Home::Fixed(Operand::at(slot, 0));
         code.buffer(name, real, Size::fixed(rows * ROW), home)
@@ -156,7 +161,7 @@ fn add_share(real: DType) -> Rows {
     rows_kernel(real, ROW, 3, 2, b, vec![store])
 }
 
-fn rows_kernel(
+pub(super) fn rows_kernel(
     real: DType,
     cols: u64,
     operands: usize,

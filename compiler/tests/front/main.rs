@@ -25,3 +25,4 @@ mod splittings;
 mod stability;
 mod stages;
 mod systems;
+mod tuning;

@@ -170,6 +170,8 @@ fn train() -> Train {
         precision: manifest::Precision::F32,
         loss: Default::default(),
         from: None,
+        tune: Default::default(),
+        spectral: None,
     }
 }
 

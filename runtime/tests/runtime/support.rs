@@ -433,6 +433,8 @@ pub fn manifest() -> Manifest {
         memory: Memory::Store,
         precision: Precision::F32,
         loss: Default::default(),
+        tune: Default::default(),
+        spectral: None,
         from: None,
     };
     let lines = fixed(2 * TABLE / LINE);
@@ -541,6 +543,7 @@ pub fn manifest() -> Manifest {
             kernels: mk.kernels,
             entries,
             param_bytes: 2 * TABLE * 4,
+            trained_bytes: 2 * TABLE * 4,
             real: DType::F32,
             const_bytes: 64,
             prepared_bytes: 0,

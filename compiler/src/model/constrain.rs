@@ -1,0 +1,64 @@
+//! `constrain spectral(max: 1.0)`: every matrix of the fields of all evolves keeps a spectral norm of at most so much.
+//!
+//! With it a linear map is Lipschitz continuous with that constant (Miyato et al. 2018, arXiv:1802.05957, section 2.1). The bound is kept by
+//! the optimiser step, so what is evaluated, exported and read on with is the matrix itself. Takes the words of a train block; gives the
+//! bound, and the vector of power iteration that each matrix has beside it. Leaves the iteration to `passes/spectral.rs`.
+
+use super::args::{Args, Bounds, real, report};
+use super::evolve::Sharing;
+use super::layer::LayerParam;
+use super::spec::{Spec, expect};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_program::manifest::{Init, Tune, added};
+
+/// Reads `spectral(max: 1.0)`.
+pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
+    let example = "constrain spectral(max: 1.0)";
+    let mut args: Args = expect(e, "spectral", &[], example, sink)?;
+    let before = sink.len();
+    let max = args.required("max", sink);
+    let max = max.and_then(|e| report(real(e, Bounds::Positive), sink));
+    args.finish(&[], sink);
+    max.filter(|_| sink.len() == before)
+}
+
+/// What a parameter has beside it: the end of its path, shape and start.
+pub fn vector(max: Option<f64>, p: &LayerParam) -> Option<(String, Vec<u64>, Init)> {
+    let (Some(_), [rows, _]) = (max, &p.shape[..]) else {
+        return None;
+    };
+    let path = format!("{}{}", p.path, added::SPECTRAL);
+    Some((path, vec![*rows], Init::Normal { std: 1.0 }))
+}
+
+/// Says where a matrix is made of parameters, and is none.
+pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
+    if spec.tune != Tune::All {
+        let message =
+            "`constrain` bounds matrices that are trained, and `tune lora` trains factors of them";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(d.help("write `tune all`, or leave `constrain` out"));
+    }
+    let timed = spec.evolves.iter().find(|e| {
+        let mut all = e.policies.iter().flatten();
+        all.any(|s| matches!(s, Sharing::OfTime(_)))
+    });
+    if let Some(e) = timed {
+        let message = "`constrain` bounds matrices that are parameters, and weights of time are functions of others";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(
+            d.also(e.span, "weights of time here")
+                .help("write `weights per step` or `shared`"),
+        );
+    }
+    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    let mut params = layers.flat_map(|l| l.params());
+    if !params.any(|p| vector(Some(1.0), &p).is_some()) {
+        let message = "no field of this model has a matrix";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(d.label("nothing would be constrained"));
+    }
+}

@@ -1,0 +1,115 @@
+//! `tune lora(rank: 8)`: low-rank adaptation (Hu et al. 2021, "LoRA", arXiv:2106.09685, section 4.1).
+//! ```text
+//! W' = W + B A       B [out, r] starts at 0, A [r, in] with deviation 1/√in
+//! ```
+//! Every matrix of the fields of all evolves gets factors, and they are all that is trained: embeddings, logits, gains, biases, learned
+//! coefficients and step sizes stay as they were loaded. Matrices that steps share share their factors. Weights of time are
+//! adapted as they are at a step, `W(t) + Bₖ Aₖ` in step k: "we populate the weights over time steps … now, we can apply any
+//! fine-tuning techniques such as LoRA" (Tong et al. 2025, "Neural ODE Transformers", ICLR, section 5). The sum is made once per step, or
+//! once where all steps share it, and not once per evaluation: a scheme evaluates its fields several times, and what is exported or read
+//! on with is the matrix that was trained with. A scale α/r is left out: it is 1 (the paper's α = r).
+//!
+//! Takes the words of a train block; gives [`Tune`], the factors' shapes and starts, and their nodes. Leaves their paths' ends to
+//! `odec_program`, memory to `passes/layout.rs`.
+
+use super::args::Args;
+use super::build::Model;
+use super::depth::Depth;
+use super::evolve::{EvolveSpec, Sharing};
+use super::layer::LayerParam;
+use super::primitives::MAX_WIDTH;
+use super::spec::Spec;
+use crate::codes;
+use crate::scheme::scalar::{Scope, name_of};
+use odec_grammar::Span;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::MatMul;
+use odec_graph::ops::matmul::Layout;
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::manifest::{Init, Tune, added};
+
+/// Reads `all`, or `lora(rank: 8)`.
+pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Tune> {
+    if name_of(e).is_some_and(|n| n.name == "all") {
+        return Some(Tune::All);
+    }
+    let Some(mut args) = Args::of(e).filter(|a| a.callee.name == "lora") else {
+        let message = "this is nothing that can be tuned";
+        sink.push(
+            Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+                .label("`all` or `lora(rank: 8)` is expected"),
+        );
+        return None;
+    };
+    let before = sink.len();
+    let rank = args.size("rank", &Scope::new(), MAX_WIDTH, sink);
+    args.finish(&[], sink);
+    let rank = rank.filter(|_| sink.len() == before)?;
+    Some(Tune::Lora { rank })
+}
+
+/// The factors of a parameter: ends of their paths, shapes and starts. A matrix with a side shorter than the rank has factors of
+/// that side's rank.
+pub fn factors(tune: Tune, p: &LayerParam) -> Vec<(String, Vec<u64>, Init)> {
+    let (Tune::Lora { rank }, [rows, cols]) = (tune, &p.shape[..]) else {
+        return Vec::new();
+    };
+    let rank = rank.min(*rows).min(*cols);
+    let std = 1.0 / (*cols as f64).sqrt();
+    let path = |end: &str| format!("{}{end}", p.path);
+    vec![
+        (path(added::LORA_A), vec![rank, *cols], Init::Normal { std }),
+        (path(added::LORA_B), vec![*rows, rank], Init::Zeros),
+    ]
+}
+
+/// Says where factors would have nothing to be added to, or no step to belong to.
+pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>) {
+    if tune == Tune::All {
+        return;
+    }
+    let timed = |e: &&EvolveSpec| {
+        let mut all = e.policies.iter().flatten();
+        matches!(e.depth, Depth::Adaptive(_)) && all.any(|s| matches!(s, Sharing::OfTime(_)))
+    };
+    if let Some(e) = spec.evolves.iter().find(timed) {
+        let message =
+            "weights of time are tuned step by step, and these steps are found as the model runs";
+        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        sink.push(d.also(e.span, "adaptive steps").help(
+            "write `for 12 steps`: weights of time are the same functions, however many steps are made; or `tune all`",
+        ));
+        return;
+    }
+    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    let mut params = layers.flat_map(|l| l.params());
+    if !params.any(|p| !factors(tune, &p).is_empty()) {
+        let message = "no field of this model has a matrix that could be adapted";
+        sink.push(
+            Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                .label("nothing would be trained")
+                .help("write `tune all`"),
+        );
+    }
+}
+
+impl Model<'_> {
+    /// What a matrix becomes by the factors of this path; itself, where it has none.
+    pub(super) fn adapted(
+        &mut self,
+        b: &mut Builder,
+        weight: Value,
+        path: &str,
+    ) -> Result<Value, TypeError> {
+        let paths = [added::LORA_B, added::LORA_A].map(|end| format!("{path}{end}"));
+        if !paths.iter().all(|p| self.knows(p)) {
+            return Ok(weight);
+        }
+        let [up, down] = [self.param(b, &paths[0])?, self.param(b, &paths[1])?];
+        b.part("lora", |b| {
+            let update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
+            nn::combine(b, &[(Exact::one(), weight), (Exact::one(), update)])
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! A bound on the spectral norm of matrices, kept by the optimiser step: `constrain spectral(max: c)`.
+//!
+//! One round of power iteration per matrix and step, from the vector u that the step before has left (Miyato et al. 2018, "Spectral
+//! normalization for generative adversarial networks", arXiv:1802.05957, algorithm 1), then a projection onto the bound (Gouk et al. 2021,
+//! "Regularisation of neural networks by enforcing Lipschitz continuity", Machine Learning 110, section 3):
+//! ```text
+//! v = Wᵀu/‖Wᵀu‖      s = W v      σ = ‖s‖      u ← s/σ      W ← W · min(1, c/σ)
+//! ```
+//! σ is at most the spectral norm, and comes to it as rounds go by while W moves slowly. A gradient norm that is not finite leaves W and
+//! u as they are; so does W = 0. Takes the parameters' places; adds launches behind those of [`super::update`].
+
+use super::code::{BufferId, Code, Home, Launch};
+use super::layout::ParamTable;
+use super::update::rows_kernel;
+use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
+use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
+use odec_program::manifest::{Param, added};
+use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
+
+/// The matrices that have a vector u, with it.
+fn bounded(table: &ParamTable) -> impl Iterator<Item = (&Param, &Param)> {
+    let vectors = table.params.iter();
+    vectors.filter_map(|u| {
+        let matrix = u.path.strip_suffix(added::SPECTRAL)?;
+        Some((table.find(matrix)?, u))
+    })
+}
+
+/// Launches for every matrix; `norm` is the gradient's.
+pub fn constrain(code: &mut Code, table: &ParamTable, max: f64, norm: BufferId) {
+    let real = table.real;
+    for (w, u) in bounded(table) {
+        let [rows, cols] = w.shape[..] else {
+            continue;
+        };
+        let mut place = |p: &Param, n: u64| {
+            let home = Home::Fixed(Operand::at(Slot::Params, p.offset));
+            code.buffer(p.path.clone(), real, Size::fixed(n), home)
+        };
+        let (w, u, path) = (place(w, rows * cols), place(u, rows), &w.path);
+        let mut made = |name: &str, n: u64| {
+            code.buffer(format!("{path} {name}"), real, Size::fixed(n), Home::Arena)
+        };
+        let [t, v, s, scale] = [
+            made("Wᵀu", cols),
+            made("v", cols),
+            made("W v", rows),
+            made("scale", 1),
+        ];
+        let site = format!("update.spectral.{path}");
+        let mut launch = |spec, args: Vec<BufferId>, rows, coeffs| {
+            code.launches.push(Launch {
+                spec,
+                args,
+                dims: vec![Size::fixed(rows), Size::ONE],
+                coeffs,
+                site: site.clone(),
+                guard: None,
+                held: None,
+            });
+        };
+        launch(
+            KernelSpec::Columns(transposed_times(real, cols)),
+            vec![w, u, t],
+            rows,
+            vec![],
+        );
+        launch(
+            KernelSpec::Rows(of_length_one(real, cols)),
+            vec![t, v],
+            1,
+            vec![],
+        );
+        launch(
+            KernelSpec::Rows(times(real, cols)),
+            vec![w, v, s],
+            rows,
+            vec![],
+        );
+        let max = vec![Coeff::Value(max)];
+        launch(
+            KernelSpec::Rows(next(real, rows)),
+            vec![s, u, norm, u, scale],
+            1,
+            max,
+        );
+        launch(
+            KernelSpec::Rows(scaled(real, cols)),
+            vec![w, scale, w],
+            rows,
+            vec![],
+        );
+    }
+}
+
+/// Operands W, u and Wᵀu.
+fn transposed_times(real: DType, cols: u64) -> Columns {
+    let mut body = Body::default();
+    let w = body.load(0, Access::full(cols));
+    let u = body.load(1, Access::PER_ROW);
+    let value = body.mul(w, u);
+    Columns {
+        dtype: real,
+        cols,
+        operands: vec![real; 3],
+        uniforms: 0,
+        body,
+        value,
+        accumulate: false,
+    }
+}
+
+/// Operands x and x/‖x‖, 0 for 0; one row.
+fn of_length_one(real: DType, cols: u64) -> Rows {
+    let mut b = Body::default();
+    let x = b.load(0, Access::full(cols));
+    let square = b.mul(x, x);
+    let sum = b.reduce(ReduceOp::Sum, square);
+    let norm = b.unary(UnaryOp::Sqrt, sum);
+    let zero = b.konst(0.0);
+    let unit = b.binary(BinaryOp::Div, x, norm);
+    let value = b.select(CmpOp::Lt, zero, norm, unit, zero);
+    let store = Store {
+        operand: 1,
+        access: Access::full(cols),
+        value,
+    };
+    rows_kernel(real, cols, 2, 0, b, vec![store])
+}
+
+/// Operands W, v and W v.
+fn times(real: DType, cols: u64) -> Rows {
+    let mut b = Body::default();
+    let w = b.load(0, Access::full(cols));
+    let v = b.load(1, Access::PER_COL);
+    let each = b.mul(w, v);
+    let value = b.reduce(ReduceOp::Sum, each);
+    let store = Store {
+        operand: 2,
+        access: Access::PER_ROW,
+        value,
+    };
+    rows_kernel(real, cols, 3, 0, b, vec![store])
+}
+
+/// Operands s = W v, u, the gradient's norm, then u = s/‖s‖ and min(1, max/‖s‖); one row.
+fn next(real: DType, cols: u64) -> Rows {
+    let mut b = Body::default();
+    let s = b.load(0, Access::full(cols));
+    let u = b.load(1, Access::full(cols));
+    let norm = b.load(2, Access::SCALAR);
+    let max = b.uniform(0);
+    let square = b.mul(s, s);
+    let sum = b.reduce(ReduceOp::Sum, square);
+    let sigma = b.unary(UnaryOp::Sqrt, sum);
+    let (zero, one) = (b.konst(0.0), b.konst(1.0));
+    // norm − norm is 0 exactly when the norm is finite: σ counts as 0 otherwise.
+    let gap = b.binary(BinaryOp::Sub, norm, norm);
+    let sigma = b.select(CmpOp::Eq, gap, zero, sigma, zero);
+    let unit = b.binary(BinaryOp::Div, s, sigma);
+    let unit = b.select(CmpOp::Lt, zero, sigma, unit, u);
+    let ratio = b.binary(BinaryOp::Div, max, sigma);
+    let scale = b.select(CmpOp::Lt, max, sigma, ratio, one);
+    let stores = vec![
+        Store {
+            operand: 3,
+            access: Access::full(cols),
+            value: unit,
+        },
+        Store {
+            operand: 4,
+            access: Access::PER_ROW,
+            value: scale,
+        },
+    ];
+    rows_kernel(real, cols, 5, 1, b, stores)
+}
+
+/// Operands W, a number, and W times it.
+fn scaled(real: DType, cols: u64) -> Rows {
+    let mut b = Body::default();
+    let w = b.load(0, Access::full(cols));
+    let scale = b.load(1, Access::SCALAR);
+    let value = b.mul(w, scale);
+    let store = Store {
+        operand: 2,
+        access: Access::full(cols),
+        value,
+    };
+    rows_kernel(real, cols, 3, 0, b, vec![store])
+}
