@@ -6,9 +6,9 @@
 //!
 //! # ABI of compiled kernels
 //! ```text
-//! .visible .entry symbol(.u64 operand…, .u64 dim…, .f64 coefficient…)
+//! .visible .entry symbol(.u64 operand…, .u64 dim…, .f64 coefficient…, .align 64 .b8 map[128]…)
 //! ```
-//! in the orders of [`crate::kernel`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared
+//! in the orders of [`crate::kernel`] and [`tensor::map`]; operands are addresses in global memory, aligned as [`alignment`] says. Blocks and threads are numbered along x. Shared
 //! memory is static, or all of it dynamic ([`Shape::dynamic`]).
 
 use crate::expr::{Access, ColMap, Expr, RowMap};

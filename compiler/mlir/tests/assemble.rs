@@ -198,7 +198,10 @@ fn check(target: Target) {
                     table.lock().unwrap().entry(kind).or_default().add(&said);
                     let found = instructions(&text);
                     let other = (found != units).then(|| format!("runs on {found:?}"));
-                    complaint(&said, kernel, target).or(other)
+                    let fed = tensor::map::count(&kernel.spec, target) > 0;
+                    let boxes = text.contains("cp.async.bulk.tensor");
+                    let unfed = (fed != boxes).then(|| format!("fed by maps: {boxes}"));
+                    complaint(&said, kernel, target).or(other).or(unfed)
                 }
                 Err(said) => Some(said),
             };

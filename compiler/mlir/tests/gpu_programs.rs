@@ -100,6 +100,9 @@ fn in_bf16_on(target: Target) {
             _ => false,
         };
         assert_eq!(text.contains(wgmma), by_warpgroups, "{}", kernel.symbol);
+        let fed = tensor::map::count(&kernel.spec, target) > 0;
+        let boxes = text.contains("cp.async.bulk.tensor");
+        assert_eq!(boxes, fed, "{}", kernel.symbol);
         let fits = match &kernel.spec {
             KernelSpec::Contract(c) => tensor::contract::runs(c),
             KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {

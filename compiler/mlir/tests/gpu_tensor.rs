@@ -268,6 +268,50 @@ fn contractions_of_bf16_by_warpgroups() {
     contractions(Target::Sm90a, &sizes);
 }
 
+/// What a tensor map brings is what passes through registers, to the bit: numbers of bf16 that are stored as f32 come that way.
+#[test]
+fn boxes_bring_what_registers_do() {
+    let [m, n, k] = [130, 72, 200];
+    for (a_transposed, layout) in [(false, Layout::Columns), (true, Layout::Rows)] {
+        let numbers = Data::noise(DType::Bf16, (m + 32) * k, 1).numbers;
+        let b = Data::noise(DType::Bf16, k * n, 2);
+        // Of features, a whole number of pieces.
+        let m = if a_transposed { m + 30 } else { m };
+        let extent = |x: u64, of_features: bool| match of_features {
+            true => Extent::Static(x),
+            false => Extent::Dynamic,
+        };
+        let result = |a: DType| {
+            let spec = Contract {
+                dtype: DType::F32,
+                a,
+                b: DType::Bf16,
+                m: extent(m, a_transposed),
+                n: Extent::Static(n),
+                k: extent(k, !a_transposed),
+                a_transposed,
+                layout,
+                accumulate: false,
+                order: Order::Chain,
+                blocking: Target::Sm80.blocking(DType::F32),
+                epilogue: None,
+            };
+            assert_eq!(
+                tensor::map::feeds(&spec, 0, Target::Sm90a),
+                a == DType::Bf16
+            );
+            assert!(tensor::map::feeds(&spec, 1, Target::Sm90a));
+            assert!(!tensor::map::feeds(&spec, 1, Target::Sm80));
+            let numbers = numbers[..(m * k) as usize].to_vec();
+            let data = [Data { dtype: a, numbers }, b.clone(), Data::room(m * n)];
+            let spec = KernelSpec::Contract(spec);
+            let got = run(Target::Sm90a, &spec, &data, &[m, n, k], &[], &[2]).remove(0);
+            got.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        };
+        assert_eq!(result(DType::Bf16), result(DType::F32));
+    }
+}
+
 /// A row of the result is the same whatever other rows there are: reading a text in pieces changes no bit.
 #[test]
 fn rows_do_not_depend_on_one_another() {

@@ -4,9 +4,11 @@ mod harness;
 
 use harness::models::{in_bf16, library, planned};
 use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
+use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, KernelSpec, Piece, Target};
-use odec_runtime::cuda::recording::Recording;
+use odec_runtime::cuda::plan::Mapped;
+use odec_runtime::cuda::recording::{Recorded, Recording};
 use odec_runtime::cuda::{CudaDevice, CudaError};
 use odec_runtime::{Artifact, Executor, Value};
 use std::collections::BTreeMap;
@@ -166,9 +168,9 @@ fn warpgroups_ask_for_their_shared_memory() {
         let spec = &m.program.kernels[l.function].spec;
         assert_eq!(l.shape.dynamic(), permitted[l.function]);
         let KernelSpec::Contract(c) = spec else {
-            // Five tiles of 64 rows, heads of 64 columns.
+            // Five tiles of 64 rows, heads of 64 columns, behind each an mbarrier in what tiles begin at multiples of.
             let forward = matches!(spec, KernelSpec::Attend(_));
-            assert_eq!(l.shape.shared == 5 * 64 * 64 * 2, forward);
+            assert_eq!(l.shape.shared == 5 * (64 * 64 * 2 + 1024), forward);
             assert!(l.shape.dynamic() == 0 && l.shape.shared <= SHARED_LIMIT);
             continue;
         };
@@ -181,7 +183,7 @@ fn warpgroups_ask_for_their_shared_memory() {
         // 128 rows, and 64 columns of few, tiles 64 deep of two bytes; two blocks share 227 KiB.
         let few = c.a_transposed || dims[1] <= 64;
         let (width, tiles) = if few { (64, 4) } else { (128, 3) };
-        let bytes = tiles * (128 + width) * 64 * 2;
+        let bytes = tiles * ((128 + width) * 64 * 2 + 1024);
         assert!(SHARED_LIMIT < bytes && 2 * bytes <= DYNAMIC_LIMIT);
         let blocks = dims[0].div_ceil(128) * dims[1].div_ceil(width);
         assert_eq!((l.shape.blocks, l.shape.threads), (blocks, 256));
@@ -189,6 +191,112 @@ fn warpgroups_ask_for_their_shared_memory() {
         *widths.entry(width).or_insert(0) += 1;
     }
     assert!(widths[&64] > 10 && widths[&128] > 10, "{widths:?}");
+}
+
+/// A map as CUDA's driver documents what it takes (`cuTensorMapEncodeTiled`), of what an operand is.
+fn assert_map(l: &Recorded, n: usize, operand: usize, extents: &[u64], tile: &[u64]) {
+    let Mapped { address, map } = &l.maps[n];
+    assert_eq!(*address, l.arguments[operand]);
+    assert!(address.is_multiple_of(16));
+    assert_eq!((&map.extents[..], &map.tile[..]), (extents, tile));
+    assert_eq!(map.strides.len() + 1, extents.len());
+    let mut below = 2;
+    for (stride, extent) in map.strides.iter().zip(extents) {
+        // One row after the other.
+        below *= extent;
+        assert_eq!(*stride, below);
+        assert!(stride.is_multiple_of(16) && *stride < 1 << 40);
+    }
+    assert!(extents.iter().all(|x| (1..=1 << 31).contains(x)));
+    assert!(tile.iter().all(|x| (1..=256).contains(x)) && tile[0] * 2 == 128);
+}
+
+/// The maps of all launches, and how many there are.
+fn assert_maps(m: &Manifest, told: &[Recorded]) -> usize {
+    for l in told {
+        let spec = &m.program.kernels[l.function].spec;
+        let dims = |from: usize, n: usize| l.arguments[from..from + n].to_vec();
+        let mut count = 0;
+        match spec {
+            KernelSpec::Contract(c) => {
+                let operands = 3 + c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+                let dims = dims(operands, 3);
+                let (m, n, k) = (dims[0], dims[1], dims[2]);
+                let wide = if c.a_transposed || n <= 64 { 64 } else { 128 };
+                // Columns and rows of what lies in memory, and rows of a box.
+                let a = match c.a_transposed {
+                    true => (m, k, 64),
+                    false => (k, m, 128),
+                };
+                let b = match c.layout {
+                    Layout::Columns => (k, n, wide),
+                    _ => (n, k, 64),
+                };
+                for (operand, (of, (cols, rows, tall))) in [(c.a, a), (c.b, b)].iter().enumerate() {
+                    if *of == DType::Bf16 && cols.is_multiple_of(8) {
+                        assert_map(l, count, operand, &[*cols, *rows], &[64, *tall]);
+                        count += 1;
+                    }
+                }
+            }
+            KernelSpec::Attend(a) | KernelSpec::AttendCached(a) => {
+                let whole = matches!(spec, KernelSpec::Attend(_));
+                let dims = dims(if whole { 5 } else { 4 }, 2);
+                let (batch, [queries, keys]) = match whole {
+                    true => (dims[0], [dims[1]; 2]),
+                    false => (1, [dims[0], dims[0] + dims[1]]),
+                };
+                let of = [(a.heads, queries), (a.kv_heads, keys), (a.kv_heads, keys)];
+                for (heads, rows) in of {
+                    let extents = [a.head, heads, rows, batch];
+                    assert_map(l, count, count, &extents, &[64, 1, 64, 1]);
+                    count += 1;
+                }
+            }
+            _ => {}
+        }
+        assert_eq!(l.maps.len(), count, "{}", spec.symbol());
+    }
+    told.iter().map(|l| l.maps.len()).sum()
+}
+
+/// What comes by tensor maps, and how they are described, of launches and of a graph's nodes: those of a token follow the
+/// keys that are kept.
+#[test]
+fn maps_are_those_of_the_launch() {
+    let texts = in_bf16(&[("for 6 steps", "for 2 steps")]);
+    let m = planned("prenorm", &texts, Target::Sm90a);
+    let (mut x, recording) = recorded(&m, Target::Sm90a);
+    let entries = &m.program.entries;
+    for at in [entries["grad"].maxima, Bindings::new(1, 3)] {
+        for _ in 0..3 {
+            recording.launches.borrow_mut().clear();
+            run(&mut x, "grad", &entries["grad"], at, 0.0);
+            let maps = assert_maps(&m, &recording.launches.borrow());
+            assert!(maps > 40, "{maps}");
+        }
+    }
+    for past in 0..4 {
+        recording.launches.borrow_mut().clear();
+        let at = Bindings::new(1, 1).after(past);
+        run(&mut x, DECODE, &entries[DECODE], at, 0.0);
+        assert!(assert_maps(&m, &recording.launches.borrow()) > 10);
+    }
+    // Of each sequence the first run was launched one by one.
+    let made = recording.made.get();
+    assert_eq!((made.graphs, made.replays), (3, 7));
+    // Elsewhere threads bring everything.
+    let m = planned("prenorm", &texts, Target::Sm80);
+    let (mut x, recording) = recorded(&m, Target::Sm80);
+    let entry = &m.program.entries["grad"];
+    run(&mut x, "grad", entry, entry.maxima, 0.0);
+    assert!(
+        recording
+            .launches
+            .borrow()
+            .iter()
+            .all(|l| l.maps.is_empty())
+    );
 }
 
 #[test]

@@ -8,7 +8,6 @@
 
 use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
-use odec_program::gpu::Shape;
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Kernel, Target};
 use odec_runtime::cuda::graphs::Planned;
@@ -182,8 +181,8 @@ impl Driver for Late {
     fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String> {
         self.ask(Asked::Fill(address, words, with))
     }
-    fn launch(&mut self, function: usize, _: Shape, arguments: &[u64]) -> Result<(), String> {
-        self.ask(Asked::Launch(function, arguments.to_vec()))
+    fn launch(&mut self, p: &Planned) -> Result<(), String> {
+        self.ask(Asked::Launch(p.function, p.launch.arguments.clone()))
     }
     fn instantiate(&mut self, launches: &[Planned]) -> Result<Vec<Planned>, String> {
         Ok(launches.to_vec())
@@ -194,7 +193,7 @@ impl Driver for Late {
     }
     fn replay(&mut self, graph: &mut Vec<Planned>) -> Result<(), String> {
         for p in graph {
-            self.launch(p.function, p.launch.shape, &p.launch.arguments)?;
+            self.launch(p)?;
         }
         Ok(())
     }

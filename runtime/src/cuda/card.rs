@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::graphs::Planned;
+use super::plan::Mapped;
 use super::{CudaError, Driver};
 use crate::memory::{Buffer, WORD, Words};
 use cudarc::driver::{CudaContext, DriverError, result, sys};
@@ -121,7 +122,8 @@ impl Cuda {
         p: &Planned,
         f: impl FnOnce(*const sys::CUDA_KERNEL_NODE_PARAMS) -> Result<T, DriverError>,
     ) -> Result<T, String> {
-        let mut pointers = pointers(&p.launch.arguments);
+        let maps = encoded(&p.launch.maps)?;
+        let mut pointers = pointers(&p.launch.arguments, &maps);
         let (blocks, threads) = (p.launch.shape.blocks, p.launch.shape.threads);
         let parameters = sys::CUDA_KERNEL_NODE_PARAMS {
             func: self.functions[p.function],
@@ -146,12 +148,57 @@ fn dynamic(shape: Shape) -> Result<u32, String> {
     u32::try_from(shape.dynamic()).map_err(|e| e.to_string())
 }
 
-/// Where a launch's arguments are.
-fn pointers(arguments: &[u64]) -> Vec<*mut c_void> {
+/// Where a launch's arguments are, then its maps.
+fn pointers(arguments: &[u64], maps: &[sys::CUtensorMap]) -> Vec<*mut c_void> {
+    let maps = maps.iter().map(|m| m as *const _ as *mut c_void);
     arguments
         .iter()
         .map(|a| a as *const u64 as *mut c_void)
+        .chain(maps)
         .collect()
+}
+
+/// Tensor maps as kernels take them.
+fn encoded(maps: &[Mapped]) -> Result<Vec<sys::CUtensorMap>, String> {
+    use sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    use sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+    use sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE;
+    use sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+    use sys::CUtensorMapSwizzle_enum::CU_TENSOR_MAP_SWIZZLE_128B;
+    let encode = |Mapped { address, map }: &Mapped| {
+        let rank = map.extents.len();
+        // As many of each as the driver reads.
+        if (map.strides.len() + 1, map.tile.len()) != (rank, rank) {
+            return Err("a tensor map of several ranks".into());
+        }
+        let tile = map.tile.iter().map(|x| u32::try_from(*x));
+        let tile = tile.collect::<Result<Vec<u32>, _>>();
+        let tile = tile.map_err(|e| e.to_string())?;
+        let every = vec![1u32; rank];
+        let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+        // SAFETY: the driver reads `rank` numbers of each list, of strides one less, and writes the map, which is aligned as it
+        // wants. It does not look at the operand.
+        unsafe {
+            sys::cuTensorMapEncodeTiled(
+                &mut encoded,
+                CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                rank as u32,
+                *address as *mut c_void,
+                map.extents.as_ptr(),
+                map.strides.as_ptr(),
+                tile.as_ptr(),
+                every.as_ptr(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+            .result()
+        }
+        .map_err(refused)?;
+        Ok(encoded)
+    };
+    maps.iter().map(encode).collect()
 }
 
 impl Driver for Cuda {
@@ -266,17 +313,19 @@ impl Driver for Cuda {
         filled.map_err(refused)
     }
 
-    fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
+    fn launch(&mut self, p: &Planned) -> Result<(), String> {
         self.context.bind_to_thread().map_err(refused)?;
-        let mut pointers = pointers(arguments);
+        let shape = p.launch.shape;
+        let maps = encoded(&p.launch.maps)?;
+        let mut pointers = pointers(&p.launch.arguments, &maps);
         let blocks = u32::try_from(shape.blocks).map_err(|e| e.to_string())?;
         let dynamic = dynamic(shape)?;
-        // SAFETY: the plan made as many arguments of 8 bytes as the kernel takes, and checked that operands cover what it
-        // touches; the driver copies them before the call returns. Shared memory is static, or as the plan says. The null
-        // stream runs launches in order.
+        // SAFETY: the plan made as many arguments of 8 bytes, and as many maps, as the kernel takes, and checked that operands
+        // cover what it touches; the driver copies them before the call returns. Shared memory is static, or as the plan says.
+        // The null stream runs launches in order.
         unsafe {
             result::launch_kernel(
-                self.functions[function],
+                self.functions[p.function],
                 (blocks, 1, 1),
                 (shape.threads as u32, 1, 1),
                 dynamic,

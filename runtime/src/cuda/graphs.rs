@@ -23,7 +23,7 @@ pub struct Planned {
 impl Planned {
     /// Whether a node of a graph can be either, given its arguments.
     fn alike(&self, other: &Planned) -> bool {
-        let arguments = |p: &Planned| p.launch.arguments.len();
+        let arguments = |p: &Planned| (p.launch.arguments.len(), p.launch.maps.len());
         (self.function, self.launch.shape) == (other.function, other.launch.shape)
             && arguments(self) == arguments(other)
     }
@@ -59,9 +59,7 @@ impl<G> Default for Graphs<G> {
 
 /// Queues launches one by one.
 pub fn each<D: Driver>(driver: &mut D, launches: &[Planned]) -> Result<(), String> {
-    launches
-        .iter()
-        .try_for_each(|p| driver.launch(p.function, p.launch.shape, &p.launch.arguments))
+    launches.iter().try_for_each(|p| driver.launch(p))
 }
 
 impl<G> Graphs<G> {
@@ -131,6 +129,7 @@ mod tests {
                     shared: 0,
                 },
                 arguments: vec![arguments[n % 3], n as u64],
+                maps: vec![],
             },
         };
         (0..7).map(launch).collect()

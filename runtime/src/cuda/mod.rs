@@ -59,7 +59,7 @@ pub trait Driver {
     /// Queues the filling of so many words.
     fn fill(&mut self, address: u64, words: u64, with: u32) -> Result<(), String>;
     /// Queues a launch.
-    fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String>;
+    fn launch(&mut self, launch: &Planned) -> Result<(), String>;
     /// Makes a graph of launches; queues nothing.
     fn instantiate(&mut self, launches: &[Planned]) -> Result<Self::Graph, String>;
     /// Gives node `n` of a graph other arguments; kernel and shape are the same.
@@ -293,12 +293,20 @@ impl<D: Driver> Device for CudaDevice<D> {
             operands.iter().map(|w| self.regions.place(w)).collect();
         let planned = places
             .and_then(|places| plan::plan(spec, footprint, self.target, &places, dims, coeffs));
+        let planned = planned.map(|launch| {
+            launch.map(|launch| Planned {
+                function: kernel,
+                launch,
+            })
+        });
         if let Some(timed) = &mut self.timed {
             // Outside of graphs, whose launches nobody can stand between.
             let launched = planned.and_then(|launch| {
-                let Some(l) = launch else { return Ok(None) };
+                let Some(launch) = launch else {
+                    return Ok(None);
+                };
                 let from = self.driver.record(true)?;
-                self.driver.launch(kernel, l.shape, &l.arguments)?;
+                self.driver.launch(&launch)?;
                 Ok(Some((from, self.driver.record(true)?)))
             });
             match launched {
@@ -310,13 +318,10 @@ impl<D: Driver> Device for CudaDevice<D> {
         let done = planned.and_then(|launch| match (launch, &self.graphs) {
             (None, _) => Ok(()),
             (Some(launch), Some(_)) => {
-                self.pending.push(Planned {
-                    function: kernel,
-                    launch,
-                });
+                self.pending.push(launch);
                 Ok(())
             }
-            (Some(l), None) => self.driver.launch(kernel, l.shape, &l.arguments),
+            (Some(launch), None) => self.driver.launch(&launch),
         });
         self.failed = done.err();
     }

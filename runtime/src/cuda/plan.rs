@@ -1,10 +1,11 @@
-//! What a launch passes to the driver: blocks, threads, and arguments as 8 bytes each.
+//! What a launch passes to the driver: blocks, threads, arguments as 8 bytes each, and tensor maps.
 //!
 //! Takes a kernel and the operands of a launch; gives a [`Launch`] whose operands reach as far as the kernel does and are
-//! aligned as its accesses assume.
+//! aligned as its accesses assume, and whose maps the driver encodes.
 
 use crate::memory::Words;
 use crate::reach::Footprint;
+use odec_program::gpu::tensor::map::{TensorMap, maps};
 use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
 use odec_program::{KernelSpec, Target};
 
@@ -25,12 +26,21 @@ impl From<Words<'_>> for Place {
     }
 }
 
+/// A tensor map of an operand that is at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    pub address: u64,
+    pub map: TensorMap,
+}
+
 /// One launch, ready for a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     pub shape: Shape,
     /// Addresses of operands, then dims, then the bits of coefficients.
     pub arguments: Vec<u64>,
+    /// What comes after them.
+    pub maps: Vec<Mapped>,
 }
 
 /// Plans a launch of a kernel with its footprint, whose code is for a target; `None` when there is nothing to do.
@@ -70,11 +80,23 @@ pub fn plan(
     if shape.blocks > MAX_BLOCKS {
         return wrong(format!("{} blocks", shape.blocks));
     }
+    if shape.blocks == 0 {
+        return Ok(None);
+    }
+    let mapped = |map: TensorMap| {
+        let address = operands[map.operand].address;
+        Mapped { address, map }
+    };
+    let maps: Vec<Mapped> = maps(spec, dims, target).into_iter().map(mapped).collect();
+    if let Some(reason) = maps.iter().find_map(|m| m.map.refusal(m.address)) {
+        return wrong(reason);
+    }
     let addresses = operands.iter().map(|place| place.address);
     let arguments = addresses.chain(dims.iter().copied());
     let arguments = arguments.chain(coeffs.iter().map(|x| x.to_bits()));
-    Ok((shape.blocks > 0).then(|| Launch {
+    Ok(Some(Launch {
         shape,
         arguments: arguments.collect(),
+        maps,
     }))
 }

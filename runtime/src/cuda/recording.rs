@@ -2,6 +2,7 @@
 
 use super::Driver;
 use super::graphs::Planned;
+use super::plan::Mapped;
 use crate::memory::{Buffer, Words};
 use odec_program::gpu::Shape;
 use std::cell::{Cell, RefCell};
@@ -19,6 +20,7 @@ pub struct Recorded {
     pub function: usize,
     pub shape: Shape,
     pub arguments: Vec<u64>,
+    pub maps: Vec<Mapped>,
 }
 
 /// How often graphs were made, told other arguments, and replayed; and what else a card was asked for.
@@ -45,6 +47,7 @@ impl From<&Planned> for Recorded {
             function: p.function,
             shape: p.launch.shape,
             arguments: p.launch.arguments.clone(),
+            maps: p.launch.maps.clone(),
         }
     }
 }
@@ -139,12 +142,8 @@ impl Driver for Recording {
     fn fill(&mut self, _: u64, _: u64, _: u32) -> Result<(), String> {
         Ok(())
     }
-    fn launch(&mut self, function: usize, shape: Shape, arguments: &[u64]) -> Result<(), String> {
-        self.launched(&[Recorded {
-            function,
-            shape,
-            arguments: arguments.to_vec(),
-        }]);
+    fn launch(&mut self, launch: &Planned) -> Result<(), String> {
+        self.launched(&[launch.into()]);
         Ok(())
     }
     fn instantiate(&mut self, launches: &[Planned]) -> Result<Vec<Recorded>, String> {

@@ -6,6 +6,7 @@
 
 use super::{Cmp, Elem, Emitter, Name, Type, Val};
 use odec_program::gpu::Shape;
+use odec_program::gpu::tensor::map::{ALIGNMENT, BYTES};
 use odec_program::gpu::tensor::warpgroup::PATTERN;
 use odec_program::{DType, Target};
 
@@ -23,6 +24,8 @@ pub(crate) struct Arguments {
     pub operands: usize,
     pub dims: usize,
     pub coeffs: usize,
+    /// Tensor maps ([`odec_program::gpu::tensor::map`]).
+    pub maps: usize,
 }
 
 /// The n-th argument of a kind.
@@ -58,7 +61,11 @@ impl Block {
         let arguments = kinds
             .into_iter()
             .flat_map(|(kind, n, ty)| (0..n).map(move |i| format!("%{kind}{i}: {ty}")));
-        let arguments: Vec<String> = arguments.collect();
+        // Read where the launch has put it: a copy in memory of its own would not be one that copies may name.
+        let maps = (0..self.arguments.maps).map(|i| {
+            format!("%m{i}: !llvm.ptr {{llvm.byval = !llvm.array<{BYTES} x i8>, llvm.align = {ALIGNMENT} : i64, nvvm.grid_constant}}")
+        });
+        let arguments: Vec<String> = arguments.chain(maps).collect();
         let (threads, registers) = (self.shape.threads, self.registers);
         format!(
             "llvm.func @{symbol}({}) attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}, 1, 1>, nvvm.maxnreg = {registers} : i32}}",

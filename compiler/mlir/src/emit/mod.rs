@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 mod arith;
+mod boxes;
 mod control;
 mod gpu;
 mod lanes;
@@ -22,6 +23,7 @@ mod tile;
 mod types;
 mod warpgroup;
 
+pub use boxes::Boxes;
 pub(crate) use gpu::Arguments;
 use types::Name;
 pub use types::{Cmp, Elem, Type, Val};

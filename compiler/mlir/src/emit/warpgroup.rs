@@ -31,12 +31,7 @@ impl Emitter {
     /// Describes a matrix that begins at an element of shared memory, for tensor cores: `leading` bytes from panel to panel, `stride`
     /// bytes from eight rows to the next eight.
     pub fn describe(&mut self, element: Val, leading: u64, stride: u64) -> Val {
-        let p = self.shared_element(element);
-        let address = self.op(
-            "llvm.ptrtoint",
-            format_args!("{p} : !llvm.ptr<3> to i64"),
-            Type::I64,
-        );
+        let address = self.shared_address(element);
         // All three in units of 16 bytes, 14 bits each: shared memory is smaller than 2¹⁸ bytes.
         let four = self.int(4);
         let start = self.shift_right(address, four);

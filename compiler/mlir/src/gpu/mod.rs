@@ -21,7 +21,7 @@ use crate::emit::{Arguments, Emitter};
 use odec_program::gpu::tensor::attend::runs as attends_on_tensor_cores;
 use odec_program::gpu::tensor::contract::runs as contracts_on_tensor_cores;
 use odec_program::gpu::tensor::contract::vector;
-use odec_program::gpu::tensor::warpgroup;
+use odec_program::gpu::tensor::{map, warpgroup};
 use odec_program::gpu::{refusal, shape};
 use odec_program::{Kernel, KernelSpec, Target};
 
@@ -37,7 +37,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
     if let Some(reason) = refusal(&kernel.spec) {
         return Err(failed(reason));
     }
-    let arguments = arguments(&kernel.spec);
+    let arguments = arguments(&kernel.spec, target);
     let shape = shape(&kernel.spec, &vec![1; arguments.dims], target).expect("packing was refused");
     let registers = registers(&kernel.spec, target);
     let mut e = Emitter::for_gpu(&kernel.symbol, target, arguments, shape, registers);
@@ -95,7 +95,7 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
 }
 
 /// What a kernel takes.
-fn arguments(spec: &KernelSpec) -> Arguments {
+fn arguments(spec: &KernelSpec, target: Target) -> Arguments {
     let (operands, dims, coeffs) = match spec {
         KernelSpec::Rows(k) => (k.operands.len(), 2, k.uniforms),
         KernelSpec::Columns(k) => (k.operands.len(), 2, k.uniforms),
@@ -117,5 +117,6 @@ fn arguments(spec: &KernelSpec) -> Arguments {
         operands,
         dims,
         coeffs: coeffs as usize,
+        maps: map::count(spec, target),
     }
 }

@@ -3,6 +3,9 @@
 /// The address of the first byte of shared memory. Dynamic shared memory begins one alignment later, so that it is not better
 /// aligned than it says.
 pub const SHARED: u64 = 1 << 12;
+/// The address of a launch's first tensor map, and how far it is from one to the next.
+pub const MAPS: u64 = 1 << 30;
+pub const MAP_BYTES: u64 = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ty {
@@ -121,6 +124,12 @@ pub enum Op {
     },
     CloseProducts,
     AwaitProducts,
+    /// An mbarrier is made; told how many bytes its phase waits for; asked whether a phase is over.
+    Prepare,
+    Expect,
+    Over,
+    /// A box of an operand to shared memory.
+    CopyBox,
     Branch(usize),
     Return,
 }
@@ -154,6 +163,8 @@ impl Instr {
 pub struct Kernel {
     pub name: String,
     pub params: usize,
+    /// Tensor maps, behind the others.
+    pub maps: usize,
     pub threads: usize,
     pub shared: u64,
     /// What the address of dynamic shared memory is a multiple of, where there is some.

@@ -5,6 +5,8 @@
 //! barrier stands between them: none can, for threads of different blocks.
 
 use super::isa::SHARED;
+use super::phases::Phases;
+use odec_runtime::cuda::plan::Mapped;
 use odec_runtime::memory::Words;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -18,7 +20,7 @@ pub struct Who {
 }
 
 impl Who {
-    fn ordered(self, other: Who) -> bool {
+    pub fn ordered(self, other: Who) -> bool {
         let same = self.block == other.block;
         let warp = self.thread / 32 == other.thread / 32;
         same && (self.thread == other.thread
@@ -68,6 +70,9 @@ pub struct Memory<'a> {
     /// Copies of each thread that it has not waited for.
     copies: HashMap<u32, Copies>,
     tensor: Proxy,
+    pub(super) phases: Phases,
+    /// The launch's tensor maps.
+    pub maps: Vec<Mapped>,
 }
 
 /// What tensor cores see of shared memory: stores of threads only after a fence of those threads.
@@ -104,6 +109,8 @@ impl<'a> Memory<'a> {
             arriving: vec![],
             copies: HashMap::new(),
             tensor: Proxy::default(),
+            phases: Phases::default(),
+            maps: vec![],
         }
     }
 
@@ -118,6 +125,57 @@ impl<'a> Memory<'a> {
             held: vec![0; self.shared.len()],
             ..Proxy::default()
         };
+        self.phases = Phases::new(self.shared.len());
+    }
+
+    /// Counts what changes shared memory or what is waited for.
+    pub fn happened(&self) -> u64 {
+        self.tensor.clock
+    }
+
+    /// The same, one more.
+    pub(super) fn happens(&mut self) -> u64 {
+        self.tensor.clock += 1;
+        self.tensor.clock
+    }
+
+    /// When a thread passed its last fence.
+    pub(super) fn fenced(&self, thread: u32) -> u64 {
+        self.tensor.fenced.get(&thread).copied().unwrap_or(0)
+    }
+
+    /// A word of shared memory is on its way: from now on it may change at any time.
+    pub(super) fn departs(&mut self, at: u64, who: Who, by_unit: bool) -> Result<usize, String> {
+        let word = (at.wrapping_sub(SHARED) / 4) as usize;
+        if word >= self.shared.len() || self.arriving[word] {
+            return Err(format!("a copy to shared word {word}"));
+        }
+        self.phases.seen(word, who)?;
+        if by_unit {
+            // What a thread wrote there may be written after what the unit writes.
+            let writer = self.shared_traces[word].writer;
+            let published =
+                writer.is_none_or(|w| self.fenced(w.thread) > self.tensor.written[word]);
+            if !published {
+                return Err(format!(
+                    "a copy to shared word {word}, whose writer passed no fence.proxy.async"
+                ));
+            }
+        }
+        self.overwrite(word)?;
+        if !self.shared_traces[word].write(who, true) {
+            return Err(format!("a copy to shared word {word}, which another uses"));
+        }
+        self.arriving[word] = true;
+        Ok(word)
+    }
+
+    /// What the copying unit has brought is there.
+    pub(super) fn arrives(&mut self, word: usize, value: u32) -> Result<(), String> {
+        self.arriving[word] = false;
+        self.shared[word] = Some(value);
+        self.shared_traces[word].writer = None;
+        self.overwrite(word)
     }
 
     /// A block ends: nothing may still be on its way.
@@ -137,19 +195,19 @@ impl<'a> Memory<'a> {
 
     /// Lets tensor cores see what a thread has written.
     pub fn publish(&mut self, thread: u32) {
-        self.tensor.clock += 1;
-        self.tensor.fenced.insert(thread, self.tensor.clock);
+        let now = self.happens();
+        self.tensor.fenced.insert(thread, now);
     }
 
     /// A word of shared memory for a product that begins, which may read it until [`Self::let_go`].
     pub fn hold(&mut self, at: u64, who: Who) -> Result<u32, String> {
         let value = self.load(true, at, 4, who)?;
         let n = (at.wrapping_sub(SHARED) / 4) as usize;
-        let writer = self.shared_traces[n].writer.expect("it was written").thread;
-        let fenced = self.tensor.fenced.get(&writer).copied();
-        if fenced.unwrap_or(0) <= self.tensor.written[n] {
+        if let Some(Who { thread, .. }) = self.shared_traces[n].writer
+            && self.fenced(thread) <= self.tensor.written[n]
+        {
             return Err(format!(
-                "shared word {n} was written by thread {writer}, which passed no fence.proxy.async since"
+                "shared word {n} was written by thread {thread}, which passed no fence.proxy.async since"
             ));
         }
         self.tensor.held[n] += 1;
@@ -169,8 +227,7 @@ impl<'a> Memory<'a> {
 
     /// A word is written; an error where a product may still read it.
     fn overwrite(&mut self, word: usize) -> Result<(), String> {
-        self.tensor.clock += 1;
-        self.tensor.written[word] = self.tensor.clock;
+        self.tensor.written[word] = self.happens();
         match self.tensor.held[word] {
             0 => Ok(()),
             _ => Err(format!(
@@ -186,16 +243,7 @@ impl<'a> Memory<'a> {
                 true => self.load(false, from + 4 * n, 4, who)?,
                 false => 0,
             };
-            let word = (to.wrapping_sub(SHARED) / 4 + n) as usize;
-            if word >= self.shared.len() || self.arriving[word] {
-                return Err(format!("a copy to shared word {word}"));
-            }
-            self.overwrite(word)?;
-            // From now until the thread has waited, the word may change at any time.
-            if !self.shared_traces[word].write(who, true) {
-                return Err(format!("a copy to shared word {word}, which another uses"));
-            }
-            self.arriving[word] = true;
+            let word = self.departs(to + 4 * n, who, false)?;
             let copies = self.copies.entry(who.thread).or_default();
             copies.open.push((word, value));
         }
@@ -251,6 +299,7 @@ impl<'a> Memory<'a> {
                     "shared word {n} is read before its copy is waited for"
                 ));
             }
+            self.phases.seen(n, who)?;
             if !self.shared_traces[n].read(who) {
                 return Err(format!(
                     "thread {} reads shared word {n} while another writes it",
@@ -290,6 +339,8 @@ impl<'a> Memory<'a> {
             if bytes != 4 {
                 return Err("half of a shared word".into());
             }
+            self.phases.seen(n, who)?;
+            self.phases.forget(n);
             self.overwrite(n)?;
             let word = &mut self.shared[n];
             if self.arriving[n] {

@@ -9,6 +9,7 @@
 mod isa;
 mod memory;
 mod parse;
+mod phases;
 mod run;
 mod scalar;
 mod tensor;
@@ -63,9 +64,14 @@ impl Device for Emulated {
         let places: Vec<Place> = operands.iter().map(|w| Place::from(*w)).collect();
         let planned = plan(spec, &footprint, self.target, &places, dims, coeffs);
         let planned = planned.unwrap_or_else(|e| panic!("{e}"));
-        let Some(Launch { shape, arguments }) = planned else {
+        let Some(launch) = planned else {
             return;
         };
+        let Launch {
+            shape,
+            arguments,
+            maps,
+        } = launch;
         assert_eq!(kernel.threads as u64, shape.threads, "{}", kernel.name);
         // What a kernel declares and what a launch asks for.
         let (dynamic, declared) = (shape.dynamic(), shape.shared - shape.dynamic());
@@ -73,6 +79,7 @@ impl Device for Emulated {
         assert_eq!(kernel.shared, declared, "{name}");
         assert_eq!(kernel.dynamic.is_some(), dynamic > 0, "{name}");
         let mut memory = memory::Memory::new(operands);
+        memory.maps = maps;
         run::launch(kernel, shape.blocks, shape.shared, &arguments, &mut memory);
     }
 }

@@ -3,7 +3,7 @@
 //! Takes a module as the compiler writes it; gives its kernels. Registers become numbers, labels become positions, shared
 //! memory gets addresses. Everything that is not known ends the test: nothing is skipped but comments and `.pragma`.
 
-use super::isa::{Arg, Instr, Kernel, Op, SHARED, Space, Ty};
+use super::isa::{Arg, Instr, Kernel, MAP_BYTES, MAPS, Op, SHARED, Space, Ty};
 use std::collections::HashMap;
 
 struct Function {
@@ -12,6 +12,9 @@ struct Function {
     symbols: HashMap<String, u64>,
     labels: HashMap<String, usize>,
     jumps: Vec<(usize, String)>,
+    /// How many braces were opened within the function; labels within some are their own.
+    scopes: usize,
+    within: Option<usize>,
 }
 
 /// All kernels of a module.
@@ -27,7 +30,7 @@ pub fn module(text: &str) -> Vec<Kernel> {
             continue;
         }
         // An instruction may take several lines.
-        if inside && line != "}" && !line.ends_with([';', ':']) {
+        if inside && !["{", "}"].contains(&line) && !line.ends_with([';', ':']) {
             begun.push_str(line);
             begun.push(' ');
             continue;
@@ -38,6 +41,7 @@ pub fn module(text: &str) -> Vec<Kernel> {
             let kernel = Kernel {
                 name: name.trim_end_matches('(').to_string(),
                 params: 0,
+                maps: 0,
                 threads: 0,
                 shared: 0,
                 dynamic: outside.values().next().copied(),
@@ -52,6 +56,8 @@ pub fn module(text: &str) -> Vec<Kernel> {
                     .collect(),
                 labels: HashMap::new(),
                 jumps: vec![],
+                scopes: 0,
+                within: None,
             });
             continue;
         }
@@ -68,7 +74,9 @@ pub fn module(text: &str) -> Vec<Kernel> {
             continue;
         };
         match line {
+            "{" if inside => f.open(line),
             "{" => inside = true,
+            "}" if f.within.take().is_some() => {}
             "}" => {
                 inside = false;
                 out.push(function.take().unwrap().finish());
@@ -90,8 +98,28 @@ impl Function {
         self.kernel
     }
 
+    fn open(&mut self, line: &str) {
+        assert!(self.within.is_none(), "{line}");
+        self.within = Some(self.scopes);
+        self.scopes += 1;
+    }
+
+    /// A label's name in the function.
+    fn label(&self, name: &str) -> String {
+        match self.within {
+            Some(scope) => format!("{name} {scope}"),
+            None => name.into(),
+        }
+    }
+
     fn head(&mut self, line: &str) {
-        if line.starts_with(".param") {
+        if let Some(rest) = line.strip_prefix(".param .align 64 .b8 ") {
+            let name = rest.trim_end_matches(',').strip_suffix("[128]");
+            let at = MAPS + MAP_BYTES * self.kernel.maps as u64;
+            self.symbols.insert(name.expect(line).into(), at);
+            self.kernel.maps += 1;
+        } else if line.starts_with(".param") {
+            assert_eq!(self.kernel.maps, 0, "{line}");
             self.kernel.params += 1;
         } else if let Some(n) = line.strip_prefix(".reqntid ") {
             self.kernel.threads = n.split(',').next().unwrap().trim().parse().unwrap();
@@ -116,7 +144,8 @@ impl Function {
             return;
         }
         if let Some(label) = line.strip_suffix(':') {
-            self.labels.insert(label.into(), self.kernel.code.len());
+            let label = self.label(label);
+            self.labels.insert(label, self.kernel.code.len());
             return;
         }
         self.instruction(line.strip_suffix(';').unwrap_or_else(|| panic!("{line}")));
@@ -184,7 +213,8 @@ impl Function {
         let mut from_offset = 0;
         let (to, args): (Vec<u32>, Vec<Arg>) = match op {
             Op::Branch(_) => {
-                self.jumps.push((self.kernel.code.len(), groups[0].clone()));
+                let label = self.label(&groups[0]);
+                self.jumps.push((self.kernel.code.len(), label));
                 (vec![], vec![])
             }
             Op::Barrier | Op::WarpBarrier | Op::Return | Op::CloseCopies => (vec![], vec![]),
@@ -196,6 +226,31 @@ impl Function {
                 assert_eq!(2 * to.len(), columns, "{line}");
                 let args = (1..4).flat_map(list);
                 (to, args.map(|a| self.arg(a)).collect())
+            }
+            Op::Prepare | Op::Expect | Op::Over => {
+                let to = match op {
+                    Op::Over => vec![groups.remove(0)],
+                    _ => vec![],
+                };
+                if op == Op::Expect {
+                    assert_eq!(groups.remove(0), "_", "{line}");
+                }
+                let (base, add) = self.address(&groups[0]);
+                offset = add;
+                let to = to.iter().map(|r| self.register(r)).collect();
+                (to, vec![base, self.arg(&groups[1])])
+            }
+            Op::CopyBox => {
+                let (to, add) = self.address(&groups[0]);
+                offset = add;
+                let (mbarrier, add) = self.address(&groups[2]);
+                assert_eq!(add, 0, "{line}");
+                let inner = groups[1].trim_matches(['[', ']']).to_string();
+                let (map, from) = inner.split_once(',').expect(line);
+                let mut args = vec![to, mbarrier, self.arg(map)];
+                let from = from.trim().trim_matches(['{', '}']).split(',');
+                args.extend(from.map(|x| self.arg(x)));
+                (vec![], args)
             }
             Op::AwaitCopies | Op::AwaitProducts => (vec![], vec![self.arg(&groups[0])]),
             Op::LoadMatrices(_) => {
@@ -387,6 +442,20 @@ impl Function {
                     "mma_async" => product(&parts[4..], groups, line),
                     _ => panic!("unknown instruction: {line}"),
                 }
+            }
+            "mbarrier" => match &parts[1..] {
+                ["init", "shared::cta", "b64"] => Op::Prepare,
+                ["arrive", "expect_tx", "shared::cta", "b64"] => Op::Expect,
+                ["try_wait", "parity", "shared::cta", "b64"] => Op::Over,
+                _ => panic!("unknown instruction: {line}"),
+            },
+            "cp" if has("bulk") => {
+                let known = "shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+                assert_eq!(parts[..4].join("."), "cp.async.bulk.tensor", "{line}");
+                assert_eq!(parts[5..].join("."), known, "{line}");
+                let rank = groups[1].matches(',').count();
+                assert_eq!(parts[4], format!("{rank}d"), "{line}");
+                Op::CopyBox
             }
             "cp" if has("commit_group") => Op::CloseCopies,
             "cp" if has("wait_group") => Op::AwaitCopies,

@@ -25,12 +25,15 @@ struct Warp {
     registers: Vec<Register>,
     epoch: u32,
     waits: bool,
+    /// Whether it was told that a phase is not over yet.
+    stalls: bool,
     products: Products,
 }
 
 /// Runs a launch with so many bytes of shared memory a block; `params` are the arguments' bits in order.
 pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory: &mut Memory) {
     assert_eq!(kernel.params, params.len(), "arguments of {}", kernel.name);
+    assert_eq!(kernel.maps, memory.maps.len(), "maps of {}", kernel.name);
     assert!(kernel.threads.is_multiple_of(LANES) && kernel.threads > 0);
     for block in 0..blocks as u32 {
         memory.begin(shared + kernel.dynamic.unwrap_or(0));
@@ -44,13 +47,25 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
                 registers: vec![[0xDEAD_BEEF_DEAD_BEEF; LANES]; kernel.registers],
                 epoch: 0,
                 waits: false,
+                stalls: false,
                 products: Products::new(kernel.registers),
             })
             .collect();
         let mut epoch = 0;
         while warps.iter().any(|w| !w.groups.is_empty()) {
-            for w in &mut warps {
-                w.run(kernel, params, memory, block, epoch);
+            // Up to a barrier or the end, each; who is told to wait is asked again when something has happened.
+            loop {
+                let before = memory.happened();
+                for w in warps.iter_mut().filter(|w| !w.waits) {
+                    w.stalls = false;
+                    w.run(kernel, params, memory, block, epoch);
+                }
+                if !warps.iter().any(|w| w.stalls) {
+                    break;
+                }
+                let name = &kernel.name;
+                let goes_on = memory.happened() != before;
+                assert!(goes_on, "{name}: a phase that never ends is waited for");
             }
             let waiting = warps.iter().filter(|w| w.waits).count();
             assert!(
@@ -119,6 +134,10 @@ impl Warp {
                         };
                         if let Err(what) = self.step(i, mask, params, memory, block, &who, kernel) {
                             panic!("{}, block {block}: `{}`: {what}", kernel.name, i.text);
+                        }
+                        if self.stalls {
+                            self.join(group);
+                            return;
                         }
                     }
                 }
@@ -195,6 +214,34 @@ impl Warp {
                             self.registers[*to as usize] = values;
                         }
                     }
+                }
+            }
+            Op::Prepare | Op::Expect => {
+                for l in lanes(mask) {
+                    let at = self.value(i.args[0], l, block);
+                    let at = at.wrapping_add(i.offset as u64);
+                    let (n, who) = (self.value(i.args[1], l, block), who(l, self));
+                    match i.op {
+                        Op::Prepare => memory.prepare(at, n, who)?,
+                        _ => memory.expect(at, n, who)?,
+                    }
+                }
+            }
+            Op::Over => {
+                for l in lanes(mask) {
+                    let at = self.value(i.args[0], l, block);
+                    let at = at.wrapping_add(i.offset as u64);
+                    let over = memory.over(at, self.value(i.args[1], l, block), who(l, self))?;
+                    self.registers[i.to[0] as usize][l] = over.into();
+                    self.stalls |= !over;
+                }
+            }
+            Op::CopyBox => {
+                for l in lanes(mask) {
+                    let all: Vec<u64> = i.args.iter().map(|a| self.value(*a, l, block)).collect();
+                    let to = all[0].wrapping_add(i.offset as u64);
+                    let from: Vec<i64> = all[3..].iter().map(|x| (*x as i32).into()).collect();
+                    memory.copy_box(to, all[1], all[2], &from, who(l, self))?;
                 }
             }
             Op::Param(n) => {

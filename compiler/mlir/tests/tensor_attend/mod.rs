@@ -233,6 +233,28 @@ fn forward(target: Target) {
     }
 }
 
+/// What tensor maps bring is what threads copy: the emulator adds alike in both kinds of products, so both targets give the same bits. Several
+/// sequences, heads that share keys, a window; heads narrower and wider than a box.
+#[test]
+fn boxes_bring_what_copies_do() {
+    for n in [3, 5, 8] {
+        let (spec, batch, seq) = shapes().nth(n).unwrap();
+        let [n, narrow] = sizes(&spec, batch, seq);
+        let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
+            .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
+            .to_vec();
+        let statistics = batch as u64 * seq as u64 * spec.heads;
+        data.extend([Data::room(n), Data::room(statistics)]);
+        let kernel = KernelSpec::Attend(spec);
+        let dims = [batch as u64, seq as u64];
+        let results = |target: Target| {
+            let got = run(target, &kernel, &data, &dims, &[], &[3, 4]).concat();
+            got.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+        };
+        assert_eq!(results(Target::Sm80), results(Target::Sm90a));
+    }
+}
+
 /// Sequences, and the numbers of heads.
 fn each_head(spec: &Attend, batch: usize) -> impl Iterator<Item = (usize, usize)> {
     let heads = spec.heads as usize;

@@ -52,12 +52,22 @@ pub fn tile(c: &Contract, factor: usize) -> (u64, u64) {
     }
 }
 
+/// Elements from a place for tiles to the next: behind them stands the mbarrier that says when they are there.
+const fn with_mbarrier(tiles: u64) -> u64 {
+    tiles + PATTERN / 2
+}
+
 /// Elements of a tile of A and one of B.
-pub fn stage(c: &Contract) -> u64 {
+pub fn tiles(c: &Contract) -> u64 {
     (ROWS + cols(c)) * K
 }
 
-/// Tiles in shared memory: one is read while the others arrive. As many as leave room for another block.
+/// Elements of a stage: its tiles and their mbarrier.
+pub fn stage(c: &Contract) -> u64 {
+    with_mbarrier(tiles(c))
+}
+
+/// Stages in shared memory: one is read while the others arrive. As many as leave room for another block.
 pub fn stages(c: &Contract) -> u64 {
     (HALF / (2 * stage(c))).min(4)
 }
@@ -78,7 +88,12 @@ pub fn attend_tile(a: &Attend) -> u64 {
     attend::KEYS * a.head.next_multiple_of(PANEL)
 }
 
+/// Elements from a tile to the next, an mbarrier between them.
+pub fn attend_stage(a: &Attend) -> u64 {
+    with_mbarrier(attend_tile(a))
+}
+
 /// Bytes for queries, and for keys and values of two tiles.
 pub fn attend_shared(a: &Attend) -> u64 {
-    5 * 2 * attend_tile(a)
+    5 * 2 * attend_stage(a)
 }

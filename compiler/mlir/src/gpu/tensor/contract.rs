@@ -161,6 +161,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
         stages: STAGES,
         stage: a.tile.elements() + b.tile.elements(),
         deep: K,
+        mbarrier: 0,
         factors: [a, b],
     };
     let count = (DOWN / M * (ACROSS / N) * 4) as usize;

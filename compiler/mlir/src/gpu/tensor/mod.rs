@@ -5,6 +5,7 @@
 //! memory are numbers of two-byte elements. Leaves waiting, barriers and who computes what to the kernels.
 
 pub(super) mod attend;
+mod boxes;
 pub(super) mod contract;
 mod ring;
 pub(super) mod warpgroup;

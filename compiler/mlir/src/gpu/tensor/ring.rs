@@ -1,19 +1,30 @@
 //! The loop of a contraction on tensor cores.
 //!
 //! Takes two factors and what multiplies their tiles. Tiles go round through stages in shared memory: while one is multiplied
-//! the next ones arrive, copied ahead, or through registers where factors are to be rounded or lie unevenly; those are put
-//! down when the products are done. Leaves the tiles' layout and the products to the kernels.
+//! the next ones arrive: copied ahead, by tensor maps on Hopper, or through registers where factors are to be rounded or lie unevenly;
+//! those are put down when the products are done. Leaves the tiles' layout and the products to the kernels.
 
+use super::boxes::{Boxed, Elected};
 use super::contract::source;
-use super::{Loaded, Source, Tile, put};
+use super::{CHUNK, Loaded, Source, Tile, put};
 use crate::emit::{Cmp, Emitter, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::contract::row;
+use odec_program::gpu::tensor::map;
 use odec_program::kernel::Contract;
+
+/// How a factor's tiles come.
+#[derive(Clone, Copy)]
+enum Comes {
+    /// Each thread brings a part.
+    ByThreads(Source),
+    /// By the kernel's tensor map of this number.
+    ByMap(u64),
+}
 
 /// A factor: where it is, and how its tiles lie.
 pub(super) struct Factor {
-    source: Source,
+    comes: Comes,
     pub tile: Tile,
     /// Whether rows in memory go along the inner index.
     pub inner_last: bool,
@@ -33,8 +44,13 @@ impl Factor {
         first: Val,
         (tile, offset): (Tile, u64),
     ) -> Factor {
+        let by_map = |n: usize| map::feeds(kernel, n, e.target);
+        let comes = match by_map(number) {
+            true => Comes::ByMap((0..number).filter(|n| by_map(*n)).count() as u64),
+            false => Comes::ByThreads(source(e, kernel, number, extents)),
+        };
         Factor {
-            source: source(e, kernel, number, extents),
+            comes,
             tile,
             inner_last: row(kernel, number).1,
             first,
@@ -42,13 +58,36 @@ impl Factor {
         }
     }
 
-    fn fetch(&self, e: &mut Emitter, team: Team, inner: Val, stage: Val) -> Loaded {
-        let (row, col) = match self.inner_last {
+    /// Row and column of its tile that begins at `inner`.
+    fn corner(&self, inner: Val) -> (Val, Val) {
+        match self.inner_last {
             true => (self.first, inner),
             false => (inner, self.first),
+        }
+    }
+
+    /// The thread's part of a tile, where threads bring it.
+    fn fetch(&self, e: &mut Emitter, team: Team, inner: Val, stage: Val) -> Loaded {
+        let Comes::ByThreads(source) = self.comes else {
+            return vec![];
         };
+        let (row, col) = self.corner(inner);
         let to = e.add_int(stage, self.offset as i64);
-        self.source.fetch(e, team, row, col, self.tile, to)
+        source.fetch(e, team, row, col, self.tile, to)
+    }
+
+    /// A tile, where it comes by a map.
+    fn boxed(&self, e: &mut Emitter, inner: Val, stage: Val) -> Option<Boxed> {
+        let Comes::ByMap(map) = self.comes else {
+            return None;
+        };
+        let (row, col) = self.corner(inner);
+        Some(Boxed {
+            map,
+            tile: self.tile,
+            first: vec![col, row],
+            to: e.add_int(stage, self.offset as i64),
+        })
     }
 
     fn put(&self, e: &mut Emitter, loaded: Loaded, stage: Val) {
@@ -59,7 +98,7 @@ impl Factor {
 
 /// What adds products of tiles to a thread's sums.
 pub(super) trait Products {
-    /// The thread's part of a tile has arrived; a barrier follows.
+    /// The thread's part of a tile has arrived, if it brought one; a barrier follows.
     fn arrived(&self, e: &mut Emitter);
     /// Begins what may run while more tiles are asked for.
     fn begin(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
@@ -76,9 +115,24 @@ pub(super) struct Ring {
     pub stage: u64,
     /// Inner length of a tile.
     pub deep: u64,
+    /// Where a stage's mbarrier is, from its start on, if a factor comes by a map.
+    pub mbarrier: u64,
 }
 
 impl Ring {
+    /// Whether a factor comes so.
+    fn any(&self, comes: impl Fn(&Comes) -> bool) -> bool {
+        self.factors.iter().any(|f| comes(&f.comes))
+    }
+
+    /// Asks for what comes by maps of a stage.
+    fn ask(&self, e: &mut Emitter, by: Elected, inner: Val, stage: Val) {
+        let all = self.factors.iter().map(|f| f.boxed(e, inner, stage));
+        let tiles: Vec<Boxed> = all.collect::<Vec<_>>().into_iter().flatten().collect();
+        let mbarrier = e.add_int(stage, self.mbarrier as i64);
+        by.ask(e, &tiles, mbarrier);
+    }
+
     /// A thread's `count` sums over the inner index, `k` long.
     pub fn sums(&self, e: &mut Emitter, k: Val, count: usize, by: &impl Products) -> Vec<Val> {
         let Ring {
@@ -89,50 +143,91 @@ impl Ring {
             ..
         } = *self;
         let factors = self.factors.each_ref();
+        let ahead_of_time = |c: &Comes| matches!(c, Comes::ByThreads(s) if s.vector == CHUNK);
+        let copies = self.any(ahead_of_time);
+        let by_threads = self.any(|c| matches!(c, Comes::ByThreads(_)));
+        let elected = self.any(|c| matches!(c, Comes::ByMap(_)));
+        let elected = elected.then(|| {
+            let elected = Elected::new(e, team.thread);
+            let places = (0..stages).map(|n| e.int((n * stage + self.mbarrier) as i64));
+            let places: Vec<Val> = places.collect();
+            elected.prepare(e, &places);
+            elected
+        });
         let all = (stages * stage) as i64;
         let zero = e.int(0);
         // Whether there can be a tile that begins so far along the inner index.
         let reaches = |inner: u64| k.known().is_none_or(|k| inner < k as u64);
         for n in 0..stages - 1 {
             let (inner, to) = (e.int((n * deep) as i64), e.int((n * stage) as i64));
+            if let Some(by) = elected.filter(|_| reaches(n * deep)) {
+                let exists = e.below(inner, k);
+                let by = by.provided(e, exists);
+                self.ask(e, by, inner, to);
+            }
             for f in factors.into_iter().filter(|_| reaches(n * deep)) {
                 let loaded = f.fetch(e, team, inner, to);
                 f.put(e, loaded, to);
             }
-            e.close_copies();
+            if copies {
+                e.close_copies();
+            }
         }
         let mut start = vec![e.float(0.0, e.scalar()); count];
-        // Where the tile to be read is, and where the next one to arrive will be.
+        // Where the tile to be read is, and where the next one to arrive will be: where the one before was.
         start.extend([zero, e.int(all - stage as i64)]);
+        // The parity of the phase that ends when it is there: of a stage's tiles, every other one has the same.
+        start.extend(elected.map(|_| zero));
         // The number of turns is not told, even where it is known: the assembler would unroll the loop, and spill.
         let end = e.dim(2);
         let done = e.for_with(zero, end, deep as i64, &start, |e, inner, carried| {
             let (sums, read, write) = (&carried[..count], carried[count], carried[count + 1]);
-            e.await_copies(stages - 2);
-            by.arrived(e);
+            if copies {
+                e.await_copies(stages - 2);
+            }
+            let parity = elected.map(|_| carried[count + 2]);
+            if let Some(parity) = parity {
+                let mbarrier = e.add_int(read, self.mbarrier as i64);
+                e.await_phase(mbarrier, parity);
+            }
+            if by_threads {
+                by.arrived(e);
+            }
             // Everybody's part of this tile is here, and everybody is done with the one before, whose place is taken next.
             e.barrier();
             let sums = by.begin(e, factors, read, sums);
             let ahead = (stages - 1) * deep;
             let next = e.add_int(inner, ahead as i64);
+            // What nobody will wait for is not asked for.
+            if let Some(by) = elected.filter(|_| reaches(ahead)) {
+                let exists = e.below(next, end);
+                let by = by.provided(e, exists);
+                self.ask(e, by, next, write);
+            }
             let loaded = factors.map(|f| match reaches(ahead) {
                 true => f.fetch(e, team, next, write),
                 false => vec![],
             });
-            e.close_copies();
+            if copies {
+                e.close_copies();
+            }
             let mut sums = by.finish(e, factors, read, &sums);
             for (f, loaded) in factors.into_iter().zip(loaded) {
                 f.put(e, loaded, write);
             }
-            for place in [read, write] {
-                let after = e.add_int(place, stage as i64);
-                let end = e.int(all);
-                let wraps = e.cmp(Cmp::Eq, after, end);
-                sums.push(e.select(wraps, zero, after));
-            }
+            let (after, last) = (e.add_int(read, stage as i64), e.int(all));
+            let wraps = e.cmp(Cmp::Eq, after, last);
+            sums.extend([e.select(wraps, zero, after), read]);
+            sums.extend(parity.map(|parity| {
+                let one = e.int(1);
+                let other = e.xor(parity, one);
+                e.select(wraps, other, parity)
+            }));
             sums
         });
-        e.await_copies(0);
+        if copies {
+            e.await_copies(0);
+        }
         done[..count].to_vec()
     }
 }

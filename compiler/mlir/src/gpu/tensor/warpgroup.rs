@@ -1,9 +1,9 @@
 //! Contractions of bf16 by warpgroups, on Hopper.
 //!
 //! Takes a [`Contract`] spec. A block of two warpgroups computes 128 × 128 or 128 × 64 elements of C, each warpgroup 64 rows of
-//! them. Tiles of A and B, 64 deep, go round through stages ([`super::ring`]), in panels, where tensor cores read them.
-//! Between what threads and copies write and what tensor cores read stand a fence of each writer and a barrier. One chain of
-//! instructions per element, over k in order; C itself is added last.
+//! them. Tiles of A and B, 64 deep, go round through stages ([`super::ring`]), in panels, where tensor cores read them. What comes by
+//! tensor maps is there for them; between what threads write and what they read stand a fence of each writer and a barrier. One
+//! chain of instructions per element, over k in order; C itself is added last.
 
 use super::contract::{extents, write};
 use super::ring::{Factor, Products, Ring};
@@ -11,7 +11,7 @@ use super::{Lies, Tile, lane_of_sums};
 use crate::emit::{Emitter, Left, Paneled, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::warpgroup::{
-    DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile,
+    DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile, tiles,
 };
 use odec_program::kernel::Contract;
 
@@ -92,6 +92,7 @@ pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Contract) -> Result<(), Str
         stages: stages(kernel),
         stage: stage(kernel),
         deep: K,
+        mbarrier: tiles(kernel),
     };
     let group = e.int(GROUP as i64);
     let group = e.div(thread, group);

@@ -38,8 +38,6 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     let number_of_block = e.block();
     let block = Block::new(e, kernel, Side::Queries, (number_of_block, seq));
     let total = e.add(past, seq);
-    let sources =
-        [(0, seq), (1, total), (2, total)].map(|(n, rows)| block.source(e, n, DType::Bf16, rows));
     let zero = e.int(0);
     let from = window(kernel).map(|w| e.add_int(past, 1 - w));
     let begin = from.map_or(zero, |from| {
@@ -64,8 +62,12 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     let end = sees(e, last);
     let walk = Walk { begin, end, seen };
     let State { max, sum, o } = match attends(kernel, e.target) {
-        true => warpgroup::walk(e, &block, sources, walk),
-        false => by_warps(e, &block, sources, walk),
+        true => warpgroup::walk(e, &block, walk),
+        false => {
+            let rows = [(0, seq), (1, total), (2, total)];
+            let sources = rows.map(|(n, rows)| block.source(e, n, DType::Bf16, rows));
+            by_warps(e, &block, sources, walk)
+        }
     };
     let sum = sum.map(|s| across_lanes(e, s, |e, a, b| e.add(a, b)));
     let one = number(e, 1.0);

@@ -1,56 +1,79 @@
 //! Attention forward by a warpgroup, on Hopper.
 //!
 //! Takes what [`super::forward`] has found out about the block; gives what its lanes know in the end. Queries stay in shared memory,
-//! where tensor cores read them, and keys and values of two tiles go round: the next keys arrive from when this tile's are
-//! multiplied, the next values from when this tile's are, so that a tile has two barriers. Scores are made, and weights
-//! read, in registers. The sums are in the places that `mma` has them in, and so is the meaning.
+//! where tensor cores read them, and keys and values of two tiles go round. All come by tensor maps; the next keys and values
+//! are asked for when this tile's keys are there, which all threads wait for before a barrier: then everybody is done with
+//! the tile before. Scores are made, and weights read, in registers. The sums are in the places that `mma` has them in, and so is
+//! the meaning.
 
 use super::forward::{State, Walk};
-use super::{Block, Source, flat, fragments, number, rounded};
-use crate::emit::{Emitter, Left, Paneled, Val};
+use super::{Block, flat, fragments, is_of_keys, number, rounded};
+use crate::emit::{Cmp, Emitter, Left, Paneled, Val};
+use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Lies, Tile};
 use odec_program::gpu::tensor::attend::KEYS;
-use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_tile};
+use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_stage, attend_tile};
 
 /// Inner length of an instruction.
 const DEEP: u64 = 16;
 
-pub(super) fn walk(e: &mut Emitter, block: &Block, [q, k, v]: [Source; 3], walk: Walk) -> State {
+pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
     let tile = Tile {
         rows: KEYS,
         cols: block.kernel.head,
         lies: Lies::Paneled,
     };
-    let size = attend_tile(block.kernel);
+    let (size, stage) = (attend_tile(block.kernel), attend_stage(block.kernel));
     debug_assert_eq!(size, tile.elements());
     let zero = e.int(0);
     // Where queries, keys and values are; of the latter, two tiles each.
     let queries = zero;
-    let [keys, values] = [size, 3 * size].map(|n| n as i64);
+    let [keys, values] = [stage, 3 * stage].map(|n| n as i64);
     let [first_keys, first_values] = [keys, values].map(|n| e.int(n));
-    q.fetch(e, block.team, block.row, zero, tile, queries);
-    k.fetch(e, block.team, walk.begin, zero, tile, first_keys);
-    e.close_copies();
-    v.fetch(e, block.team, walk.begin, zero, tile, first_values);
-    e.close_copies();
+    // The operand's rows from `row` on, to a place.
+    let boxed = |operand: u64, row: Val, to: Val| {
+        let head = match is_of_keys(operand) {
+            true => block.shared,
+            false => block.head,
+        };
+        Boxed {
+            map: operand,
+            tile,
+            first: vec![zero, head, row, block.batch],
+            to,
+        }
+    };
+    // Behind the tile that it is of.
+    let mbarrier = |e: &mut Emitter, tile: Val| e.add_int(tile, size as i64);
+    let elected = Elected::new(e, block.team.thread);
+    let mbarriers = (1..5).map(|n| e.int((n * stage + size) as i64));
+    let mbarriers: Vec<Val> = mbarriers.collect();
+    elected.prepare(e, &mbarriers);
+    let first = [
+        boxed(0, block.row, queries),
+        boxed(1, walk.begin, first_keys),
+    ];
+    let (here, there) = (mbarrier(e, first_keys), mbarrier(e, first_values));
+    elected.ask(e, &first, here);
+    elected.ask(e, &[boxed(2, walk.begin, first_values)], there);
     let mut start = State::start(e, block).flat();
     let count = start.len();
-    // Which of the two tiles it is the turn of.
-    start.push(zero);
+    // Which of the two tiles it is the turn of, and the parity of its phases.
+    start.extend([zero; 2]);
     let done = e.for_with(
         walk.begin,
         walk.end,
         KEYS as i64,
         &start,
         |e, first, carried| {
-            let turn = carried[count];
-            let all = e.int(size as i64);
+            let (turn, parity) = (carried[count], carried[count + 1]);
+            let all = e.int(stage as i64);
             let other = e.sub(all, turn);
             let [here, there] = [turn, other].map(|t| (e.add_int(t, keys), e.add_int(t, values)));
             let next = e.add_int(first, KEYS as i64);
-            // The keys are here, and everybody is done with the tile before, whose places are taken next.
-            e.await_copies(1);
-            e.publish();
+            let arrives = mbarrier(e, here.0);
+            e.await_phase(arrives, parity);
+            // Everybody is done with the tile before, whose places are taken next.
             e.barrier();
             let products: Vec<(Left, Paneled)> = (0..block.kernel.head)
                 .step_by(DEEP as usize)
@@ -61,30 +84,33 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, [q, k, v]: [Source; 3], walk:
                 .collect();
             let nothing = vec![number(e, 0.0); (KEYS / 2) as usize];
             let scores = e.begin_products(&products, &nothing);
-            k.fetch(e, block.team, next, zero, tile, there.0);
-            e.close_copies();
+            // What nobody will wait for is not asked for.
+            let exists = e.below(next, walk.end);
+            let asks = elected.provided(e, exists);
+            for (operand, to) in [(1, there.0), (2, there.1)] {
+                let arrives = mbarrier(e, to);
+                asks.ask(e, &[boxed(operand, next, to)], arrives);
+            }
             let scores = e.await_products(&scores);
             let state = State::of(&carried[..count]);
             let (weights, state) = state.with(e, block, fragments(&scores), walk.seen, first);
             let weights: Vec<[Val; 4]> = (weights.chunks(2))
                 .map(|pair| rounded(e, pair[0], pair[1]))
                 .collect();
-            e.await_copies(1);
-            e.publish();
-            e.barrier();
+            let arrives = mbarrier(e, here.1);
+            e.await_phase(arrives, parity);
             let products: Vec<(Left, Paneled)> = (weights.iter().enumerate())
                 .map(|(n, left)| (Left::Registers(*left), across(e, here.1, DEEP * n as u64)))
                 .collect();
             let o = e.begin_products(&products, &flat(&state.o));
-            v.fetch(e, block.team, next, zero, tile, there.1);
-            e.close_copies();
             let o = fragments(&e.await_products(&o));
             let mut carried = State { o, ..state }.flat();
-            carried.push(other);
+            let one = e.int(1);
+            let (turned, second) = (e.xor(parity, one), e.cmp(Cmp::Ne, turn, zero));
+            carried.extend([other, e.select(second, turned, parity)]);
             carried
         },
     );
-    e.await_copies(0);
     State::of(&done[..count])
 }
 

@@ -1,0 +1,120 @@
+//! Boxes of operands that Hopper's copying unit (TMA) brings to shared memory by itself: of which operands, and how each is described
+//! to it.
+//!
+//! Takes a kernel's spec and the dims of a launch; gives [`TensorMap`]s in the order in which the kernel takes them, as its last
+//! arguments, 128 bytes each, aligned to 64. A map is a function of the launch alone, so operands may lie elsewhere in the next one. The
+//! emitters ask the same functions which of a kernel's operands come so. Leaves encoding to the driver (`cuTensorMapEncodeTiled`).
+
+use super::warpgroup::{self, K, PANEL};
+use super::{attend, contract};
+use crate::kernel::{Attend, Contract, KernelSpec};
+use crate::{DType, Target};
+
+/// Bytes of a map as a kernel takes it, and what its address is a multiple of.
+pub const BYTES: u64 = 128;
+pub const ALIGNMENT: u64 = 64;
+/// What the address of an operand and all of a map's strides are multiples of, in bytes.
+pub const PIECE: u64 = 16;
+/// Strides are smaller, in bytes.
+const MAX_STRIDE: u64 = 1 << 40;
+/// Coordinates of a box are signed numbers of 32 bits.
+const MAX_EXTENT: u64 = 1 << 31;
+
+/// An operand of bf16 as the copying unit sees it. All maps have in common: boxes lie in shared memory with the swizzle of 128 bytes, no
+/// element is passed over, and what lies beyond the extents is zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The operand at whose address it begins.
+    pub operand: usize,
+    /// Elements of each dimension, the innermost first.
+    pub extents: Vec<u64>,
+    /// Bytes from one index to the next of each dimension but the innermost.
+    pub strides: Vec<u64>,
+    /// Elements of a box along each dimension.
+    pub tile: Vec<u64>,
+}
+
+impl TensorMap {
+    /// Why the driver would not take it for an operand at an address, in words.
+    pub fn refusal(&self, address: u64) -> Option<String> {
+        if !address.is_multiple_of(PIECE) {
+            return Some(format!("a tensor map of address {address:#x}"));
+        }
+        let wrong = |s: &u64| !s.is_multiple_of(PIECE) || *s >= MAX_STRIDE;
+        if let Some(stride) = self.strides.iter().find(|s| wrong(s)) {
+            return Some(format!("a tensor map with a stride of {stride} bytes"));
+        }
+        let wrong = |x: &&u64| !(1..=MAX_EXTENT).contains(*x);
+        let extent = self.extents.iter().find(wrong)?;
+        Some(format!("a tensor map of {extent} elements"))
+    }
+}
+
+/// Whether a factor of a contraction, 0 is A, 1 is B, comes by tensor maps on a target: in bf16, its rows whole pieces. All others pass
+/// through registers, where they are rounded or put in place.
+pub fn feeds(c: &Contract, factor: usize, target: Target) -> bool {
+    warpgroup::runs(c, target) && contract::vector(c, factor) * DType::Bf16.bytes() == PIECE
+}
+
+/// How many maps a kernel takes.
+pub fn count(spec: &KernelSpec, target: Target) -> usize {
+    match spec {
+        KernelSpec::Contract(c) => (0..2).filter(|n| feeds(c, *n, target)).count(),
+        KernelSpec::Attend(a) | KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => 3,
+        _ => 0,
+    }
+}
+
+/// The maps of a launch.
+pub fn maps(spec: &KernelSpec, dims: &[u64], target: Target) -> Vec<TensorMap> {
+    match spec {
+        KernelSpec::Contract(c) => (0..2)
+            .filter(|n| feeds(c, *n, target))
+            .map(|n| factor(c, n, dims))
+            .collect(),
+        KernelSpec::Attend(a) if warpgroup::attends(a, target) => {
+            let (batch, seq) = (dims[0], dims[1]);
+            heads(a, batch, [seq; 2])
+        }
+        KernelSpec::AttendCached(a) if warpgroup::attends(a, target) => {
+            let (seq, past) = (dims[0], dims[1]);
+            heads(a, 1, [seq, past + seq])
+        }
+        _ => vec![],
+    }
+}
+
+/// A factor's rows as they lie, dims `[m, n, k]`; a box is a panel of its tile.
+fn factor(c: &Contract, number: usize, dims: &[u64]) -> TensorMap {
+    let (outer, inner) = (dims[number], dims[2]);
+    let (rows, cols) = match contract::row(c, number).1 {
+        true => (outer, inner),
+        false => (inner, outer),
+    };
+    TensorMap {
+        operand: number,
+        // Of no rows nothing is asked for.
+        extents: vec![cols, rows.max(1)],
+        strides: vec![cols * DType::Bf16.bytes()],
+        tile: vec![PANEL, warpgroup::tile(c, number).0],
+    }
+}
+
+/// Queries, keys and values: columns of a head, heads, rows, sequences. A box has 64 columns of 64 rows; beyond a head's columns there
+/// are zeros, not the next head.
+fn heads(a: &Attend, batch: u64, [queries, keys]: [u64; 2]) -> Vec<TensorMap> {
+    let map = |(operand, (heads, rows)): (usize, (u64, u64))| {
+        let head = a.head * DType::Bf16.bytes();
+        TensorMap {
+            operand,
+            extents: vec![a.head, heads, rows, batch],
+            strides: vec![head, heads * head, rows * heads * head],
+            tile: vec![PANEL, 1, attend::KEYS, 1],
+        }
+    };
+    let keys = (a.kv_heads, keys);
+    let all = [(a.heads, queries), keys, keys];
+    all.into_iter().enumerate().map(map).collect()
+}
+
+const _: () = assert!(PANEL * DType::Bf16.bytes() == 128 && K == PANEL);
