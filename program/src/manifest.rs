@@ -60,13 +60,15 @@ pub enum Depth {
         mean: u64,
         max: u64,
     },
+    /// By each token for itself; entries tell in an output the mean number of steps made ([`depth::MADE`]).
+    Halting { evolve: String, max: u64 },
 }
 
 impl Depth {
     /// The input that says the number of steps, where it is one.
     pub fn input(&self) -> Option<String> {
         match self {
-            Depth::Adaptive { .. } => None,
+            Depth::Adaptive { .. } | Depth::Halting { .. } => None,
             Depth::Random { evolve, .. } => Some(depth::input(evolve)),
         }
     }
@@ -74,7 +76,9 @@ impl Depth {
     /// The most steps, or attempts.
     pub fn max(&self) -> u64 {
         match self {
-            Depth::Adaptive { max, .. } | Depth::Random { max, .. } => *max,
+            Depth::Adaptive { max, .. }
+            | Depth::Random { max, .. }
+            | Depth::Halting { max, .. } => *max,
         }
     }
 }
@@ -86,6 +90,8 @@ pub mod depth {
     /// Steps that were tried, and those that were accepted.
     pub const ATTEMPTS: &str = "attempts";
     pub const ACCEPTED: &str = "accepted";
+    /// Steps that a token makes, the mean over all.
+    pub const MADE: &str = "made";
 
     /// An output of an evolve: `core.steps.rest`.
     pub fn output(evolve: &str, what: &str) -> String {

@@ -1,4 +1,4 @@
-//! Numbers of steps that are decided while a model runs: drawn for each step of training, or found by errors.
+//! Numbers of steps that are decided while a model runs: drawn for each step of training, found by errors, or by each token.
 //!
 //! Takes the manifest's [`Depth`]s; gives the draws, keyed by seed and step, and reads what an entry tells in its outputs. Leaves the
 //! decisions inside a program to the program.
@@ -15,7 +15,7 @@ pub fn drawn(depths: &[Depth], seed: u64, step: u64) -> Vec<(String, i32)> {
             let n = log_normal_poisson(&Stream::new(seed, &name), step, *mean).min(*max);
             Some((name, n as i32))
         }
-        Depth::Adaptive { .. } => None,
+        Depth::Adaptive { .. } | Depth::Halting { .. } => None,
     });
     each.collect()
 }
@@ -24,7 +24,7 @@ pub fn drawn(depths: &[Depth], seed: u64, step: u64) -> Vec<(String, i32)> {
 pub fn usual(depths: &[Depth]) -> Vec<(String, i32)> {
     let each = depths.iter().filter_map(|d| match d {
         Depth::Random { evolve, mean, .. } => Some((depth::input(evolve), *mean as i32)),
-        Depth::Adaptive { .. } => None,
+        Depth::Adaptive { .. } | Depth::Halting { .. } => None,
     });
     each.collect()
 }
@@ -61,7 +61,7 @@ fn poisson(u: f64, rate: f64) -> u64 {
 /// Steps made in a run, summed over evolves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Made {
-    /// Drawn, or accepted.
+    /// Drawn, accepted, or the mean of tokens.
     pub steps: f64,
     /// Attempts of adaptive evolves, the accepted ones among them.
     pub attempts: f64,
@@ -78,6 +78,7 @@ impl Made {
                     made.steps += told(evolve, depth::ACCEPTED);
                     made.attempts += told(evolve, depth::ATTEMPTS);
                 }
+                Depth::Halting { evolve, .. } => made.steps += told(evolve, depth::MADE),
                 Depth::Random { evolve, .. } => {
                     let name = depth::input(evolve);
                     let n = drawn.iter().find(|(n, _)| *n == name);

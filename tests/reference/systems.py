@@ -100,6 +100,7 @@ class System:
             "up": affine_table(4 * shape.width, shape.width),
             "down": affine_table(shape.width, 4 * shape.width),
             "gate": {"linear.weight": (1, 2 * shape.width), "linear.bias": (1,)},
+            "halt": norm_table(shape) | {"linear.weight": (1, shape.width)},
             "inject": {"linear.weight": (shape.width, shape.width)},
             "joined": {"linear.weight": (shape.width, 2 * shape.width)},
             "normed": norm_table(shape) | {"linear.weight": (shape.width, shape.width)},
@@ -335,6 +336,27 @@ def adaptive(pair: Pair, order: int, tolerance: float, until: float, attempts: i
     return all_steps
 
 
+def halting(step: Callable[[Step, Array], Array], most: int, threshold: float) -> Callable[[Step, Array], Array]:
+    """Adaptive computation time (Graves 2016, 2.1) of every token: chances are read from the states after steps, and a token that has
+    halted keeps its state. N and R go to `past`."""
+
+    def all_steps(s: Step, x: Array) -> Array:
+        open_, spent, mixed, steps, rest = jnp.ones(x.shape[:2], bool), 0.0, 0.0, 0.0, 0.0
+        for k in range(most):
+            x = jnp.where(open_[..., None], step(replace(s, k=k), x), x)
+            seen = rmsnorm(x, s.value("halt.norm.gain"))
+            chance = jax.nn.sigmoid(linear(s.p, s.path("halt.linear"), seen))[..., 0]
+            last = open_ & ((spent + chance >= threshold) | (k == most - 1))
+            weight = jnp.where(last, 1 - spent, jnp.where(open_, chance, 0.0))
+            mixed = mixed + weight[..., None] * x
+            steps, rest = steps + open_, rest + jnp.where(last, weight, 0.0)
+            spent, open_ = spent + jnp.where(last, 0.0, weight), open_ & ~last
+        s.past["pondered"] = [steps + rest]
+        return mixed
+
+    return all_steps
+
+
 def sum_at(s: Step, y: Array, t: Array | float) -> Array:
     """`att + ffn` with the weights of a time; weights that have none are the same at all times."""
     now = replace(s, p=of_time.at_time(s.p, t))
@@ -375,7 +397,7 @@ def recurrent(s: Step, x: Array) -> Array:
     """F(I(x, e)), F a whole layer, from normal numbers; e is what comes in."""
     if s.k == 0:
         s.past["e"] = [x]
-        x = normal(x, 0.5, s.key, 2)
+        x = normal(x, 0.4, s.key, 2)
     y = linear(s.p, s.path("inject.linear"), jnp.concatenate([x, s.past["e"][0]], axis=-1))
     return y + s.layer(y)
 
@@ -436,6 +458,13 @@ def universal(s: Step, x: Array) -> Array:
     """Coordinates of the step are added before each layer (Dehghani et al. 2019)."""
     y = x + sinusoids(s.k + 1, s.shape.width)[s.k]
     return y + s.att(y) + s.ffn(y)
+
+
+def told(s: Step, x: Array) -> Array:
+    """Coordinates of the step and of the places are added to the state before each layer."""
+    places, width = x.shape[1:]
+    u = x + sinusoids(s.k + 1, width)[s.k] + sinusoids(places, width)
+    return u + s.layer(u)
 
 
 def learned_steps(s: Step, x: Array) -> Array:
@@ -654,10 +683,7 @@ SYSTEMS: dict[str, System] = {
         recurrent,
         flow="injected(phi, inject)",
         options="weights shared",
-        definitions=(
-            "scheme injected(F, I) { start { e = x;  x = normal(std: 1/2) }  step x { return F(I(x, e)) } }\n"
-            "field phi = map(lie(att, ffn))\nfield inject(s, e) = concat(s, e) |> linear(width)\n"
-        ),
+        definitions="field phi = map(lie(att, ffn))\nfield inject(s, e) = concat(s, e) |> linear\n",
         fields={"att": "att", "ffn": "ffn", "inject": "joined"},
         owner=lambda name, k: "",
         starts=True,
@@ -738,6 +764,19 @@ SYSTEMS: dict[str, System] = {
         options="weights shared",
         owner=lambda name, k: "",
         steps=3,
+    ),
+    # Numbers of steps that tokens find for themselves: 3, 4 and 5 with the parameters that are drawn by this name.
+    "per_token": System(
+        halting(told, 5, 0.9),
+        definitions="scheme told(F, E) { step x { u = x + E(x)  return u + h*F(u) } }\n"
+        "field clock = time(embed: width) + positions(sinusoidal)\nfield halt = rmsnorm |> linear(1) |> sigmoid\n",
+        flow="told(layer, clock)",
+        depth="halting(halt, max: 5, threshold: 0.9)",
+        options="weights shared",
+        fields={"att": "att", "ffn": "ffn", "halt": "halt"},
+        loss={"cross_entropy": 1.0, "ponder": 0.125},
+        owner=lambda name, k: "",
+        steps=1,
     ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),

@@ -238,7 +238,7 @@ fn mixed(
 }
 
 /// `next` where `open` is positive, else `z`, bit for bit.
-fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
+pub fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
     let to = b.ty(z).clone();
     let open = match *b.ty(open) == to {
         true => open,

@@ -85,6 +85,19 @@ impl EvolveWork {
     }
 }
 
+impl EvolveWork {
+    /// With so many evaluations of a field that decides between steps, and which the next ones wait for.
+    pub fn deciding(mut self, field: &str, times: u64) -> EvolveWork {
+        match self.fields.iter_mut().find(|(f, _)| f == field) {
+            Some((_, sum)) => *sum += times,
+            None => self.fields.push((field.into(), times)),
+        }
+        self.evaluations += times;
+        self.depth += times;
+        self
+    }
+}
+
 /// The depth of the state after a step from one of depth `x`.
 fn advance(p: &Program, x: u64, kept: &mut Kept) -> u64 {
     let mut depths = vec![x];

@@ -64,7 +64,7 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
 /// `tokens → logits` for tokens that come after others, whose keys and values are kept. `None` when some token's
 /// result depends on later ones, as all do where the steps are those of a whole text, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
-    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let next = matches!(spec.loss, Loss::Next);
     let adaptive = |e: &EvolveSpec| matches!(e.depth, Depth::Adaptive(_));
     if !next
@@ -166,7 +166,9 @@ pub(super) struct Model<'s> {
     shared: BTreeMap<String, Value>,
     /// Rotary tables, by the columns of a head.
     rotary: BTreeMap<u64, nn::Rotary>,
-    reach: Reach,
+    /// Sinusoids of the tokens' positions, where something reads them.
+    sinusoids: Option<Value>,
+    pub(super) reach: Reach,
     /// The input.
     pub(super) tokens: Option<Value>,
     pub(super) drops: bool,
@@ -198,11 +200,11 @@ pub(super) struct Pass<'k> {
 }
 
 /// The parameters below a prefix.
-struct Below<'m, 's> {
-    model: &'m mut Model<'s>,
-    prefix: String,
+pub(super) struct Below<'m, 's> {
+    pub model: &'m mut Model<'s>,
+    pub prefix: String,
     /// When it is evaluated, and how the parameters depend on that.
-    time: Option<At>,
+    pub time: Option<At>,
 }
 
 impl Weights for Below<'_, '_> {
@@ -251,11 +253,14 @@ impl Weights for Below<'_, '_> {
         let at = self.time.as_ref().ok_or_else(missing)?;
         self.model.features(b, waves, &at.time)
     }
+    fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
+        self.model.sinusoids(b)
+    }
 }
 
 /// The tokens that attention sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(super) enum Reach {
     /// Those of the run.
     Run,
     /// Those of earlier runs as well: keys and values are kept, one pair per evaluation.
@@ -270,6 +275,7 @@ impl<'s> Model<'s> {
             values: BTreeMap::new(),
             shared: BTreeMap::new(),
             rotary: BTreeMap::new(),
+            sinusoids: None,
             reach: Reach::Run,
             tokens: None,
             drops: false,
@@ -308,7 +314,7 @@ impl<'s> Model<'s> {
         Ok(Some((*self.streams.entry(place).or_insert(next), key)))
     }
 
-    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
+    pub(super) fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
         if let Some(r) = self.rotary.get(&head) {
             return Ok(*r);
         }
@@ -336,6 +342,22 @@ impl<'s> Model<'s> {
             Reach::Run => Ok(table),
             Reach::Past => b.push1(FromPast, &[table]),
         }
+    }
+
+    /// The sinusoids of the tokens' positions, as wide as the state.
+    fn sinusoids(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
+        if let Some(known) = self.sinusoids {
+            return Ok(known);
+        }
+        let table = manifest::Table::Sinusoid {
+            positions: self.spec.sizes.context,
+            width: self.spec.sizes.width,
+            base: SINUSOID_BASE,
+        };
+        let table = b.push1(Table { table }, &[])?;
+        let table = self.positions(b, table)?;
+        self.sinusoids = Some(table);
+        Ok(table)
     }
 
     /// Keeps keys and values under the site's name, and attends to all that are kept.
@@ -421,17 +443,12 @@ impl<'s> Model<'s> {
         let mut x = b.push1(Embedding, &[table, tokens])?;
         if let Some(positions) = spec.positions {
             let table = match positions {
-                Positions::Learned => self.param(b, POSITIONS)?,
-                Positions::Sinusoidal => {
-                    let table = manifest::Table::Sinusoid {
-                        positions: spec.sizes.context,
-                        width: spec.sizes.width,
-                        base: SINUSOID_BASE,
-                    };
-                    b.push1(Table { table }, &[])?
+                Positions::Learned => {
+                    let table = self.param(b, POSITIONS)?;
+                    self.positions(b, table)?
                 }
+                Positions::Sinusoidal => self.sinusoids(b)?,
             };
-            let table = self.positions(b, table)?;
             x = b.push1(AddPositions, &[x, table])?;
         }
         self.common(b)?;
@@ -440,6 +457,7 @@ impl<'s> Model<'s> {
                 Depth::Known => self.known(b, e, e.steps, x)?,
                 Depth::Adaptive(a) => self.adaptive(b, e, a, x)?,
                 Depth::Random(r) => self.random(b, e, r, x)?,
+                Depth::Halting(h) => self.halting(b, e, h, x)?,
             };
         }
         b.site = Site {
@@ -466,6 +484,15 @@ impl<'s> Model<'s> {
     /// parameters of fields and the learned coefficients that all steps share.
     fn common(&mut self, b: &mut Builder) -> Result<(), BuildError> {
         for e in &self.spec.evolves {
+            if e.all_layers().any(Layer::sees_positions) {
+                b.span = Some(e.span);
+                b.site = Site {
+                    path: "positions".into(),
+                    ..Site::default()
+                };
+                self.sinusoids(b)?;
+            }
+            self.halting_params(b, e)?;
             for l in e.unrolled.phases().flat_map(|(at, _)| e.learned(at)) {
                 if l.shared {
                     b.span = Some(l.span);

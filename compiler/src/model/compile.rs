@@ -290,7 +290,7 @@ fn assemble(
         }),
         evaluations: evolves
             .clone()
-            .map(|e| e.unrolled.evaluations() as u64)
+            .map(|e| e.unrolled.evaluations() as u64 + e.halting().map_or(0, |_| e.steps - 1))
             .sum(),
         parameters: (params.iter().filter(|p| !p.path.ends_with(added::SPECTRAL)))
             .map(elements)
@@ -304,9 +304,16 @@ fn assemble(
             .map(elements)
             .sum(),
         evolves: evolves
-            .map(|e| EvolveWork {
-                at_most: e.depth != Depth::Known,
-                ..EvolveWork::of(&e.label, &e.unrolled)
+            .map(|e| {
+                let work = EvolveWork {
+                    at_most: e.depth != Depth::Known,
+                    ..EvolveWork::of(&e.label, &e.unrolled)
+                };
+                match e.halting() {
+                    // The last step needs no decision.
+                    Some(h) => work.deciding(&h.leaf.name, e.steps - 1),
+                    None => work,
+                }
             })
             .collect(),
     };

@@ -1,18 +1,24 @@
-//! How far an evolve goes where no number of steps is written: `adaptive(…)`, `random(…)`; and how far its gradient goes back.
+//! How far an evolve goes where no number of steps is written: `adaptive(…)`, `random(…)`, `halting(…)`; and how far its gradient goes back.
 //!
 //! Takes the syntax; gives a [`Depth`], and says whether a scheme and its weights can be taken so far. The program is unrolled for as
-//! many steps as there can be. Leaves the graph to `adaptive.rs` and `random.rs`.
+//! many steps as there can be. Leaves the graph to `adaptive.rs`, `random.rs` and `halting.rs`.
 
 use super::evolve::{EvolveSpec, Sharing};
+use super::layer::Layer;
+use super::pipeline::{self, Sizes};
 use crate::analysis::report::{Evolved, orders_of_pair};
 use crate::codes;
 use crate::scheme::args::{Args, Bounds, real, report};
+use crate::scheme::flow::{Field, Leaf};
+use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
 use crate::scheme::scalar::{Scope, exact, in_range, not_supported, whole};
+use crate::scheme::time;
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use std::rc::Rc;
 
 /// What decides over the number of steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +29,8 @@ pub enum Depth {
     Adaptive(Box<Adaptive>),
     /// A draw for each step of training.
     Random(Random),
+    /// What a field makes of each token's state.
+    Halting(Box<Halting>),
 }
 
 /// `adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 64)`.
@@ -45,31 +53,43 @@ pub struct Random {
     pub mean: u64,
 }
 
+/// `halting(field, max: 12, threshold: 0.99)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Halting {
+    /// What a token's chance to have made its last step is read by.
+    pub leaf: Rc<Leaf>,
+    /// The same, when the sizes are known.
+    pub layer: Option<Layer>,
+    /// The sum of chances at which a token halts.
+    pub threshold: Exact,
+}
+
 /// A tolerance below this is nothing beside it in f32.
 const LEAST: f64 = 1e-30;
 
 /// The steps that are unrolled, and what decides how many of them are made.
-pub fn extent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
+pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, Depth)> {
     let most = MAX_EVALUATIONS as u64;
     if !matches!(e.kind, ExprKind::Call(_)) {
-        let steps = report(whole(e, &Scope::new(), 1, most), sink)?;
+        let steps = report(whole(e, &Scope::new(), 1, most), r.sink)?;
         return Some((steps, Depth::Known));
     }
     let args = Args::of(e);
     match args.as_ref().map(|a| a.callee.name.as_str()) {
-        Some("adaptive") => adaptive(args?, sink),
-        Some("random") => random(args?, sink),
-        Some(name @ ("halting" | "routed")) => {
-            let what = format!("`{name}`, a number of steps of its own for each token,");
-            let d = not_supported(e.span, &what);
-            sink.push(
-                d.help("a number of steps, `adaptive(…)` or `random(…)` holds for all tokens"),
-            );
+        Some("adaptive") => adaptive(args?, r.sink),
+        Some("random") => random(args?, r.sink),
+        Some("halting") => halting(args?, r),
+        Some("routed") => {
+            let what = "`routed`, steps that only some tokens take,";
+            let d = not_supported(e.span, what);
+            r.sink.push(d.help(
+                "with `halting(…)` each token finds a number of its own; others hold for all",
+            ));
             None
         }
         // A number that is computed, such as `len`.
         _ => {
-            let steps = report(whole(e, &Scope::new(), 1, most), sink)?;
+            let steps = report(whole(e, &Scope::new(), 1, most), r.sink)?;
             Some((steps, Depth::Known))
         }
     }
@@ -141,6 +161,67 @@ fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
     Some((max, Depth::Random(Random { mean })))
 }
 
+fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
+    let most = MAX_EVALUATIONS as u64;
+    let written = args.positional();
+    let max = args.required("max", r.sink);
+    let threshold = args.required("threshold", r.sink);
+    let span = args.span;
+    args.finish(&[], r.sink);
+    let Some(written) = written else {
+        let message = "`halting` needs a field, which says of each state whether it is the last";
+        let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
+        r.sink.push(
+            d.help("write, for example, `halting(linear(1) |> sigmoid, max: 8, threshold: 0.99)`"),
+        );
+        return None;
+    };
+    let field = r.field(written, "halting")?;
+    // With one step nothing would train the field.
+    let max = report(whole(max?, &Scope::new(), 2, most), r.sink)?;
+    let e = threshold?;
+    report(real(e, Bounds::PositiveShare), r.sink)?;
+    let threshold = report(exact(e, &Scope::new()), r.sink)?;
+    let leaf = match &*field {
+        Field::Leaf(leaf) if leaf.params.len() < 2 && !time::is_read(leaf) => leaf.clone(),
+        _ => {
+            r.sink.push(no_chance(written.span));
+            return None;
+        }
+    };
+    let halting = Halting {
+        leaf,
+        layer: None,
+        threshold,
+    };
+    Some((max, Depth::Halting(Box::new(halting))))
+}
+
+fn no_chance(span: Span) -> Diagnostic {
+    let message =
+        "a chance to halt is one number from 0 to 1 for each token, made of its state alone";
+    Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+        .label("a pipeline of primitives that ends in width 1 and `sigmoid` is expected")
+        .help("write, for example, `field halt = linear(1, bias) |> sigmoid`")
+}
+
+impl Halting {
+    /// Reads the field's inside, now that sizes are known.
+    pub fn read(&mut self, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
+        let (layer, out) = pipeline::read(&self.leaf, &[sizes.width], sizes, sink)?;
+        let mut end = Some(&layer);
+        while let Some(Layer::Pipe(parts)) = end {
+            end = parts.last();
+        }
+        if out != 1 || end != Some(&Layer::Sigmoid) {
+            sink.push(no_chance(self.leaf.span));
+            return None;
+        }
+        self.layer = Some(layer);
+        Some(())
+    }
+}
+
 /// `gradient last(8)`: the steps at the end that the gradient goes through; `None`: all.
 pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option<Option<u64>> {
     let mut found: Option<(u64, Span)> = None;
@@ -157,7 +238,7 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
         let name = args.as_ref().map(|a| a.callee.name.clone());
         match (name.as_deref(), &mut args) {
             (Some("unroll"), Some(_)) => {}
-            (Some("last"), Some(args)) if !matches!(depth, Depth::Adaptive(_)) => {
+            (Some("last"), Some(args)) if matches!(depth, Depth::Known | Depth::Random(_)) => {
                 let Some(steps) = args.positional() else {
                     let d = Diagnostic::error(codes::MISSING_ARGUMENT, *span, "how many steps?");
                     sink.push(d.help("write `gradient last(8)`"));
@@ -172,6 +253,9 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
                 sink.push(d.help(match depth {
                     Depth::Adaptive(_) => {
                         "the gradient of adaptive steps is that of all accepted ones"
+                    }
+                    Depth::Halting(_) => {
+                        "every state that a token has been in has a part in its last one: the gradient goes through all"
                     }
                     _ => "write `gradient last(8)`, or nothing for all steps",
                 }));

@@ -1,7 +1,7 @@
 //! One `evolve`: its flow, steps, step sizes and weights policies, and the stage program of every step.
 
 use super::args::report;
-use super::depth::{Depth, extent, fit, gradient};
+use super::depth::{Depth, Halting, extent, fit, gradient};
 use super::layer::Layer;
 use super::of_time::{self, OfTime};
 use crate::analysis::keep;
@@ -84,7 +84,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let flows: Vec<Option<Rc<Flow>>> = written.iter().map(|f| r.flow(f)).collect();
     let flows: Option<Vec<Rc<Flow>>> = flows.into_iter().collect();
-    let extent = extent(&e.extent, r.sink);
+    let extent = extent(&e.extent, r);
     let h = extent.as_ref().and_then(|x| step_sizes(e, x, r.sink));
     let last = extent.as_ref().and_then(|x| gradient(e, &x.1, r.sink));
     let policies = policies(e, r.sink);
@@ -168,6 +168,20 @@ impl EvolveSpec {
         }
     }
 
+    /// The inside of all its fields, and of the one that halts tokens.
+    pub fn all_layers(&self) -> impl Iterator<Item = &Layer> {
+        let halting = self.halting().and_then(|h| h.layer.as_ref());
+        self.layers.iter().flatten().chain(halting)
+    }
+
+    /// What says of each token whether it halts.
+    pub fn halting(&self) -> Option<&Halting> {
+        match &self.depth {
+            Depth::Halting(h) => Some(h),
+            _ => None,
+        }
+    }
+
     /// What the runtime must know of a number of steps that is decided while it runs.
     pub fn decided(&self) -> Option<manifest::Depth> {
         let (evolve, max) = (self.label.clone(), self.steps);
@@ -183,6 +197,7 @@ impl EvolveSpec {
                 mean: r.mean,
                 max,
             }),
+            Depth::Halting(_) => Some(manifest::Depth::Halting { evolve, max }),
         }
     }
 

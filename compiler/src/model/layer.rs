@@ -3,7 +3,7 @@
 //! A [`Layer`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
-use odec_graph::ops::{Attention, Broadcast, Concat, Dropout, Reshape, Sigmoid};
+use odec_graph::ops::{AddPositions, Attention, Broadcast, Concat, Dropout, Reshape, Sigmoid};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::{Init, Waves};
 
@@ -68,6 +68,10 @@ pub enum Layer {
     Time {
         width: u64,
     },
+    /// Sinusoids of each token's position (Vaswani et al. 2017), as wide as the state.
+    Positions {
+        width: u64,
+    },
     /// One of the values that a field is evaluated at.
     Argument(usize),
     /// Results side by side.
@@ -128,6 +132,8 @@ pub trait Weights {
     fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError>;
     /// Features of the time, `[1, columns]`.
     fn time(&mut self, b: &mut Builder, waves: Waves) -> Result<Value, TypeError>;
+    /// Sinusoids of the positions, a row for each.
+    fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError>;
 }
 
 /// Added to the mean square or the variance inside the root of a norm.
@@ -198,6 +204,7 @@ impl Layer {
             | Layer::Identity
             | Layer::Dropout { .. }
             | Layer::Time { .. }
+            | Layer::Positions { .. }
             | Layer::Argument(_) => Vec::new(),
             Layer::Pipe(parts) | Layer::Concat(parts) => {
                 parts.iter().flat_map(Layer::params).collect()
@@ -212,6 +219,16 @@ impl Layer {
             Layer::Attention { attention, .. } => !attention.causal,
             Layer::Pipe(parts) | Layer::Concat(parts) => parts.iter().any(Layer::looks_ahead),
             Layer::Sum(terms) => terms.iter().any(|(_, l)| l.looks_ahead()),
+            _ => false,
+        }
+    }
+
+    /// Whether it adds something of its own to each position.
+    pub fn sees_positions(&self) -> bool {
+        match self {
+            Layer::Positions { .. } => true,
+            Layer::Pipe(parts) | Layer::Concat(parts) => parts.iter().any(Layer::sees_positions),
+            Layer::Sum(terms) => terms.iter().any(|(_, l)| l.sees_positions()),
             _ => false,
         }
     }
@@ -265,6 +282,13 @@ impl Layer {
                 let row = b.push1(Reshape { to: vec![*width] }, &[row])?;
                 let to = b.ty(x).with_cols(*width);
                 b.push1(Broadcast { to }, &[row])
+            }
+            Layer::Positions { width } => {
+                let table = w.positions(b)?;
+                let to = b.ty(x).with_cols(*width);
+                let none = nn::constant(b, Exact::zero())?;
+                let none = b.push1(Broadcast { to }, &[none])?;
+                b.push1(AddPositions, &[none, table])
             }
             Layer::Argument(i) => at.get(*i).copied().ok_or_else(|| TypeError {
                 op: "field",

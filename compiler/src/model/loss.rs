@@ -28,19 +28,14 @@ pub enum Term {
     Kinetic,
     Jacobian,
     Drift,
+    Ponder,
 }
 
 /// The words of the language that this version has no meaning for, and why.
-const LATER: [(&str, &str); 2] = [
-    (
-        "mse",
-        "the models of this version predict tokens: there is no number to be near to",
-    ),
-    (
-        "ponder",
-        "it counts the steps of tokens that halt one by one, which this version does not have",
-    ),
-];
+const LATER: [(&str, &str); 1] = [(
+    "mse",
+    "the models of this version predict tokens: there is no number to be near to",
+)];
 
 /// The summands of a loss.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +55,7 @@ impl Term {
             Term::Kinetic => "kinetic",
             Term::Jacobian => "jacobian",
             Term::Drift => "drift",
+            Term::Ponder => "ponder",
         }
     }
 
@@ -80,6 +76,7 @@ impl Term {
             Term::Smooth(eps) => format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/vocab"),
             Term::ZLoss => "(log Σ exp logits)²".into(),
             Term::Kinetic => "1/(2 width) Σ over steps ‖x' − x‖²/h".into(),
+            Term::Ponder => "the steps that it makes, and the weight of the last one".into(),
             Term::Jacobian => {
                 "1/width Σ over solves ‖(E(z + δsε) − E(z − δsε))/(2δs)‖², δ = 1/64, s = √(mean z² + 10⁻⁸), ε = ±1 at random"
                     .into()
@@ -158,6 +155,14 @@ impl Objective {
                     }
                 }
                 Term::Drift => drift_fits(*span, evolves, sink),
+                Term::Ponder if evolves.iter().all(|e| e.halting().is_none()) => {
+                    let message = "no token of this model halts by itself";
+                    sink.push(
+                        Diagnostic::error(codes::TYPE_MISMATCH, *span, message)
+                            .label("it counts the steps of tokens that do")
+                            .help("write `for halting(field, max: 12, threshold: 0.99) steps`"),
+                    );
+                }
                 _ => {}
             }
         }
@@ -259,6 +264,7 @@ fn term(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Term, Optio
         "kinetic",
         "jacobian",
         "drift",
+        "ponder",
     ];
     let Some(mut args) = Args::of(e) else {
         let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no term of a loss");
@@ -290,6 +296,7 @@ fn term(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Term, Optio
         "kinetic" => Some((Term::Kinetic, None)),
         "jacobian" => Some((Term::Jacobian, None)),
         "drift" => Some((Term::Drift, None)),
+        "ponder" => Some((Term::Ponder, None)),
         other => {
             sink.push(match LATER.iter().find(|(later, _)| *later == other) {
                 Some((later, why)) => not_supported(name.span, &format!("`{later}`")).help(*why),

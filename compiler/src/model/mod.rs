@@ -13,6 +13,7 @@ pub mod data;
 mod depth;
 mod drift;
 mod evolve;
+mod halting;
 pub mod layer;
 mod lora;
 pub mod loss;

@@ -7,6 +7,7 @@
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
+use super::depth::Halting;
 use super::evolve::{EvolveSpec, Sharing};
 use super::spec::{Positions, Spec};
 use super::{constrain, lora};
@@ -61,6 +62,11 @@ pub fn learned_path(evolve: &EvolveSpec, learned: &Learned, at: Phase) -> String
         path => format!("scheme.{path}"),
     };
     path(evolve, owner, name)
+}
+
+/// What the parameter paths of a halting field begin with: it is the same in all steps.
+pub fn halting_path(evolve: &EvolveSpec, halting: &Halting) -> String {
+    path(evolve, None, halting.leaf.name.clone())
 }
 
 fn path(evolve: &EvolveSpec, owner: Option<Phase>, name: String) -> String {
@@ -149,6 +155,15 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                         }
                     }
                 }
+            }
+        }
+        let halting = e.halting().into_iter();
+        for (h, layer) in halting.flat_map(|h| h.layer.iter().map(move |l| (h, l))) {
+            let prefix = halting_path(e, h);
+            let owner = format!("field `{}` ({prefix})", h.leaf.name);
+            for p in layer.params() {
+                let (path, init) = (format!("{prefix}.{}", p.path), p.init(spec.std));
+                t.add(path, p.shape, init, &owner, h.leaf.span, sink)?;
             }
         }
     }

@@ -28,6 +28,8 @@ pub(super) enum Input<'a> {
 /// Reads layers. One for each field: roles are numbered within it.
 pub struct LayerReader<'a> {
     pub(super) scope: &'a Scope,
+    /// Of the state.
+    pub(super) width: u64,
     pub(super) sink: &'a mut Vec<Diagnostic>,
     /// Role of each part read so far, with its number.
     pub(super) seen: Vec<&'static str>,
@@ -109,6 +111,7 @@ fn expression(
     let scope = sizes.scope();
     let mut reader = LayerReader {
         scope: &scope,
+        width: sizes.width,
         sink,
         seen: Vec::new(),
         repeated,

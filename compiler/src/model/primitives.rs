@@ -94,6 +94,22 @@ impl LayerReader<'_> {
                 let features = args.size("embed", self.scope, MAX_WIDTH, self.sink);
                 features.map(|width| (Layer::Time { width }, width))
             }
+            "positions" => {
+                if args.flag("learned") {
+                    let what = "`positions(learned)` inside a field";
+                    let d = not_supported(args.span, what);
+                    return self.fail(d.help(
+                        "write `positions(sinusoidal)`, or `embed learned(width: …), positions(learned)`",
+                    ));
+                }
+                if !args.flag("sinusoidal") {
+                    let message = "`positions` takes one word";
+                    let d = Diagnostic::error(codes::ARGUMENT_COUNT, args.span, message);
+                    return self.fail(d.help("write `positions(sinusoidal)`"));
+                }
+                let width = self.width;
+                Some((Layer::Positions { width }, width))
+            }
             "concat" => return self.concat(args, Input::One(width)),
             "gelu" => self.mlp(&mut args, nn::Activation::Gelu, width),
             "relu" => self.mlp(&mut args, nn::Activation::Relu, width),
@@ -101,7 +117,7 @@ impl LayerReader<'_> {
                 let bias = args.flag("bias");
                 let output = match args.positional() {
                     Some(n) => report(whole(n, self.scope, 1, MAX_WIDTH), self.sink),
-                    None => Some(width),
+                    None => Some(self.width),
                 };
                 let map = map(self.namer("linear"), "linear", bias);
                 output.map(|output| {

@@ -13,8 +13,19 @@ use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     AddPositions, Broadcast, Enter, Exceeds, Flag, Hold, Input, Normal, Shift, StopGradient, Table,
 };
+use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, Value, nn};
 use odec_program::manifest::{self, depth};
+
+/// Whether a step is made: numbers that are positive where
+pub(super) struct Perhaps {
+    /// it is,
+    pub made: Value,
+    /// the gradient goes through it,
+    pub counts: Value,
+    /// a token makes it; all do, where nothing is said.
+    pub tokens: Option<Value>,
+}
 
 impl Model<'_> {
     /// Normal numbers in the shape of a state. While the model is trained they are of the run's key, so that every text of every step
@@ -128,26 +139,52 @@ impl Model<'_> {
                     b.push1(Hold, &[made, late, zero])?
                 }
             };
-            let region = self.region();
-            b.push1(Flag { region }, &[counts])?;
-            // Only what is the same in all steps is kept here.
-            let mut entered = Kept::new();
-            let enter = |b: &mut Builder, v: Value| b.push1(Enter { region }, &[v]);
-            for (name, values) in &kept {
-                let values = values.iter().map(|v| enter(b, *v));
-                entered.insert(name.clone(), values.collect::<Result<_, _>>()?);
-            }
-            let from = enter(b, x)?;
-            let pass = Pass {
-                kept: Some(&mut entered),
-                ..Pass::default()
+            let perhaps = Perhaps {
+                made,
+                counts,
+                tokens: None,
             };
-            let stepped = self.phase(b, e, (at, program), from, pass)?.0;
-            self.leave();
-            b.site.path = "scheme".into();
-            x = b.push1(Hold, &[made, stepped, x])?;
-            self.collected.hold(b, made)?;
+            x = self.perhaps(b, e, (at, program), (x, &kept), perhaps)?;
         }
+        Ok(x)
+    }
+
+    /// The state after a step that may not be made; as it was, where it is not. Only what is the same in all steps is `kept`.
+    pub(super) fn perhaps(
+        &mut self,
+        b: &mut Builder,
+        e: &EvolveSpec,
+        at: (Phase, usize),
+        (x, kept): (Value, &Kept),
+        whether: Perhaps,
+    ) -> Result<Value, BuildError> {
+        let Perhaps {
+            made,
+            counts,
+            tokens,
+        } = whether;
+        let region = self.region();
+        b.push1(Flag { region }, &[counts])?;
+        let mut entered = Kept::new();
+        let enter = |b: &mut Builder, v: Value| b.push1(Enter { region }, &[v]);
+        for (name, values) in kept {
+            let values = values.iter().map(|v| enter(b, *v));
+            entered.insert(name.clone(), values.collect::<Result<_, _>>()?);
+        }
+        let from = enter(b, x)?;
+        let pass = Pass {
+            kept: Some(&mut entered),
+            ..Pass::default()
+        };
+        let mut stepped = self.phase(b, e, at, from, pass)?.0;
+        self.leave();
+        b.site.path = "scheme".into();
+        if let Some(open) = tokens {
+            stepped = choose(b, open, stepped, from)?;
+            self.collected.only(b, open)?;
+        }
+        let x = b.push1(Hold, &[made, stepped, x])?;
+        self.collected.hold(b, made)?;
         Ok(x)
     }
 }

@@ -4,6 +4,7 @@
 //! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`.
 
 use super::args::{Args, Bounds};
+use super::depth::Depth;
 use super::evolve::{EvolveSpec, evolve};
 use super::layer::Layer;
 use super::loss::Objective;
@@ -128,6 +129,9 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             Some(layers) => e.layers = layers,
             None => fit = false,
         }
+        if let Depth::Halting(halting) = &mut e.depth {
+            fit &= halting.read(sizes, r.sink).is_some();
+        }
     }
     let (output, tied, output_span) = output.filter(|_| fit)?;
     let std = std?;
@@ -156,7 +160,9 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     let fields = |e: &EvolveSpec| {
         let programs = e.unrolled.programs.iter().zip(&e.layers);
         let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
-        each.collect::<Vec<_>>()
+        let halting = e.halting();
+        let halting = halting.and_then(|h| Some((h.leaf.clone(), h.layer.clone()?)));
+        each.chain(halting).collect::<Vec<_>>()
     };
     let ahead = evolves
         .iter()

@@ -13,6 +13,7 @@ use super::evolve::EvolveSpec;
 use super::loss::Term;
 use odec_graph::ops::{
     Broadcast, Constant, Dropout, Equals, Hold, Mul, Recip, Rsqrt, Shift, StopGradient, SumCols,
+    WherePositive,
 };
 use odec_graph::replay::replay;
 use odec_graph::{Builder, Exact, Site, Solution, TypeError, Value, nn};
@@ -24,8 +25,9 @@ use odec_program::manifest::Loss;
 pub(super) struct Collected {
     kinetic: Vec<Value>,
     jacobian: Vec<Value>,
+    ponder: Vec<Value>,
     /// How many of each are settled.
-    settled: [usize; 2],
+    settled: [usize; 3],
     /// Solutions that were looked at.
     solutions: usize,
 }
@@ -34,8 +36,25 @@ pub(super) struct Collected {
 const STEP: (i64, i64) = (1, 64);
 
 impl Collected {
-    fn each(&mut self) -> [&mut Vec<Value>; 2] {
-        [&mut self.kinetic, &mut self.jacobian]
+    fn each(&mut self) -> [&mut Vec<Value>; 3] {
+        [&mut self.kinetic, &mut self.jacobian, &mut self.ponder]
+    }
+
+    /// What tokens have pondered that halt one by one.
+    pub(super) fn pondered(&mut self, rows: Value) {
+        self.ponder.push(rows);
+        self.settle();
+    }
+
+    /// What the last step gave counts only for tokens for which `open` is positive.
+    pub(super) fn only(&mut self, b: &mut Builder, open: Value) -> Result<(), TypeError> {
+        let settled = self.settled;
+        for (list, from) in self.each().into_iter().zip(settled) {
+            for v in &mut list[from..] {
+                *v = b.push1(WherePositive, &[open, *v])?;
+            }
+        }
+        Ok(())
     }
 
     /// What the last step gave counts only where `flag` is positive.
@@ -53,7 +72,7 @@ impl Collected {
 
     /// What the last step gave counts.
     pub(super) fn settle(&mut self) {
-        self.settled = [self.kinetic.len(), self.jacobian.len()];
+        self.settled = self.each().map(|list| list.len());
     }
 
     /// No gradient goes through what there is so far.
@@ -202,6 +221,7 @@ impl Model<'_> {
                 Term::Kinetic => sum(b, &self.collected.kinetic)?,
                 Term::Jacobian => sum(b, &self.collected.jacobian)?,
                 Term::Drift => self.drift(b)?,
+                Term::Ponder => sum(b, &self.collected.ponder)?,
             });
         }
         let mut total = Vec::new();

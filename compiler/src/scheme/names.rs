@@ -42,16 +42,10 @@ pub const PRIMITIVES: &[&str] = &[
     "id",
     "dropout",
     "time",
+    "positions",
 ];
 /// Primitives of the language that later versions compile.
-pub const LATER_PRIMITIVES: &[&str] = &[
-    "conv",
-    "hopfield",
-    "router",
-    "positions",
-    "normalize",
-    "nonnegative",
-];
+pub const LATER_PRIMITIVES: &[&str] = &["conv", "hopfield", "router", "normalize", "nonnegative"];
 /// Functions from flows to fields, and words of the language that no definition may take.
 const RESERVED: &[&str] = &[
     "increment",

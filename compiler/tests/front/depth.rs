@@ -9,6 +9,8 @@ fn with(extent: &str, flow: &str, options: &str, definitions: &str) -> String {
 
 const ADAPTIVE: &str = "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 4)";
 const RANDOM: &str = "random(log_normal_poisson(mean: 4))";
+const HALTING: &str = "halting(halt, max: 5, threshold: 0.99)";
+const HALT: &str = "field halt = linear(1, bias) |> sigmoid";
 const SHARED: &str = "weights shared";
 const PAIR: &str = "bogacki_shampine(layer)";
 
@@ -108,6 +110,88 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
             SHARED,
             "",
         ),
+        (
+            "halting(linear(1), max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(linear(2) |> sigmoid, max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(time(embed: 4) |> linear(1) |> sigmoid, max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(layer, max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(max: 8, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            "",
+        ),
+        (
+            "halting(halt, max: 1, threshold: 0.99)",
+            "lie(att, ffn)",
+            SHARED,
+            HALT,
+        ),
+        (
+            "halting(halt, max: 8, threshold: 1.01)",
+            "lie(att, ffn)",
+            SHARED,
+            HALT,
+        ),
+        ("halting(halt, most: 8)", "lie(att, ffn)", SHARED, HALT),
+        (HALTING, "lie(att, ffn)", "", HALT),
+        (
+            HALTING,
+            "lie(att, ffn)",
+            "weights shared, halt per step",
+            HALT,
+        ),
+        (HALTING, "ab2(layer)", SHARED, HALT),
+        (
+            HALTING,
+            "lie(att, ffn)",
+            "weights shared;  gradient last(2)",
+            HALT,
+        ),
+        (
+            HALTING,
+            "lie(att, ffn)",
+            "weights shared;  h = 1/steps",
+            HALT,
+        ),
+        (
+            HALTING,
+            "lie(att, ffn)",
+            "weights shared;  learn h = 1",
+            HALT,
+        ),
+        (HALTING, "[lie(att, ffn), heun(layer)]", SHARED, HALT),
+        (
+            "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 4, halting: halt)",
+            PAIR,
+            SHARED,
+            HALT,
+        ),
+        (
+            "routed(halt, max: 3, capacity: [1, 2/3, 1/3])",
+            "lie(att, ffn)",
+            SHARED,
+            HALT,
+        ),
         ("sideways(3)", "lie(att, ffn)", SHARED, ""),
     ];
     let mut shown = Vec::new();
@@ -145,4 +229,17 @@ fn the_partner_becomes_part_of_a_step_that_its_error_decides_over() {
     let built = outcome.checked().built.as_ref().expect("a model");
     assert_eq!((built.summary.steps, built.depths.len()), (16, 1));
     assert!(built.decode.is_some());
+}
+
+#[test]
+fn tokens_that_halt_one_by_one_are_read_on() {
+    let outcome = compile_text(&with(HALTING, "lie(att, ffn)", SHARED, HALT));
+    let built = outcome.checked().built.as_ref().expect("a model");
+    let work = &built.summary.evolves[0];
+    // Five steps of two evaluations, four decisions between them.
+    assert_eq!((work.evaluations, work.depth), (14, 14));
+    assert_eq!(built.summary.evaluations, 14);
+    assert!(work.at_most && built.decode.is_some() && built.depths.len() == 1);
+    let own = |p: &odec_graph::ops::Parameter| p.path.starts_with("halt.linear.");
+    assert_eq!(built.params.iter().filter(|p| own(p)).count(), 2);
 }

@@ -6,6 +6,7 @@ mod depth;
 mod double;
 mod drift;
 mod guards;
+mod halting;
 mod join;
 mod learned;
 mod library;
