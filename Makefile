@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench curves systems setup data build fmt lint clean
+.PHONY: help demo test fuzz bench curves systems setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -29,6 +29,9 @@ demo: build data ## Install what is missing, then check, draw, build, train (3 m
 test: setup ## Install what is missing, then the whole suite
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@scripts/test.sh
+
+fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten minutes
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt
