@@ -5,7 +5,7 @@
 //! bound, and the vector of power iteration that each matrix has beside it. Leaves the iteration to `passes/spectral.rs`.
 
 use super::args::{Args, Bounds, real, report};
-use super::evolve::Sharing;
+use super::evolve::{EvolveSpec, Sharing};
 use super::layer::LayerParam;
 use super::spec::{Spec, expect};
 use crate::codes;
@@ -54,7 +54,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
                 .help("write `weights per step` or `shared`"),
         );
     }
-    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let mut params = layers.flat_map(|l| l.params());
     if !params.any(|p| vector(Some(1.0), &p).is_some()) {
         let message = "no field of this model has a matrix";

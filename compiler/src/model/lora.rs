@@ -82,7 +82,7 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
         ));
         return;
     }
-    let layers = spec.evolves.iter().flat_map(|e| e.layers.iter().flatten());
+    let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let mut params = layers.flat_map(|l| l.params());
     if !params.any(|p| !factors(tune, &p).is_empty()) {
         let message = "no field of this model has a matrix that could be adapted";

@@ -162,8 +162,13 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
             let prefix = halting_path(e, h);
             let owner = format!("field `{}` ({prefix})", h.leaf.name);
             for p in layer.params() {
-                let (path, init) = (format!("{prefix}.{}", p.path), p.init(spec.std));
-                t.add(path, p.shape, init, &owner, h.leaf.span, sink)?;
+                let more = lora::factors(spec.tune, &p).into_iter();
+                let more = more.chain(constrain::vector(spec.spectral, &p));
+                let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
+                for (path, shape, init) in [own].into_iter().chain(more) {
+                    let path = format!("{prefix}.{path}");
+                    t.add(path, shape, init, &owner, h.leaf.span, sink)?;
+                }
             }
         }
     }

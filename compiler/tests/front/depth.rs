@@ -243,3 +243,30 @@ fn tokens_that_halt_one_by_one_are_read_on() {
     let own = |p: &odec_graph::ops::Parameter| p.path.starts_with("halt.linear.");
     assert_eq!(built.params.iter().filter(|p| own(p)).count(), 2);
 }
+
+/// A halting field is one of the model's: its matrices get factors and bounds like any other's.
+#[test]
+fn halting_fields_are_tuned_and_bounded() {
+    let text = with(HALTING, "lie(att, ffn)", SHARED, HALT).replace("vocab: 11", "vocab: 256");
+    for (words, path) in [
+        (
+            "tune lora(rank: 1);  from \"theirs\"",
+            "halt.linear.weight.lora.a",
+        ),
+        (
+            "constrain spectral(max: 1)",
+            "halt.linear.weight.spectral.u",
+        ),
+    ] {
+        let train = format!(
+            "train {{ data text(\"a.txt\", tokenizer: bytes)\n  optimizer adamw(lr: 1e-3);  batch 2;  steps 4\n  {words} }}"
+        );
+        let outcome = compile_text(&format!("{text}\n{train}"));
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let all: Vec<&String> = built.params.iter().map(|p| &p.path).collect();
+        assert!(all.iter().any(|p| *p == path), "{all:?}");
+        let gradient = |(name, _): &(String, _)| *name == format!("grad.{path}");
+        let outputs = built.grad.outputs();
+        assert!(!words.contains("lora") || outputs.iter().any(gradient));
+    }
+}
