@@ -3,6 +3,7 @@
 mod harness;
 
 use harness::models::{in_bf16, library, planned};
+use odec_program::gpu::tensor::map::TensorMap;
 use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
 use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
@@ -209,6 +210,25 @@ fn assert_map(l: &Recorded, n: usize, operand: usize, extents: &[u64], tile: &[u
     }
     assert!(extents.iter().all(|x| (1..=1 << 31).contains(x)));
     assert!(tile.iter().all(|x| (1..=256).contains(x)) && tile[0] * 2 == 128);
+}
+
+/// What the driver would not take is said before it is asked.
+#[test]
+fn maps_that_no_driver_takes_are_refused() {
+    let map = |extents: [u64; 2], stride| TensorMap {
+        operand: 0,
+        extents: extents.into(),
+        strides: vec![stride],
+        tile: vec![64, 64],
+    };
+    let said = |map: TensorMap, address| map.refusal(address).unwrap_or_default();
+    assert_eq!(said(map([8, 1], 16), 1 << 40), "");
+    assert!(said(map([8, 1], 16), (1 << 40) + 8).contains("address"));
+    assert!(said(map([12, 1], 24), 0).contains("24 bytes"));
+    assert!(said(map([8, 1], 1 << 40), 0).contains("stride"));
+    assert_eq!(said(map([8, 1 << 31], 16), 0), "");
+    assert!(said(map([8, (1 << 31) + 1], 16), 0).contains("elements"));
+    assert!(said(map([8, 0], 16), 0).contains("0 elements"));
 }
 
 /// The maps of all launches, and how many there are.
