@@ -150,7 +150,7 @@ fn complaint(said: &str, kernel: &Kernel, target: Target) -> Option<String> {
 fn units(spec: &KernelSpec, target: Target) -> &'static str {
     let tensor = match spec {
         KernelSpec::Contract(c) if tensor::warpgroup::runs(c, target) => return WARPGROUPS,
-        KernelSpec::Attend(a) | KernelSpec::AttendCached(a)
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a)
             if tensor::warpgroup::attends(a, target) =>
         {
             return WARPGROUPS;

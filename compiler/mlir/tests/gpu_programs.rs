@@ -94,12 +94,13 @@ fn in_bf16_on(target: Target) {
         let count = text.matches(mma).count() + text.matches(wgmma).count();
         let by_warpgroups = match &kernel.spec {
             KernelSpec::Contract(c) => tensor::warpgroup::runs(c, target),
-            KernelSpec::Attend(a) | KernelSpec::AttendCached(a) => {
+            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
                 tensor::warpgroup::attends(a, target)
             }
             _ => false,
         };
         assert_eq!(text.contains(wgmma), by_warpgroups, "{}", kernel.symbol);
+        assert!(!by_warpgroups || !text.contains(mma), "{}", kernel.symbol);
         let fed = tensor::map::count(&kernel.spec, target) > 0;
         let boxes = text.contains("cp.async.bulk.tensor");
         assert_eq!(boxes, fed, "{}", kernel.symbol);

@@ -55,19 +55,45 @@ impl Emitter {
         self.stmt(format_args!("}}"));
     }
 
+    /// The values that `then` gives if the i1 `condition` holds, else `others`.
+    pub fn when_with(
+        &mut self,
+        condition: Val,
+        others: &[Val],
+        mut then: impl FnMut(&mut Emitter) -> Vec<Val>,
+    ) -> Vec<Val> {
+        self.either_with(condition, others, |e, holds| match holds {
+            true => then(e),
+            false => others.to_vec(),
+        })
+    }
+
     /// Runs `arm(true)` if the i1 `condition` holds, `arm(false)` if not. Both are emitted.
     pub fn either(&mut self, condition: Val, mut arm: impl FnMut(&mut Emitter, bool)) {
-        for holds in [true, false] {
-            match holds {
-                true => self.stmt(format_args!("scf.if {condition} {{")),
-                false => self.stmt(format_args!("}} else {{")),
-            }
-            self.region(|e| {
-                arm(e, holds);
-                vec![]
-            });
+        self.either_with(condition, &[], |e, holds| {
+            arm(e, holds);
+            vec![]
+        });
+    }
+
+    /// The same for arms that give values, of the types of `like`.
+    pub fn either_with(
+        &mut self,
+        condition: Val,
+        like: &[Val],
+        mut arm: impl FnMut(&mut Emitter, bool) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let results: Vec<Val> = like.iter().map(|v| self.temp(v.ty)).collect();
+        let (names, kinds) = (list(&results), types(&results));
+        match results.is_empty() {
+            true => self.stmt(format_args!("scf.if {condition} {{")),
+            false => self.stmt(format_args!("{names} = scf.if {condition} -> ({kinds}) {{")),
         }
+        self.region(|e| arm(e, true));
+        self.stmt(format_args!("}} else {{"));
+        self.region(|e| arm(e, false));
         self.stmt(format_args!("}}"));
+        results
     }
 
     fn region(&mut self, body: impl FnOnce(&mut Emitter) -> Vec<Val>) {

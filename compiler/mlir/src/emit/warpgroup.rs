@@ -88,7 +88,13 @@ impl Emitter {
 
     /// Waits for all that the warpgroup has begun. All of its threads must get here.
     pub fn await_products(&mut self, sums: &[Val]) -> Vec<Val> {
-        self.on_sums("wgmma.wait_group.sync.aligned 0;", sums, &[], "")
+        self.await_products_but(0, sums)
+    }
+
+    /// Waits for all but the last `left` beginnings, of which none has these sums.
+    pub fn await_products_but(&mut self, left: u64, sums: &[Val]) -> Vec<Val> {
+        let text = format!("wgmma.wait_group.sync.aligned {left};");
+        self.on_sums(&text, sums, &[], "")
     }
 
     /// Instructions that change the sums where they are.

@@ -163,7 +163,7 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
 
 /// Batch, sequence, heads, heads of keys, columns; causal; window: several tiles, ragged and whole, every width that
 /// is asked for.
-const SHAPES: [([u64; 5], bool, Option<u64>); 9] = [
+const SHAPES: [([u64; 5], bool, Option<u64>); 10] = [
     ([1, 70, 2, 2, 32], true, None),
     ([2, 5, 1, 1, 16], false, None),
     ([1, 130, 1, 1, 64], true, None),
@@ -173,6 +173,7 @@ const SHAPES: [([u64; 5], bool, Option<u64>); 9] = [
     ([1, 35, 3, 1, 16], false, None),
     ([1, 200, 2, 1, 16], true, Some(66)),
     ([2, 81, 2, 2, 16], true, Some(3)),
+    ([1, 75, 2, 1, 80], true, Some(40)),
 ];
 
 /// Cases with their specs and dims.
@@ -312,6 +313,15 @@ fn pieces(target: Target, spec: Attend) {
 
 #[test]
 fn attention_backward() {
+    backward(Target::Sm80);
+}
+
+#[test]
+fn attention_backward_by_warpgroups() {
+    backward(Target::Sm90a);
+}
+
+fn backward(target: Target) {
     for (spec, batch, seq) in shapes() {
         let [n, narrow] = sizes(&spec, batch, seq);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3), (n, 8)]
@@ -346,7 +356,7 @@ fn attention_backward() {
         ]);
         let kernel = KernelSpec::AttendBackward(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(Target::Sm80, &kernel, &data, &dims, &[], &[6, 7, 8]);
+        let got = run(target, &kernel, &data, &dims, &[], &[6, 7, 8]);
         let group = spec.group() as usize;
         let last = tensor::bound((seq * group) as u64);
         // Σ factor · row, of the factors of one row or column of pairs.

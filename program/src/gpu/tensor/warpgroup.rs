@@ -1,4 +1,4 @@
-//! Contractions, and attention forward, by warpgroups (Hopper's `wgmma`): which ones, and their tiles.
+//! Contractions, and attention, by warpgroups (Hopper's `wgmma`): which ones, and their tiles.
 //!
 //! Four warps multiply 64 rows of A by all columns of the block's tile of B, read from shared memory by the tensor
 //! cores themselves. Tiles lie in *panels*: rows of 128 bytes, the 16-byte piece `c` of row `r` at place `c xor (r mod 8)` (PTX ISA,
@@ -77,8 +77,8 @@ pub fn shared(c: &Contract) -> u64 {
     stages(c) * 2 * stage(c)
 }
 
-/// Whether attention forward, and to kept keys, runs by warpgroups on a target: all that runs on tensor cores does, on Hopper. One
-/// warpgroup has the block's queries.
+/// Whether attention, forward, to kept keys and backward, runs by warpgroups on a target: all that runs on tensor cores does, on
+/// Hopper. One warpgroup has the block's rows.
 pub fn attends(a: &Attend, target: Target) -> bool {
     target == Target::Sm90a && attend::runs(a)
 }
@@ -96,4 +96,24 @@ pub fn attend_stage(a: &Attend) -> u64 {
 /// Bytes for queries, and for keys and values of two tiles.
 pub fn attend_shared(a: &Attend) -> u64 {
     5 * 2 * attend_stage(a)
+}
+
+/// Rows of the other side that are read at a time, backward: fewer of wide heads, whose sums leave less room in registers.
+pub fn attend_streamed(a: &Attend) -> u64 {
+    match a.head <= PANEL {
+        true => 64,
+        false => 32,
+    }
+}
+
+/// Elements of a tile of these rows.
+pub fn attend_other(a: &Attend) -> u64 {
+    attend_tile(a) * attend_streamed(a) / attend::ROWS
+}
+
+/// Bytes, backward: two tiles of the block's own rows, five of the other side's, and two numbers for each of 64 rows. Gradients of
+/// queries need keys and values of two tiles; those of keys and values queries of two, dO, and the room of two for its next
+/// rows in f32.
+pub fn attend_backward_shared(a: &Attend) -> u64 {
+    2 * (2 * attend_tile(a) + 5 * attend_other(a)) + 2 * 4 * attend::ROWS
 }

@@ -91,7 +91,7 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     }
 }
 
-/// The tiles of keys that a block goes through, and what the lane's rows see of them.
+/// What a block goes through of the other side, and what the lane's rows see of it.
 pub(super) struct Walk {
     pub begin: Val,
     pub end: Val,
@@ -162,11 +162,11 @@ fn scores(e: &mut Emitter, block: &Block, queries: &[[Val; 4]], keys: Val) -> Su
     out
 }
 
-/// The keys that a row sees: from one on, with a window, and those below another.
+/// What a row sees of the other side: from one on, if there is such a bound, and those below another.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
-    from: Option<Val>,
-    until: Val,
+    pub from: Option<Val>,
+    pub until: Val,
 }
 
 /// What the lane knows of its two rows: the largest score, its own part of the sum of weights, its columns of results.

@@ -47,14 +47,52 @@ impl<'a> Block<'a> {
         side: Side,
         (number, seq): (Val, Val),
     ) -> Block<'a> {
-        let thread = e.thread();
-        let tiles = e.div_ceil(seq, ROWS as i64);
-        let (outer, within) = (e.div(number, tiles), e.rem(number, tiles));
         let heads = match side {
             Side::Queries => kernel.heads,
             Side::Keys => kernel.kv_heads,
         };
-        let (heads, width) = (e.int(heads as i64), e.int(32));
+        let heads = e.int(heads as i64);
+        let block = Block::of_heads(e, kernel, heads, (number, seq));
+        match side {
+            Side::Queries => Block {
+                shared: shared_by(e, kernel, block.head),
+                ..block
+            },
+            Side::Keys => block,
+        }
+    }
+
+    /// The same for a side that is not known before: that of queries if the i1 `of_queries` holds.
+    fn of_either(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        of_queries: Val,
+        at: (Val, Val),
+    ) -> Block<'a> {
+        if kernel.group() == 1 {
+            return Block::new(e, kernel, Side::Keys, at);
+        }
+        let [heads, shared] = [kernel.heads, kernel.kv_heads].map(|n| e.int(n as i64));
+        let heads = e.select(of_queries, heads, shared);
+        let block = Block::of_heads(e, kernel, heads, at);
+        let shared = shared_by(e, kernel, block.head);
+        Block {
+            shared: e.select(of_queries, shared, block.head),
+            ..block
+        }
+    }
+
+    /// Of so many heads.
+    fn of_heads(
+        e: &mut Emitter,
+        kernel: &'a Attend,
+        heads: Val,
+        (number, seq): (Val, Val),
+    ) -> Block<'a> {
+        let thread = e.thread();
+        let tiles = e.div_ceil(seq, ROWS as i64);
+        let (outer, within) = (e.div(number, tiles), e.rem(number, tiles));
+        let width = e.int(32);
         let head = e.rem(outer, heads);
         let (warp, lane) = (e.div(thread, width), e.rem(thread, width));
         let (lane_row, lane_col) = lane_of_sums(e, lane);
@@ -70,10 +108,7 @@ impl<'a> Block<'a> {
             },
             batch: e.div(outer, heads),
             head,
-            shared: match side {
-                Side::Queries => shared_by(e, kernel, head),
-                Side::Keys => head,
-            },
+            shared: head,
             row: e.mul_int(within, ROWS as i64),
             own: e.mul_int(warp, 16),
             lane_row,

@@ -7,7 +7,7 @@
 //! the meaning.
 
 use super::forward::{State, Walk};
-use super::{Block, flat, fragments, is_of_keys, number, rounded};
+use super::{Block, Sums, flat, fragments, is_of_keys, number, rounded};
 use crate::emit::{Cmp, Emitter, Left, Paneled, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Lies, Tile};
@@ -17,12 +17,17 @@ use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_stage, attend_
 /// Inner length of an instruction.
 const DEEP: u64 = 16;
 
-pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
-    let tile = Tile {
-        rows: KEYS,
+/// So many rows of the head.
+pub(super) fn tile(block: &Block, rows: u64) -> Tile {
+    Tile {
+        rows,
         cols: block.kernel.head,
         lies: Lies::Paneled,
-    };
+    }
+}
+
+pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
+    let tile = tile(block, KEYS);
     let (size, stage) = (attend_tile(block.kernel), attend_stage(block.kernel));
     debug_assert_eq!(size, tile.elements());
     let zero = e.int(0);
@@ -75,15 +80,7 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
             e.await_phase(arrives, parity);
             // Everybody is done with the tile before, whose places are taken next.
             e.barrier();
-            let products: Vec<(Left, Paneled)> = (0..block.kernel.head)
-                .step_by(DEEP as usize)
-                .map(|d| {
-                    let left = along(e, queries, d);
-                    (Left::Shared(left), along(e, here.0, d))
-                })
-                .collect();
-            let nothing = vec![number(e, 0.0); (KEYS / 2) as usize];
-            let scores = e.begin_products(&products, &nothing);
+            let scores = begin_scores(e, tile, queries, here.0);
             // What nobody will wait for is not asked for.
             let exists = e.below(next, walk.end);
             let asks = elected.provided(e, exists);
@@ -94,15 +91,10 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
             let scores = e.await_products(&scores);
             let state = State::of(&carried[..count]);
             let (weights, state) = state.with(e, block, fragments(&scores), walk.seen, first);
-            let weights: Vec<[Val; 4]> = (weights.chunks(2))
-                .map(|pair| rounded(e, pair[0], pair[1]))
-                .collect();
+            let weights = factors(e, &weights);
             let arrives = mbarrier(e, here.1);
             e.await_phase(arrives, parity);
-            let products: Vec<(Left, Paneled)> = (weights.iter().enumerate())
-                .map(|(n, left)| (Left::Registers(*left), across(e, here.1, DEEP * n as u64)))
-                .collect();
-            let o = e.begin_products(&products, &flat(&state.o));
+            let o = begin_sums(e, &weights, (tile, here.1), &flat(&state.o));
             let o = fragments(&e.await_products(&o));
             let mut carried = State { o, ..state }.flat();
             let one = e.int(1);
@@ -114,9 +106,44 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
     State::of(&done[..count])
 }
 
-/// 16 columns of a tile from `col` on, the inner index: of all its rows.
-fn along(e: &mut Emitter, tile: Val, col: u64) -> Paneled {
-    let at = col / PANEL * KEYS * PANEL + col % PANEL;
+/// Begins products of 64 rows at `left` with the rows of the tile at `right`, over the head's columns.
+pub(super) fn begin_scores(e: &mut Emitter, tile: Tile, left: Val, right: Val) -> Vec<Val> {
+    let products: Vec<(Left, Paneled)> = (0..tile.cols)
+        .step_by(DEEP as usize)
+        .map(|d| {
+            let left = along(e, KEYS, left, d);
+            (Left::Shared(left), along(e, tile.rows, right, d))
+        })
+        .collect();
+    let nothing = vec![number(e, 0.0); (tile.rows / 2) as usize];
+    e.begin_products(&products, &nothing)
+}
+
+/// Begins to add products of 64 rows of numbers, rounded, with the tile, over its rows.
+pub(super) fn begin_sums(
+    e: &mut Emitter,
+    left: &[[Val; 4]],
+    (tile, at): (Tile, Val),
+    sums: &[Val],
+) -> Vec<Val> {
+    let products: Vec<(Left, Paneled)> = (left.iter().enumerate())
+        .map(|(n, left)| {
+            let right = across(e, tile.rows, at, DEEP * n as u64);
+            (Left::Registers(*left), right)
+        })
+        .collect();
+    e.begin_products(&products, sums)
+}
+
+/// Fragments side by side, as left factors.
+pub(super) fn factors(e: &mut Emitter, numbers: &Sums) -> Vec<[Val; 4]> {
+    let pairs = numbers.chunks(2);
+    pairs.map(|pair| rounded(e, pair[0], pair[1])).collect()
+}
+
+/// 16 columns from `col` on, the inner index, of a tile of so many rows: of all of them.
+fn along(e: &mut Emitter, rows: u64, tile: Val, col: u64) -> Paneled {
+    let at = col / PANEL * rows * PANEL + col % PANEL;
     let at = e.add_int(tile, at as i64);
     Paneled {
         // There is one panel; its distance to another is not read.
@@ -125,11 +152,11 @@ fn along(e: &mut Emitter, tile: Val, col: u64) -> Paneled {
     }
 }
 
-/// 16 rows of a tile from `row` on, the inner index: of all its columns.
-fn across(e: &mut Emitter, tile: Val, row: u64) -> Paneled {
+/// 16 rows from `row` on, the inner index, of a tile of so many: of all its columns.
+fn across(e: &mut Emitter, rows: u64, tile: Val, row: u64) -> Paneled {
     let at = e.add_int(tile, (row * PANEL) as i64);
     Paneled {
-        descriptor: e.describe(at, KEYS * PANEL * 2, PATTERN),
+        descriptor: e.describe(at, rows * PANEL * 2, PATTERN),
         turned: true,
     }
 }

@@ -1,0 +1,196 @@
+//! Attention on tensor cores, backward.
+//!
+//! Takes an [`Attend`] spec. One half of the blocks computes gradients of queries, walking over keys; the other half those
+//! of keys and values, walking over queries. Both compute weights again from scores and the forward kernel's statistic, so
+//! nothing is added up by several blocks. Weights, slopes and dO are rounded to bf16 as factors. Leaves tiles and products to
+//! [`warps`], with `mma`, and [`warpgroup`], with `wgmma`.
+
+mod intake;
+mod warpgroup;
+mod warps;
+
+use super::forward::{Sight, Walk};
+use super::{Block, Side, number};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::gpu::attend::window;
+use crate::gpu::tensor::Source;
+use odec_program::DType;
+use odec_program::gpu::tensor::attend::ROWS;
+use odec_program::gpu::tensor::warpgroup::attends;
+use odec_program::kernel::Attend;
+use std::f64::consts::LOG2_E;
+
+/// Operands.
+const O: u64 = 3;
+const LSE: u64 = 4;
+const D_O: u64 = 5;
+const D_Q: u64 = 6;
+const D_K: u64 = 7;
+const D_V: u64 = 8;
+
+/// Dims `[batch, seq]`; operands q, k, v, o, lse, d_o, d_q, d_k, d_v.
+pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
+    let (batch, seq) = (e.dim(0), e.dim(1));
+    let number = e.block();
+    let tiles = e.div_ceil(seq, ROWS as i64);
+    let half = e.mul(batch, tiles);
+    let half = e.mul_int(half, kernel.heads as i64);
+    let of_queries = e.below(number, half);
+    if attends(kernel, e.target) {
+        warpgroup::emit(e, kernel, of_queries, (number, half));
+        return Ok(());
+    }
+    e.either(of_queries, |e, of_queries| {
+        let (side, number) = match of_queries {
+            true => (Side::Queries, number),
+            false => (Side::Keys, e.sub(number, half)),
+        };
+        let block = Block::new(e, kernel, side, (number, seq));
+        let walk = walk(e, &block, side, seq);
+        match side {
+            Side::Queries => warps::queries(e, &block, walk, seq),
+            Side::Keys => warps::keys(e, &block, walk, seq),
+        }
+    });
+    Ok(())
+}
+
+/// −lse · log₂ e and δ = Σ o ∘ dO of 64 rows: addresses in shared memory.
+struct Numbers {
+    shift: Val,
+    delta: Val,
+}
+
+impl Numbers {
+    /// Behind so many bytes.
+    fn behind(e: &mut Emitter, bytes: u64) -> Numbers {
+        Numbers {
+            shift: e.shared(bytes / 4),
+            delta: e.shared(bytes / 4 + ROWS),
+        }
+    }
+}
+
+/// The rows of the other side that a block goes through, and which of them the lane's rows see; queries behind the last need no
+/// bound, because they weigh nothing ([`shift`]).
+fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
+    let rows = block.rows(e);
+    let (zero, window) = (e.int(0), window(block.kernel));
+    let below = |e: &mut Emitter, row: Val, count: i64| {
+        let end = e.add_int(row, count);
+        e.min(end, seq)
+    };
+    let causal = block.kernel.causal;
+    match side {
+        Side::Queries => Walk {
+            begin: window.map_or(zero, |w| {
+                let first = e.add_int(block.row, 1 - w);
+                e.max(first, zero)
+            }),
+            end: match causal {
+                true => below(e, block.row, ROWS as i64),
+                false => seq,
+            },
+            seen: rows.map(|row| Sight {
+                from: window.map(|w| e.add_int(row, 1 - w)),
+                until: if causal { e.add_int(row, 1) } else { seq },
+            }),
+        },
+        Side::Keys => Walk {
+            begin: if causal { block.row } else { zero },
+            end: window.map_or(seq, |w| below(e, block.row, ROWS as i64 - 1 + w)),
+            seen: rows.map(|row| Sight {
+                from: causal.then_some(row),
+                until: window.map_or(seq, |w| e.add_int(row, w)),
+            }),
+        },
+    }
+}
+
+/// What the lane's rows see of fragments side by side: bounds of columns, counted from the lane's first, as i32.
+struct Mask([Sight; 2]);
+
+impl Mask {
+    /// Of fragments whose first column is number `first` of the other side.
+    fn new(e: &mut Emitter, block: &Block, seen: [Sight; 2], first: Val) -> Mask {
+        let here = e.add(first, block.lane_col);
+        // No fragment has more columns.
+        let (least, most) = (e.int(-1), e.int(ROWS as i64));
+        let mut within = |bound: Val| {
+            let bound = e.sub(bound, here);
+            let bound = e.max(bound, least);
+            let bound = e.min(bound, most);
+            e.convert(bound, Elem::I32)
+        };
+        Mask(seen.map(|s| Sight {
+            from: s.from.map(&mut within),
+            until: within(s.until),
+        }))
+    }
+
+    /// Whether element `i` of fragment `n` is seen.
+    fn sees(&self, e: &mut Emitter, n: usize, i: usize) -> Val {
+        let Sight { from, until } = self.0[i / 2];
+        let column = e.integer((8 * n + i % 2) as i64, Type::scalar(Elem::I32));
+        let visible = e.below(column, until);
+        from.map_or(visible, |from| {
+            let sees = e.cmp(Cmp::Ge, column, from);
+            e.and(visible, sees)
+        })
+    }
+}
+
+/// q and dO.
+fn of_queries(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
+    [(0, DType::Bf16), (D_O, DType::F32)].map(|(n, dtype)| block.source(e, n, dtype, seq))
+}
+
+/// k and v.
+fn of_keys(e: &mut Emitter, block: &Block, seq: Val) -> [Source; 2] {
+    [1, 2].map(|n| block.source(e, n, DType::Bf16, seq))
+}
+
+/// The weight of a pair, zero where it is hidden.
+fn weight(e: &mut Emitter, block: &Block, score: Val, shift: Val, visible: Val) -> Val {
+    let (factor, zero) = (number(e, block.kernel.scale * LOG2_E), number(e, 0.0));
+    let x = e.fma(score, factor, shift);
+    let p = e.exp2(x);
+    e.select(visible, p, zero)
+}
+
+/// The gradient of a score before scaling, from its weight and the product of dO and v.
+fn slope(e: &mut Emitter, block: &Block, weight: Val, rate: Val, delta: Val) -> Val {
+    let scale = number(e, block.kernel.scale);
+    let away = e.sub(rate, delta);
+    let slope = e.mul(weight, away);
+    e.mul(slope, scale)
+}
+
+/// −lse · log₂ e of a query; if there is none, what gives it no weight.
+fn shift(e: &mut Emitter, block: &Block, seq: Val, query: Val) -> Val {
+    let last = e.add_int(seq, -1);
+    let row = e.min(query, last);
+    let p = block.statistic(e, LSE, seq, row);
+    let lse = e.load(p, e.scalar());
+    let (factor, nowhere) = (number(e, -LOG2_E), number(e, f64::NEG_INFINITY));
+    let shift = e.mul(lse, factor);
+    let exists = e.below(query, seq);
+    e.select(exists, shift, nowhere)
+}
+
+/// Two numbers of shared memory that lie side by side, the first at an even place.
+fn pair(e: &mut Emitter, place: Val, at: Val) -> Vec<Val> {
+    let p = e.at(place, at, e.elem);
+    let pair = e.load_whole(p, crate::gpu::access::wide(e.elem, 2));
+    e.parts(pair)
+}
+
+/// Two numbers of shared memory, for the lane's two rows.
+fn of_rows(e: &mut Emitter, block: &Block, place: Val) -> [Val; 2] {
+    let own = e.add(block.own, block.lane_row);
+    [0, 8].map(|below| {
+        let at = e.add_int(own, below);
+        let p = e.at(place, at, e.elem);
+        e.load(p, e.scalar())
+    })
+}

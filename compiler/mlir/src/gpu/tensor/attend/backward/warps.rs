@@ -1,0 +1,210 @@
+//! Attention backward by warps, with `mma`.
+//!
+//! Takes what a block walks over; of its own side it keeps two tiles in shared memory, of the other one tiles of as many rows as fit
+//! beside them. Each warp has 16 rows of the block's 64, and takes 16 of the others at a time.
+
+use super::super::{Block, Sums, flat, fragments, number, rounded};
+use super::{D_K, D_O, D_Q, D_V, Mask, Numbers, O};
+use super::{of_keys, of_queries, of_rows, pair, shift, slope, weight};
+use crate::emit::{Elem, Emitter, Val};
+use crate::gpu::access::wide;
+use crate::gpu::attend::each_member;
+use crate::gpu::tensor::attend::forward::Walk;
+use crate::gpu::tensor::{Source, put};
+use odec_program::DType;
+use odec_program::gpu::tensor::attend::{ROWS, THREADS, streamed};
+
+/// Tiles of the block's rows and of others, in elements; numbers of 64 rows.
+struct Places {
+    own: [Val; 2],
+    others: [Val; 2],
+    numbers: Numbers,
+}
+
+impl Places {
+    fn new(e: &mut Emitter, block: &Block) -> Places {
+        let own = block.tile(ROWS).elements();
+        let others = block.tile(streamed(block.kernel)).elements();
+        Places {
+            own: [0, own].map(|n| e.int(n as i64)),
+            others: [2 * own, 2 * own + others].map(|n| e.int(n as i64)),
+            numbers: Numbers::behind(e, 4 * (own + others)),
+        }
+    }
+}
+
+/// Brings `rows` rows of two matrices from `first` on; the caller waits.
+fn fetch(e: &mut Emitter, block: &Block, from: [Source; 2], first: Val, rows: u64, to: [Val; 2]) {
+    let zero = e.int(0);
+    for (source, to) in from.into_iter().zip(to) {
+        let loaded = source.fetch(e, block.team, first, zero, block.tile(rows), to);
+        put(e, loaded, to);
+    }
+    e.close_copies();
+}
+
+fn arrive(e: &mut Emitter) {
+    e.await_copies(0);
+    e.barrier();
+}
+
+/// Products of the warp's 16 rows of a tile with 16 others.
+fn products(e: &mut Emitter, block: &Block, own: Val, others: Val, row: Val) -> Sums {
+    let zero = number(e, 0.0);
+    let mut out = vec![[zero; 4]; 2];
+    for d in (0..block.kernel.head).step_by(16) {
+        let left = block.left(e, own, d);
+        let right = block.over_columns(e, others, row, d);
+        for (sum, right) in out.iter_mut().zip(right) {
+            *sum = e.multiply(left, right, *sum);
+        }
+    }
+    out
+}
+
+/// dQ = dS·K.
+pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
+    let places = Places::new(e, block);
+    let (own, keys) = (of_queries(e, block, seq), of_keys(e, block, seq));
+    fetch(e, block, own, block.row, ROWS, places.own);
+    statistics(e, block, &places.numbers, seq, block.row, ROWS);
+    arrive(e);
+    let shifts = of_rows(e, block, places.numbers.shift);
+    let delta = of_rows(e, block, places.numbers.delta);
+    let others = streamed(block.kernel);
+    let zero = e.int(0);
+    let start = flat(&block.nothing(e));
+    let (begin, end) = (walk.begin, walk.end);
+    let done = e.for_with(begin, end, others as i64, &start, |e, first, sums| {
+        fetch(e, block, keys, first, others, places.others);
+        arrive(e);
+        let all = e.int(others as i64);
+        let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
+            let scores = products(e, block, places.own[0], places.others[0], row);
+            let rates = products(e, block, places.own[1], places.others[1], row);
+            let here = e.add(first, row);
+            let mask = Mask::new(e, block, walk.seen, here);
+            let slopes: Sums = (0..2)
+                .map(|n| {
+                    [0, 1, 2, 3].map(|i| {
+                        let visible = mask.sees(e, n, i);
+                        let p = weight(e, block, scores[n][i], shifts[i / 2], visible);
+                        slope(e, block, p, rates[n][i], delta[i / 2])
+                    })
+                })
+                .collect();
+            let left = rounded(e, slopes[0], slopes[1]);
+            let mut sums = fragments(sums);
+            block.accumulate(e, left, places.others[0], row, &mut sums);
+            flat(&sums)
+        });
+        e.barrier();
+        sums
+    });
+    let d_q = block.matrix(e, D_Q, DType::F32, seq);
+    block.write(e, d_q, &fragments(&done), None);
+}
+
+/// dV = Pᵀ·dO, dK = dSᵀ·Q.
+pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
+    let places = Places::new(e, block);
+    let own = of_keys(e, block, seq);
+    fetch(e, block, own, block.row, ROWS, places.own);
+    let others = streamed(block.kernel);
+    let zero = e.int(0);
+    let start = [flat(&block.nothing(e)), flat(&block.nothing(e))].concat();
+    let count = start.len() / 2;
+    let (begin, end) = (walk.begin, walk.end);
+    let done = each_member(e, block.kernel, &start, |e, member, sums| {
+        let block = &block.of_member(e, member);
+        let queries = of_queries(e, block, seq);
+        e.for_with(begin, end, others as i64, sums, |e, first, sums| {
+            fetch(e, block, queries, first, others, places.others);
+            statistics(e, block, &places.numbers, seq, first, others);
+            arrive(e);
+            let all = e.int(others as i64);
+            let sums = e.for_with(zero, all, 16, sums, |e, row, sums| {
+                let scores = products(e, block, places.own[0], places.others[0], row);
+                let rates = products(e, block, places.own[1], places.others[1], row);
+                let here = e.add(first, row);
+                let mask = Mask::new(e, block, walk.seen, here);
+                let here = e.add(row, block.lane_col);
+                let mut weights = vec![];
+                let mut slopes = vec![];
+                for n in 0..2 {
+                    let at = e.add_int(here, 8 * n as i64);
+                    let shifts = pair(e, places.numbers.shift, at);
+                    let delta = pair(e, places.numbers.delta, at);
+                    let p = [0, 1, 2, 3].map(|i| {
+                        let visible = mask.sees(e, n, i);
+                        weight(e, block, scores[n][i], shifts[i % 2], visible)
+                    });
+                    weights.push(p);
+                    let slope = |i| slope(e, block, p[i], rates[n][i], delta[i % 2]);
+                    slopes.push([0, 1, 2, 3].map(slope));
+                }
+                let (mut of_values, mut of_keys) =
+                    (fragments(&sums[..count]), fragments(&sums[count..]));
+                let left = rounded(e, weights[0], weights[1]);
+                block.accumulate(e, left, places.others[1], row, &mut of_values);
+                let left = rounded(e, slopes[0], slopes[1]);
+                block.accumulate(e, left, places.others[0], row, &mut of_keys);
+                [flat(&of_values), flat(&of_keys)].concat()
+            });
+            e.barrier();
+            sums
+        })
+    });
+    for (operand, sums) in [(D_V, &done[..count]), (D_K, &done[count..])] {
+        let to = block.matrix(e, operand, DType::F32, seq);
+        block.write(e, to, &fragments(sums), None);
+    }
+}
+
+/// The numbers of `count` rows from `first` on, out of o, dO and the forward kernel's statistic; rows beyond the last repeat it.
+pub(super) fn statistics(
+    e: &mut Emitter,
+    block: &Block,
+    numbers: &Numbers,
+    seq: Val,
+    first: Val,
+    count: u64,
+) {
+    let per = THREADS / count;
+    let o = block.matrix(e, O, DType::Bf16, seq);
+    let d_o = block.matrix(e, D_O, DType::F32, seq);
+    let several = e.int(per as i64);
+    let (slot, part) = (
+        e.div(block.team.thread, several),
+        e.rem(block.team.thread, several),
+    );
+    let last = e.add_int(seq, -1);
+    let query = e.add(first, slot);
+    let row = e.min(query, last);
+    let base = e.mul(row, o.stride);
+    let begin = e.mul_int(part, 4);
+    let nothing = number(e, 0.0);
+    let mut sum = e.for_with(begin, o.cols, 4 * per as i64, &[nothing], |e, c, sum| {
+        let at = e.add(base, c);
+        let [x, y] = [o, d_o].map(|m| {
+            let p = e.at(m.pointer, at, m.elem);
+            let x = e.load_whole(p, wide(m.elem, 4));
+            let x = e.convert(x, Elem::F32);
+            e.parts(x)
+        });
+        let pairs = x.into_iter().zip(y);
+        vec![pairs.fold(sum[0], |sum, (x, y)| e.fma(x, y, sum))]
+    })[0];
+    let mut distance = 1;
+    while distance < per {
+        let other = e.at_distance(sum, distance);
+        sum = e.add(sum, other);
+        distance *= 2;
+    }
+    // The threads of a row write the same.
+    let shift = shift(e, block, seq, query);
+    for (place, x) in [(numbers.shift, shift), (numbers.delta, sum)] {
+        let p = e.at(place, slot, e.elem);
+        e.store(x, p);
+    }
+}
