@@ -152,15 +152,14 @@ impl Model<'_> {
                     self.perhaps(b, e, (at, program), (x, &kept), whether)?
                 }
             };
-            let inside = Site {
-                evolve: e.label.clone(),
-                step: Some(k as u32),
-                path: halt.leaf.name.clone(),
-                ..Site::default()
-            };
             let h = match k as u64 + 1 < e.steps {
                 true => {
-                    b.site = inside.clone();
+                    b.site = Site {
+                        evolve: e.label.clone(),
+                        step: Some(k as u32),
+                        path: halt.leaf.name.clone(),
+                        ..Site::default()
+                    };
                     b.span = Some(halt.leaf.span);
                     let layer = halt.layer.as_ref();
                     let missing = || BuildError::Missing("the halting field".into());
@@ -179,8 +178,8 @@ impl Model<'_> {
                 None => (Tokens::new(b, x)?, None),
                 Some((tokens, sum)) => (tokens, Some(sum)),
             };
+            // Outside: the gradient of every weight is asked for at once, and would have all steps computed again at once.
             let weight = tokens.next(b, h, &halt.threshold)?;
-            b.site = inside;
             let part = b.push1(Mul, &[weight, x])?;
             let sum = match sum {
                 None => part,
