@@ -62,7 +62,7 @@ agreement() {
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
 gpu_assembler() {
-    scripts/ptxas.sh && cargo test --quiet --workspace --test assemble -- --ignored
+    scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble:: -- --ignored
 }
 
 # What measures a card, without one: prepared, launched by the driver that computes nothing; and refused where there is none.

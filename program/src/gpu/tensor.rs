@@ -12,7 +12,7 @@
 //! (1.05 u + 2 D + bound(n)) Σ pⱼ |vⱼ|
 //! ```
 //!
-//! its statistic by D, and gradients by the same of their own sums (`compiler/mlir/tests/gpu_tensor.rs` writes them out). Numbers
+//! its statistic by D, and gradients by the same of their own sums (`compiler/mlir/tests/gpu/tensor.rs` writes them out). Numbers
 //! must be finite: a weight of zero still multiplies a value that a mask hides within the same tile.
 
 pub mod map;

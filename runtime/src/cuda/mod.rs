@@ -10,7 +10,7 @@
 //! between the two is copied, in order with the launches, and without waiting where the process's side is page-locked.
 //!
 //! Nothing in here has run on a card yet: launches are checked against the recording driver, kernels on an emulated GPU
-//! (`compiler/mlir/tests/gpu.rs`).
+//! (`compiler/mlir/tests/gpu/kernels.rs`).
 
 #[cfg(feature = "cuda")]
 mod card;

@@ -4,9 +4,7 @@
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
-mod harness;
-
-use harness::models::{library, library_in_bf16};
+use crate::harness::models::{library, library_in_bf16};
 use odec_mlir::Cache;
 use odec_program::gpu::{self, tensor};
 use odec_program::kernel::Attend;

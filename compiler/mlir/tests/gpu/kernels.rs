@@ -3,12 +3,12 @@
 //! The emulator (`ptx/`) ends the test at any access outside of an operand, unaligned access, race, or read of shared
 //! memory that nobody wrote, and at instructions whose rounding an assembler may choose.
 
-mod harness;
-mod ptx;
-
-use harness::Buffer as Data;
-use harness::bodies::{COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks, random_rows};
-use harness::noise;
+use crate::harness::Buffer as Data;
+use crate::harness::bodies::{
+    COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks, random_rows,
+};
+use crate::harness::noise;
+use crate::ptx::Emulated;
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Store,
@@ -18,7 +18,6 @@ use odec_runtime::device::Device;
 use odec_runtime::memory::{Buffer, Words};
 use odec_runtime::reference::ReferenceDevice;
 use proptest::prelude::*;
-use ptx::Emulated;
 
 /// One launch: kernel, operands' bits, operands in the place of others (b, a), dims, coefficients.
 struct Case {

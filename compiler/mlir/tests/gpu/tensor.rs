@@ -4,18 +4,16 @@
 //! The emulator's tensor core adds as inaccurately as any card is known to (`ptx/tensor.rs`), and ends the test where
 //! a word is used before its copy was waited for.
 
-mod harness;
-mod ptx;
-mod tensor_attend;
+mod attend;
 
-use harness::noise;
+use crate::harness::noise;
+use crate::ptx::Emulated;
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::device::Device;
 use odec_runtime::memory::{Buffer, Words};
-use ptx::Emulated;
 
 /// Numbers, and the elements of a type that hold them.
 #[derive(Clone)]

@@ -2,14 +2,11 @@
 //! bit; and against the same model on the host's processor, which must learn the same bits. In bf16, which runs on tensor
 //! cores, they are near.
 
-mod harness;
-mod ptx;
-
-use harness::models::{in_bf16, near_steps, planned, ragged, same_steps, two_steps};
+use crate::harness::models::{in_bf16, near_steps, planned, ragged, same_steps, two_steps};
+use crate::ptx::Emulated;
 use odec_program::gpu::tensor;
 use odec_program::{Bindings, KernelSpec, Target};
 use odec_runtime::reference::ReferenceDevice;
-use ptx::Emulated;
 
 fn check(name: &str, sizes: &[(&str, &str)], target: Target) {
     let at = Bindings::new(2, 19);

@@ -1,8 +1,6 @@
 //! Every launch of every model of the library as the driver of a GPU would be told, without a card.
 
-mod harness;
-
-use harness::models::{in_bf16, library, planned};
+use crate::harness::models::{in_bf16, library, planned};
 use odec_program::gpu::tensor::map::TensorMap;
 use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
 use odec_program::kernel::Layout;
