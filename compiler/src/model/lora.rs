@@ -4,10 +4,10 @@
 //! ```
 //! Every matrix of the fields of all evolves gets factors, and they are all that is trained: embeddings, logits, gains, biases, learned
 //! coefficients and step sizes stay as they were loaded. Matrices that steps share share their factors. Weights of time are
-//! adapted as they are at a step, `W(t) + Bₖ Aₖ` in step k: "we populate the weights over time steps … now, we can apply any
-//! fine-tuning techniques such as LoRA" (Tong et al. 2025, "Neural ODE Transformers", ICLR, section 5). The sum is made once per step, or
-//! once where all steps share it, and not once per evaluation: a scheme evaluates its fields several times, and what is exported or read
-//! on with is the matrix that was trained with. A scale α/r is left out: it is 1 (the paper's α = r).
+//! adapted as they are at a step, `W(t) + Bₖ Aₖ` in step k (Tong et al. 2025, "Neural ODE Transformers", ICLR, section 5, where the
+//! weights at the steps' times are what is tuned). The sum is made once per step, or once where all steps share it, and not once per
+//! evaluation: a scheme evaluates its fields several times, and what is exported or read on with is the matrix that was trained with. A
+//! scale α/r is left out: it is 1 (the paper's α = r).
 //!
 //! Takes the words of a train block; gives [`Tune`], the factors' shapes and starts, and their nodes. Leaves their paths' ends to
 //! `odec_program`, memory to `passes/layout.rs`.
