@@ -24,7 +24,7 @@ Written by `make systems`. Small models (width 32 or 40, two steps or as many as
 (`tests/reference/`, JAX):
 
 - **Gradient**: the relative error of loss and gradient for random weights and tokens, interpreted in f64, compiled in f32 (the worst element of any
-  tensor) and in bf16 (the whole gradient in the Euclidean norm). `make test` holds the limits {limits}, and checks more sizes.
+  tensor) and in bf16 (the whole gradient in the Euclidean norm). `make test` holds the limits {limits} (1e-06 interpreted where a run starts from normal numbers, which have seven digits), and checks more sizes.
 - **Training**: {steps} steps of AdamW from the same initial weights on the same batches of the text of LICENSE-APACHE. The loss before the first step and before the last, in the reference and
   in odec; the largest relative distance of the two curves at any step (f32); and the last loss of a bf16 run.
 

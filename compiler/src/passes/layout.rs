@@ -154,6 +154,13 @@ mod tests {
         }
     }
 
+    fn placed(t: &ParamTable) -> Vec<(&str, u64, bool)> {
+        let params = t.params.iter();
+        params
+            .map(|p| (p.path.as_str(), p.offset, p.decay))
+            .collect()
+    }
+
     #[test]
     fn matrices_first_in_path_order_both_areas_padded() {
         let all = [
@@ -163,13 +170,8 @@ mod tests {
             parameter("step.2.w", &[2, 3]),
         ];
         let t = ParamTable::new(&all, DType::F32, Tune::All).unwrap();
-        let placed: Vec<_> = t
-            .params
-            .iter()
-            .map(|p| (p.path.as_str(), p.offset, p.decay))
-            .collect();
         assert_eq!(
-            placed,
+            placed(&t),
             [
                 ("step.2.w", 0, true),
                 ("step.10.w", 64, true),
@@ -188,13 +190,8 @@ mod tests {
             parameter("w.lora.b", &[2, 1]),
         ];
         let t = ParamTable::new(&all, DType::F64, Tune::Lora { rank: 1 }).unwrap();
-        let placed: Vec<_> = t
-            .params
-            .iter()
-            .map(|p| (p.path.as_str(), p.offset, p.decay))
-            .collect();
         assert_eq!(
-            placed,
+            placed(&t),
             [
                 ("w.lora.a", 0, true),
                 ("w.lora.b", 64, true),
