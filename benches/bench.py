@@ -17,6 +17,7 @@ Writes the table as Markdown and everything measured as JSON.
 """
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -263,13 +264,14 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def processor() -> tuple[str, str]:
-    """The processor's vendor and name as Linux gives them."""
+    """The processor's vendor and name as Linux gives them; the name of a virtual one does not tell generations apart, family and model do."""
     fields = {}
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         for line in info:
             key, _, value = line.partition(":")
             fields.setdefault(key.strip(), value.strip())
-    return fields.get("vendor_id", "unknown"), fields.get("model name", platform.machine())
+    name = fields.get("model name", platform.machine())
+    return fields.get("vendor_id", "unknown"), f"{name} (family {fields.get('cpu family', '?')}, model {fields.get('model', '?')})"
 
 
 def occupied(seconds: float = 2.0) -> float:
@@ -321,7 +323,7 @@ def main() -> int:
     if not results:
         return 1
     conditions = (
-        f"{processor()[1]}, {results[0]['odec_device']}; PyTorch {results[0]['torch']}; "
+        f"{datetime.date.today().isoformat()}; {processor()[1]}, {results[0]['odec_device']}; PyTorch {results[0]['torch']}; "
         f"{options.rounds} interleaved rounds of {options.steps} steps; f32; batch {SHAPE.batch}, context {SHAPE.context}, "
         f"width {SHAPE.width}, {SHAPE.steps} layers, {SHAPE.heads} heads, SwiGLU {SHAPE.hidden} (Macaron: 2 × 352), "
         f"vocabulary {SHAPE.vocab}; other processes used {others:.0%} of the machine at the start.\nMemory is the process's peak, of which `import torch` alone is "
