@@ -47,7 +47,7 @@ impl Cache {
         let mut hash = Sha256::new();
         for part in [
             env!("CARGO_PKG_VERSION"),
-            &ffi::llvm_version(),
+            &ffi::code_generator(),
             PASSES,
             target.name(),
             text,

@@ -18,6 +18,10 @@ use std::sync::Once;
 
 /// The version of PTX, which says how new a driver must be: 8.0 came with CUDA 12.0.
 const PTX: &CStr = c"+ptx80";
+/// LLVM's optimisation pipeline; part of the cache's key.
+const OPTIMISATION: &CStr = c"default<O2>";
+/// What is done to modules beside the passes of MLIR and LLVM; part of the cache's key.
+const MARKS: &str = "nounwind, vector widths, convergent assembly";
 /// Tile registers: their instructions are only ever written by name, for contractions in pairs, which programs for
 /// [`Target::Amx`] alone have.
 const TILES: &CStr = c"+amx-tile,+amx-bf16";
@@ -65,6 +69,9 @@ impl Llvm {
             }
         };
         llvm.describe_target(target);
+        if target.is_gpu() {
+            llvm.keep_threads_together();
+        }
         llvm.verify()?;
         Ok(llvm)
     }
@@ -103,6 +110,33 @@ impl Llvm {
         }
     }
 
+    /// Marks every call of inline assembly `convergent`: its instructions are for all threads of a warp or warpgroup (`.aligned`), so
+    /// no pass may move them to where fewer get. MLIR's operation for inline assembly has no such mark; its intrinsics have it.
+    fn keep_threads_together(&self) {
+        // SAFETY: the module is alive, and so are its functions, blocks and instructions, of which none is removed here.
+        unsafe {
+            let convergent = LLVMGetEnumAttributeKindForName(c"convergent".as_ptr(), 10);
+            let mut function = LLVMGetFirstFunction(self.module);
+            while !function.is_null() {
+                let mut block = LLVMGetFirstBasicBlock(function);
+                while !block.is_null() {
+                    let mut instruction = LLVMGetFirstInstruction(block);
+                    while !instruction.is_null() {
+                        let call = LLVMIsACallInst(instruction);
+                        if !call.is_null() && !LLVMIsAInlineAsm(LLVMGetCalledValue(call)).is_null()
+                        {
+                            let mark = LLVMCreateEnumAttribute(self.context, convergent, 0);
+                            LLVMAddCallSiteAttribute(call, FUNCTION, mark);
+                        }
+                        instruction = LLVMGetNextInstruction(instruction);
+                    }
+                    block = LLVMGetNextBasicBlock(block);
+                }
+                function = LLVMGetNextFunction(function);
+            }
+        }
+    }
+
     fn verify(&self) -> Result<(), String> {
         let mut message: *mut c_char = ptr::null_mut();
         // SAFETY: the module is alive; the message is owned by us and freed by `take_message`.
@@ -128,12 +162,7 @@ impl Llvm {
             let options = LLVMCreatePassBuilderOptions();
             LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
             LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
-            let error = LLVMRunPasses(
-                self.module,
-                c"default<O2>".as_ptr(),
-                self.machine.0,
-                options,
-            );
+            let error = LLVMRunPasses(self.module, OPTIMISATION.as_ptr(), self.machine.0, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {
                 return Ok(());
@@ -266,6 +295,12 @@ fn triple(target: Target) -> &'static CStr {
         true => c"nvptx64-nvidia-cuda",
         false => c"x86_64-unknown-linux-gnu",
     }
+}
+
+/// What else than its text and the passes of MLIR decides a module's code: LLVM's version, its pipeline, and marks.
+pub fn code_generator() -> String {
+    let pipeline = OPTIMISATION.to_string_lossy();
+    format!("LLVM {}, {pipeline}, {MARKS}", llvm_version())
 }
 
 /// LLVM's version, `22.1.8`.

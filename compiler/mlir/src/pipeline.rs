@@ -137,6 +137,16 @@ mod tests {
     }
 
     #[test]
+    fn assembly_of_gpus_is_not_moved_between_threads() {
+        let text = "llvm.func @k() attributes {nvvm.kernel} {\n  llvm.inline_asm has_side_effects \"wgmma.commit_group.sync.aligned;\", \"~{memory}\" : () -> ()\n  llvm.return\n}\n";
+        let ir = Pipeline::new().llvm_ir(text, Target::Sm90a).unwrap();
+        let call = ir.lines().find(|l| l.contains("wgmma")).expect("the call");
+        let (_, attributes) = call.rsplit_once(' ').expect("a group of attributes");
+        let group = format!("attributes {attributes} = {{ convergent ");
+        assert!(ir.contains(&group), "{ir}");
+    }
+
+    #[test]
     fn equal_text_gives_equal_objects() {
         let text = fma_kernel(Target::Avx2);
         let object = |p: &Pipeline| p.object(&text, Target::Avx2).unwrap();
