@@ -27,7 +27,7 @@ pub use boxes::Boxes;
 pub(crate) use gpu::Arguments;
 use types::Name;
 pub use types::{Cmp, Elem, Type, Val};
-pub use warpgroup::{Left, Paneled};
+pub use warpgroup::{Accumulators, Left, Paneled};
 
 /// Builds the text of one kernel.
 pub struct Emitter {

@@ -24,6 +24,16 @@ pub enum Left {
     Registers([Val; 4]),
 }
 
+/// What products are added to.
+#[derive(Clone, Copy)]
+pub enum Accumulators<'a> {
+    /// A thread's part of C.
+    Of(&'a [Val]),
+    /// Nothing: so many numbers begin with the first product. They need not be set to zero first, which an assembler would take for a use
+    /// of registers while other products are under way.
+    New(usize),
+}
+
 /// The layout of shared memory in bits 62 and 63 of a descriptor: panels of 128 bytes, exclusive or within.
 const SWIZZLE_128: i64 = 1 << 62;
 
@@ -49,18 +59,27 @@ impl Emitter {
 
     /// Begins to add products of 64 × n to a warpgroup's sums, one after the other; the result may not be looked at before
     /// [`Self::await_products`], nor may the factors change. All threads of the warpgroup must get here.
-    pub fn begin_products(&mut self, products: &[(Left, Paneled)], sums: &[Val]) -> Vec<Val> {
-        let count = sums.len();
+    pub fn begin_products(&mut self, products: &[(Left, Paneled)], sums: Accumulators) -> Vec<Val> {
+        let (count, inputs) = match sums {
+            Accumulators::Of(sums) => (sums.len(), sums.len()),
+            Accumulators::New(count) => (count, 0),
+        };
         let columns = 2 * count;
         let mut text = String::from("wgmma.fence.sync.aligned;");
         let all: Vec<String> = (0..count).map(|n| format!("${n}")).collect();
         let all = all.join(", ");
         // Operands are numbered: results, the same as arguments, and then these.
-        let adds = 2 * count;
+        let adds = count + inputs;
         let always = self.integer(-1, Type::I1);
         let (mut others, mut places) = (vec![always], String::from("b"));
-        for (left, right) in products {
-            let first = adds + others.len();
+        if inputs == 0 {
+            others.push(self.integer(0, Type::I1));
+            places += ",b";
+        }
+        for (n, (left, right)) in products.iter().enumerate() {
+            // The first product of new sums is not added to anything.
+            let adds = adds + usize::from(inputs == 0 && n == 0);
+            let first = count + inputs + others.len();
             let (a, turned) = match left {
                 Left::Shared(a) => {
                     others.push(a.descriptor);
@@ -74,7 +93,7 @@ impl Emitter {
                     (format!("{{${x}, ${y}, ${z}, ${w}}}"), String::new())
                 }
             };
-            let b = adds + others.len();
+            let b = count + inputs + others.len();
             others.push(right.descriptor);
             places += ",l";
             text += &format!(
@@ -94,16 +113,28 @@ impl Emitter {
     /// Waits for all but the last `left` beginnings, of which none has these sums.
     pub fn await_products_but(&mut self, left: u64, sums: &[Val]) -> Vec<Val> {
         let text = format!("wgmma.wait_group.sync.aligned {left};");
-        self.on_sums(&text, sums, &[], "")
+        self.on_sums(&text, Accumulators::Of(sums), &[], "")
     }
 
-    /// Instructions that change the sums where they are.
-    fn on_sums(&mut self, text: &str, sums: &[Val], others: &[Val], places: &str) -> Vec<Val> {
-        let floats = vec!["f32"; sums.len()].join(", ");
+    /// Instructions that change the sums where they are, or make them.
+    fn on_sums(
+        &mut self,
+        text: &str,
+        sums: Accumulators,
+        others: &[Val],
+        places: &str,
+    ) -> Vec<Val> {
+        let (count, sums) = match sums {
+            Accumulators::Of(sums) => (sums.len(), sums),
+            Accumulators::New(count) => (count, &[][..]),
+        };
+        let floats = vec!["f32"; count].join(", ");
         let of = format!("!llvm.struct<({floats})>");
-        let results = vec!["=f"; sums.len()].join(",");
-        let same: Vec<String> = (0..sums.len()).map(|n| n.to_string()).collect();
-        let mut constraints = vec![results, same.join(",")];
+        // New ones are not where other operands are.
+        let result = if sums.is_empty() { "=&f" } else { "=f" };
+        let same = (0..sums.len()).map(|n| n.to_string());
+        let mut constraints: Vec<String> = vec![result.to_string(); count];
+        constraints.extend(same);
         if !places.is_empty() {
             constraints.push(places.into());
         }
@@ -115,7 +146,7 @@ impl Emitter {
             format_args!("has_side_effects \"{text}\", \"{constraints},~{{memory}}\" {args} : ({kinds}) -> {of}"),
             Type::PTR,
         );
-        (0..sums.len())
+        (0..count)
             .map(|i| {
                 self.op(
                     "llvm.extractvalue",

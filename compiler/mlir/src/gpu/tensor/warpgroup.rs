@@ -8,7 +8,7 @@
 use super::contract::{extents, write};
 use super::ring::{Factor, Products, Ring};
 use super::{Lies, Tile, lane_of_sums};
-use crate::emit::{Emitter, Left, Paneled, Val};
+use crate::emit::{Accumulators, Emitter, Left, Paneled, Val};
 use crate::gpu::stage::Team;
 use odec_program::gpu::tensor::warpgroup::{
     DOWN, GROUP, K, PANEL, PATTERN, ROWS, THREADS, cols, stage, stages, tile, tiles,
@@ -66,7 +66,7 @@ impl Products for Group {
                 (Left::Shared(left), describe(e, b, stage, None, inner))
             })
             .collect();
-        e.begin_products(&products, sums)
+        e.begin_products(&products, Accumulators::Of(sums))
     }
 
     fn finish(&self, e: &mut Emitter, _: [&Factor; 2], _: Val, sums: &[Val]) -> Vec<Val> {

@@ -7,8 +7,8 @@
 //! the meaning.
 
 use super::forward::{State, Walk};
-use super::{Block, Sums, flat, fragments, is_of_keys, number, rounded};
-use crate::emit::{Cmp, Emitter, Left, Paneled, Val};
+use super::{Block, Sums, flat, fragments, is_of_keys, rounded};
+use crate::emit::{Accumulators, Cmp, Emitter, Left, Paneled, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Lies, Tile};
 use odec_program::gpu::tensor::attend::KEYS;
@@ -115,8 +115,7 @@ pub(super) fn begin_scores(e: &mut Emitter, tile: Tile, left: Val, right: Val) -
             (Left::Shared(left), along(e, tile.rows, right, d))
         })
         .collect();
-    let nothing = vec![number(e, 0.0); (tile.rows / 2) as usize];
-    e.begin_products(&products, &nothing)
+    e.begin_products(&products, Accumulators::New((tile.rows / 2) as usize))
 }
 
 /// Begins to add products of 64 rows of numbers, rounded, with the tile, over its rows.
@@ -132,7 +131,7 @@ pub(super) fn begin_sums(
             (Left::Registers(*left), right)
         })
         .collect();
-    e.begin_products(&products, sums)
+    e.begin_products(&products, Accumulators::Of(sums))
 }
 
 /// Fragments side by side, as left factors.
