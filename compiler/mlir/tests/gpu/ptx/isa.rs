@@ -3,7 +3,7 @@
 /// The address of the first byte of shared memory. Dynamic shared memory begins one alignment later, so that it is not better
 /// aligned than it says.
 pub const SHARED: u64 = 1 << 12;
-/// The address of a launch's first tensor map, and how far it is from one to the next.
+/// The address of a launch's first tensor map in the space of parameters, and how far it is from one to the next.
 pub const MAPS: u64 = 1 << 30;
 pub const MAP_BYTES: u64 = 128;
 
@@ -50,11 +50,27 @@ pub enum Arg {
 pub enum Space {
     Global,
     Shared,
+    Param,
+}
+
+impl Space {
+    /// What is added to an address of this space to make it a generic one (`cvta`). Windows are apart, so that an address
+    /// of one kind is never taken for one of another; global addresses are generic as they are.
+    pub fn window(self) -> u64 {
+        match self {
+            Space::Global => 0,
+            Space::Shared => 1 << 60,
+            Space::Param => 1 << 61,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     Mov,
+    /// The generic address of what lies in a space, and back.
+    ToGeneric(Space),
+    FromGeneric(Space),
     /// Two halves to one register, and back.
     Pack,
     Unpack,

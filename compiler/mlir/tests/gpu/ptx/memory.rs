@@ -4,7 +4,7 @@
 //! Two accesses race when they are by different threads, at least one writes (something else than is there), and no
 //! barrier stands between them: none can, for threads of different blocks.
 
-use super::isa::SHARED;
+use super::isa::{SHARED, Space};
 use super::phases::Phases;
 use odec_runtime::cuda::plan::Mapped;
 use odec_runtime::memory::Words;
@@ -87,6 +87,31 @@ struct Proxy {
     held: Vec<u32>,
     /// The products that each warp began.
     begun: BTreeMap<u32, Vec<Begun>>,
+}
+
+/// The space that a generic address points into, by its window.
+fn space_of(generic: u64) -> Space {
+    let windows = [Space::Param, Space::Shared];
+    let inside = |space: &Space| generic & space.window() != 0;
+    windows.into_iter().find(inside).unwrap_or(Space::Global)
+}
+
+/// The generic address of an address of a space.
+pub fn to_generic(at: u64, space: Space) -> Result<u64, String> {
+    match space_of(at) {
+        Space::Global => Ok(at + space.window()),
+        other => Err(format!(
+            "{at:#x} is a generic address already, of {other:?}"
+        )),
+    }
+}
+
+/// The address in a space of a generic address that points into it.
+pub fn from_generic(at: u64, space: Space) -> Result<u64, String> {
+    match space_of(at) {
+        other if other == space => Ok(at - space.window()),
+        other => Err(format!("{at:#x} points into {other:?}, not into {space:?}")),
+    }
 }
 
 /// An instruction and the descriptors of its factors.

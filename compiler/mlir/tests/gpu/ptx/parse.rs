@@ -347,7 +347,20 @@ impl Function {
         let op = match parts[0] {
             "mov" if groups[0].starts_with('{') => Op::Unpack,
             "mov" if groups[1].starts_with('{') => Op::Pack,
-            "mov" | "cvta" => Op::Mov,
+            "mov" => Op::Mov,
+            "cvta" => {
+                let space = |name: &str| match name {
+                    "global" => Space::Global,
+                    "shared" => Space::Shared,
+                    "param" => Space::Param,
+                    _ => panic!("unknown space: {line}"),
+                };
+                match parts[1..] {
+                    ["to", name, "u64"] => Op::FromGeneric(space(name)),
+                    [name, "u64"] => Op::ToGeneric(space(name)),
+                    _ => panic!("unknown instruction: {line}"),
+                }
+            }
             "ld" if has("param") => {
                 let name = groups[1].trim_matches(['[', ']']);
                 Op::Param(name.rsplit('_').next().unwrap().parse().expect(line))

@@ -5,8 +5,8 @@
 //! unit may not see yet, bytes that are not those that a phase waits for, phases that nobody ends, and maps that
 //! `cuTensorMapEncodeTiled` refuses (CUDA driver API, "Tensor Map Object Management").
 
-use super::isa::{MAP_BYTES, MAPS, SHARED};
-use super::memory::{Memory, Who};
+use super::isa::{MAP_BYTES, MAPS, SHARED, Space};
+use super::memory::{Memory, Who, from_generic};
 use odec_runtime::cuda::plan::Mapped;
 use std::collections::HashMap;
 
@@ -163,6 +163,8 @@ impl Memory<'_> {
         from: &[i64],
         who: Who,
     ) -> Result<(), String> {
+        // The copying unit takes a generic address, which a parameter's is not.
+        let map = from_generic(map, Space::Param)?;
         let number = map.wrapping_sub(MAPS) / MAP_BYTES;
         let mapped = self.maps.get(number as usize).cloned();
         let mapped = mapped.filter(|_| map.is_multiple_of(MAP_BYTES));
@@ -245,7 +247,7 @@ fn legal(Mapped { address, map }: &Mapped) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{parse, run};
+    use super::super::{memory::to_generic, parse, run};
     use super::*;
     use odec_program::gpu::tensor::map::TensorMap;
     use odec_runtime::memory::Buffer;
@@ -270,6 +272,7 @@ mod tests {
     fence.proxy.async.shared::cta;
     bar.sync 0;
     mov.u64 %rd3, k_param_1;
+    cvta.param.u64 %rd3, %rd3;
     mov.b32 %r2, 0;
     mov.b32 %r4, 8;
     mov.b32 %r5, -1;
@@ -359,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_other_spaces() {
+        let cvta = "    cvta.param.u64 %rd3, %rd3;\n";
+        refused(
+            KERNEL.replace(cvta, ""),
+            "points into Global, not into Param",
+        );
+        refused(
+            KERNEL.replace(cvta, &cvta.repeat(2)),
+            "is a generic address already",
+        );
+        let other = cvta.replace(".param", ".to.global").repeat(2);
+        let after = KERNEL.replace(cvta, &format!("{cvta}{other}"));
+        refused(after, "points into Param, not into Global");
+    }
+
+    #[test]
     fn other_bytes_than_are_waited_for() {
         refused(
             KERNEL.replace("], 1024;", "], 1008;"),
@@ -435,8 +454,9 @@ mod tests {
         memory.store(true, SHARED, 4, 7, who(0)).unwrap();
         memory.publish(0);
         memory.hold(SHARED, who(1)).unwrap();
+        let map_at = to_generic(MAPS, Space::Param).unwrap();
         let copy =
-            |memory: &mut Memory| memory.copy_box(SHARED, SHARED + 1024, MAPS, &[0, 0], who(2));
+            |memory: &mut Memory| memory.copy_box(SHARED, SHARED + 1024, map_at, &[0, 0], who(2));
         assert!(copy(&mut memory).unwrap_err().contains("may read it"));
         memory.let_go(SHARED, who(1)).unwrap();
         memory.publish(0);

@@ -5,7 +5,7 @@
 //! would happen.
 
 use super::isa::{Arg, Instr, Kernel, Op, Space};
-use super::memory::{Memory, Who};
+use super::memory::{self, Memory, Who};
 use super::scalar::compute;
 use super::warpgroup::Products;
 
@@ -355,6 +355,16 @@ impl Warp {
                 let holds = self.values(i.args[0], block);
                 let bits = (0..LANES).fold(0u64, |b, l| b | u64::from(holds[l] != 0) << l);
                 self.registers[i.to[0] as usize] = [bits; LANES];
+            }
+            Op::ToGeneric(space) | Op::FromGeneric(space) => {
+                for l in lanes(mask) {
+                    let at = self.value(i.args[0], l, block);
+                    let at = match i.op {
+                        Op::ToGeneric(_) => memory::to_generic(at, space)?,
+                        _ => memory::from_generic(at, space)?,
+                    };
+                    self.registers[i.to[0] as usize][l] = at;
+                }
             }
             _ => {
                 for l in lanes(mask) {
