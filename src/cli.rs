@@ -86,6 +86,11 @@ pub enum Command {
         after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
     )]
     Compare(Compare),
+    /// Run launches of single kernels from files on a device, and compare with what they must give
+    #[command(
+        after_help = "Example:\n  odec replay launches --device cuda:0\n\nThe files are made by the tests of kernels for GPUs (docs/gpu.md). Every bit must be the reference device's, but on tensor cores, where\neach element has a bound."
+    )]
+    Replay(Replay),
     /// Print a completion script for a shell
     #[command(
         after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
@@ -434,4 +439,13 @@ pub struct Compare {
     pub device: DeviceChoice,
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Replay {
+    /// A file of launches, or a folder of them
+    pub launches: PathBuf,
+    /// reference, cuda:dry, or a GPU by its number: cuda:0
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
+    pub device: DeviceChoice,
 }

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Profile(args) => commands::bench::profile(&args),
         Command::Compare(args) => commands::compare::run(&args),
+        Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Codegen => commands::codegen::run(),
     };

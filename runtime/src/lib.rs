@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 pub mod artifact;
+pub mod cases;
 pub mod chart;
 pub mod check;
 pub mod checkpoint;

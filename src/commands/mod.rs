@@ -15,5 +15,6 @@ pub mod generate;
 pub mod graph;
 pub mod methods;
 pub mod new;
+pub mod replay;
 pub mod tokenize;
 pub mod train;

@@ -8,14 +8,13 @@ use crate::harness::bodies::{
     COLS, INPUTS, In, Pick, SEQ, build, inputs, period, picks, random_rows,
 };
 use crate::harness::noise;
-use crate::ptx::Emulated;
+use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
-use odec_runtime::device::Device;
-use odec_runtime::memory::{Buffer, Words};
+use odec_runtime::cases::{self, Cases};
 use odec_runtime::reference::ReferenceDevice;
 use proptest::prelude::*;
 
@@ -26,6 +25,20 @@ struct Case {
     aliases: Vec<(usize, usize)>,
     dims: Vec<u64>,
     coeffs: Vec<f64>,
+}
+
+impl Case {
+    /// With a kernel's number; the reference device knows the results.
+    fn launch(&self, kernel: usize) -> cases::Case {
+        cases::Case {
+            kernel,
+            dims: self.dims.clone(),
+            coeffs: self.coeffs.clone(),
+            aliases: self.aliases.clone(),
+            operands: self.operands.clone(),
+            results: vec![],
+        }
+    }
 }
 
 fn floats(n: u64, seed: u64) -> Vec<u32> {
@@ -56,50 +69,52 @@ fn kernel(spec: &KernelSpec) -> Kernel {
     }
 }
 
-/// The operands after a launch of kernel `n` of a device.
-fn run(device: &mut dyn Device, n: usize, case: &Case) -> Vec<Vec<u32>> {
-    let mut buffers: Vec<Buffer> = case
-        .operands
-        .iter()
-        .map(|o| Buffer::zeroed(4 * o.len() as u64).unwrap())
-        .collect();
-    for (b, o) in buffers.iter_mut().zip(&case.operands) {
-        b.words().iter().zip(o).for_each(|(w, x)| w.set(*x));
-    }
-    let mut words: Vec<Words> = buffers
-        .iter_mut()
-        .zip(&case.operands)
-        .map(|(b, o)| &b.words()[..o.len()])
-        .collect();
-    for (b, a) in &case.aliases {
-        words[*b] = words[*a];
-    }
-    device.launch(n, &words, &case.dims, &case.coeffs);
-    words
-        .iter()
-        .map(|w| w.iter().map(|x| x.get()).collect())
-        .collect()
+/// Launches on a GPU of a target, whose results the reference device knows.
+fn launches(cases: &[Case], target: Target) -> (Emulated, Cases) {
+    let mut kernels: Vec<Kernel> = vec![];
+    let launches = cases.iter().map(|c| {
+        let own = kernel(&c.spec);
+        let known = kernels.iter().position(|k| *k == own);
+        let number = known.unwrap_or(kernels.len());
+        if known.is_none() {
+            kernels.push(own);
+        }
+        c.launch(number)
+    });
+    let cases = launches.collect();
+    let gpu = Emulated::new(&kernels, target);
+    let ptx = gpu.ptx.clone();
+    let cases = Cases {
+        target,
+        kernels,
+        ptx,
+        cases,
+    };
+    (gpu, cases)
 }
 
 fn check(cases: &[Case]) {
-    let kernels: Vec<Kernel> = cases.iter().map(|c| kernel(&c.spec)).collect();
-    let mut reference = ReferenceDevice::new(&kernels);
-    let mut gpu = Emulated::new(&kernels, Target::Sm80);
-    for (n, case) in cases.iter().enumerate() {
-        let want = run(&mut reference, n, case);
-        let got = run(&mut gpu, n, case);
-        for (operand, (got, want)) in got.iter().zip(&want).enumerate() {
-            let dtype = case.spec.operand_type(operand);
-            let differ = (0..got.len()).find(|i| !same(dtype, got[*i], want[*i]));
-            if let Some(i) = differ {
-                let [g, w] = [got[i], want[i]].map(f32::from_bits);
-                panic!(
-                    "{:?}\ndims {:?}, operand {operand}, element {i}: {g:?}, not {w:?}",
-                    case.spec, case.dims
-                );
-            }
+    let (mut gpu, launches) = launches(cases, Target::Sm80);
+    for (launch, case) in launches.cases.iter().zip(cases) {
+        let got = launch.run(&mut gpu).unwrap();
+        if let Some(what) = launch.difference(&launches.kernels, &got) {
+            panic!("{:?}\ndims {:?}, {what}", case.spec, case.dims);
         }
     }
+    keep(&launches);
+}
+
+/// The operands after a launch on an emulated GPU.
+fn emulated(case: &Case, target: Target) -> Vec<Vec<u32>> {
+    let (mut gpu, launches) = launches(std::slice::from_ref(case), target);
+    launches.cases[0].run(&mut gpu).unwrap()
+}
+
+/// The same on the reference device.
+fn reference(case: &Case) -> Vec<Vec<u32>> {
+    let kernels = [kernel(&case.spec)];
+    let launch = case.launch(0);
+    launch.run(&mut ReferenceDevice::new(&kernels)).unwrap()
 }
 
 fn bits(data: &[Data<f32>]) -> Vec<Vec<u32>> {
@@ -110,16 +125,6 @@ fn bits(data: &[Data<f32>]) -> Vec<Vec<u32>> {
         Data::Int(x) => x.iter().map(|x| *x as u32).collect(),
     };
     data.iter().map(of).collect()
-}
-
-/// Equal bits, or both NaN.
-fn same(dtype: DType, a: u32, b: u32) -> bool {
-    let nan = |x: u32| f32::from_bits(x).is_nan();
-    let equal = |a: u32, b: u32| a == b || nan(a) && nan(b);
-    match dtype {
-        DType::Bf16 => equal(a << 16, b << 16) && equal(a & 0xFFFF_0000, b & 0xFFFF_0000),
-        _ => equal(a, b),
-    }
 }
 
 proptest! {
@@ -412,8 +417,7 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
         KernelSpec::Attend(spec.clone()),
         [inputs.clone(), vec![room(n), room(rows)]].concat(),
     );
-    let kernels = [kernel(&forward.spec)];
-    let done = run(&mut ReferenceDevice::new(&kernels), 0, &forward);
+    let done = reference(&forward);
     let results = vec![
         o,
         done[4].clone(),
@@ -539,8 +543,7 @@ fn hidden_keys_are_not_touched() {
         dims: vec![1, seq],
         coeffs: vec![],
     };
-    let kernels = [kernel(&case.spec)];
-    let o = run(&mut Emulated::new(&kernels, Target::Sm90a), 0, &case)[3].clone();
+    let o = emulated(&case, Target::Sm90a)[3].clone();
     let finite = |row: u64| {
         let row = &o[(row * head) as usize..][..head as usize];
         row.iter().all(|x| f32::from_bits(*x).is_finite())
@@ -560,8 +563,7 @@ fn keys_before_a_window_are_not_touched() {
     let [mut case, _] = forward_and_backward(spec, 1, seq);
     case.operands[1][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
     case.operands[2][..(30 * head) as usize].fill(f32::INFINITY.to_bits());
-    let kernels = [kernel(&case.spec)];
-    let o = run(&mut Emulated::new(&kernels, Target::Sm80), 0, &case)[3].clone();
+    let o = emulated(&case, Target::Sm80)[3].clone();
     let finite = |row: u64| {
         let row = &o[(row * head) as usize..][..head as usize];
         row.iter().all(|x| f32::from_bits(*x).is_finite())

@@ -7,13 +7,12 @@
 mod attend;
 
 use crate::harness::noise;
-use crate::ptx::Emulated;
+use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
-use odec_runtime::device::Device;
-use odec_runtime::memory::{Buffer, Words};
+use odec_runtime::cases::{Case, Cases, Expected};
 
 /// Numbers, and the elements of a type that hold them.
 #[derive(Clone)]
@@ -58,49 +57,69 @@ impl Data {
     }
 }
 
-/// Launches a kernel, and gives operands afterwards, f32.
-fn run(
+/// A launch that was made.
+struct Launched {
+    cases: Cases,
+    got: Vec<Vec<u32>>,
+}
+
+/// Launches a kernel.
+fn launch(
     target: Target,
     spec: &KernelSpec,
     data: &[Data],
     dims: &[u64],
     coeffs: &[f64],
-    results: &[usize],
-) -> Vec<Vec<f64>> {
-    let kernel = Kernel {
+) -> Launched {
+    let kernels = vec![Kernel {
         symbol: spec.symbol(),
         spec: spec.clone(),
+    }];
+    let mut gpu = Emulated::new(&kernels, target);
+    let case = Case {
+        kernel: 0,
+        dims: dims.to_vec(),
+        coeffs: coeffs.to_vec(),
+        aliases: vec![],
+        operands: data.iter().map(Data::words).collect(),
+        results: vec![],
     };
-    let operands: Vec<Vec<u32>> = data.iter().map(Data::words).collect();
-    let mut buffers: Vec<Buffer> = operands
-        .iter()
-        .map(|o| Buffer::zeroed(4 * o.len() as u64).unwrap())
-        .collect();
-    for (b, o) in buffers.iter_mut().zip(&operands) {
-        b.words().iter().zip(o).for_each(|(w, x)| w.set(*x));
-    }
-    let words: Vec<Words> = buffers
-        .iter_mut()
-        .zip(&operands)
-        .map(|(b, o)| &b.words()[..o.len()])
-        .collect();
-    Emulated::new(&[kernel], target).launch(0, &words, dims, coeffs);
-    let number = |w: &std::cell::Cell<u32>| f64::from(f32::from_bits(w.get()));
-    results
-        .iter()
-        .map(|n| words[*n].iter().map(number).collect())
-        .collect()
+    let got = case.run(&mut gpu).unwrap();
+    let cases = Cases {
+        target,
+        kernels,
+        ptx: gpu.ptx,
+        cases: vec![case],
+    };
+    Launched { cases, got }
 }
 
-/// Panics naming the first number that is further from what is wanted than it may be.
-fn within(got: &[f64], want: &[(f64, f64)], what: &str) {
-    assert_eq!(got.len(), want.len());
-    for (i, (got, (want, error))) in got.iter().zip(want).enumerate() {
-        let off = (got - want).abs();
-        assert!(
-            off <= *error,
-            "{what}: element {i} is {got}, not {want} ± {error}"
-        );
+impl Launched {
+    /// An operand afterwards, f32.
+    fn operand(&self, n: usize) -> Vec<f64> {
+        let number = |w: &u32| f64::from(f32::from_bits(*w));
+        self.got[n].iter().map(number).collect()
+    }
+
+    /// Elements of an operand, from `first` on, must be within these bounds. All of an operand's are to be named.
+    fn expect(&mut self, operand: usize, first: usize, values: &[(f64, f64)]) {
+        let results = &mut self.cases.cases[0].results;
+        let known = results.iter().position(|e| e.operand == operand);
+        let number = known.unwrap_or_else(|| {
+            // Whatever is not named fails.
+            let values = vec![(f64::NAN, 0.0); self.got[operand].len()];
+            results.push(Expected { operand, values });
+            results.len() - 1
+        });
+        results[number].values[first..][..values.len()].copy_from_slice(values);
+    }
+
+    /// Panics naming the first number that is further from what is expected than it may be.
+    fn check(self, what: &str) {
+        let Cases { kernels, cases, .. } = &self.cases;
+        let differs = cases[0].difference(kernels, &self.got);
+        assert!(differs.is_none(), "{what}: {}", differs.unwrap());
+        keep(&self.cases);
     }
 }
 
@@ -174,15 +193,8 @@ fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
     });
     let coeffs = vec![SCALE; usize::from(lies.finish)];
     let out = data.len() - 1;
-    let got = run(
-        target,
-        &KernelSpec::Contract(spec),
-        &data,
-        &[m, n, k],
-        &coeffs,
-        &[out],
-    )
-    .remove(0);
+    let spec = KernelSpec::Contract(spec);
+    let mut launched = launch(target, &spec, &data, &[m, n, k], &coeffs);
     let a = a.rounded();
     let want = (0..m * n).map(|at| {
         let (i, j) = (at / n, at % n);
@@ -216,12 +228,12 @@ fn contraction(target: Target, [m, n, k]: [u64; 3], lies: &Lies) {
             error * SCALE * SCALE + 8.0 * f64::from(f32::EPSILON) * (size + 2.0),
         )
     });
-    let want: Vec<(f64, f64)> = want.collect();
+    launched.expect(out, 0, &want.collect::<Vec<_>>());
     let what = format!(
         "{target}: {m} × {n} × {k}, {:?}, {}, {:?}",
         lies.a, lies.a_transposed, lies.layout
     );
-    within(&got, &want, &what);
+    launched.check(&what);
 }
 
 /// All transpositions for each of these sizes.
@@ -303,8 +315,11 @@ fn boxes_bring_what_registers_do() {
             let numbers = numbers[..(m * k) as usize].to_vec();
             let data = [Data { dtype: a, numbers }, b.clone(), Data::room(m * n)];
             let spec = KernelSpec::Contract(spec);
-            let got = run(Target::Sm90a, &spec, &data, &[m, n, k], &[], &[2]).remove(0);
-            got.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+            let got = launch(Target::Sm90a, &spec, &data, &[m, n, k], &[]);
+            got.operand(2)
+                .into_iter()
+                .map(f64::to_bits)
+                .collect::<Vec<_>>()
         };
         assert_eq!(result(DType::Bf16), result(DType::F32));
     }
@@ -345,7 +360,7 @@ fn rows_alone(target: Target) {
             numbers,
         };
         let data = [some, b.clone(), Data::room(count * n)];
-        run(target, &spec, &data, &[count, n, k], &[], &[2]).remove(0)
+        launch(target, &spec, &data, &[count, n, k], &[]).operand(2)
     };
     let whole = rows(0..20);
     let bits = |x: Vec<f64>| x.into_iter().map(f64::to_bits).collect::<Vec<_>>();

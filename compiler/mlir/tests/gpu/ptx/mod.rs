@@ -17,14 +17,18 @@ mod warpgroup;
 
 use odec_mlir::Cache;
 use odec_program::{KernelSpec, Target};
+use odec_runtime::cases::Cases;
 use odec_runtime::cuda::plan::{Launch, Place, plan};
 use odec_runtime::device::Device;
 use odec_runtime::memory::Words;
 use odec_runtime::reach::Footprint;
+use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::rc::Rc;
 
 /// Kernels as PTX, ready to run.
 pub struct Emulated {
+    pub ptx: String,
     kernels: Vec<(KernelSpec, Rc<isa::Kernel>)>,
     target: Target,
 }
@@ -48,9 +52,24 @@ impl Emulated {
         };
         Emulated {
             kernels: kernels.iter().map(find).collect(),
+            ptx: text,
             target,
         }
     }
+}
+
+/// Keeps launches in the folder that `ODEC_KEEP_LAUNCHES` names, if there is one, for `odec replay` on a card.
+pub fn keep(cases: &Cases) {
+    let Some(folder) = std::env::var_os("ODEC_KEEP_LAUNCHES") else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder).expect("a folder");
+    let digest = Sha256::digest(format!("{cases:?}"));
+    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let kind = cases.kernels[0].spec.kind();
+    let name = format!("{kind}-{}-{digest}.safetensors", cases.target);
+    cases.save(&folder.join(name)).expect("a file");
 }
 
 impl Device for Emulated {

@@ -1,7 +1,7 @@
 //! Attention on tensor cores against float64, forward, to kept keys, and backward, within the bounds of
 //! [`odec_program::gpu::tensor`].
 
-use super::{Data, run, within};
+use super::{Data, launch};
 use odec_program::gpu::tensor;
 use odec_program::kernel::Attend;
 use odec_program::{DType, KernelSpec, Target, bf16};
@@ -214,7 +214,7 @@ fn forward(target: Target) {
         data.extend([Data::room(n), Data::room(statistics)]);
         let kernel = KernelSpec::Attend(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(target, &kernel, &data, &dims, &[], &[3, 4]);
+        let mut launched = launch(target, &kernel, &data, &dims, &[]);
         for (sequence, number) in each_head(&spec, batch) {
             let one = Head::new(
                 [&data[0], &data[1], &data[2]],
@@ -226,11 +226,11 @@ fn forward(target: Target) {
                 let (o, lse) = one.forward(i);
                 let row = (sequence * seq + i) * heads + number;
                 let first = row * spec.head as usize;
-                let what = format!("{spec:?}, query {i}");
-                within(&got[0][first..first + spec.head as usize], &o, &what);
-                within(&got[1][row..row + 1], &[lse], &what);
+                launched.expect(3, first, &o);
+                launched.expect(4, row, &[lse]);
             }
         }
+        launched.check(&format!("{spec:?}"));
     }
 }
 
@@ -249,7 +249,8 @@ fn boxes_bring_what_copies_do() {
         let kernel = KernelSpec::Attend(spec);
         let dims = [batch as u64, seq as u64];
         let results = |target: Target| {
-            let got = run(target, &kernel, &data, &dims, &[], &[3, 4]).concat();
+            let got = launch(target, &kernel, &data, &dims, &[]);
+            let got = [3, 4].map(|n| got.operand(n)).concat();
             got.into_iter().map(f64::to_bits).collect::<Vec<_>>()
         };
         assert_eq!(results(Target::Sm80), results(Target::Sm90a));
@@ -283,15 +284,8 @@ fn pieces(target: Target, spec: Attend) {
     let n = seq * head;
     let inputs: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
     let whole = [inputs.clone(), vec![Data::room(n), Data::room(seq)]].concat();
-    let whole = run(
-        target,
-        &KernelSpec::Attend(spec.clone()),
-        &whole,
-        &[1, seq],
-        &[],
-        &[3],
-    )
-    .remove(0);
+    let kernel = KernelSpec::Attend(spec.clone());
+    let whole = launch(target, &kernel, &whole, &[1, seq], &[]).operand(3);
     for (from, to) in [(0, 3), (60, 70), (131, 132)] {
         let part = |d: &Data, from: u64, to: u64| Data {
             dtype: d.dtype,
@@ -304,7 +298,7 @@ fn pieces(target: Target, spec: Attend) {
             Data::room((to - from) * head),
         ];
         let kernel = KernelSpec::AttendCached(spec.clone());
-        let got = run(target, &kernel, &data, &[to - from, from], &[], &[3]).remove(0);
+        let got = launch(target, &kernel, &data, &[to - from, from], &[]).operand(3);
         let want = &whole[(from * head) as usize..(to * head) as usize];
         let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
         assert!(got.iter().zip(want).all(same), "{from}..{to}");
@@ -356,7 +350,7 @@ fn backward(target: Target) {
         ]);
         let kernel = KernelSpec::AttendBackward(spec.clone());
         let dims = [batch as u64, seq as u64];
-        let got = run(target, &kernel, &data, &dims, &[], &[6, 7, 8]);
+        let mut launched = launch(target, &kernel, &data, &dims, &[]);
         let group = spec.group() as usize;
         let last = tensor::bound((seq * group) as u64);
         // Σ factor · row, of the factors of one row or column of pairs.
@@ -371,10 +365,9 @@ fn backward(target: Target) {
                 })
                 .collect()
         };
-        let compare = |operand: usize, i: usize, head: (usize, usize), want: &[(f64, f64)]| {
+        let mut expect = |operand: usize, i: usize, head: (usize, usize), want: &[(f64, f64)]| {
             let first = (i * head.1 + head.0) * width;
-            let what = format!("operand {}, row {i}, {spec:?}", operand + 6);
-            within(&got[operand][first..first + width], want, &what);
+            launched.expect(operand + 6, first, want);
         };
         // Heads that share keys add to one gradient.
         for members in heads_of.chunks(group) {
@@ -393,17 +386,18 @@ fn backward(target: Target) {
                 for i in 0..seq {
                     let of_row = pairs[begin..].iter().filter(|x| x.i == i);
                     let d_q = gradient(of_row.map(|x| (x.slope, &one.k[x.j])).collect(), 0.0);
-                    compare(0, sequence * seq + i, (*number, heads), &d_q);
+                    expect(0, sequence * seq + i, (*number, heads), &d_q);
                 }
             }
             let head = (members[0].1 / group, spec.kv_heads as usize);
             for j in 0..seq {
                 let of_key = || pairs.iter().filter(|x| x.j == j);
                 let d_k = gradient(of_key().map(|x| (x.slope, &x.q)).collect(), 0.0);
-                compare(1, sequence * seq + j, head, &d_k);
+                expect(1, sequence * seq + j, head, &d_k);
                 let d_v = gradient(of_key().map(|x| (x.weight, &x.d_o)).collect(), 1.05 * U);
-                compare(2, sequence * seq + j, head, &d_v);
+                expect(2, sequence * seq + j, head, &d_v);
             }
         }
+        launched.check(&format!("{spec:?}"));
     }
 }

@@ -1,0 +1,75 @@
+//! `odec replay`: launches of single kernels from files, on a device, beside what they must give.
+
+use crate::cli;
+use crate::fail::{Done, Failure};
+use odec_runtime::DeviceChoice;
+use odec_runtime::cases::Cases;
+use std::path::{Path, PathBuf};
+
+pub fn run(args: &cli::Replay) -> Done {
+    let dry = matches!(args.device, DeviceChoice::Dry { .. });
+    let (mut launches, mut wrong) = (0, 0);
+    for path in files(&args.launches)? {
+        // What one file's kernels do to a card is no reason not to try the others.
+        match replay(&path, args.device, dry) {
+            Ok((count, differences)) => {
+                launches += count;
+                wrong += differences.len();
+                differences
+                    .iter()
+                    .for_each(|d| println!("{}: {d}", path.display()));
+            }
+            Err(refused) => {
+                wrong += 1;
+                println!("{}: {refused}", path.display());
+            }
+        }
+    }
+    let verdict = if dry {
+        "nothing was computed"
+    } else {
+        "as expected"
+    };
+    match wrong {
+        0 => println!("{launches} launches, {verdict}"),
+        n => {
+            return Err(Failure::Input(format!(
+                "{n} of the launches in {} are not as expected",
+                args.launches.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The launches of a file, and what was wrong with some of them.
+fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<String>), String> {
+    let cases = Cases::open(path).map_err(|e| e.to_string())?;
+    let mut device = cases.device(device).map_err(|e| e.to_string())?;
+    let mut differences = vec![];
+    for case in &cases.cases {
+        let got = case.run(&mut *device).map_err(|e| e.to_string())?;
+        let found = (!dry)
+            .then(|| case.difference(&cases.kernels, &got))
+            .flatten();
+        let symbol = &cases.kernels[case.kernel].symbol;
+        differences.extend(found.map(|what| format!("{symbol}, dims {:?}: {what}", case.dims)));
+    }
+    Ok((cases.cases.len(), differences))
+}
+
+/// A file, or all of a folder, by name.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let wrong = |e| Failure::Input(format!("{}: {e}", path.display()));
+    if !path.is_dir() {
+        return Ok(vec![path.into()]);
+    }
+    let found = std::fs::read_dir(path).map_err(wrong)?;
+    let found: Result<Vec<PathBuf>, _> = found.map(|f| f.map(|f| f.path())).collect();
+    let mut found = found.map_err(wrong)?;
+    found.sort();
+    match found.is_empty() {
+        true => Err(Failure::Input(format!("{} is empty", path.display()))),
+        false => Ok(found),
+    }
+}
