@@ -326,6 +326,7 @@ pub struct Generate {
     /// The tokenizer.json of a model that was trained on token files
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
+    /// Tokens to write; when the context is full, the later half of it is read anew
     #[arg(long, default_value_t = 300)]
     pub tokens: u64,
     /// 0 takes the likeliest token each time

@@ -1,6 +1,7 @@
 //! The passes end to end: hand-built decoders, planned and run on the reference device.
 
 mod card;
+mod context;
 mod costs;
 mod depth;
 mod double;

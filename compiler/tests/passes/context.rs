@@ -1,0 +1,43 @@
+//! Texts that are longer than the context: the later half of it is read anew.
+
+use crate::numbers::{executor, tokens};
+use crate::source;
+use crate::systems::options;
+use odec_compiler::passes::build_manifest;
+use odec_program::Bindings;
+use odec_runtime::Reader;
+
+const CONTEXT: usize = 7;
+
+/// The logits after the last token of a text, read in these pieces.
+fn last(text: &[i32], pieces: &[usize]) -> Vec<f32> {
+    let source = format!(
+        "field att = rmsnorm |> attention(heads: 2, causal, rope)\nfield ffn = rmsnorm |> swiglu(hidden: 12)\n\
+         model m {{\n  input tokens(vocab: 256, context: {CONTEXT})\n  embed learned(width: 8)\n  \
+         evolve lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)\n  init normal(std: 0.5)\n}}\n"
+    );
+    let manifest = build_manifest(&source::built(&source), &source, options());
+    let mut e = executor(&manifest.unwrap().manifest);
+    let mut reader = Reader::new(&mut e).unwrap();
+    let (mut past, mut logits) = (0, Vec::new());
+    for n in pieces {
+        logits = reader.read(&text[past..past + n]).unwrap().f32().to_vec();
+        past += n;
+    }
+    assert_eq!(past, text.len());
+    logits.split_off(logits.len() - 256)
+}
+
+#[test]
+fn the_later_half_is_read_anew_when_the_context_is_full() {
+    let x = tokens(Bindings::new(1, 20), 256, 3);
+    // With the eighth token four are left, the half rounded up; the next is read after those.
+    assert!(last(&x[..8], &[7, 1]) == last(&x[4..8], &[4]));
+    assert!(last(&x[..9], &[7, 1, 1]) == last(&x[4..9], &[5]));
+    // Four tokens later it is full again.
+    assert!(last(&x[..11], &[7, 1, 1, 1, 1]) == last(&x[4..11], &[7]));
+    assert!(last(&x[..12], &[7, 1, 1, 1, 1, 1]) == last(&x[8..12], &[4]));
+    assert!(last(&x[..8], &[7, 1]) != last(&x[1..8], &[7]));
+    // Of a longer prompt, the tokens that fit.
+    assert!(last(&x, &[20]) == last(&x[13..], &[7]));
+}
