@@ -115,6 +115,18 @@ pub fn gelu(b: &mut Builder, x: Value) -> Made {
     b.push1(Mul, &[x, below])
 }
 
+/// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, as `x · sigmoid(2√(2/π) (x + 0.044715 x³))` (Hendrycks & Gimpel 2016). The root is the
+/// double nearest to it, which PyTorch and JAX take as well.
+pub fn gelu_tanh(b: &mut Builder, x: Value) -> Made {
+    let twice = Exact::ratio(7_186_705_221_432_913, 1 << 52);
+    let cubic = &twice * &Exact::ratio(44_715, 1_000_000);
+    let square = b.push1(Mul, &[x, x])?;
+    let cube = b.push1(Mul, &[square, x])?;
+    let inner = combine(b, &[(twice, x), (cubic, cube)])?;
+    let below = b.push1(Sigmoid, &[inner])?;
+    b.push1(Mul, &[x, below])
+}
+
 /// `max(x, 0)`; its derivative at 0 is 0.
 pub fn relu(b: &mut Builder, x: Value) -> Made {
     b.push1(WherePositive, &[x, x])
@@ -124,6 +136,7 @@ pub fn relu(b: &mut Builder, x: Value) -> Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     Gelu,
+    GeluTanh,
     Relu,
 }
 
@@ -133,21 +146,22 @@ pub fn mlp(b: &mut Builder, x: Value, up: Affine, down: Affine, activation: Acti
         let y = affine(b, x, up)?;
         match activation {
             Activation::Gelu => gelu(b, y),
+            Activation::GeluTanh => gelu_tanh(b, y),
             Activation::Relu => relu(b, y),
         }
     })?;
     b.part("down", |b| affine(b, hidden, down))
 }
 
-/// `(silu(x · gateᵀ) · (x · upᵀ)) · downᵀ` (Shazeer 2020); gate, up `[hidden, C]`, down `[C, hidden]`.
-pub fn swiglu(b: &mut Builder, x: Value, gate: Value, up: Value, down: Value) -> Made {
+/// `down(silu(gate(x)) · up(x))` (Shazeer 2020); gate, up `[hidden, C]`, down `[C, hidden]`.
+pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine) -> Made {
     let open = b.part("gate", |b| {
-        let g = linear(b, x, gate)?;
+        let g = affine(b, x, gate)?;
         silu(b, g)
     })?;
-    let u = b.part("up", |b| linear(b, x, up))?;
+    let u = b.part("up", |b| affine(b, x, up))?;
     let hidden = b.part("up", |b| b.push1(Mul, &[open, u]))?;
-    b.part("down", |b| linear(b, hidden, down))
+    b.part("down", |b| affine(b, hidden, down))
 }
 
 /// The linear maps of an attention layer, each `[C, C]`.

@@ -7,7 +7,7 @@
 use super::coefficient::Coefficients;
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::{Layer, SINUSOID_BASE, Weights};
+use super::layer::{Angles, Layer, SINUSOID_BASE, Weights};
 use super::of_time::{At, OfTime, Timed};
 use super::params::{
     EMBEDDING, LOGITS, POSITIONS, factor_path, field_name, field_path, learned_path,
@@ -28,9 +28,6 @@ use odec_program::manifest::{Loss, Waves};
 use odec_program::{Dim, manifest, noise};
 use std::collections::BTreeMap;
 use thiserror::Error;
-
-/// Base of the rotary angles (Su et al. 2021).
-const ROTARY_BASE: f64 = 10_000.0;
 
 /// Our own mistakes: a checked model that does not build.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -165,7 +162,8 @@ pub(super) struct Model<'s> {
     /// Those that were made before the steps, with what factors add to them.
     shared: BTreeMap<String, Value>,
     /// Rotary tables, by the columns of a head.
-    rotary: BTreeMap<u64, nn::Rotary>,
+    /// By the columns of a head and the bits of the base.
+    rotary: BTreeMap<(u64, u64), nn::Rotary>,
     /// Sinusoids of the tokens' positions, where something reads them.
     sinusoids: Option<Value>,
     pub(super) reach: Reach,
@@ -222,8 +220,8 @@ impl Weights for Below<'_, '_> {
             _ => self.model.param(b, &own),
         }
     }
-    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
-        self.model.rotary(b, head)
+    fn rotary(&mut self, b: &mut Builder, angles: Angles) -> Result<nn::Rotary, TypeError> {
+        self.model.rotary(b, angles)
     }
     fn attend(
         &mut self,
@@ -314,8 +312,14 @@ impl<'s> Model<'s> {
         Ok(Some((*self.streams.entry(place).or_insert(next), key)))
     }
 
-    pub(super) fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError> {
-        if let Some(r) = self.rotary.get(&head) {
+    pub(super) fn rotary(
+        &mut self,
+        b: &mut Builder,
+        angles: Angles,
+    ) -> Result<nn::Rotary, TypeError> {
+        let Angles { head, base } = angles;
+        let key = (head, base.to_bits());
+        if let Some(r) = self.rotary.get(&key) {
             return Ok(*r);
         }
         let outside = Site {
@@ -323,7 +327,7 @@ impl<'s> Model<'s> {
             ..Site::default()
         };
         let site = std::mem::replace(&mut b.site, outside);
-        let made = nn::rotary(b, self.spec.sizes.context, head, ROTARY_BASE);
+        let made = nn::rotary(b, self.spec.sizes.context, head, base);
         let made = made.and_then(|r| {
             Ok(nn::Rotary {
                 cos: self.positions(b, r.cos)?,
@@ -332,7 +336,7 @@ impl<'s> Model<'s> {
             })
         });
         b.site = site;
-        self.rotary.insert(head, made.clone()?);
+        self.rotary.insert(key, made.clone()?);
         made
     }
 
@@ -507,8 +511,8 @@ impl<'s> Model<'s> {
             for (program, layers) in e.layers.iter().enumerate() {
                 for (field, layer) in layers.iter().enumerate() {
                     b.span = Some(e.unrolled.programs[program].fields[field].span);
-                    for head in layer.rotated() {
-                        self.rotary(b, head)?;
+                    for angles in layer.rotated() {
+                        self.rotary(b, angles)?;
                     }
                     let used = e.unrolled.programs[program].usages[field] > 0;
                     let policy = e.policies[program][field];

@@ -100,8 +100,8 @@ impl Model<'_> {
             return Ok(());
         };
         b.span = Some(halting.leaf.span);
-        for head in layer.rotated() {
-            self.rotary(b, head)?;
+        for angles in layer.rotated() {
+            self.rotary(b, angles)?;
         }
         b.site = Site {
             evolve: e.label.clone(),

@@ -13,19 +13,22 @@ pub const SINUSOID_BASE: f64 = 10_000.0;
 /// A map from states to states (or, inside a pipeline, between widths).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
-    /// `x / √(mean(x²) + 1e-5) · gain` (Zhang & Sennrich 2019).
+    /// `x / √(mean(x²) + eps) · gain` (Zhang & Sennrich 2019).
     RmsNorm {
         gain: String,
         width: u64,
+        eps: Exact,
     },
-    /// `(x − mean(x)) / √(var(x) + 1e-5) · gain + bias` (Ba, Kiros & Hinton 2016).
+    /// `(x − mean(x)) / √(var(x) + eps) · gain + bias` (Ba, Kiros & Hinton 2016).
     LayerNorm {
         gain: String,
         bias: String,
         width: u64,
+        eps: Exact,
     },
     /// Multi-head attention of the tokens to each other; rotary positions (Su et al. 2021) on q and k. Heads may share keys
-    /// and values (Ainslie et al. 2023), and see the last tokens only (Beltagy, Peters & Cohan 2020).
+    /// and values (Ainslie et al. 2023), and see the last tokens only (Beltagy, Peters & Cohan 2020). The op divides scores by the root
+    /// of a head's width; another scale is a factor of the queries, so that kernels do not depend on it.
     Attention {
         q: Map,
         k: Map,
@@ -33,17 +36,18 @@ pub enum Layer {
         o: Map,
         attention: Attention,
         width: u64,
-        rope: bool,
+        rope: Option<Angles>,
+        query_factor: Exact,
     },
-    /// `(silu(x Gᵀ) · x Uᵀ) Dᵀ` (Shazeer 2020).
+    /// `D(silu(G(x)) · U(x))` (Shazeer 2020).
     SwiGlu {
-        gate: String,
-        up: String,
-        down: String,
+        gate: Map,
+        up: Map,
+        down: Map,
         hidden: u64,
         width: u64,
     },
-    /// Two linear maps with an activation between them: `gelu` (Hendrycks & Gimpel 2016), `relu`.
+    /// Two linear maps with an activation between them: `gelu`, exact or by tanh (Hendrycks & Gimpel 2016), `relu`.
     Mlp {
         up: Map,
         down: Map,
@@ -88,6 +92,13 @@ pub struct Map {
     pub bias: Option<String>,
 }
 
+/// What turns the columns of a head: by `position · base^(−2i/head)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Angles {
+    pub head: u64,
+    pub base: f64,
+}
+
 /// A parameter of a layer, by its path below the field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerParam {
@@ -121,7 +132,7 @@ impl LayerParam {
 /// Where a layer finds parameters, tables and the tokens it attends to while its graph is built.
 pub trait Weights {
     fn param(&mut self, b: &mut Builder, path: &str) -> Result<Value, TypeError>;
-    fn rotary(&mut self, b: &mut Builder, head: u64) -> Result<nn::Rotary, TypeError>;
+    fn rotary(&mut self, b: &mut Builder, angles: Angles) -> Result<nn::Rotary, TypeError>;
     fn attend(
         &mut self,
         b: &mut Builder,
@@ -134,11 +145,6 @@ pub trait Weights {
     fn time(&mut self, b: &mut Builder, waves: Waves) -> Result<Value, TypeError>;
     /// Sinusoids of the positions, a row for each.
     fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError>;
-}
-
-/// Added to the mean square or the variance inside the root of a norm.
-pub fn eps() -> Exact {
-    Exact::ratio(1, 100_000)
 }
 
 impl Layer {
@@ -159,8 +165,10 @@ impl Layer {
                 .collect::<Vec<_>>()
         };
         match self {
-            Layer::RmsNorm { gain, width } => vec![param(gain, vec![*width], Start::Ones)],
-            Layer::LayerNorm { gain, bias, width } => vec![
+            Layer::RmsNorm { gain, width, .. } => vec![param(gain, vec![*width], Start::Ones)],
+            Layer::LayerNorm {
+                gain, bias, width, ..
+            } => vec![
                 param(gain, vec![*width], Start::Ones),
                 param(bias, vec![*width], Start::Zeros),
             ],
@@ -185,13 +193,12 @@ impl Layer {
                 down,
                 hidden,
                 width,
-            } => {
-                vec![
-                    matrix(gate, *hidden, *width),
-                    matrix(up, *hidden, *width),
-                    matrix(down, *width, *hidden),
-                ]
-            }
+            } => [
+                affine(gate, *hidden, *width),
+                affine(up, *hidden, *width),
+                affine(down, *width, *hidden),
+            ]
+            .concat(),
             Layer::Mlp {
                 up,
                 down,
@@ -233,15 +240,10 @@ impl Layer {
         }
     }
 
-    /// Columns of the heads that are rotated.
-    pub fn rotated(&self) -> Vec<u64> {
+    /// How heads are rotated.
+    pub fn rotated(&self) -> Vec<Angles> {
         match self {
-            Layer::Attention {
-                attention,
-                width,
-                rope: true,
-                ..
-            } => vec![width / attention.heads],
+            Layer::Attention { rope, .. } => rope.iter().copied().collect(),
             Layer::Pipe(parts) | Layer::Concat(parts) => {
                 parts.iter().flat_map(Layer::rotated).collect()
             }
@@ -299,13 +301,15 @@ impl Layer {
                     parts.iter().map(|l| l.build(b, at, w)).collect();
                 b.push1(Concat, &parts?)
             }
-            Layer::RmsNorm { gain, .. } => {
+            Layer::RmsNorm { gain, eps, .. } => {
                 let g = w.param(b, gain)?;
-                b.part(part_of(gain), |b| nn::rmsnorm(b, x, g, &eps()))
+                b.part(part_of(gain), |b| nn::rmsnorm(b, x, g, eps))
             }
-            Layer::LayerNorm { gain, bias, .. } => {
+            Layer::LayerNorm {
+                gain, bias, eps, ..
+            } => {
                 let (g, s) = (w.param(b, gain)?, w.param(b, bias)?);
-                b.part(part_of(gain), |b| nn::layernorm(b, x, g, s, &eps()))
+                b.part(part_of(gain), |b| nn::layernorm(b, x, g, s, eps))
             }
             Layer::Attention {
                 q,
@@ -313,8 +317,9 @@ impl Layer {
                 v,
                 o,
                 attention,
-                width,
                 rope,
+                query_factor,
+                ..
             } => {
                 let weights = nn::AttentionWeights {
                     q: q.build(b, w)?,
@@ -322,15 +327,17 @@ impl Layer {
                     v: v.build(b, w)?,
                     o: o.build(b, w)?,
                 };
-                let rotary = if *rope {
-                    Some(w.rotary(b, width / attention.heads)?)
-                } else {
-                    None
+                let rotary = match rope {
+                    Some(angles) => Some(w.rotary(b, *angles)?),
+                    None => None,
                 };
-                nn::self_attention(b, x, weights, rotary, |b, qkv| w.attend(b, *attention, qkv))
+                nn::self_attention(b, x, weights, rotary, |b, [q, k, v]| {
+                    let q = nn::combine(b, &[(query_factor.clone(), q)])?;
+                    w.attend(b, *attention, [q, k, v])
+                })
             }
             Layer::SwiGlu { gate, up, down, .. } => {
-                let [gate, up, down] = [w.param(b, gate)?, w.param(b, up)?, w.param(b, down)?];
+                let [gate, up, down] = [gate.build(b, w)?, up.build(b, w)?, down.build(b, w)?];
                 nn::swiglu(b, x, gate, up, down)
             }
             Layer::Mlp {

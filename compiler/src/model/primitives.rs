@@ -3,18 +3,28 @@
 //! Takes one part of a pipeline and the width that it meets; gives its [`Layer`] and the width of its result. Leaves what
 //! stands around it to `pipeline.rs`.
 
-use super::args::{Args, Bounds, real, report};
-use super::layer::{Layer, Map};
+use super::args::{Args, Bounds, EPS, bounded, real, report};
+use super::layer::{Angles, Layer, Map};
 use super::pipeline::{Input, LayerReader};
 use crate::codes;
-use crate::scheme::scalar::{Scope, exact, not_supported, whole};
-use odec_grammar::ast::Expr;
+use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported, whole};
+use crate::scheme::stage::default_eps;
+use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::nn;
 use odec_graph::ops::Attention;
+use odec_graph::{Exact, nn};
 
 /// Largest width of anything.
 pub const MAX_WIDTH: u64 = 1 << 20;
+/// Of rotary angles.
+const BASE: Bounds = Bounds::Within(1.0, 1e12);
+/// Of attention's scores.
+const SCALE: Bounds = Bounds::Within(1e-6, 1e6);
+
+/// The base of rotary angles where none is said (Su et al. 2021).
+fn default_base() -> Exact {
+    Exact::int(10_000)
+}
 
 /// What parameters are named after; `None` for a primitive without any.
 pub(super) fn role(primitive: &str) -> Option<&'static str> {
@@ -51,29 +61,28 @@ impl LayerReader<'_> {
         let before = self.sink.len();
         let made = match args.callee.name.as_str() {
             "rmsnorm" => {
-                let name = self.namer("norm");
-                Some((
-                    Layer::RmsNorm {
-                        gain: name("norm", "gain"),
-                        width,
-                    },
-                    width,
-                ))
+                let eps = self.number(&mut args, "eps", EPS, default_eps);
+                let gain = self.namer("norm")("norm", "gain");
+                eps.map(|eps| (Layer::RmsNorm { gain, width, eps }, width))
             }
             "layernorm" => {
+                let eps = self.number(&mut args, "eps", EPS, default_eps);
                 let name = self.namer("norm");
                 let (gain, bias) = (name("norm", "gain"), name("norm", "bias"));
-                Some((Layer::LayerNorm { gain, bias, width }, width))
+                let norm = |eps| Layer::LayerNorm {
+                    gain,
+                    bias,
+                    width,
+                    eps,
+                };
+                eps.map(|eps| (norm(eps), width))
             }
             "attention" => self.attention(&mut args, width),
             "swiglu" => {
+                let bias = args.flag("bias");
                 let hidden = args.size("hidden", self.scope, MAX_WIDTH, self.sink);
                 let name = self.namer("mlp");
-                let (gate, up, down) = (
-                    name("gate", "weight"),
-                    name("up", "weight"),
-                    name("down", "weight"),
-                );
+                let [gate, up, down] = ["gate", "up", "down"].map(|part| map(&name, part, bias));
                 hidden.map(|hidden| {
                     (
                         Layer::SwiGlu {
@@ -111,8 +120,11 @@ impl LayerReader<'_> {
                 Some((Layer::Positions { width }, width))
             }
             "concat" => return self.concat(args, Input::One(width)),
-            "gelu" => self.mlp(&mut args, nn::Activation::Gelu, width),
-            "relu" => self.mlp(&mut args, nn::Activation::Relu, width),
+            "gelu" => {
+                let activation = self.gelu(&mut args);
+                self.mlp(&mut args, activation, width)
+            }
+            "relu" => self.mlp(&mut args, Some(nn::Activation::Relu), width),
             "linear" => {
                 let bias = args.flag("bias");
                 let output = match args.positional() {
@@ -155,8 +167,42 @@ impl LayerReader<'_> {
                 return self.fail(d);
             }
         };
-        args.finish(&["qkv", "kv_stride", "eps"], self.sink);
+        args.finish(&["qkv", "kv_stride"], self.sink);
         made.filter(|_| self.sink.len() == before)
+    }
+
+    /// An exact number within bounds, or what it is where nothing is said.
+    fn number(
+        &mut self,
+        args: &mut Args,
+        label: &'static str,
+        bounds: Bounds,
+        default: impl FnOnce() -> Exact,
+    ) -> Option<Exact> {
+        let Some(e) = args.labelled(label, self.sink) else {
+            return Some(default());
+        };
+        let value = exact(e, self.scope).and_then(|x| bounded(x, bounds, e.span));
+        report(value, self.sink)
+    }
+
+    /// `approximate: tanh`, or the exact one.
+    fn gelu(&mut self, args: &mut Args) -> Option<nn::Activation> {
+        let Some(e) = args.labelled("approximate", self.sink) else {
+            return Some(nn::Activation::Gelu);
+        };
+        match name_of(e).as_ref().map(|n| n.name.as_str()) {
+            Some("tanh") => Some(nn::Activation::GeluTanh),
+            Some("none") => Some(nn::Activation::Gelu),
+            _ => self.fail(
+                Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    e.span,
+                    "GELU has no such approximation",
+                )
+                .label("`tanh` or `none` is expected"),
+            ),
+        }
     }
 
     /// `dropout(10%)`.
@@ -182,32 +228,59 @@ impl LayerReader<'_> {
     fn mlp(
         &mut self,
         args: &mut Args,
-        activation: nn::Activation,
+        activation: Option<nn::Activation>,
         width: u64,
     ) -> Option<(Layer, u64)> {
         let bias = args.flag("bias");
         let hidden = args.size("hidden", self.scope, MAX_WIDTH, self.sink);
         let name = self.namer("mlp");
         let (up, down) = (map(&name, "up", bias), map(&name, "down", bias));
-        hidden.map(|hidden| {
-            let layer = Layer::Mlp {
-                up,
-                down,
-                activation,
-                hidden,
-                width,
-            };
-            (layer, width)
-        })
+        let layer = Layer::Mlp {
+            up,
+            down,
+            activation: activation?,
+            hidden: hidden?,
+            width,
+        };
+        Some((layer, width))
+    }
+
+    /// Which of q, k, v and o have a bias: `bias`, `bias: [q, k, v]`.
+    fn biases(&mut self, args: &mut Args) -> Option<[bool; 4]> {
+        let all = args.flag("bias");
+        let Some(e) = args.labelled("bias", self.sink) else {
+            return Some([all; 4]);
+        };
+        let wrong = |span| {
+            let message = "`bias` takes a list of attention's maps";
+            Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                .label("a list of `q`, `k`, `v` and `o` is expected, each at most once")
+                .help("write `bias` for all four, `bias: [q, k, v]` for three of them")
+        };
+        let mut found = [false; 4];
+        let ExprKind::List(items) = &e.kind else {
+            return self.fail(wrong(e.span));
+        };
+        for item in items {
+            let name = name_of(item);
+            let at = name.and_then(|n| MAPS.iter().position(|m| *m == n.name));
+            match at {
+                Some(i) if !found[i] && !all => found[i] = true,
+                _ => return self.fail(wrong(item.span)),
+            }
+        }
+        Some(found)
     }
 
     fn attention(&mut self, args: &mut Args, width: u64) -> Option<(Layer, u64)> {
-        let (causal, rope) = (args.flag("causal"), args.flag("rope"));
-        let bias = args.flag("bias");
+        let causal = args.flag("causal");
+        let rope = args.word("rope", self.sink);
+        let biases = self.biases(args);
         let heads_expr = args.required("heads", self.sink);
         // All taken before anything can be wrong: what is left is called unknown.
         let kv_heads = args.labelled("kv_heads", self.sink);
         let window = args.labelled("window", self.sink);
+        let scale = args.labelled("scale", self.sink);
         let name = self.namer("attention");
         let heads_expr = heads_expr?;
         let heads = report(whole(heads_expr, self.scope, 1, MAX_WIDTH), self.sink)?;
@@ -229,12 +302,13 @@ impl LayerReader<'_> {
                 )),
             );
         }
-        if rope && !(width / heads).is_multiple_of(2) {
+        let head = width / heads;
+        if rope.is_some() && !head.is_multiple_of(2) {
             return self.fail(
                 Diagnostic::error(
                     codes::SHAPE_MISMATCH,
                     heads_expr.span,
-                    format!("heads of {} columns cannot be rotated", width / heads),
+                    format!("heads of {head} columns cannot be rotated"),
                 )
                 .label("`rope` turns pairs of columns: their number must be even"),
             );
@@ -275,7 +349,21 @@ impl LayerReader<'_> {
             causal,
             window,
         };
-        let [q, k, v, o] = ["q", "k", "v", "o"].map(|p| map(&name, p, bias));
+        let query_factor = match scale {
+            Some(e) => self.query_factor(e, head)?,
+            None => Exact::one(),
+        };
+        let rope = match rope {
+            Some(mut inner) => {
+                let base = self.number(&mut inner, "base", BASE, default_base);
+                inner.finish(&[], self.sink);
+                let base = base?.to_f64();
+                Some(Angles { head, base })
+            }
+            None => None,
+        };
+        let biases = biases?;
+        let [q, k, v, o] = [0, 1, 2, 3].map(|i| map(&name, MAPS[i], biases[i]));
         Some((
             Layer::Attention {
                 q,
@@ -285,11 +373,26 @@ impl LayerReader<'_> {
                 attention,
                 width,
                 rope,
+                query_factor,
             },
             width,
         ))
     }
+
+    /// What makes a scale of scores that are divided by the root of a head's width.
+    fn query_factor(&mut self, scale: &Expr, head: u64) -> Option<Exact> {
+        let value = exact(scale, self.scope).and_then(|s| {
+            let s = bounded(s, SCALE, scale.span)?;
+            let root = Exact::int(i64::try_from(head).unwrap_or(i64::MAX)).root(2);
+            let factor = root.and_then(|root| (&s * &root).checked());
+            factor.map_err(|why| arithmetic(why.into(), scale.span))
+        });
+        report(value, self.sink)
+    }
 }
+
+/// The linear maps of attention.
+const MAPS: [&str; 4] = ["q", "k", "v", "o"];
 
 /// The paths of a linear map.
 fn map(name: impl Fn(&str, &str) -> String, part: &str, bias: bool) -> Map {

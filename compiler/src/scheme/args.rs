@@ -51,7 +51,9 @@ impl<'e> Args<'e> {
         label: &'static str,
         sink: &mut Vec<Diagnostic>,
     ) -> Option<&'e Expr> {
-        self.known.push(label);
+        if !self.known.contains(&label) {
+            self.known.push(label);
+        }
         let has = |a: &&Arg| a.label.as_ref().is_some_and(|l| l.name == label);
         let found = self.args.iter().copied().find(|a| has(a))?;
         let first = found.label.as_ref().map_or(found.value.span, |l| l.span);
@@ -75,6 +77,25 @@ impl<'e> Args<'e> {
         let found = self.args.iter().any(is);
         self.args.retain(|a| !is(a));
         found
+    }
+
+    /// An argument that is a bare word or a call of it: `rope`, `rope(base: 500000)`.
+    pub fn word(&mut self, word: &'static str, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
+        self.known.push(word);
+        let read = |a: &&'e Arg| match a.label {
+            None => Args::of(&a.value).filter(|inner| inner.callee.name == word),
+            Some(_) => None,
+        };
+        let mut found: Vec<Args<'e>> = self.args.iter().filter_map(&read).collect();
+        self.args.retain(|a| read(a).is_none());
+        let again = found.split_off(found.len().min(1));
+        let first = found.pop()?;
+        sink.extend(
+            again
+                .iter()
+                .map(|a| repeated_argument(&a.callee, first.span)),
+        );
+        Some(first)
     }
 
     /// Whether a label is given.
@@ -175,6 +196,9 @@ impl<'e> Args<'e> {
     }
 }
 
+/// What may be added inside the root of a norm: with less, the derivative at a row of zeros is beyond f32.
+pub const EPS: Bounds = Bounds::Within(1e-20, 1.0);
+
 /// What a number may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bounds {
@@ -186,6 +210,8 @@ pub enum Bounds {
     PositiveShare,
     /// From 0 to below 1.
     BelowOne,
+    /// From one number to another.
+    Within(f64, f64),
 }
 
 impl Bounds {
@@ -197,28 +223,43 @@ impl Bounds {
                 Bounds::Share => (0.0..=1.0).contains(&x),
                 Bounds::PositiveShare => x > 0.0 && x <= 1.0,
                 Bounds::BelowOne => (0.0..1.0).contains(&x),
+                Bounds::Within(least, most) => (least..=most).contains(&x),
             }
     }
 
-    fn text(self) -> &'static str {
-        match self {
+    fn text(self) -> String {
+        let text = match self {
             Bounds::NotNegative => "a number that is not negative",
             Bounds::Positive => "a positive number",
             Bounds::Share => "a number from 0 to 1",
             Bounds::PositiveShare => "a share above 0%, to 100%",
             Bounds::BelowOne => "a number from 0 to below 1",
-        }
+            Bounds::Within(least, most) => {
+                let short = |x: f64| match (1e-3..1e4).contains(&x) {
+                    true => x.to_string(),
+                    false => format!("{x:e}"),
+                };
+                return format!("a number from {} to {}", short(least), short(most));
+            }
+        };
+        text.into()
     }
 }
 
 /// A number, rounded to a double.
 pub fn real(e: &Expr, bounds: Bounds) -> Result<f64, Diagnostic> {
-    let value: Exact = exact(e, &Scope::new())?;
-    let x = value.to_f64();
-    if bounds.holds(x) {
-        return Ok(x);
+    bounded(exact(e, &Scope::new())?, bounds, e.span).map(|value| value.to_f64())
+}
+
+/// A number that must lie within bounds.
+pub fn bounded(value: Exact, bounds: Bounds, span: Span) -> Result<Exact, Diagnostic> {
+    match bounds.holds(value.to_f64()) {
+        true => Ok(value),
+        false => {
+            let label = format!("{} is expected", bounds.text());
+            Err(out_of_range(&value, span).label(label))
+        }
     }
-    Err(out_of_range(&value, e.span).label(format!("{} is expected", bounds.text())))
 }
 
 /// The good result, or `None` and a message.

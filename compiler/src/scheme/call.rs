@@ -1,5 +1,6 @@
 //! Calls in step programs: fields at one or several values, entries of a list of fields, projections.
 
+use super::args::{EPS, bounded};
 use super::coeff::Coeff;
 use super::combination::Combination;
 use super::factor::Item;
@@ -225,7 +226,13 @@ impl Machine<'_> {
         let (mean, std) = (moment("mean"), moment("std"));
         let eps = match given("eps") {
             None => default_eps(),
-            Some(e) => self.constant(e, &names.numbers())?,
+            Some(e) => {
+                let eps = self.constant(e, &names.numbers())?;
+                match bounded(eps, EPS, e.span) {
+                    Ok(eps) => eps,
+                    Err(d) => return self.fail(d),
+                }
+            }
         };
         let (mean, std) = (mean?, std?);
         let onto = Projection::Moments { mean, std, eps };

@@ -199,7 +199,7 @@ impl Instr {
     }
 }
 
-/// Added to the variance inside the root of a projection, unless it says otherwise.
+/// Added inside the root of a norm or a projection, unless it says otherwise.
 pub fn default_eps() -> Exact {
     Exact::ratio(1, 100_000)
 }

@@ -2,6 +2,7 @@
 
 mod algebra;
 mod analysis;
+mod arguments;
 mod claims;
 mod common;
 mod depth;

@@ -1,5 +1,6 @@
 //! The passes end to end: hand-built decoders, planned and run on the reference device.
 
+mod arguments;
 mod card;
 mod context;
 mod costs;

@@ -270,7 +270,7 @@ impl Maker {
         let gate = self.matrix(&format!("step.{k}.ffn.gate.weight"), &[h, w]);
         let up = self.matrix(&format!("step.{k}.ffn.up.weight"), &[h, w]);
         let down = self.matrix(&format!("step.{k}.ffn.down.weight"), &[w, h]);
-        nn::swiglu(&mut self.b, x, gate, up, down).unwrap()
+        nn::swiglu(&mut self.b, x, gate.into(), up.into(), down.into()).unwrap()
     }
 
     fn combine(&mut self, terms: &[(Exact, Value)]) -> Value {

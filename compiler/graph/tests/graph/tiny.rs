@@ -104,7 +104,7 @@ impl Tiny {
             let normal = b.part("norm", |b| {
                 nn::rmsnorm(b, x, gain, &Exact::ratio(1, 100_000))
             })?;
-            nn::swiglu(b, normal, gate, up, down)
+            nn::swiglu(b, normal, gate.into(), up.into(), down.into())
         })
     }
 
