@@ -68,16 +68,19 @@ def overrides(system: System, shape: Shape) -> list[str]:
 def source_of(system: System, folder: Path) -> str:
     """The system's `.ode` file; where it is a flow, a copy of the shipped one with this flow."""
     path = ROOT / "schemes" / system.file
-    if system.flow is None and system.embed is None and not system.loss:
+    if system.flow is None and system.embed is None and system.output is None and not system.loss:
         return str(path)
     text, steps = path.read_text(encoding="utf-8"), system.depth or system.steps or 6
     for word, line in {
         "evolve": system.flow and f"{system.flow} for {steps} steps {{ {system.options} }}",
         "embed": system.embed,
+        "output": system.output,
         "loss": " + ".join(f"{c}*{name}" for name, c in system.loss.items()) or None,
     }.items():
         if line is not None:
-            text, found = re.subn(rf"  {word} .*\n", lambda _, w=word, t=line: f"  {w} {t}\n", text)
+            # On one line, or to the brace that ends it.
+            entry = rf"  {word} .*?(?:\{{\n(?:    .*\n)*  \}})?\n"
+            text, found = re.subn(entry, lambda _, w=word, t=line: f"  {w} {t}\n", text)
             assert found == 1, f"{path} has one {word}"
     layer = "field layer = increment(lie(att, ffn))\n"
     copy = folder / "system.ode"

@@ -54,11 +54,11 @@ def norm_of(s: Step, where: str) -> Field:
 
 
 def dlcl(s: Step, x: Array) -> Array:
-    """x' = Σⱼ W[l, j] LN(yⱼ) over the embedding y₀ and the outputs of the layers."""
+    """x' = Σⱼ W[l, j] LN(yⱼ) over the embedding y₀ and the outputs of the layers; the first layer reads W[0, 0] LN(y₀)."""
     entries = s.past.setdefault("z", [])
     if s.k == 0:
-        x = norm_of(s, "start")(x)
-        entries.append(x)
+        entries.append(norm_of(s, "start")(x))
+        x = s.p["start.scheme.w.0"] * entries[0]
     entries.append(norm_of(s, f"step.{s.k}")(x + s.layer(x)))
     return mixture(s, "w", entries)
 
@@ -92,6 +92,10 @@ def norms_table(*rows: str) -> Callable[[Shape], Table]:
         return table
 
     return table
+
+
+def dlcl_table(shape: Shape) -> Table:
+    return {"start.scheme.w.0": ()} | norms_table("w")(shape)
 
 
 def released_table(shape: Shape) -> Table:

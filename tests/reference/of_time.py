@@ -1,8 +1,10 @@
 """Parameters that are functions of time, in float64 (Tong et al. 2025, "Neural ODE Transformers", §4.2 and appendix A).
 
-`e(t) = [t, sin ωt, cos ωt]`, `ωᵢ = scale · 10000^(−i/n)`. A matrix is `W + proj (down silu(up e))`, a vector `g + G e`. Takes all
-parameters by their paths and a time; gives those that a step reads then.
+`e(t) = [t, sin ωt, cos ωt]`, `ωᵢ = scale · 10000^(−i/n)`. A matrix is `W + proj (down silu(up e))`, a vector `g + G e`, or like a matrix as
+in the released code (qkvflow). Takes all parameters by their paths and a time; gives those that a step reads then.
 """
+
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +20,17 @@ def features(t: Array | float) -> Array:
     return jnp.concatenate([jnp.reshape(jnp.float64(t), (1,)), jnp.sin(angle), jnp.cos(angle)])
 
 
-def table(own: Table) -> Table:
+def table(own: Table, vectors_by_mlp: bool = False) -> Table:
     """What stands beside these parameters."""
     beside, inputs = {}, 2 * WAVES + 1
     for path, dims in own.items():
         at = f"{path}.time"
-        if len(dims) < 2:
+        if len(dims) < 2 and not vectors_by_mlp:
             beside[f"{at}.weight"] = (*dims, inputs)
             continue
         beside |= {f"{at}.up.weight": (HIDDEN, inputs), f"{at}.up.bias": (HIDDEN,)}
         beside |= {f"{at}.down.weight": (HIDDEN, HIDDEN), f"{at}.down.bias": (HIDDEN,)}
-        beside[f"{at}.proj.weight"] = (dims[0] * dims[1], HIDDEN)
+        beside[f"{at}.proj.weight"] = (prod(dims), HIDDEN)
     return beside
 
 

@@ -1,8 +1,8 @@
 """Fields in float64: what they compute, and their parameters.
 
-Conventions: a weight W is [out, in] and acts as `x @ W.T`; biases where a function says so; RMSNorm and LayerNorm add
-eps 1e-5 inside the root; RoPE turns the pairs (i, i + d/2) of every head by `p · 10000^(−2i/d)` (Su et al. 2021,
-half-split layout); attention is causal with scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
+Conventions: a weight W is [out, in] and acts as `x @ W.T`; maps have a bias where the parameters have one; unless something else is
+asked for, RMSNorm and LayerNorm add eps 1e-5 inside the root, RoPE turns the pairs (i, i + d/2) of every head by `p · 10000^(−2i/d)`
+(Su et al. 2021, half-split layout), attention is causal with scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
 """
 
 from collections.abc import Callable
@@ -37,13 +37,13 @@ class Shape:
     hidden: int
 
 
-def rmsnorm(x: Array, gain: Array) -> Array:
-    return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + EPS) * gain
+def rmsnorm(x: Array, gain: Array, eps: float = EPS) -> Array:
+    return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps) * gain
 
 
-def layernorm(x: Array, gain: Array, bias: Array) -> Array:
+def layernorm(x: Array, gain: Array, bias: Array, eps: float = EPS) -> Array:
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
-    return rmsnorm(centred, gain) + bias
+    return rmsnorm(centred, gain, eps) + bias
 
 
 def sinusoids(tokens: int, width: int) -> Array:
@@ -53,10 +53,10 @@ def sinusoids(tokens: int, width: int) -> Array:
     return jnp.where(column % 2 == 0, jnp.sin(angle), jnp.cos(angle))
 
 
-def rope(x: Array) -> Array:
+def rope(x: Array, base: float = ROPE_BASE) -> Array:
     """Rotary embedding of [batch, heads, tokens, d]."""
     tokens, d = x.shape[-2:]
-    angle = jnp.arange(tokens)[:, None] * ROPE_BASE ** (-2.0 * jnp.arange(d // 2) / d)
+    angle = jnp.arange(tokens)[:, None] * base ** (-2.0 * jnp.arange(d // 2) / d)
     a, b = x[..., : d // 2], x[..., d // 2 :]
     return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], axis=-1)
 
@@ -94,9 +94,17 @@ def linear(p: Parameters, at: str, y: Array) -> Array:
 
 
 def attend(
-    p: Parameters, at: str, heads: int, y: Array, *, causal: bool = True, turn: Field = rope, window: int | None = None
+    p: Parameters,
+    at: str,
+    heads: int,
+    y: Array,
+    *,
+    causal: bool = True,
+    turn: Field = rope,
+    window: int | None = None,
+    scale: float | None = None,
 ) -> Array:
-    """`attention(heads, causal, rope, window)` of normalised tokens; k and v may have fewer heads, each for as many queries."""
+    """`attention(heads, causal, rope, window, scale)` of normalised tokens; k and v may have fewer heads, each for as many queries."""
     batch, tokens, width = y.shape
 
     def split(name: str) -> Array:
@@ -106,7 +114,7 @@ def attend(
         return jnp.repeat(z, heads // count, axis=1)
 
     q, k, v = turn(split("q")), turn(split("k")), split("v")
-    scores = q @ k.swapaxes(-1, -2) / jnp.sqrt(width // heads)
+    scores = q @ k.swapaxes(-1, -2) * (1 / jnp.sqrt(width // heads) if scale is None else scale)
     seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
     if window is not None:
         seen = seen & (jnp.arange(tokens)[:, None] - jnp.arange(tokens)[None, :] < window)
@@ -114,10 +122,10 @@ def attend(
     return linear(p, f"{at}.o", mixed.swapaxes(1, 2).reshape(batch, tokens, width))
 
 
-def norm(p: Parameters, at: str, x: Array) -> Array:
+def norm(p: Parameters, at: str, x: Array, eps: float = EPS) -> Array:
     """The normalisation whose gain, and perhaps bias, stand below a path."""
     gain = p[f"{at}.norm.gain"]
-    return layernorm(x, gain, p[f"{at}.norm.bias"]) if f"{at}.norm.bias" in p else rmsnorm(x, gain)
+    return layernorm(x, gain, p[f"{at}.norm.bias"], eps) if f"{at}.norm.bias" in p else rmsnorm(x, gain, eps)
 
 
 def gpt_attention(p: Parameters, at: str, heads: int) -> Field:
@@ -135,20 +143,30 @@ def gelu(p: Parameters, at: str) -> Field:
     return field
 
 
+def gelu_tanh(p: Parameters, at: str) -> Field:
+    """The field `norm |> gelu(hidden, approximate: tanh)`: y/2 (1 + tanh(√(2/π) (y + 0.044715 y³))) (Hendrycks & Gimpel 2016)."""
+
+    def field(x: Array) -> Array:
+        y = linear(p, f"{at}.up", norm(p, at, x))
+        return linear(p, f"{at}.down", y / 2 * (1 + jnp.tanh(jnp.sqrt(2 / jnp.pi) * (y + 0.044715 * y**3))))
+
+    return field
+
+
 def gated(p: Parameters, at: str, y: Array) -> Array:
     """`swiglu(hidden)` of normalised tokens."""
-    gate, up = y @ p[f"{at}.gate.weight"].T, y @ p[f"{at}.up.weight"].T
-    return (gate / (1.0 + jnp.exp(-gate)) * up) @ p[f"{at}.down.weight"].T
+    gate, up = linear(p, f"{at}.gate", y), linear(p, f"{at}.up", y)
+    return linear(p, f"{at}.down", gate / (1.0 + jnp.exp(-gate)) * up)
 
 
-def attention(p: Parameters, at: str, heads: int, window: int | None = None) -> Field:
+def attention(p: Parameters, at: str, heads: int, window: int | None = None, eps: float = EPS) -> Field:
     """The field `rmsnorm |> attention(heads, causal, rope, window)`."""
-    return lambda x: attend(p, at, heads, rmsnorm(x, p[f"{at}.norm.gain"]), window=window)
+    return lambda x: attend(p, at, heads, norm(p, at, x, eps), window=window)
 
 
-def swiglu(p: Parameters, at: str) -> Field:
-    """The field `rmsnorm |> swiglu(hidden)`."""
-    return lambda x: gated(p, at, rmsnorm(x, p[f"{at}.norm.gain"]))
+def swiglu(p: Parameters, at: str, eps: float = EPS) -> Field:
+    """The field `norm |> swiglu(hidden)`."""
+    return lambda x: gated(p, at, norm(p, at, x, eps))
 
 
 def attention_table(shape: Shape) -> Table:

@@ -38,7 +38,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         x = system.step(Step(system, shape, p, k, past, key), x)
         states.append(x)
     if system.norm:
-        x = norm(p, "output", x)
+        x = norm(p, "output", x, system.eps)
     logits = x @ p["embed.token.weight"].T
     if system.loss:
         terms = {

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import of_time
 from jax import Array, lax
 from parts import (
+    EPS,
     Field,
     Parameters,
     Shape,
@@ -29,13 +30,16 @@ from parts import (
     gated,
     gelu,
     gelu_table,
+    gelu_tanh,
     grouped_table,
     gpt_attention,
     linear,
+    norm,
     norm_table,
     normal,
     post_norm_encoder,
     rmsnorm,
+    rope,
     sinusoids,
     swiglu,
     swiglu_table,
@@ -61,6 +65,10 @@ class System:
     positions: str = ""
     # The norm before the logits, if any.
     norm: str | None = "rmsnorm"
+    # Takes the place of that norm.
+    output: str | None = None
+    # Inside the root of the norms of `att`, `ffn` and the output.
+    eps: float = EPS
     # Takes the place of the loss: its terms with their coefficients.
     loss: dict[str, float] = field(default_factory=dict)
     # Whether the loss is over hidden tokens, behind the last kind.
@@ -69,6 +77,8 @@ class System:
     drops: float = 0.0
     # Whether a state is drawn.
     starts: bool = False
+    # Whether GELU is approximated.
+    tanh: bool = False
     # Largest error of the interpreter.
     limit: float = 1e-9
     # Schemes and fields of its own.
@@ -106,6 +116,16 @@ class System:
             "normed": norm_table(shape) | {"linear.weight": (shape.width, shape.width)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
+            "layernorm": norm_table(shape) | bias_table(shape, "norm"),
+            "relu": gelu_table(shape),
+            "halt_bias": affine_table(1, shape.width),
+            "turned": norm_table(shape) | attention_table(shape) | bias_table(shape, *"qkv"),
+            "opened": norm_table(shape)
+            | swiglu_table(shape)
+            | bias_table(shape, "norm", "down")
+            | {f"{part}.bias": (shape.hidden,) for part in ("gate", "up")},
+            "mapped": norm_table(shape)
+            | {"up.weight": (2 * shape.width, shape.width), "down.weight": (shape.width, 2 * shape.width)},
         }
         table = {}
         for k in range(shape.steps):
@@ -139,11 +159,14 @@ class Step:
         kind, at = self.system.fields[name], self.path(name)
         heads = self.shape.heads
         kinds = {
-            "att": lambda: attention(self.p, at, heads),
+            "att": lambda: attention(self.p, at, heads, eps=self.system.eps),
             "grouped": lambda: attention(self.p, at, heads, window=self.system.sets["att.window"]),
-            "ffn": lambda: swiglu(self.p, at),
+            "ffn": lambda: swiglu(self.p, at, self.system.eps),
             "gpt_att": lambda: gpt_attention(self.p, at, heads),
-            "gpt_ffn": lambda: gelu(self.p, at),
+            "gpt_ffn": lambda: gelu_tanh(self.p, at) if self.system.tanh else gelu(self.p, at),
+            "turned": lambda: turned(self.p, at, heads),
+            "opened": lambda: swiglu(self.p, at, 1 / 8),
+            "mapped": lambda: gelu_tanh(self.p, at),
         }
         computed = kinds[kind]()
         if not self.system.drops:
@@ -169,6 +192,11 @@ class Step:
         """The increment Φ(x) − x of the pre-norm layer Φ: Lie–Trotter with Euler sub-steps."""
         y = x + self.att(x)
         return y + self.ffn(y) - x
+
+
+def turned(p: Parameters, at: str, heads: int) -> Field:
+    """The field `rmsnorm(eps: 1/4) |> attention(heads, causal, rope(base: 100), scale: 1/3, bias: [q, k, v])`."""
+    return lambda x: attend(p, at, heads, norm(p, at, x, 1 / 4), turn=lambda q: rope(q, 100.0), scale=1 / 3)
 
 
 # ---- schemes ----
@@ -344,7 +372,7 @@ def halting(step: Callable[[Step, Array], Array], most: int, threshold: float) -
         open_, spent, mixed, steps, rest = jnp.ones(x.shape[:2], bool), 0.0, 0.0, 0.0, 0.0
         for k in range(most):
             x = jnp.where(open_[..., None], step(replace(s, k=k), x), x)
-            seen = rmsnorm(x, s.value("halt.norm.gain"))
+            seen = norm(s.p, s.path("halt"), x) if s.path("halt.norm.gain") in s.p else x
             chance = jax.nn.sigmoid(linear(s.p, s.path("halt.linear"), seen))[..., 0]
             last = open_ & ((spent + chance >= threshold) | (k == most - 1))
             weight = jnp.where(last, 1 - spent, jnp.where(open_, chance, 0.0))
@@ -417,8 +445,9 @@ def parallel_heun(s: Step, x: Array) -> Array:
 
 
 def diffeqformer(s: Step, x: Array) -> Array:
+    """As released: the weights of step k of L are those of the time (k + 1)/L."""
     h = 1 / s.shape.steps
-    return x + h * sum_at(s, x, s.k * h)
+    return x + h * sum_at(s, x, (s.k + 1) * h)
 
 
 def kutta3_of_time(s: Step, x: Array) -> Array:
@@ -443,13 +472,13 @@ def strang_of_time(s: Step, x: Array) -> Array:
     return x + h / 2 * at(t + h / 2).ffn(x)
 
 
-def timed(*kinds: str) -> Callable[[Shape], Table]:
+def timed(*kinds: str, vectors_by_mlp: bool = False) -> Callable[[Shape], Table]:
     """What stands beside the parameters of `att` and `ffn`, fields of these kinds."""
 
     def table(shape: Shape) -> Table:
         fields = dict(zip(("att", "ffn"), kinds, strict=True))
         plain = System(lie, fields=fields, owner=lambda name, k: "")
-        return of_time.table(plain.table(replace(shape, steps=1)))
+        return of_time.table(plain.table(replace(shape, steps=1)), vectors_by_mlp)
 
     return table
 
@@ -465,6 +494,15 @@ def told(s: Step, x: Array) -> Array:
     places, width = x.shape[1:]
     u = x + sinusoids(s.k + 1, width)[s.k] + sinusoids(places, width)
     return u + s.layer(u)
+
+
+def revised(s: Step, x: Array) -> Array:
+    """A step of the Universal Transformer as published (Dehghani et al. 2019, Eq. 4-7): steps are counted from 1, norms follow the sums."""
+    coordinates = sinusoids(x.shape[1], s.shape.width) + sinusoids(s.k + 2, s.shape.width)[s.k + 1]
+    u = x + coordinates
+    u = norm(s.p, "N", u + attend(s.p, "att", s.shape.heads, u, turn=lambda q: q))
+    hidden = jnp.maximum(linear(s.p, "ffn.up", u), 0.0)
+    return norm(s.p, "M", u + linear(s.p, "ffn.down", hidden))
 
 
 def learned_steps(s: Step, x: Array) -> Array:
@@ -523,7 +561,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "rk2": System(over_layer(heun), file="rk2.ode", sizes=ALL_SIZES),
     "rk4": System(over_layer(RK4), file="rk4_layer.ode", sizes=ALL_SIZES),
-    "iiet": System(iiet, file="iiet.ode", sizes=ALL_SIZES),
+    "iiet": System(iiet, file="iiet.ode", eps=1e-6, sizes=ALL_SIZES),
     # Other fields, norms and positions.
     "gpt": System(
         lie,
@@ -723,10 +761,11 @@ SYSTEMS: dict[str, System] = {
         diffeqformer,
         file="diffeqformer.ode",
         flow="euler(both)",
-        options=f"h = 1/steps;  {OF_TIME} }}",
+        options=f"h = 1/steps;  {OF_TIME}, at: right, vectors: mlp }}",
         fields={"att": "gpt_att", "ffn": "gpt_ffn"},
+        tanh=True,
         owner=lambda name, k: "",
-        more=timed("gpt_att", "gpt_ffn"),
+        more=timed("gpt_att", "gpt_ffn", vectors_by_mlp=True),
         positions="learned",
         norm="layernorm",
         steps=3,
@@ -778,14 +817,39 @@ SYSTEMS: dict[str, System] = {
         owner=lambda name, k: "",
         steps=1,
     ),
+    # The published Universal Transformer.
+    "universal_published": System(
+        halting(revised, 6, 0.99),
+        file="universal.ode",
+        depth="halting(halt, max: 6, threshold: 0.99)",
+        fields={"att": "bare_att", "ffn": "relu", "N": "layernorm", "M": "layernorm", "halt": "halt_bias"},
+        loss={"cross_entropy": 1.0, "ponder": 0.01},
+        norm=None,
+        owner=lambda name, k: "",
+        steps=1,
+    ),
+    # Arguments of layers that are not what is meant where nothing is said.
+    "arguments": System(
+        splitting(("turned", 1.0), ("opened", 1.0), ("mapped", 1.0)),
+        definitions="scheme three(A, B, C) { A(1) B(1) C(1) }\n"
+        "field turned = rmsnorm(eps: 1/4) |> attention(heads: 4, causal, rope(base: 100), scale: 1/3, bias: [q, k, v])\n"
+        "field opened = layernorm(eps: 1/8) |> swiglu(hidden: 64, bias)\n"
+        "field mapped = rmsnorm |> gelu(hidden: 2*width, approximate: tanh)\n",
+        flow="three(turned, opened, mapped)",
+        output="rmsnorm(eps: 1/16) |> logits(tied)",
+        eps=1 / 16,
+        fields={"turned": "turned", "opened": "opened", "mapped": "mapped"},
+        heads=("turned.heads",),
+        hidden=("opened.hidden",),
+    ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),
     "pcformer4": System(history.pcformer(4), file="pcformer4_layer.ode", more=history.pcformer_table, steps=5),
     "pcformer_released": System(
         history.pcformer_released, file="pcformer_released_layer.ode", more=history.released_table, steps=4
     ),
-    "dlcl": System(history.dlcl, file="dlcl_layer.ode", more=history.norms_table("w"), steps=5),
-    "iiet_refresh": System(history.iiet_refresh, file="iiet_refresh_layer.ode", more=history.row_table, steps=4),
+    "dlcl": System(history.dlcl, file="dlcl_layer.ode", more=history.dlcl_table, steps=5),
+    "iiet_refresh": System(history.iiet_refresh, file="iiet_refresh_layer.ode", eps=1e-6, more=history.row_table, steps=4),
     "learned_tableau": System(
         history.learned_rk4, file="learned_tableau.ode", more=history.learned_rk4_table
     ),

@@ -28,6 +28,20 @@ Written by `make systems`. Small models (width 32 or 40, two steps or as many as
 - **Training**: {steps} steps of AdamW from the same initial weights on the same batches of the text of LICENSE-APACHE. The loss before the first step and before the last, in the reference and
   in odec; the largest relative distance of the two curves at any step (f32); and the last loss of a bf16 run.
 
+## Beside the papers
+
+Where a source leaves a choice, or its code differs from its text, the library's files say what they do. The references follow the column in the middle.
+
+| system | the library, and its source | elsewhere |
+|---|---|---|
+| [diffeqformer](../schemes/diffeqformer.ode) | the released code (SDML-KU/qkvflow): step k of L has the weights of the time (k + 1)/L; gains, shifts and biases come from MLPs (`vectors: mlp`); GELU by tanh | the paper prints the frequencies as exponents, and gives norms the time's features themselves (`vectors: linear`). In the code the gain and the shift of a norm have one MLP together and the gain a constant 1, a bias has the MLP of its matrix and no constant, q, k and v are one matrix; here each parameter has an MLP and a constant of its own, so the code's functions are among these |
+| [dlcl](../schemes/dlcl.ode) | Eq. 9 and the released code (wangqiangneu/dlcl): also the first layer reads the embedding with a learned weight, 1 at the start | the code normalises the embedding only with `normalize_embed` |
+| [universal](../schemes/universal.ode) | Eq. 4-7: norms follow the sums of attention and transition, steps are counted from 1; chances to halt are read after a step (Graves 2016) | the released code (tensor2tensor) normalises before attention and transition, counts steps from 0, learns a vector for each unless told otherwise, and reads the chance before a step |
+| [iiet](../schemes/iiet.ode), [iiet_refresh](../schemes/iiet_refresh_layer.ode) | ε = 1e-6 in all norms (Table 4) | other models of the library have 1e-5 |
+| [gpt](../schemes/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
+
+## Measured
+
 | system | file | gradient, f64 | f32 | bf16 | first loss | last, reference | last, odec f32 | distance | last, odec bf16 |
 |---|---|---|---|---|---|---|---|---|---|
 """

@@ -4,10 +4,11 @@
 //! e(t) = [t, sin ωt, cos ωt],  ωᵢ = scale · 10⁴^(−i/embed)
 //! W(t) = W + Proj (down silu(up e(t)))         a matrix, with up and down of its own, hidden numbers wide
 //! g(t) = g + G e(t)                            a gain, a shift, a bias; G = 0 at the start
+//! g(t) = g + Proj (down silu(up e(t)))         the same with `vectors: mlp`; Proj = 0 at the start
 //! ```
 //! W, what the paper's projection has as its bias, starts as the matrix of other policies does, and so does g: at the start all times
-//! have nearly the same weights. The appendix prints ωᵢ as an exponent; the exponential, and the scale 1000, are those of the released code
-//! (qkvflow). Takes the words and the time of an evaluation; gives parameters and their values. Leaves times to `scheme/time.rs`.
+//! have nearly the same weights. The appendix prints ωᵢ as an exponent; the exponential, the scale 1000, and maps of their own for norms and
+//! biases are those of the released code (qkvflow), where a norm's gain and shift have one MLP together, and a bias that of its matrix. Takes the words and the time of an evaluation; gives parameters and their values. Leaves times to `scheme/time.rs`.
 
 use super::build::Model;
 use super::evolve::{EvolveSpec, Sharing};
@@ -41,6 +42,8 @@ pub struct OfTime {
     pub scale: u64,
     /// Whether all evaluations of a step take the weights of its end.
     pub at_end: bool,
+    /// Whether vectors have maps of their own, as matrices have.
+    pub vectors_by_mlp: bool,
 }
 
 /// A time: known when the model is built, or computed by the graph.
@@ -78,29 +81,47 @@ pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTi
         Some(e) => report(whole(e, &none, 1, MAX_SCALE), sink),
         None => Some(SCALE),
     };
-    let at_end = match args.labelled("at", sink) {
-        None => Some(false),
-        Some(e) => match name_of(e).as_ref().map(|n| n.name.as_str()) {
-            Some("left") => Some(false),
-            Some("right") => Some(true),
-            _ => {
-                let message = "this is no side of a step";
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
-                    .label("`left` or `right` is expected")
-                    .help("`left` takes weights at the time of each evaluation, `right` those of the step's end");
-                sink.push(d);
-                None
-            }
-        },
-    };
+    let at_end = second(&mut args, "at", ["left", "right"], sink, |span| {
+        Diagnostic::error(codes::TYPE_MISMATCH, span, "this is no side of a step").help(
+            "`left` takes weights at the time of each evaluation, `right` those of the step's end",
+        )
+    });
+    let vectors_by_mlp = second(&mut args, "vectors", ["linear", "mlp"], sink, |span| {
+        let message = "this is no way for vectors to depend on time";
+        Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+            .help("`linear` adds `G e(t)` to gains, shifts and biases, `mlp` what matrices have")
+    });
     args.finish(&[], sink);
     let read = OfTime {
         embed: embed?,
         hidden: hidden?,
         scale: scale?,
         at_end: at_end?,
+        vectors_by_mlp: vectors_by_mlp?,
     };
     Some(read).filter(|_| sink.len() == before)
+}
+
+/// Whether a label says the second of two words; the first is what it means to say nothing.
+fn second(
+    args: &mut Args,
+    label: &'static str,
+    words: [&str; 2],
+    sink: &mut Vec<Diagnostic>,
+    wrong: impl FnOnce(Span) -> Diagnostic,
+) -> Option<bool> {
+    let Some(e) = args.labelled(label, sink) else {
+        return Some(false);
+    };
+    let name = name_of(e);
+    let found = words
+        .iter()
+        .position(|w| name.as_ref().is_some_and(|n| n.name == *w));
+    if found.is_none() {
+        let expected = format!("`{}` or `{}` is expected", words[0], words[1]);
+        sink.push(wrong(e.span).label(expected));
+    }
+    found.map(|i| i == 1)
 }
 
 impl OfTime {
@@ -126,28 +147,33 @@ impl OfTime {
         };
         let path = |part: &str| format!("{}.time.{part}", p.path);
         let elements = p.shape.iter().fold(1u64, |n, d| n.saturating_mul(*d));
-        match p.shape.len() {
-            0 | 1 => vec![(path("weight"), vec![elements, features], Init::Zeros)],
-            _ => vec![
-                (
-                    path("up.weight"),
-                    vec![hidden, features],
-                    normal(1.0, features),
-                ),
-                (path("up.bias"), vec![hidden], Init::Zeros),
-                (
-                    path("down.weight"),
-                    vec![hidden, hidden],
-                    normal(1.0, hidden),
-                ),
-                (path("down.bias"), vec![hidden], Init::Zeros),
-                (
-                    path("proj.weight"),
-                    vec![elements, hidden],
-                    normal(std, hidden),
-                ),
-            ],
+        if self.is_linear(p.shape.len()) {
+            return vec![(path("weight"), vec![elements, features], Init::Zeros)];
         }
+        let proj = match p.shape.len() {
+            0 | 1 => Init::Zeros,
+            _ => normal(std, hidden),
+        };
+        vec![
+            (
+                path("up.weight"),
+                vec![hidden, features],
+                normal(1.0, features),
+            ),
+            (path("up.bias"), vec![hidden], Init::Zeros),
+            (
+                path("down.weight"),
+                vec![hidden, hidden],
+                normal(1.0, hidden),
+            ),
+            (path("down.bias"), vec![hidden], Init::Zeros),
+            (path("proj.weight"), vec![elements, hidden], proj),
+        ]
+    }
+
+    /// Whether a parameter of so many dimensions has one matrix beside itself, and no maps.
+    fn is_linear(self, rank: usize) -> bool {
+        rank < 2 && !self.vectors_by_mlp
     }
 }
 
@@ -264,12 +290,12 @@ impl Model<'_> {
         let own = self.param(b, path)?;
         let shape = b.ty(own).shape.clone();
         let mut part = |b: &mut Builder, part: &str| self.param(b, &format!("{path}.time.{part}"));
-        let row = match shape.len() {
-            0 | 1 => {
+        let row = match of.is_linear(shape.len()) {
+            true => {
                 let weight = part(b, "weight")?;
                 b.part(time::TIME, |b| nn::linear(b, features, weight))?
             }
-            _ => {
+            false => {
                 let mut map = |b: &mut Builder, name: &str| {
                     let weight = part(b, &format!("{name}.weight"))?;
                     let bias = Some(part(b, &format!("{name}.bias"))?);

@@ -136,6 +136,11 @@ fn what_has_no_time_is_refused_where_it_stands() {
         ),
         (
             "euler(both)",
+            "weights of time { embed: 2, hidden: 3, vectors: spline }",
+            "",
+        ),
+        (
+            "euler(both)",
             "weights of time { embed: 2, hidden: 3, near: 1 }",
             "",
         ),

@@ -56,27 +56,26 @@ pub fn features(t: f64, scale: f64) -> Vec<f64> {
     [t].into_iter().chain(waves).collect()
 }
 
+/// `W + Proj (down silu(up e))` of a parameter of `f`.
+fn by_mlp(p: Params, name: &str, e: &[f64]) -> Vec<f64> {
+    let part = |part: &str| p(&format!("f.linear.{name}.time.{part}"));
+    let hidden = plus(&times(&part("up.weight"), e), &part("up.bias"));
+    let hidden: Vec<f64> = hidden.iter().map(|z| z / (1.0 + (-z).exp())).collect();
+    let hidden = plus(&times(&part("down.weight"), &hidden), &part("down.bias"));
+    let own = p(&format!("f.linear.{name}"));
+    plus(&own, &times(&part("proj.weight"), &hidden))
+}
+
 /// σ(W(t) x + b(t)), token by token.
 fn field(p: Params, x: &[f64], t: f64, scale: f64) -> Vec<f64> {
     let e = features(t, scale);
-    let part = |name: &str| p(&format!("f.linear.{name}"));
-    let hidden = plus(
-        &times(&part("weight.time.up.weight"), &e),
-        &part("weight.time.up.bias"),
-    );
-    let hidden: Vec<f64> = hidden.iter().map(|z| z / (1.0 + (-z).exp())).collect();
-    let hidden = plus(
-        &times(&part("weight.time.down.weight"), &hidden),
-        &part("weight.time.down.bias"),
-    );
-    let weight = plus(
-        &part("weight"),
-        &times(&part("weight.time.proj.weight"), &hidden),
-    );
-    let bias = plus(&part("bias"), &times(&part("bias.time.weight"), &e));
-    let each = x
-        .chunks(WIDTH)
-        .flat_map(|x| plus(&times(&weight, x), &bias));
+    let weight = p("f.linear.bias.time.weight");
+    let bias = plus(&p("f.linear.bias"), &times(&weight, &e));
+    sigmoid(x, &by_mlp(p, "weight", &e), &bias)
+}
+
+fn sigmoid(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
+    let each = x.chunks(WIDTH).flat_map(|x| plus(&times(weight, x), bias));
     each.map(|z| 1.0 / (1.0 + (-z).exp())).collect()
 }
 
@@ -123,6 +122,18 @@ fn check(
     let p = |path: &str| all[path].data.clone();
     let want = logits(&p, &x, |state| step(&p, state));
     close(flow, &got, &want, 2e-4);
+}
+
+#[test]
+fn vectors_have_maps_like_those_of_matrices() {
+    check("euler(f)", "3", 3, "right, vectors: mlp", |p, mut x| {
+        for k in 1..=3 {
+            let e = features(0.5 * f64::from(k), 3.0);
+            let f = sigmoid(&x, &by_mlp(p, "weight", &e), &by_mlp(p, "bias", &e));
+            x = combined(&x, &[(0.5, &f)]);
+        }
+        x
+    });
 }
 
 #[test]
