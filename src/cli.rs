@@ -257,6 +257,10 @@ pub struct Model {
     /// Override a number of a .ode file by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
+    /// anything that you can do, so trust whoever made it
+    #[arg(long)]
+    pub trust: bool,
 }
 
 #[derive(Args)]
@@ -295,6 +299,10 @@ pub struct Train {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
+    /// anything that you can do, so trust whoever made it
+    #[arg(long)]
+    pub trust: bool,
     /// Print the result as JSON, and no chart
     #[arg(long)]
     pub json: bool,
@@ -315,6 +323,10 @@ pub struct Eval {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
+    /// anything that you can do, so trust whoever made it
+    #[arg(long)]
+    pub trust: bool,
 }
 
 #[derive(Args)]
@@ -340,6 +352,10 @@ pub struct Generate {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
+    /// anything that you can do, so trust whoever made it
+    #[arg(long)]
+    pub trust: bool,
 }
 
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! Why a command stopped: the user's input or our own fault.
 
+use odec_program::text::escaped_lines;
 use std::fmt::Display;
 
 #[derive(Debug)]
@@ -31,8 +32,21 @@ impl Failure {
         }
     }
 
-    pub fn print(&self) {
+    /// What is quoted of files and manifests may hold anything.
+    fn escaped(&self) -> Failure {
         match self {
+            Failure::Input(what) => Failure::Input(escaped_lines(what)),
+            Failure::Internal(what) => Failure::Internal(escaped_lines(what)),
+            Failure::Stopped { signal, what } => Failure::Stopped {
+                signal: *signal,
+                what: escaped_lines(what),
+            },
+            Failure::Reported { errors } => Failure::Reported { errors: *errors },
+        }
+    }
+
+    pub fn print(&self) {
+        match &self.escaped() {
             Failure::Input(what) => eprintln!("error: {what}"),
             Failure::Reported { errors: 1 } => eprintln!("1 error"),
             Failure::Reported { errors } => eprintln!("{errors} errors"),

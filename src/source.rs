@@ -13,12 +13,17 @@ use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::manifest::Precision;
-use odec_program::{DType, Target};
+use odec_program::{DType, Kernel, Target};
 use odec_runtime::cuda::fit::Card;
 use odec_runtime::cuda::recording::Recording;
 use odec_runtime::import::Init;
+use odec_runtime::input;
+#[cfg(feature = "mlir")]
+use odec_runtime::private;
 use odec_runtime::tokenizer::TokenizerError;
-use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Tokenizer, cuda};
+use odec_runtime::{
+    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, Unsigned, cuda,
+};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -33,8 +38,8 @@ pub struct Parsed {
 
 /// Reads a file.
 pub fn read(path: &Path) -> Done<String> {
-    let name = path.display();
-    std::fs::File::open(path)
+    let name = path.shown();
+    input::open(path)
         .map_err(|e| e.to_string())
         .and_then(source_text)
         .map_err(|why| Failure::Input(format!("{name}: {why}")))
@@ -113,13 +118,19 @@ impl Loader for Folder {
     fn load(&mut self, path: &str, from: &str) -> Result<(String, String), String> {
         let base = Path::new(from).parent().unwrap_or(Path::new(""));
         let file = base.join(path);
-        let shown = file.display().to_string();
+        // Known by its path, and printed without what a terminal would obey.
+        let (name, shown) = (file.display().to_string(), file.shown());
         let real = file.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
-        let text = std::fs::File::open(&real)
+        if !is_source(&real) {
+            return Err(format!(
+                "{shown} is not a .ode file, and `use` reads no others"
+            ));
+        }
+        let text = input::open(&real)
             .map_err(|e| e.to_string())
             .and_then(source_text)
             .map_err(|why| format!("{shown}: {why}"))?;
-        let name = self.known.entry(real).or_insert(shown);
+        let name = self.known.entry(real).or_insert(name);
         Ok((name.clone(), text))
     }
 }
@@ -211,7 +222,7 @@ fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
         .flatten()
         .find(|p| !p.exists())
     {
-        let message = format!("there is no {}", missing.display());
+        let message = format!("there is no {}", missing.shown());
         return vec![
             Diagnostic::warning(codes::IMPORT_FAILED, *span, message)
                 .label("training would start from there"),
@@ -265,13 +276,19 @@ pub fn target(name: &str, precision: Precision) -> Done<Target> {
 
 /// Compiles a program's kernels in a child process and links them, into one shared object or one PTX module.
 #[cfg(feature = "mlir")]
-pub fn object_code(kernels: &[odec_program::Kernel], target: Target) -> Done<ObjectCode> {
+pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     if let Some(reason) = (kernels.iter().filter(|_| target.is_gpu()))
         .find_map(|k| odec_program::gpu::refusal(&k.spec))
     {
         return Err(Failure::Input(format!(
             "this model cannot be built for {target}: {reason}"
         )));
+    }
+    // The child keeps objects there, and says nothing.
+    if let Err(e) = private::folder()
+        && e.is_exposed()
+    {
+        eprintln!("note: compiled code is neither taken from there nor kept: {e}");
     }
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
@@ -296,10 +313,34 @@ pub fn object_code(kernels: &[odec_program::Kernel], target: Target) -> Done<Obj
 }
 
 #[cfg(not(feature = "mlir"))]
-pub fn object_code(_: &[odec_program::Kernel], _: Target) -> Done<ObjectCode> {
+pub fn object_code(_: &[Kernel], _: Target) -> Done<ObjectCode> {
     Err(Failure::input(
         "this odec was built without code generation (feature `mlir`)",
     ))
+}
+
+/// What commands do with the code of an artifact that this user did not sign.
+pub fn unsigned(trust: bool) -> Unsigned {
+    match trust {
+        true => Unsigned::Trust,
+        false if cfg!(feature = "mlir") => Unsigned::Compile(anew),
+        false => Unsigned::Refuse,
+    }
+}
+
+/// The kernels of an artifact that was not built here, compiled here.
+fn anew(artifact: &Artifact, kernels: &[Kernel], target: Target) -> Result<Vec<u8>, String> {
+    eprintln!(
+        "note: {} was not built here ({}), so its kernels are compiled anew; `--trust` runs its own code",
+        artifact.path().shown(),
+        artifact.not_ours().unwrap_or_default()
+    );
+    object_code(kernels, target)
+        .map(|code| code.bytes)
+        .map_err(|e| match e {
+            Failure::Input(why) | Failure::Internal(why) => why,
+            Failure::Reported { .. } | Failure::Stopped { .. } => String::new(),
+        })
 }
 
 /// Builds a file for the target of this name into an artifact at `out`.
@@ -338,6 +379,7 @@ pub fn artifact(
     path: &Path,
     overrides: &[String],
     device: DeviceChoice,
+    trust: bool,
 ) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
         if !overrides.is_empty() {
@@ -345,7 +387,8 @@ pub fn artifact(
                 "--set needs a .ode file: an artifact's numbers are fixed".into(),
             ));
         }
-        return Ok((Artifact::load(path).map_err(Failure::input)?, None));
+        let artifact = Artifact::load(path).map_err(Failure::input)?;
+        return Ok((artifact.with(unsigned(trust)), None));
     }
     let refused = |card| move |source| Failure::input(ArtifactError::Gpu { card, source });
     let (card, target) = match device {

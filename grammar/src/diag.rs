@@ -3,6 +3,7 @@
 
 use crate::span::{Sources, Span};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use odec_program::text::{escaped, escaped_lines};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -114,7 +115,7 @@ pub fn render(d: &Diagnostic, sources: &Sources, colour: bool) -> String {
         }
     }
     let mut group = level
-        .primary_title(&d.message)
+        .primary_title(escaped_lines(&d.message))
         .id(d.code)
         .elements(order.iter().map(|&source| {
             let text = sources.text(source);
@@ -149,16 +150,16 @@ pub fn render(d: &Diagnostic, sources: &Sources, colour: bool) -> String {
                 if label.text.is_empty() {
                     annotation
                 } else {
-                    annotation.label(&label.text)
+                    annotation.label(escaped_lines(&label.text))
                 }
             });
             Snippet::source(&text[start..end])
                 .line_start(line)
-                .path(sources.name(source))
+                .path(escaped(sources.name(source)))
                 .annotations(annotations)
         }));
     if let Some(help) = &d.help {
-        group = group.element(Level::HELP.message(help));
+        group = group.element(Level::HELP.message(escaped_lines(help)));
     }
     let renderer = if colour {
         Renderer::styled()

@@ -19,6 +19,7 @@ pub mod noise;
 pub mod real;
 pub mod size;
 pub mod target;
+pub mod text;
 pub mod tile;
 pub mod transcendental;
 

@@ -10,6 +10,8 @@ pub const FORMAT: u32 = 8;
 pub const MANIFEST_FILE: &str = "manifest.json";
 /// The manifest's SHA-256, as `sha256sum -c` reads it.
 pub const HASH_FILE: &str = "manifest.sha256";
+/// Whose key signed that hash.
+pub const SIGNATURE_FILE: &str = "manifest.hmac";
 pub const CPU_OBJECT_FILE: &str = "kernels.so";
 /// All kernels as PTX text, for the driver of the GPU to compile.
 pub const GPU_OBJECT_FILE: &str = "kernels.ptx";

@@ -2,21 +2,25 @@
 //!
 //! Takes a path; gives an [`Artifact`] whose format, hashes and program were verified, or the reason
 //! why it is refused and what to do. Also writes artifacts, all at once or not at all. Hashes guard
-//! against damage, not malice: object code is executed, so load only what you trust. Leaves running to
-//! [`crate::executor`].
+//! against damage; what guards against malice is the signature ([`mod@crate::key`]): code that this user did not sign is opened
+//! only as [`Unsigned`] says. Leaves running to [`crate::executor`].
 
 use crate::check::{self, Invalid};
 use crate::cpu::{CpuDevice, CpuError};
 use crate::cuda::{self, CudaError};
 use crate::device::Device;
 use crate::files;
+use crate::input::{self, most};
+use crate::key::Key;
 use crate::pool;
 use crate::reach::Footprint;
 use crate::reference::ReferenceDevice;
-use odec_program::Target;
-use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, Object};
+use crate::shown::Shown;
+use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, Object, SIGNATURE_FILE};
+use odec_program::{Kernel, Target};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -30,7 +34,27 @@ pub struct Artifact {
     identity: Arc<str>,
     manifest: Arc<Manifest>,
     footprints: Arc<[Footprint]>,
+    /// The contents of the manifest's objects, as they were when their hashes were compared.
+    code: Arc<[Vec<u8>]>,
+    /// Why its code is not this user's, when it is not.
+    not_ours: Option<Arc<str>>,
+    unsigned: Unsigned,
 }
+
+/// What is done with code that this user did not sign.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Unsigned {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is not opened: the program's kernels are compiled anew.
+    Compile(Compile),
+    /// It runs as it is.
+    Trust,
+}
+
+/// Compiles kernels for a target, to a shared object or to PTX. The artifact is for messages.
+pub type Compile = fn(&Artifact, &[Kernel], Target) -> Result<Vec<u8>, String>;
 
 /// Why an artifact is refused.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +111,13 @@ pub enum ArtifactError {
         built: String,
         reason: String,
     },
+    #[error(
+        "{path} was not built here ({why}), and its compiled code could do anything on this machine, so it is not run; \
+         build it here, add `--trust` if you trust whoever made it, or run it with `--device reference`"
+    )]
+    Unsigned { path: String, why: String },
+    #[error("the kernels of {path} cannot be compiled anew: {reason}")]
+    Compile { path: String, reason: String },
     #[error("{path} exists and is not an artifact; choose another name or move it away")]
     Occupied { path: String },
     #[error("cannot write {path}: {source}")]
@@ -151,11 +182,11 @@ impl Artifact {
     /// # Errors
     /// When it is missing, damaged, of another format, or its program is inconsistent.
     pub fn load(path: &Path) -> Result<Artifact, ArtifactError> {
-        let shown = || path.display().to_string();
+        let shown = || path.shown();
         if !path.exists() {
             return Err(ArtifactError::Missing { path: shown() });
         }
-        let text = match std::fs::read(path.join(MANIFEST_FILE)) {
+        let text = match input::read(&path.join(MANIFEST_FILE), most::MANIFEST) {
             Ok(t) => t,
             Err(e)
                 if matches!(
@@ -185,7 +216,7 @@ impl Artifact {
             });
         }
         let identity = sha256(&text);
-        let listed = read(path, HASH_FILE)?;
+        let listed = read(path, HASH_FILE, most::LINE)?;
         if listed != hash_line(&identity).as_bytes() {
             let listed = String::from_utf8_lossy(&listed);
             return Err(ArtifactError::Hash {
@@ -196,10 +227,25 @@ impl Artifact {
             });
         }
         let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
-        for o in &manifest.objects {
-            verify(path, o)?;
-        }
-        Artifact::new(path, manifest, identity)
+        let code = manifest.objects.iter().map(|o| verified(path, o));
+        let code = code.collect::<Result<_, _>>()?;
+        let not_ours = not_signed(path, &identity);
+        let artifact = Artifact::new(path, manifest, identity, code)?;
+        Ok(Artifact {
+            not_ours: not_ours.map(Arc::from),
+            ..artifact
+        })
+    }
+
+    /// The same, and what is done with its code if this user did not sign it.
+    #[must_use]
+    pub fn with(self, unsigned: Unsigned) -> Artifact {
+        Artifact { unsigned, ..self }
+    }
+
+    /// Why its code is not this user's; nothing when it was built here.
+    pub fn not_ours(&self) -> Option<&str> {
+        self.not_ours.as_deref()
     }
 
     /// An artifact that need not exist as files; it runs on the reference device.
@@ -213,12 +259,17 @@ impl Artifact {
             ..manifest
         };
         let identity = sha256(&text(&path, &manifest)?);
-        Artifact::new(&path, manifest, identity)
+        Artifact::new(&path, manifest, identity, vec![])
     }
 
-    fn new(path: &Path, manifest: Manifest, identity: String) -> Result<Artifact, ArtifactError> {
+    fn new(
+        path: &Path,
+        manifest: Manifest,
+        identity: String,
+        code: Vec<Vec<u8>>,
+    ) -> Result<Artifact, ArtifactError> {
         let footprints = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
-            path: path.display().to_string(),
+            path: path.shown(),
             source,
         })?;
         Ok(Artifact {
@@ -226,6 +277,9 @@ impl Artifact {
             identity: identity.into(),
             manifest: Arc::new(manifest),
             footprints: footprints.into(),
+            code: code.into(),
+            not_ours: None,
+            unsigned: Unsigned::default(),
         })
     }
 
@@ -252,7 +306,7 @@ impl Artifact {
     /// # Errors
     /// When there is none, saying what the machine lacks.
     pub fn object(&self) -> Result<(Target, &Object), ArtifactError> {
-        let path = || self.path.display().to_string();
+        let path = || self.path.shown();
         let objects = &self.manifest.objects;
         if objects.is_empty() {
             return Err(ArtifactError::NoCode { path: path() });
@@ -304,10 +358,8 @@ impl Artifact {
                     .filter_map(|o| o.target.parse().ok());
                 let targets: Vec<Target> = targets.collect();
                 let code = |target: Target| {
-                    let named = |o: &&Object| o.target == target.name();
-                    let object = self.manifest.objects.iter().find(named);
-                    let object = object.ok_or(io::ErrorKind::NotFound)?;
-                    std::fs::read_to_string(self.path.join(&object.file))
+                    let code = self.code(target).map_err(io::Error::other)?;
+                    String::from_utf8(code.into_owned()).map_err(io::Error::other)
                 };
                 let needed = check::memory_bytes(program);
                 let kernels = &program.kernels;
@@ -323,79 +375,140 @@ impl Artifact {
                 opened.map_err(|source| ArtifactError::Gpu { card, source })
             }
             DeviceChoice::Cpu => {
-                let (target, object) = self.object()?;
+                let (target, _) = self.object()?;
+                let code = self.code(target)?;
                 let threads = threads.unwrap_or_else(pool::default_threads);
                 let scratch = check::scratch_bytes(program);
-                let file = self.path.join(&object.file);
-                CpuDevice::open(&file, target.name(), &program.kernels, scratch, threads)
+                CpuDevice::load(&code, target.name(), &program.kernels, scratch, threads)
                     .map(|d| Box::new(d) as Box<dyn Device>)
                     .map_err(|source| ArtifactError::Device {
-                        path: self.path.display().to_string(),
+                        path: self.path.shown(),
                         source,
                     })
             }
         }
     }
 
-    /// Copies the artifact's files to another place, all at once.
+    /// The code for a target, the artifact's or compiled anew: what was looked at is what runs, whatever happens to the files.
+    fn code(&self, target: Target) -> Result<Cow<'_, [u8]>, ArtifactError> {
+        let path = || self.path.shown();
+        match (&self.not_ours, self.unsigned) {
+            (Some(why), Unsigned::Refuse) => Err(ArtifactError::Unsigned {
+                path: path(),
+                why: why.to_string(),
+            }),
+            (Some(_), Unsigned::Compile(compile)) => {
+                let code = compile(self, &self.manifest.program.kernels, target);
+                let failed = |reason| ArtifactError::Compile {
+                    path: path(),
+                    reason,
+                };
+                code.map(Cow::Owned).map_err(failed)
+            }
+            (None, _) | (_, Unsigned::Trust) => {
+                let objects = self.manifest.objects.iter().zip(&*self.code);
+                let mut found = objects.filter(|(o, _)| o.target == target.name());
+                let (_, code) = found
+                    .next()
+                    .ok_or_else(|| ArtifactError::NoCode { path: path() })?;
+                Ok(Cow::Borrowed(code))
+            }
+        }
+    }
+
+    /// Copies the artifact to another place, all at once. The copy of one that was not built here is not signed either.
     ///
     /// # Errors
-    /// When a file cannot be read or written.
+    /// When it cannot be written.
     pub fn copy_to(&self, path: &Path) -> Result<Artifact, ArtifactError> {
-        let objects = self.manifest.objects.iter().map(|o| {
-            let bytes =
-                std::fs::read(self.path.join(&o.file)).map_err(|source| ArtifactError::Read {
-                    path: self.path.join(&o.file).display().to_string(),
-                    source,
-                })?;
-            Ok(ObjectCode {
-                file: o.file.clone(),
-                target: o.target.clone(),
-                bytes,
-            })
+        let objects = self.manifest.objects.iter().zip(&*self.code);
+        let objects = objects.map(|(o, bytes)| ObjectCode {
+            file: o.file.clone(),
+            target: o.target.clone(),
+            bytes: bytes.clone(),
         });
-        let objects = objects.collect::<Result<Vec<_>, _>>()?;
-        Artifact::write(path, (*self.manifest).clone(), &objects)
+        let objects: Vec<ObjectCode> = objects.collect();
+        let sign = self.not_ours.is_none();
+        let copy = write(path, (*self.manifest).clone(), &objects, sign)?;
+        Ok(Artifact {
+            not_ours: self.not_ours.clone(),
+            unsigned: self.unsigned,
+            ..copy
+        })
     }
 
     /// Writes an artifact: into a temporary folder beside `path`, then renamed, so that there is never half
     /// of one. An older artifact of that name is replaced; anything else of that name is left alone.
-    /// The manifest's object list is made here.
+    /// The manifest's object list is made here, and all of it is signed: its code must have been compiled by this process.
     ///
     /// # Errors
     /// When something else is there, the manifest contradicts itself, or the disk refuses.
     pub fn write(
         path: &Path,
-        mut manifest: Manifest,
+        manifest: Manifest,
         objects: &[ObjectCode],
     ) -> Result<Artifact, ArtifactError> {
-        let shown = || path.display().to_string();
-        if path.exists() && !path.join(MANIFEST_FILE).is_file() {
-            return Err(ArtifactError::Occupied { path: shown() });
+        write(path, manifest, objects, true)
+    }
+}
+
+fn write(
+    path: &Path,
+    mut manifest: Manifest,
+    objects: &[ObjectCode],
+    sign: bool,
+) -> Result<Artifact, ArtifactError> {
+    let shown = || path.shown();
+    if path.exists() && !path.join(MANIFEST_FILE).is_file() {
+        return Err(ArtifactError::Occupied { path: shown() });
+    }
+    let listed = |o: &ObjectCode| Object {
+        file: o.file.clone(),
+        target: o.target.clone(),
+        sha256: sha256(&o.bytes),
+    };
+    manifest.objects = objects.iter().map(listed).collect();
+    for o in &manifest.objects {
+        inside(path, &o.file)?;
+    }
+    let text = text(path, &manifest)?;
+    let code = objects.iter().map(|o| o.bytes.clone()).collect();
+    let artifact = Artifact::new(path, manifest, sha256(&text), code)?;
+    let hash = hash_line(artifact.identity());
+    // Without a key the artifact is as good as one from elsewhere; why there is none is said when it is opened.
+    let key = sign.then(Key::own).and_then(Result::ok);
+    let signature = key.map(|k| format!("{}\n", k.sign(artifact.identity())));
+    let mut list: Vec<(&str, &[u8])> = objects
+        .iter()
+        .map(|o| (o.file.as_str(), o.bytes.as_slice()))
+        .collect();
+    list.push((MANIFEST_FILE, &text));
+    list.push((HASH_FILE, hash.as_bytes()));
+    list.extend(signature.iter().map(|s| (SIGNATURE_FILE, s.as_bytes())));
+    files::write_folder(path, &list).map_err(|source| ArtifactError::Write {
+        path: shown(),
+        source,
+    })?;
+    Ok(artifact)
+}
+
+/// Why the manifest with this hash was not signed by this user; nothing when it was.
+fn not_signed(path: &Path, identity: &str) -> Option<String> {
+    let signature = match input::read_text(&path.join(SIGNATURE_FILE), most::LINE) {
+        Ok(s) => s,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some("it is not signed".into()),
+        Err(e) => return Some(format!("{SIGNATURE_FILE} cannot be read: {e}")),
+    };
+    match Key::own() {
+        Ok(key)
+            if signature
+                .strip_suffix('\n')
+                .is_some_and(|s| key.signed(identity, s)) =>
+        {
+            None
         }
-        let listed = |o: &ObjectCode| Object {
-            file: o.file.clone(),
-            target: o.target.clone(),
-            sha256: sha256(&o.bytes),
-        };
-        manifest.objects = objects.iter().map(listed).collect();
-        for o in &manifest.objects {
-            inside(path, &o.file)?;
-        }
-        let text = text(path, &manifest)?;
-        let artifact = Artifact::new(path, manifest, sha256(&text))?;
-        let hash = hash_line(artifact.identity());
-        let mut list: Vec<(&str, &[u8])> = objects
-            .iter()
-            .map(|o| (o.file.as_str(), o.bytes.as_slice()))
-            .collect();
-        list.push((MANIFEST_FILE, &text));
-        list.push((HASH_FILE, hash.as_bytes()));
-        files::write_folder(path, &list).map_err(|source| ArtifactError::Write {
-            path: shown(),
-            source,
-        })?;
-        Ok(artifact)
+        Ok(_) => Some("its signature is not this user's".into()),
+        Err(e) => Some(format!("its signature cannot be compared: {e}")),
     }
 }
 
@@ -412,12 +525,12 @@ pub struct ObjectCode {
 /// A file name may not lead out of the artifact.
 fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
     let plain = !file.is_empty() && !file.starts_with('.') && !file.contains(['/', '\\', '\0']);
-    let taken = [MANIFEST_FILE, HASH_FILE].contains(&file);
+    let taken = [MANIFEST_FILE, HASH_FILE, SIGNATURE_FILE].contains(&file);
     if plain && !taken {
         Ok(())
     } else {
         Err(ArtifactError::Outside {
-            path: path.display().to_string(),
+            path: path.shown(),
             file: file.into(),
         })
     }
@@ -426,34 +539,35 @@ fn inside(path: &Path, file: &str) -> Result<(), ArtifactError> {
 /// A manifest as it is written.
 fn text(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, ArtifactError> {
     serde_json::to_vec_pretty(manifest).map_err(|e| ArtifactError::Manifest {
-        path: path.display().to_string(),
+        path: path.shown(),
         reason: e.to_string(),
     })
 }
 
 /// Reads a file that belongs to an artifact.
-fn read(path: &Path, file: &str) -> Result<Vec<u8>, ArtifactError> {
-    std::fs::read(path.join(file)).map_err(|source| match source.kind() {
+fn read(path: &Path, file: &str, most: u64) -> Result<Vec<u8>, ArtifactError> {
+    input::read(&path.join(file), most).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => ArtifactError::FileMissing {
-            path: path.display().to_string(),
+            path: path.shown(),
             file: file.into(),
         },
         _ => ArtifactError::Read {
-            path: path.join(file).display().to_string(),
+            path: path.join(file).shown(),
             source,
         },
     })
 }
 
-fn verify(path: &Path, o: &Object) -> Result<(), ArtifactError> {
+/// The contents of an object, when its hash is what the manifest says.
+fn verified(path: &Path, o: &Object) -> Result<Vec<u8>, ArtifactError> {
     inside(path, &o.file)?;
-    let bytes = read(path, &o.file)?;
+    let bytes = read(path, &o.file, most::CODE)?;
     let found = sha256(&bytes);
     if found == o.sha256 {
-        return Ok(());
+        return Ok(bytes);
     }
     Err(ArtifactError::Hash {
-        path: path.display().to_string(),
+        path: path.shown(),
         file: o.file.clone(),
         found,
         expected: o.sha256.clone(),

@@ -11,6 +11,7 @@ use crate::ffi;
 use crate::files;
 use crate::init;
 use crate::reals::{Reals, RealsMut};
+use crate::shown::Shown;
 use memmap2::Mmap;
 use odec_program::DType;
 use odec_program::manifest::{Data, Param};
@@ -302,7 +303,7 @@ pub(crate) fn is_moment(name: &str) -> bool {
 }
 
 fn shown(path: &Path) -> String {
-    path.display().to_string()
+    path.shown()
 }
 
 fn damaged(path: &Path, e: impl std::fmt::Display) -> CheckpointError {

@@ -7,8 +7,10 @@
 
 use crate::device::{Device, work};
 use crate::ffi::{Arguments, Kernels, LoadError, permit_tiles};
+use crate::input::{self, most};
 use crate::memory::{Buffer, Words};
 use crate::pool::Pool;
+use crate::shown::Shown;
 use odec_program::{Kernel, Target};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -52,9 +54,26 @@ impl CpuDevice {
     /// Loads an object file built for `target`, to run on `threads` threads (the caller included).
     ///
     /// # Errors
-    /// When it cannot be loaded, the system has no threads or memory left, or keeps tile registers to itself.
+    /// As [`CpuDevice::load`], or when it cannot be read.
     pub fn open(
         object: &Path,
+        target: &str,
+        kernels: &[Kernel],
+        scratch_bytes: u64,
+        threads: usize,
+    ) -> Result<CpuDevice, CpuError> {
+        let code = input::read(object, most::CODE).map_err(|e| LoadError::Open {
+            reason: format!("{}: {e}", object.shown()),
+        })?;
+        CpuDevice::load(&code, target, kernels, scratch_bytes, threads)
+    }
+
+    /// The same, of a shared object in memory.
+    ///
+    /// # Errors
+    /// When it cannot be loaded, the system has no threads or memory left, or keeps tile registers to itself.
+    pub fn load(
+        code: &[u8],
         target: &str,
         kernels: &[Kernel],
         scratch_bytes: u64,
@@ -66,7 +85,7 @@ impl CpuDevice {
                 source,
             })?;
         }
-        let code = Kernels::open(object, kernels)?;
+        let code = Kernels::load(code, kernels)?;
         let pool = Pool::new(threads).map_err(|source| CpuError::Threads { threads, source })?;
         let scratch = (0..pool.threads()).map(|_| Buffer::zeroed(scratch_bytes).map(Mutex::new));
         let scratch = scratch

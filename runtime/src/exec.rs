@@ -6,6 +6,7 @@
 
 use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{self, Executor, RunError, State, Value};
+use crate::shown::Shown;
 use odec_program::{Bindings, DType, Dim, Io, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
@@ -101,7 +102,7 @@ fn input(
     io: &Io,
     at: &mut Option<[u64; 2]>,
 ) -> Result<Vec<i32>, ExecError> {
-    let (path, name) = (path.display().to_string(), io.name.clone());
+    let (path, name) = (path.shown(), io.name.clone());
     let t = file.tensor(&name).map_err(|_| ExecError::Missing {
         path: path.clone(),
         name: name.clone(),

@@ -6,6 +6,7 @@ use crate::data::DataError;
 use crate::evaluate::EvaluateError;
 use crate::executor::RunError;
 use crate::import::ImportError;
+use crate::shown::Shown;
 use crate::tokenizer::TokenizerError;
 use std::io;
 use std::path::Path;
@@ -92,7 +93,7 @@ impl TrainError {
     /// A file that cannot be written.
     pub fn write(path: &Path, source: io::Error) -> TrainError {
         TrainError::Write {
-            path: path.display().to_string(),
+            path: path.shown(),
             source,
         }
     }

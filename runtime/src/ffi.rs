@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::input;
 use crate::memory::Words;
 use crate::reach::Footprint;
 use libloading::Library;
@@ -10,7 +11,9 @@ use memmap2::Mmap;
 use odec_program::{Kernel, KernelSpec};
 use std::ffi::c_void;
 use std::fs::File;
-use std::path::Path;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::{Path, PathBuf};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use std::sync::OnceLock;
 
@@ -29,23 +32,21 @@ pub struct Kernels {
     kernels: Vec<(Entry, KernelSpec, Footprint)>,
     /// Keeps the code mapped as long as the entries point into it.
     _library: Library,
+    /// After the library: the loader takes a second file of the same path for the first.
+    _file: CodeFile,
 }
 
 impl Kernels {
-    /// Loads an object file and finds the program's kernels in it.
+    /// Loads a shared object and finds the program's kernels in it.
     ///
     /// # Errors
     /// When the system cannot load it, a symbol is missing, or a spec is not well formed.
-    pub fn open(path: &Path, kernels: &[Kernel]) -> Result<Kernels, LoadError> {
-        let failed = |reason: String| LoadError::Open {
-            path: path.display().to_string(),
-            reason,
-        };
-        // A path without a slash would be searched for in the system's library folders.
-        let full = path.canonicalize().map_err(|e| failed(e.to_string()))?;
-        // SAFETY: the file's hash was compared with the manifest's, so it is what the compiler wrote: it
-        // has no initialisers, and depends on nothing. Whoever loads an artifact trusts who made it.
-        let library = unsafe { Library::new(&full) }.map_err(|e| failed(e.to_string()))?;
+    pub fn load(code: &[u8], kernels: &[Kernel]) -> Result<Kernels, LoadError> {
+        let failed = |reason: String| LoadError::Open { reason };
+        let file = CodeFile::of(code).map_err(|e| failed(e.to_string()))?;
+        // SAFETY: the file is what this user's compiler wrote, which has no initialisers and depends on nothing: the artifact's
+        // signature was checked, or the code was just compiled. Else the user said to trust it.
+        let library = unsafe { Library::new(&file.path) }.map_err(|e| failed(e.to_string()))?;
         let mut found = Vec::new();
         for k in kernels {
             // SAFETY: the name carries the hash of the spec, and the compiler emits this signature only.
@@ -63,6 +64,7 @@ impl Kernels {
         Ok(Kernels {
             kernels: found,
             _library: library,
+            _file: file,
         })
     }
 
@@ -74,8 +76,8 @@ impl Kernels {
 /// Why compiled kernels cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot load {path}: {reason}")]
-    Open { path: String, reason: String },
+    #[error("the system does not load the compiled kernels: {reason}")]
+    Open { reason: String },
     #[error(
         "the object file has no kernel `{symbol}`: artifact and object do not belong together; build the artifact again"
     )]
@@ -210,15 +212,50 @@ pub fn permit_tiles() -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
+/// The number of the user that this process acts for.
+pub fn user() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Code in memory, under a path that the system's loader takes; there as long as the value.
+struct CodeFile {
+    _file: File,
+    path: PathBuf,
+}
+
+impl CodeFile {
+    /// A file without a name that no other process can reach, so what is loaded is what was given.
+    ///
+    /// # Errors
+    /// When the system has no memory for it.
+    fn of(code: &[u8]) -> io::Result<CodeFile> {
+        let mut file = anonymous()?;
+        file.write_all(code)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(CodeFile {
+            _file: file,
+            path: path.into(),
+        })
+    }
+}
+
+fn anonymous() -> io::Result<File> {
+    // SAFETY: the name is a C string. What comes back is a descriptor that nobody else has, or an error.
+    unsafe {
+        match libc::memfd_create(c"odec-kernels".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => Err(io::Error::last_os_error()),
+            new => Ok(File::from_raw_fd(new)),
+        }
+    }
+}
+
 /// A file mapped for reading.
 ///
 /// # Errors
 /// When it cannot be opened or mapped.
 pub fn map_file(path: &Path) -> std::io::Result<Mmap> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a file"));
-    }
+    let file = input::open(path)?;
     // SAFETY: the bytes are only read, as plain numbers, so a change under our feet gives other numbers.
     // Shortening the file while it is mapped ends the process; text corpora and checkpoints are
     // replaced by renaming, which leaves the mapped file alone.

@@ -10,7 +10,9 @@ use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{Executor, State};
 use crate::factors::{self, Shapes};
 use crate::init;
+use crate::input;
 use crate::run::CHECKPOINT;
+use crate::shown::Shown;
 use odec_program::manifest::added;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
@@ -39,10 +41,10 @@ impl NameMap {
     /// When it is not an object of strings, or a tensor name has other stars than its path.
     pub fn open(path: &Path) -> Result<NameMap, ImportError> {
         let wrong = |reason: String| ImportError::Map {
-            path: path.display().to_string(),
+            path: path.shown(),
             reason,
         };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+        let text = input::read_text(path, input::most::MAP).map_err(|e| wrong(e.to_string()))?;
         let map: BTreeMap<String, String> =
             serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         let stars = |s: &str| s.matches('*').count();
@@ -267,7 +269,7 @@ impl Init {
 /// When the disk refuses.
 pub fn export(path: &Path, x: &Executor) -> Result<(usize, u64), CheckpointError> {
     let made = factors::exported(x).map_err(|source| CheckpointError::Write {
-        path: path.display().to_string(),
+        path: path.shown(),
         source,
     })?;
     let list = made.iter().map(|(p, merged)| {

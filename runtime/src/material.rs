@@ -10,6 +10,7 @@ use crate::failure::TrainError;
 use crate::files;
 use crate::progress::Show;
 use crate::run::{CHECKPOINT, MODEL, TOKENIZER};
+use crate::shown::Shown;
 use crate::tokenizer::Tokenizer;
 use odec_program::manifest::{Data, Form};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
         (_, None) => Form::Tokens,
         (text @ Form::Text { .. }, Some(_)) => text.clone(),
         (Form::Tokens, Some(text)) => {
-            let path = text.display().to_string();
+            let path = text.shown();
             return Err(TrainError::Data(DataError::NotTokens { path }));
         }
     };

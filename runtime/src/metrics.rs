@@ -6,6 +6,7 @@
 
 use crate::chart::Curve;
 use crate::files;
+use crate::input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -71,7 +72,7 @@ impl Metrics {
     /// # Errors
     /// When the disk refuses.
     pub fn open(path: &Path, step: u64) -> io::Result<Metrics> {
-        let mut records = match std::fs::read_to_string(path) {
+        let mut records = match input::read_text(path, input::most::METRICS) {
             Ok(text) => parse(&text),
             Err(e) if e.kind() == io::ErrorKind::NotFound => vec![],
             Err(e) => return Err(e),
@@ -120,7 +121,10 @@ impl Metrics {
 /// # Errors
 /// When the file cannot be read.
 pub fn curve(path: &Path) -> io::Result<Curve> {
-    Ok(Curve::of("", &parse(&std::fs::read_to_string(path)?)))
+    Ok(Curve::of(
+        "",
+        &parse(&input::read_text(path, input::most::METRICS)?),
+    ))
 }
 
 /// The lines that can be read; the last one may have been cut short when a process ended.

@@ -6,7 +6,7 @@
 //! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves what a step is to [`mod@crate::step`], the texts it trains on to [`mod@crate::material`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
-use crate::artifact::{Artifact, ArtifactError, DeviceChoice};
+use crate::artifact::{Artifact, ArtifactError, DeviceChoice, Unsigned};
 use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
 use crate::data::{Corpus, DataError};
@@ -16,9 +16,11 @@ use crate::executor::Executor;
 use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::import::Init;
+use crate::input;
 use crate::material::{open_corpus, saved_tokenizer, with_files};
 use crate::metrics::{HeldOut, Metrics, Record};
 use crate::schedule::Position;
+use crate::shown::Shown;
 use crate::step::Pending;
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
@@ -106,18 +108,17 @@ impl Run {
         }
         let lock = lock(out)?;
         if out.join(CHECKPOINT).exists() {
-            return Err(TrainError::Occupied {
-                path: out.display().to_string(),
-            });
+            return Err(TrainError::Occupied { path: out.shown() });
         }
-        artifact.copy_to(&out.join(MODEL))?;
+        // The copy is written anew, and may say the same in other words.
+        progress.model = artifact.copy_to(&out.join(MODEL))?.identity().into();
         if let Form::Text {
             tokenizer: manifest::Tokenizer::File(from),
             ..
         } = &train.data.form
         {
             let to = out.join(TOKENIZER);
-            let copied = std::fs::read(from)
+            let copied = input::read(Path::new(from), input::most::TOKENIZER)
                 .and_then(|bytes| files::write_file(&to, |w| w.write_all(&bytes)));
             copied.map_err(|e| TrainError::write(&to, e))?;
         }
@@ -145,17 +146,17 @@ impl Run {
     ) -> Result<Run, TrainError> {
         let file = out.join(CHECKPOINT);
         let not_a_run = |source| TrainError::NotARun {
-            path: out.display().to_string(),
+            path: out.shown(),
             source,
         };
         if !file.exists() {
-            let path = file.display().to_string();
+            let path = file.shown();
             return Err(not_a_run(CheckpointError::Missing { path }));
         }
         let lock = lock(out)?;
         let checkpoint = Checkpoint::open(&file)?;
         let mut progress = checkpoint.progress().map_err(not_a_run)?.clone();
-        let artifact = Artifact::load(&out.join(MODEL))?;
+        let artifact = Artifact::load(&out.join(MODEL))?.with(s.unsigned);
         let train = train_block(&artifact)?;
         progress.steps = s.steps.unwrap_or(progress.steps);
         progress.time_limit = s.time_limit.or(progress.time_limit);
@@ -312,11 +313,11 @@ impl Run {
     fn cannot_save(&self, file: &str, source: io::Error) -> TrainError {
         let remedy = remedy(&source);
         TrainError::Save {
-            path: self.out.join(file).display().to_string(),
+            path: self.out.join(file).shown(),
             source,
             step: self.progress.step,
             saved: self.saved,
-            run: self.out.display().to_string(),
+            run: self.out.shown(),
             remedy,
         }
     }
@@ -335,9 +336,7 @@ fn lock(out: &Path) -> Result<File, TrainError> {
     files::create_folder(out).map_err(|e| TrainError::write(out, e))?;
     let file = File::create(&path).map_err(refused)?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(TrainError::Busy {
-            path: out.display().to_string(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(TrainError::Busy { path: out.shown() }),
         // Some network file systems have no locks; a run there is as safe as its owner is careful.
         Ok(()) | Err(TryLockError::Error(_)) => {
             files::remove_leftovers(out).map_err(refused)?;
@@ -349,7 +348,7 @@ fn lock(out: &Path) -> Result<File, TrainError> {
 fn train_block(a: &Artifact) -> Result<Train, TrainError> {
     let train = a.manifest().train.clone();
     let train = train.ok_or_else(|| TrainError::NoTrainBlock {
-        path: a.path().display().to_string(),
+        path: a.path().shown(),
     })?;
     let planned = a.manifest().program.maxima.batch;
     let batch = train.batch / train.accumulate.max(1);
@@ -369,23 +368,34 @@ fn check_limit(p: &Progress) -> Result<(), TrainError> {
 /// A trained model: the artifact and parameters of a run, or an artifact and the checkpoint of another place.
 ///
 /// # Errors
-/// When there is no artifact or no checkpoint, or they do not fit.
+/// When there is no artifact or no checkpoint, they do not fit, or the code was not compiled here.
 pub fn open_run(
     run: &Path,
     device: DeviceChoice,
     threads: Option<usize>,
 ) -> Result<Executor, TrainError> {
+    open_run_with(run, device, threads, Unsigned::Refuse)
+}
+
+/// The same, and what is done with code that this user did not sign.
+///
+/// # Errors
+/// As [`open_run`].
+pub fn open_run_with(
+    run: &Path,
+    device: DeviceChoice,
+    threads: Option<usize>,
+    unsigned: Unsigned,
+) -> Result<Executor, TrainError> {
     let file = run.join(CHECKPOINT);
     if !file.exists() {
-        let source = CheckpointError::Missing {
-            path: file.display().to_string(),
-        };
+        let source = CheckpointError::Missing { path: file.shown() };
         return Err(TrainError::NotARun {
-            path: run.display().to_string(),
+            path: run.shown(),
             source,
         });
     }
-    let artifact = Artifact::load(&run.join(MODEL))?;
+    let artifact = Artifact::load(&run.join(MODEL))?.with(unsigned);
     let mut x = Executor::new(&artifact, artifact.device(device, threads)?)?;
     Checkpoint::open(&file)?.params_into(&mut x)?;
     Ok(x)

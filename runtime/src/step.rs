@@ -20,6 +20,7 @@ use crate::ports::Ticket;
 use crate::reals::decimal;
 use crate::run::{CHECKPOINT, Run};
 use crate::schedule;
+use crate::shown::Shown;
 use odec_program::Bindings;
 use odec_program::manifest::{Depth, named};
 use std::collections::VecDeque;
@@ -211,7 +212,7 @@ impl Run {
             what: what.into(),
             step,
             place,
-            checkpoint: self.out.join(CHECKPOINT).display().to_string(),
+            checkpoint: self.out.join(CHECKPOINT).shown(),
             saved: self.saved,
         }
     }

@@ -11,6 +11,7 @@ use crate::data::DataError;
 use crate::ffi;
 use crate::files;
 use crate::progress::{Show, Work};
+use crate::shown::Shown;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::tokens::{WIDE, Width};
 use sha2::{Digest, Sha256};
@@ -84,7 +85,7 @@ pub fn write(
     let width = Width::of(file);
     if tokenizer.vocabulary() > width.limit() {
         return Err(DataError::Narrow {
-            path: file.display().to_string(),
+            path: file.shown(),
             vocabulary: tokenizer.vocabulary(),
         });
     }
@@ -154,7 +155,7 @@ fn each_piece(
     take: &mut dyn FnMut(String, usize) -> Result<(), DataError>,
 ) -> Result<(), DataError> {
     let text = std::str::from_utf8(bytes).map_err(|e| DataError::NotText {
-        path: path.display().to_string(),
+        path: path.shown(),
         byte: e.valid_up_to(),
     })?;
     let mut end = 0;
@@ -202,9 +203,9 @@ fn piece(text: &str) -> &str {
 }
 
 fn map(path: &Path) -> Result<memmap2::Mmap, DataError> {
-    let shown = path.display().to_string();
+    let shown = path.shown();
     match std::fs::metadata(path) {
-        Ok(m) if m.len() == 0 => Err(DataError::Empty { path: shown }),
+        Ok(m) if m.is_file() && m.len() == 0 => Err(DataError::Empty { path: shown }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(DataError::Missing { path: shown }),
         _ => ffi::map_file(path).map_err(|source| DataError::Read {
             path: shown,
@@ -222,7 +223,7 @@ fn not_json(e: &serde_json::Error) -> String {
 
 fn bad_line(path: &Path, n: usize, reason: String) -> DataError {
     DataError::Line {
-        path: path.display().to_string(),
+        path: path.shown(),
         line: n + 1,
         reason,
     }
@@ -230,7 +231,7 @@ fn bad_line(path: &Path, n: usize, reason: String) -> DataError {
 
 fn cannot_write(path: &Path, source: io::Error) -> DataError {
     DataError::Write {
-        path: path.display().to_string(),
+        path: path.shown(),
         source,
     }
 }

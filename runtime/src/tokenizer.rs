@@ -5,6 +5,8 @@
 //! text and tokens to [`mod@crate::tokenise`] and [`crate::tokens`].
 
 use crate::artifact::sha256;
+use crate::input;
+use crate::shown::Shown;
 use odec_program::manifest;
 use std::path::Path;
 
@@ -68,11 +70,12 @@ impl Tokenizer {
     /// # Errors
     /// When it is missing or not a tokenizer.
     pub fn open(path: &Path) -> Result<Tokenizer, TokenizerError> {
-        let shown = || path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| TokenizerError::Read {
-            path: shown(),
-            source,
-        })?;
+        let shown = || path.shown();
+        let bytes =
+            input::read(path, input::most::TOKENIZER).map_err(|source| TokenizerError::Read {
+                path: shown(),
+                source,
+            })?;
         let kind = parse(&bytes).map_err(|reason| TokenizerError::Format {
             path: shown(),
             reason,
@@ -94,7 +97,7 @@ impl Tokenizer {
             return Ok(t);
         }
         Err(TokenizerError::Other {
-            path: path.display().to_string(),
+            path: path.shown(),
             found: found.into(),
             expected: identity.into(),
         })

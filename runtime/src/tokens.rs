@@ -6,6 +6,7 @@
 
 use crate::data::DataError;
 use crate::ffi;
+use crate::shown::Shown;
 use memmap2::Mmap;
 use std::io;
 use std::ops::Range;
@@ -62,18 +63,18 @@ impl Tokens {
     /// # Errors
     /// When it is missing, empty or unreadable, or does not hold whole tokens.
     pub fn add(&mut self, path: &Path, width: Width) -> Result<(), DataError> {
-        let shown = || path.display().to_string();
+        let shown = || path.shown();
         let read = |source| DataError::Read {
             path: shown(),
             source,
         };
-        let length = match std::fs::metadata(path) {
+        let found = match std::fs::metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(DataError::Missing { path: shown() });
             }
-            found => found.map_err(read)?.len(),
+            found => found.map_err(read)?,
         };
-        if length == 0 {
+        if found.is_file() && found.len() == 0 {
             return Err(DataError::Empty { path: shown() });
         }
         let map = ffi::map_file(path).map_err(read)?;

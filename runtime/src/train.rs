@@ -3,7 +3,7 @@
 //! Takes an artifact or a run's folder and [`Settings`]; leaves a finished run, or one that can be resumed: after its last
 //! step, its time limit, or when it was asked to stop. Leaves what a step is to [`mod@crate::run`].
 
-use crate::artifact::{Artifact, DeviceChoice};
+use crate::artifact::{Artifact, DeviceChoice, Unsigned};
 use crate::evaluate::{Evaluation, window};
 use crate::failure::TrainError;
 use crate::import::Init;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     pub device: DeviceChoice,
     pub threads: Option<usize>,
+    /// What is done with the code of a run that was not made here; ignored when a run is started.
+    pub unsigned: Unsigned,
     /// Held-out evaluations, evenly over the run (fewer when they would eat up a time limit).
     pub evaluations: u64,
     /// Windows of each.
@@ -50,6 +52,7 @@ impl Default for Settings {
             seed: None,
             device: DeviceChoice::Cpu,
             threads: None,
+            unsigned: Unsigned::default(),
             evaluations: 10,
             held_out_windows: 64,
             checkpoint_seconds: 60.0,

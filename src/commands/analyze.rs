@@ -11,6 +11,7 @@ use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_graph::Exact;
+use odec_runtime::Shown;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -37,7 +38,7 @@ pub fn run(args: &cli::Analyze) -> Done {
             .map(|i| i.scheme.name.name.as_str());
         let mut names: Vec<&str> = names.collect();
         names.dedup();
-        let file = from.file.display();
+        let file = from.file.shown();
         return Err(Failure::Input(format!(
             "{file}: no scheme `{name}` is defined or applied here; there is {}",
             match names.as_slice() {
@@ -107,7 +108,7 @@ fn converge(entries: &[Entry], folder: &Path) -> Done {
         if let Some(picture) = methods::picture(name, one, &[curves]) {
             let path = folder.join(format!("{}.convergence.svg", svg::stem(name)));
             std::fs::write(&path, picture)
-                .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+                .map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
         }
     }
     Ok(())
@@ -115,8 +116,7 @@ fn converge(entries: &[Entry], folder: &Path) -> Done {
 
 /// Writes the pictures; later reports of the same name have a number.
 fn draw(reports: &[Report], folder: &Path) -> Done {
-    let failed =
-        |path: &Path, e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
+    let failed = |path: &Path, e: std::io::Error| Failure::Input(format!("{}: {e}", path.shown()));
     std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
     let mut names: Vec<String> = Vec::new();
     for r in reports {

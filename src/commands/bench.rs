@@ -30,7 +30,12 @@ pub fn profile(args: &cli::Timed) -> Done {
 
 /// Does something with the model on its device.
 fn ready(args: &cli::Timed, then: impl FnOnce(&mut Executor) -> Done) -> Done {
-    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
+    let (artifact, _guard) = source::artifact(
+        &args.model.model,
+        &args.model.set,
+        args.device,
+        args.model.trust,
+    )?;
     let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     executor.initialise(0);

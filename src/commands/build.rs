@@ -7,6 +7,7 @@ use crate::terminal;
 use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
 use odec_program::manifest::{Memory, Precision};
+use odec_runtime::Shown;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -39,11 +40,7 @@ pub fn run(args: &cli::Build) -> Done {
             );
             return Ok(());
         }
-        println!(
-            "{} in {:.1} s",
-            out.display(),
-            start.elapsed().as_secs_f64()
-        );
+        println!("{} in {:.1} s", out.shown(), start.elapsed().as_secs_f64());
         println!("  target        {target}");
         println!("  kernels       {} distinct", program.kernels.len());
         println!(

@@ -11,6 +11,7 @@ use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
 use odec_program::manifest::{ClaimStatus, Tune, added};
+use odec_runtime::Shown;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -67,7 +68,7 @@ fn status(s: ClaimStatus) -> &'static str {
 }
 
 fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
-    println!("{}", path.display());
+    println!("{}", path.shown());
     for c in &checked.claims {
         let note = match c.note.as_str() {
             "" => String::new(),

@@ -1,11 +1,14 @@
 //! The child process that generates code: `odec __codegen`.
 
 use crate::fail::{Done, Failure};
+#[cfg(feature = "mlir")]
+use odec_runtime::private;
 
 #[cfg(feature = "mlir")]
 pub fn run() -> Done {
-    odec_mlir::serve(std::io::stdin(), std::io::stdout(), std::io::stderr())
-        .map_err(Failure::internal)
+    let cache = private::folder().ok().map(odec_mlir::Cache::at);
+    let (input, output, log) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    odec_mlir::serve(input, output, log, cache.as_ref()).map_err(Failure::internal)
 }
 
 #[cfg(not(feature = "mlir"))]

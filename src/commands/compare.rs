@@ -8,7 +8,12 @@ use odec_runtime::compare::compare;
 use serde_json::json;
 
 pub fn run(args: &cli::Compare) -> Done {
-    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
+    let (artifact, _guard) = source::artifact(
+        &args.model.model,
+        &args.model.set,
+        args.device,
+        args.model.trust,
+    )?;
     let found = compare(&artifact, args.device, args.steps).map_err(Failure::input)?;
     let name = &artifact.manifest().name;
     let dry = matches!(args.device, DeviceChoice::Dry { .. });

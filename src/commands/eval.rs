@@ -2,11 +2,14 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::{Show, corpus_of, evaluate, open_run};
+use crate::source;
+use odec_program::text::escaped;
+use odec_runtime::{Show, corpus_of, evaluate, open_run_with};
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {
-    let mut executor = open_run(&args.run, args.device, None).map_err(Failure::input)?;
+    let mut executor = open_run_with(&args.run, args.device, None, source::unsigned(args.trust))
+        .map_err(Failure::input)?;
     let corpus = corpus_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
     let e = evaluate(&mut executor, &corpus, args.windows, &mut |_| {}).map_err(Failure::input)?;
     if args.json {
@@ -15,7 +18,11 @@ pub fn run(args: &cli::Eval) -> Done {
             json!({ "data": corpus.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
         );
     } else {
-        println!("{} predicted tokens of {}", e.tokens, corpus.name());
+        println!(
+            "{} predicted tokens of {}",
+            e.tokens,
+            escaped(corpus.name())
+        );
         println!(
             "loss {:.4} nats/token ({:.4} bits), perplexity {:.3}",
             e.loss,

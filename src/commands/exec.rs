@@ -6,7 +6,8 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
-use odec_runtime::{Executor, exec};
+use odec_runtime::Shown;
+use odec_runtime::{Executor, exec, input};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,12 @@ pub fn run(args: &cli::Exec) -> Done {
     if args.interpret {
         return interpret(args);
     }
-    let (artifact, _guard) = source::artifact(&args.model.model, &args.model.set, args.device)?;
+    let (artifact, _guard) = source::artifact(
+        &args.model.model,
+        &args.model.set,
+        args.device,
+        args.model.trust,
+    )?;
     let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     let entry = match args.entry {
@@ -32,7 +38,7 @@ fn interpret(args: &cli::Exec) -> Done {
     if !source::is_source(file) {
         return Err(Failure::Input(format!(
             "{}: --interpret needs the .ode file",
-            file.display()
+            file.shown()
         )));
     }
     let built = source::parsed(file, &args.model.set)?.built()?;
@@ -41,7 +47,8 @@ fn interpret(args: &cli::Exec) -> Done {
         EntryName::Loss => &built.loss,
         EntryName::Grad => &built.grad,
     };
-    let bytes = std::fs::read(&args.inputs).map_err(|e| wrong(&args.inputs, e))?;
+    let bytes =
+        input::read(&args.inputs, input::most::TENSORS).map_err(|e| wrong(&args.inputs, e))?;
     let given = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&args.inputs, e))?;
     let mut feeds = BTreeMap::new();
     let mut bindings = None;
@@ -91,7 +98,7 @@ fn interpret(args: &cli::Exec) -> Done {
 }
 
 fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
-    Failure::Input(format!("{}: {why}", path.display()))
+    Failure::Input(format!("{}: {why}", path.shown()))
 }
 
 /// The elements of a tensor as f64.

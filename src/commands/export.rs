@@ -3,6 +3,7 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
+use odec_runtime::Shown;
 use odec_runtime::{DeviceChoice, import, open_run};
 
 pub fn run(args: &cli::Export) -> Done {
@@ -12,7 +13,7 @@ pub fn run(args: &cli::Export) -> Done {
     println!(
         "{} parameters in {tensors} tensors: {}",
         terminal::thousands(numbers),
-        args.output.display()
+        args.output.shown()
     );
     Ok(())
 }

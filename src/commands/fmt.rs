@@ -4,6 +4,8 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_grammar::{Sources, dump, format, parse};
+use odec_program::text::escaped;
+use odec_runtime::Shown;
 use odec_runtime::files;
 use std::fs;
 use std::io::Write;
@@ -50,15 +52,15 @@ fn one(path: &Path, check: bool) -> Done<bool> {
     let differs = formatted != text;
     if check {
         if differs {
-            println!("{name}");
+            println!("{}", escaped(&name));
         }
     } else if stdin {
         std::io::stdout()
             .write_all(formatted.as_bytes())
             .map_err(|e| Failure::Input(format!("standard output: {e}")))?;
     } else if differs {
-        replace(path, &formatted).map_err(|e| Failure::Input(format!("{name}: {e}")))?;
-        println!("{name}");
+        replace(path, &formatted).map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
+        println!("{}", escaped(&name));
     }
     Ok(differs)
 }

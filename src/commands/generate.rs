@@ -2,11 +2,14 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::{Sampling, Tokenizer, generate, open_run, tokenizer_of};
+use crate::source;
+use odec_runtime::Shown;
+use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
 use std::io::Write;
 
 pub fn run(args: &cli::Generate) -> Done {
-    let mut executor = open_run(&args.run, args.device, None).map_err(Failure::input)?;
+    let mut executor = open_run_with(&args.run, args.device, None, source::unsigned(args.trust))
+        .map_err(Failure::input)?;
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,
@@ -14,7 +17,7 @@ pub fn run(args: &cli::Generate) -> Done {
         (None, None) => {
             return Err(Failure::Input(format!(
                 "{} was trained on token files; name their tokenizer with --tokenizer tokenizer.json",
-                args.run.display()
+                args.run.shown()
             )));
         }
     };

@@ -3,6 +3,7 @@
 use crate::cli::{self, GraphFormat, GraphStage};
 use crate::fail::{Done, Failure};
 use crate::source;
+use odec_runtime::Shown;
 
 pub fn run(args: &cli::Graph) -> Done {
     let built = source::parsed(&args.source.file, &args.source.set)?.built()?;
@@ -19,7 +20,7 @@ pub fn run(args: &cli::Graph) -> Done {
         None => print!("{text}"),
         Some(path) => {
             std::fs::write(path, text)
-                .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+                .map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use crate::measure::Curves;
 use crate::source;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
+use odec_runtime::Shown;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -119,7 +120,7 @@ fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
             false => "this odec was built without code generation (feature `mlir`)",
         }));
     };
-    std::fs::write(file, drawn).map_err(|e| Failure::Input(format!("{}: {e}", file.display())))
+    std::fs::write(file, drawn).map_err(|e| Failure::Input(format!("{}: {e}", file.shown())))
 }
 
 const HEAD: &str = "# The methods of the library

@@ -4,6 +4,7 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_grammar::{Sources, parse, render};
+use odec_runtime::Shown;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 
@@ -15,7 +16,7 @@ pub fn run(args: &cli::New) -> Done {
         true => args.file.clone(),
         false => args.file.with_added_extension("ode"),
     };
-    let shown = path.display();
+    let shown = path.shown();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.replace('-', "_");
     let text = STARTER.replace("NAME", &name);

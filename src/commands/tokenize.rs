@@ -3,6 +3,7 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
+use odec_runtime::Shown;
 use odec_runtime::tokenise::{self, Reading};
 use odec_runtime::{Show, Tokenizer};
 use std::path::Path;
@@ -22,7 +23,7 @@ pub fn run(args: &cli::Tokenize) -> Done {
         "{} tokens of {} kinds in {}",
         terminal::thousands(tokens),
         terminal::thousands(tokenizer.vocabulary()),
-        args.output.display()
+        args.output.shown()
     );
     Ok(())
 }

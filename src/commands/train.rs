@@ -4,6 +4,7 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::signals::Signals;
 use crate::source;
+use odec_runtime::Shown;
 use odec_runtime::import::Init;
 use odec_runtime::run::CHART;
 use odec_runtime::{End, Run, Settings, Summary, chart};
@@ -18,6 +19,7 @@ pub fn run(args: &cli::Train) -> Done {
         time_limit: args.time_limit,
         data: args.data.clone(),
         device: args.device,
+        unsigned: source::unsigned(args.trust),
         checkpoint_seconds: args.checkpoint_every,
         stop: signals.stop(),
         ..Settings::default()
@@ -36,7 +38,7 @@ pub fn run(args: &cli::Train) -> Done {
             "name a .ode file or a .odex artifact, or --resume RUN".into(),
         ));
     };
-    let (artifact, _guard) = source::artifact(model, &args.set, args.device)?;
+    let (artifact, _guard) = source::artifact(model, &args.set, args.device, args.trust)?;
     let out = args
         .out
         .clone()
@@ -71,8 +73,8 @@ fn finish(
             what: format!(
                 "step {} is saved in {}; go on with `odec train --resume {}`",
                 summary.steps,
-                out.display(),
-                out.display()
+                out.shown(),
+                out.shown()
             ),
         });
     }
@@ -108,8 +110,8 @@ fn finish(
     }
     println!(
         "run saved in {} (loss curve: {})",
-        out.display(),
-        out.join(CHART).display()
+        out.shown(),
+        out.join(CHART).shown()
     );
     Ok(())
 }

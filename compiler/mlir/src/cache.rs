@@ -2,17 +2,23 @@
 //!
 //! A file per object, named by the SHA-256 of everything that decides its bytes: MLIR text, target,
 //! lowering and LLVM version. Keying by the text, not the spec, means that a changed emitter never
-//! meets an old object. Files appear by rename, so readers never see half of one, and carry a digest of
-//! their contents, so that a damaged one is the same as none. A cache that cannot be written is no error.
+//! meets an old object. Files appear by rename, so readers never see half of one. Each carries a digest of its name and
+//! contents, so that a damaged one, or another kernel's, is the same as none. So is one that somebody else owns or may
+//! change: objects are run. That the folder is its owner's alone is for the caller to know. A cache that cannot be written is no error.
 
 use crate::ffi;
 use crate::pipeline::PASSES;
 use odec_program::Target;
 use sha2::{Digest, Sha256};
-use std::io::Write;
+use std::fs::{DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 const DIGEST: usize = 32;
+
+/// Bumped when files come to look otherwise: versions that share a folder then leave each other's alone.
+const FORMAT: &str = "2";
 
 /// A directory of compiled objects.
 #[derive(Clone, Debug)]
@@ -28,24 +34,11 @@ impl Cache {
         }
     }
 
-    /// `$ODEC_CACHE`, else `$XDG_CACHE_HOME/odec`, else `$HOME/.cache/odec`. `None` when none of them is
-    /// set or `$ODEC_CACHE` is empty.
-    pub fn from_env() -> Option<Cache> {
-        if let Some(own) = std::env::var_os("ODEC_CACHE") {
-            return (!own.is_empty()).then(|| Cache::at(own));
-        }
-        let set = |name| {
-            std::env::var_os(name)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from)
-        };
-        let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-        base.map(|b| Cache::at(b.join("odec")))
-    }
-
-    fn path(&self, text: &str, target: Target) -> PathBuf {
+    /// What decides the bytes of an object.
+    fn key(text: &str, target: Target) -> [u8; DIGEST] {
         let mut hash = Sha256::new();
         for part in [
+            FORMAT,
             env!("CARGO_PKG_VERSION"),
             &ffi::code_generator(),
             PASSES,
@@ -55,26 +48,39 @@ impl Cache {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
         }
-        let name: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        hash.finalize().into()
+    }
+
+    fn path(&self, key: &[u8; DIGEST]) -> PathBuf {
+        let name: String = key.iter().map(|b| format!("{b:02x}")).collect();
         self.folder
             .join(&name[..2])
             .join(format!("{}.o", &name[2..]))
     }
 
-    /// The object compiled from `text`, if it is here and undamaged.
+    /// The object compiled from `text`, if it is here, undamaged and its owner's alone.
     pub fn get(&self, text: &str, target: Target) -> Option<Vec<u8>> {
-        let file = std::fs::read(self.path(text, target)).ok()?;
-        let (digest, bytes) = file.split_at_checked(DIGEST)?;
-        (Sha256::digest(bytes).as_slice() == digest).then(|| bytes.to_vec())
+        let key = Cache::key(text, target);
+        let mut file = File::open(self.path(&key)).ok()?;
+        let (found, folder) = (file.metadata().ok()?, self.folder.metadata().ok()?);
+        if !found.is_file() || found.uid() != folder.uid() || found.mode() & 0o022 != 0 {
+            return None;
+        }
+        let mut contents = Vec::new();
+        file.read_to_end(&mut contents).ok()?;
+        let (digest, bytes) = contents.split_at_checked(DIGEST)?;
+        (digest_of(&key, bytes) == digest).then(|| bytes.to_vec())
     }
 
     /// Keeps an object. Failing to is silent: the next build compiles again.
     pub fn put(&self, text: &str, target: Target, bytes: &[u8]) {
-        let path = self.path(text, target);
+        let key = Cache::key(text, target);
+        let path = self.path(&key);
         let folder = path.parent().expect("a file in a folder");
-        let _ = std::fs::create_dir_all(folder).and_then(|()| {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let _ = made.and_then(|()| {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(Sha256::digest(bytes).as_slice())?;
+            file.write_all(&digest_of(&key, bytes))?;
             file.write_all(bytes)?;
             file.persist(&path)?;
             Ok(())
@@ -82,9 +88,16 @@ impl Cache {
     }
 }
 
+fn digest_of(key: &[u8; DIGEST], bytes: &[u8]) -> [u8; DIGEST] {
+    let hash = Sha256::new().chain_update(key).chain_update(bytes);
+    hash.finalize().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn keeps_by_text_and_target_and_ignores_damage() {
@@ -98,13 +111,35 @@ mod tests {
         );
         assert_eq!(cache.get("a", Target::Avx512), None);
         assert_eq!(cache.get("b", Target::Avx2), None);
-        let path = cache.path("a", Target::Avx2);
+        let path = cache.path(&Cache::key("a", Target::Avx2));
         for damage in [&b""[..], b"short", &[7; 40]] {
             std::fs::write(&path, damage).unwrap();
             assert_eq!(cache.get("a", Target::Avx2), None);
         }
         cache.put("a", Target::Avx2, b"object");
         assert!(cache.get("a", Target::Avx2).is_some());
+    }
+
+    #[test]
+    fn an_object_of_another_kernel_or_that_others_may_change_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        let path = |text| cache.path(&Cache::key(text, Target::Avx2));
+        for text in ["a", "b"] {
+            cache.put(text, Target::Avx2, text.as_bytes());
+        }
+        let open = |mode| {
+            std::fs::set_permissions(path("b"), Permissions::from_mode(mode)).unwrap();
+            cache.get("b", Target::Avx2)
+        };
+        assert_eq!(open(0o644).as_deref(), Some(&b"b"[..]));
+        assert_eq!(open(0o646), None);
+        assert_eq!(open(0o664), None);
+        // Whole, and with a digest of its own.
+        std::fs::copy(path("b"), path("a")).unwrap();
+        std::fs::set_permissions(path("a"), Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(cache.get("a", Target::Avx2), None);
+        assert_eq!(open(0o600).as_deref(), Some(&b"b"[..]));
     }
 
     #[test]

@@ -120,7 +120,7 @@ enum Answer {
     },
 }
 
-/// The child's side: reads one request, compiles, writes one answer. Progress lines go to `log`.
+/// The child's side: reads one request, compiles what the cache does not have, writes one answer. Progress lines go to `log`.
 ///
 /// # Errors
 /// Input that is no request, or output that cannot be written. A kernel that fails is an answer.
@@ -128,16 +128,16 @@ pub fn serve(
     mut input: impl Read,
     mut output: impl Write,
     log: impl Write + Send,
+    cache: Option<&Cache>,
 ) -> io::Result<()> {
     let mut text = String::new();
     input.read_to_string(&mut text)?;
     let request: Request = serde_json::from_str(&text)?;
     let log = Mutex::new(log);
-    let cache = Cache::from_env();
     let result = compile_with(
         &request.kernels,
         request.target,
-        cache.as_ref(),
+        cache,
         &|progress, symbol| {
             // a parent that has stopped listening is no reason to stop
             if let Ok(mut log) = log.lock() {
@@ -172,7 +172,6 @@ pub fn serve(
 }
 
 /// Compiles in a child process: `command` is a program that calls [`serve`] on its standard streams.
-/// The child uses [`Cache::from_env`].
 ///
 /// # Errors
 /// Those of [`compile`]; [`CodegenError::Aborted`] naming the kernels in work when the child dies.
@@ -321,6 +320,7 @@ mod tests {
                 &serde_json::to_vec(&request).unwrap()[..],
                 &mut answer,
                 &mut log,
+                None,
             )
             .unwrap();
             let log = follow(&log[..]);
@@ -338,6 +338,6 @@ mod tests {
         let bad = ask(vec![pack(8), pack(3)]).unwrap_err();
         assert_eq!(bad.symbol(), Some(pack(3).symbol.as_str()));
         assert!(bad.to_string().contains("whole vectors"), "{bad}");
-        assert!(serve(&b"nonsense"[..], &mut Vec::new(), io::sink()).is_err());
+        assert!(serve(&b"nonsense"[..], &mut Vec::new(), io::sink(), None).is_err());
     }
 }

@@ -1,12 +1,12 @@
 //! Artifacts: written whole, read back, refused when anything is wrong.
 
-use crate::support;
+use crate::{c, support};
 use odec_program::kernel::Order;
-use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest};
-use odec_program::{DType, Operand, Size, Slot, Target};
+use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, SIGNATURE_FILE};
+use odec_program::{DType, Kernel, Operand, Size, Slot, Target};
 use odec_runtime::artifact::sha256;
 use odec_runtime::rng::Stream;
-use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode};
+use odec_runtime::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Unsigned};
 use std::fs;
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn what_is_written_is_read_back() {
     assert_eq!(*a.manifest(), want);
     // Over an older one, and as a copy.
     Artifact::write(&path, support::manifest(), &[]).unwrap();
-    assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
+    assert!(!path.join("kernels.so").exists());
     let copy = Artifact::load(&path)
         .unwrap()
         .copy_to(&dir.path().join("copy.odex"))
@@ -116,9 +116,11 @@ fn damaged_foreign_and_missing_ones_are_refused_with_the_reason() {
         &Artifact::write(&path, support::manifest(), &[object("cpu:vax")]).unwrap(),
     ));
     // Good hashes, but no code.
-    let message =
-        device(&Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap());
-    list.push(message.split(" DIR/").next().unwrap().to_string());
+    list.push(device(
+        &Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap(),
+    ));
+    fs::remove_file(path.join(SIGNATURE_FILE)).unwrap();
+    list.push(device(&Artifact::load(&path).unwrap()));
     // Manifests change with the format; what is said does not.
     let hide = |word: &str| match word.trim_end_matches(|c: char| !c.is_ascii_hexdigit()) {
         hash if hash.len() == 64 => word.replace(hash, "HASH"),
@@ -152,9 +154,11 @@ fn every_flipped_bit_is_noticed() {
     let path = dir.path().join("tiny.odex");
     Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap();
     support::damage(&path, &Stream::new(5, "flips"), 150, &mut |what| {
-        assert!(Artifact::load(&path).is_err(), "{what} goes unnoticed");
+        // A damaged signature leaves the artifact whole, but nobody's.
+        let found = Artifact::load(&path).map(|a| a.not_ours().is_some());
+        assert!(found.unwrap_or(true), "{what} goes unnoticed");
     });
-    assert!(Artifact::load(&path).is_ok());
+    assert_eq!(Artifact::load(&path).unwrap().not_ours(), None);
 }
 
 #[test]
@@ -171,6 +175,59 @@ fn a_failed_write_leaves_the_old_artifact() {
     };
     assert!(Artifact::write(&path, support::manifest(), &[outside]).is_err());
     assert!(Artifact::load(&path).is_ok());
+}
+
+/// Code that was not built here is opened only when somebody says so, and a copy of it is no more trusted than it is.
+#[test]
+fn code_from_elsewhere_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, touched) = (dir.path().join("m.odex"), dir.path().join("touched"));
+    let code = ObjectCode {
+        bytes: c::touching(&touched),
+        ..object("cpu:portable")
+    };
+    Artifact::write(&path, support::manifest(), &[code]).unwrap();
+    fs::remove_file(path.join(SIGNATURE_FILE)).unwrap();
+    let foreign = Artifact::load(&path).unwrap();
+    let copy = foreign.copy_to(&dir.path().join("copy.odex")).unwrap();
+    let again = Artifact::load(copy.path()).unwrap();
+    let open = |a: &Artifact, unsigned| {
+        let opened = a.clone().with(unsigned).device(DeviceChoice::Cpu, Some(1));
+        (opened.map(drop), fs::remove_file(&touched).is_ok())
+    };
+    for a in [&foreign, &copy, &again] {
+        assert!(a.not_ours().is_some());
+        let (refused, ran) = open(a, Unsigned::Refuse);
+        assert!(matches!(refused, Err(ArtifactError::Unsigned { .. })) && !ran);
+        let (compiled, ran) = open(a, Unsigned::Compile(compiled_by_c));
+        assert!(compiled.is_ok() && !ran);
+        let (failed, ran) = open(a, Unsigned::Compile(|_, _, _| Err("no".into())));
+        assert!(matches!(failed, Err(ArtifactError::Compile { .. })) && !ran);
+        let (_, ran) = open(a, Unsigned::Trust);
+        assert!(ran, "the test's own code does nothing");
+    }
+}
+
+fn compiled_by_c(_: &Artifact, kernels: &[Kernel], _: Target) -> Result<Vec<u8>, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kernels.so");
+    c::compile(kernels, &file);
+    fs::read(file).map_err(|e| e.to_string())
+}
+
+/// What is opened is what was verified, even if the file is exchanged in between.
+#[test]
+fn code_that_is_exchanged_after_it_was_verified_does_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, touched) = (dir.path().join("m.odex"), dir.path().join("touched"));
+    Artifact::write(&path, support::manifest(), &[object("cpu:portable")]).unwrap();
+    let artifact = Artifact::load(&path).unwrap();
+    fs::write(path.join("kernels.so"), c::touching(&touched)).unwrap();
+    assert!(artifact.device(DeviceChoice::Cpu, Some(1)).is_err());
+    assert!(!touched.exists());
+    let copy = artifact.copy_to(&dir.path().join("copy.odex")).unwrap();
+    let code = fs::read(copy.path().join("kernels.so")).unwrap();
+    assert_eq!(code, object("cpu:portable").bytes);
 }
 
 /// Every way in which a manifest can contradict itself is found on load.

@@ -234,10 +234,26 @@ fn function(k: &Kernel) -> String {
 
 /// Compiles the kernels to a shared object with the system's C compiler (which Rust links with, so it is there).
 pub fn compile(kernels: &[Kernel], to: &Path) {
-    let source = to.with_extension("c");
     let text: String = std::iter::once(PRELUDE.to_string())
         .chain(kernels.iter().map(function))
         .collect();
+    shared(&text, to);
+}
+
+/// A shared object that makes a file when it is opened.
+pub fn touching(file: &Path) -> Vec<u8> {
+    let text = format!(
+        "#include <stdio.h>\n__attribute__((constructor)) static void run(void) {{ fclose(fopen(\"{}\", \"w\")); }}\n",
+        file.display()
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("touching.so");
+    shared(&text, &to);
+    std::fs::read(to).unwrap()
+}
+
+fn shared(text: &str, to: &Path) {
+    let source = to.with_extension("c");
     std::fs::write(&source, text).unwrap();
     let out = Command::new("cc")
         .args([

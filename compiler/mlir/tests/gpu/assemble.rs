@@ -4,8 +4,8 @@
 //! It must assemble, keep its values in registers (no spills, no stack but what a division needs) and call nothing. Run by
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
+use crate::harness::cache;
 use crate::harness::models::{library, library_in_bf16};
-use odec_mlir::Cache;
 use odec_program::gpu::{self, tensor};
 use odec_program::kernel::Attend;
 use odec_program::manifest::Manifest;
@@ -181,7 +181,7 @@ fn instructions(text: &str) -> &'static str {
 fn check(target: Target) {
     let ptxas = assembler();
     let kernels = kernels(target);
-    let objects = odec_mlir::compile(&kernels, target, Cache::from_env().as_ref());
+    let objects = odec_mlir::compile(&kernels, target, cache().as_ref());
     let objects = objects.unwrap_or_else(|e| panic!("{e}"));
     let left = Mutex::new(kernels.iter().zip(&objects).collect::<Vec<_>>());
     let wrong = Mutex::new(Vec::new());

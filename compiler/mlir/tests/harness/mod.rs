@@ -15,6 +15,11 @@ use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use std::ffi::c_void;
 use std::ops::Range;
 
+/// This user's compiled objects.
+pub fn cache() -> Option<Cache> {
+    odec_runtime::private::folder().ok().map(Cache::at)
+}
+
 /// One operand of a launch, in the kernel's element type, bf16 or i32.
 #[derive(Clone, Debug)]
 pub enum Buffer<T> {
@@ -182,7 +187,7 @@ impl Compiled {
         let mut distinct = kernels.clone();
         distinct.sort_by(|a, b| a.symbol.cmp(&b.symbol));
         distinct.dedup_by(|a, b| a.symbol == b.symbol);
-        let objects = odec_mlir::compile(&distinct, target, Cache::from_env().as_ref())
+        let objects = odec_mlir::compile(&distinct, target, cache().as_ref())
             .unwrap_or_else(|e| panic!("{e}"));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kernels.so");

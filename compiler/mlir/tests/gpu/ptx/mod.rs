@@ -15,7 +15,7 @@ mod scalar;
 mod tensor;
 mod warpgroup;
 
-use odec_mlir::Cache;
+use crate::harness::cache;
 use odec_program::{KernelSpec, Target};
 use odec_runtime::cases::Cases;
 use odec_runtime::cuda::plan::{Launch, Place, plan};
@@ -39,7 +39,7 @@ impl Emulated {
         let mut distinct = kernels.to_vec();
         distinct.sort_by(|a, b| a.symbol.cmp(&b.symbol));
         distinct.dedup_by(|a, b| a.symbol == b.symbol);
-        let objects = odec_mlir::compile(&distinct, target, Cache::from_env().as_ref());
+        let objects = odec_mlir::compile(&distinct, target, cache().as_ref());
         let objects = objects.unwrap_or_else(|e| panic!("{e}"));
         let text = String::from_utf8(odec_mlir::gpu::ptx::join(&objects)).unwrap();
         let modules: Vec<Rc<isa::Kernel>> = parse::module(&text).into_iter().map(Rc::new).collect();

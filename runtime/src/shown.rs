@@ -1,0 +1,33 @@
+//! Paths as they are printed: in one line, and without what a terminal would obey.
+
+use odec_program::text::escaped;
+use std::path::Path;
+
+pub trait Shown {
+    /// For printing: control characters, ends of lines and marks that change the direction of writing are escaped.
+    fn shown(&self) -> String;
+}
+
+impl Shown for Path {
+    fn shown(&self) -> String {
+        escaped(&self.to_string_lossy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_nothing_else() {
+        let shown = |path: &str| Path::new(path).shown();
+        assert_eq!(
+            shown("runs/größe 'a' \\ 東.ode"),
+            "runs/größe 'a' \\ 東.ode"
+        );
+        assert_eq!(
+            shown("a\n\x1b[31m\u{9b}b\u{202e}c\t"),
+            "a\\n\\u{1b}[31m\\u{9b}b\\u{202e}c\\t"
+        );
+    }
+}
