@@ -10,6 +10,7 @@ use crate::cuda::{self, CudaError};
 use crate::device::Device;
 use crate::memory::{Buffer, WORD, Words};
 use crate::reference::ReferenceDevice;
+use crate::shown::Shown;
 use odec_program::{DType, Kernel, Target};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
@@ -128,7 +129,7 @@ impl Cases {
     /// # Errors
     /// When it is missing, or none of these.
     pub fn open(path: &Path) -> Result<Cases, CaseError> {
-        let shown = || path.display().to_string();
+        let shown = || path.shown();
         let bytes = std::fs::read(path).map_err(|source| CaseError::Read {
             path: shown(),
             source,

@@ -2,8 +2,8 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::DeviceChoice;
 use odec_runtime::cases::Cases;
+use odec_runtime::{DeviceChoice, Shown};
 use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Replay) -> Done {
@@ -17,11 +17,11 @@ pub fn run(args: &cli::Replay) -> Done {
                 wrong += differences.len();
                 differences
                     .iter()
-                    .for_each(|d| println!("{}: {d}", path.display()));
+                    .for_each(|d| println!("{}: {d}", path.shown()));
             }
             Err(refused) => {
                 wrong += 1;
-                println!("{}: {refused}", path.display());
+                println!("{}: {refused}", path.shown());
             }
         }
     }
@@ -35,7 +35,7 @@ pub fn run(args: &cli::Replay) -> Done {
         n => {
             return Err(Failure::Input(format!(
                 "{n} of the launches in {} are not as expected",
-                args.launches.display()
+                args.launches.shown()
             )));
         }
     }
@@ -60,7 +60,7 @@ fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<St
 
 /// A file, or all of a folder, by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let wrong = |e| Failure::Input(format!("{}: {e}", path.display()));
+    let wrong = |e| Failure::Input(format!("{}: {e}", path.shown()));
     if !path.is_dir() {
         return Ok(vec![path.into()]);
     }
@@ -69,7 +69,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut found = found.map_err(wrong)?;
     found.sort();
     match found.is_empty() {
-        true => Err(Failure::Input(format!("{} is empty", path.display()))),
+        true => Err(Failure::Input(format!("{} is empty", path.shown()))),
         false => Ok(found),
     }
 }
