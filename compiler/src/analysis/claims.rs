@@ -12,6 +12,7 @@ use super::{mend, suspect, written};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::flow::{Flow, Method};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
@@ -171,7 +172,7 @@ fn claim(
         Some((ClaimStatus::ClaimedNotProved, beyond.why))
     };
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let made = placed(&flow, Steps::Exact, false);
+    let made = placed(&flow, Steps::Exact, &SHARED);
     let (line, mut expanded) = match made.and_then(|p| Ok((expanded(&p)?, p))) {
         Ok((e, p)) => (Some(p), e),
         // What a step keeps may depend on itself; then a starting procedure is found for it.
@@ -233,8 +234,8 @@ fn claim(
         false => {
             let started = started(i, &flow).filter(|s| s.limit(order).is_some());
             let started = started.map(|s| format!("started by {}", s.sentence(order)));
-            let solved =
-                to_tolerance(&flow).map(|(tol, _)| format!("of the equation, solved to {tol}"));
+            let solved = to_tolerance(&flow, &SHARED)
+                .map(|(tol, _)| format!("of the equation, solved to {tol}"));
             let notes = diverges(i, &flow).into_iter().chain(started).chain(solved);
             notes.collect::<Vec<_>>().join("; ")
         }
@@ -254,7 +255,7 @@ fn diverges(i: &Instance, flow: &Flow) -> Option<String> {
 
 /// What Euler sub-steps make of a splitting's order.
 fn sub_steps(flow: &Flow, order: usize) -> Option<String> {
-    let p = placed(flow, Steps::Euler, false).ok()?;
+    let p = placed(flow, Steps::Euler, &SHARED).ok()?;
     let mut e = expanded(&p).ok()?;
     let proof = e.prove(order, None);
     let violation = proof.violation.as_ref()?;

@@ -7,6 +7,7 @@
 use super::claims::Expanded;
 use super::line::{Beyond, at_start, coefficient, late, program_span};
 use crate::scheme::flow::Flow;
+use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps};
 use crate::scheme::{Combination, ValueId};
 use odec_grammar::Span;
@@ -44,7 +45,7 @@ impl General {
 
 /// The method of a flow with a history.
 pub fn general(flow: &Flow) -> Result<General, Beyond> {
-    let late = late(flow, Steps::Euler)?;
+    let late = late(flow, Steps::Euler, &SHARED)?;
     let here = of_program(flow, &late.here)?;
     match &late.next {
         Some(next) if of_program(flow, next)? != here => Err(late.grows),

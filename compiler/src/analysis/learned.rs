@@ -9,6 +9,7 @@ use super::line::{Beyond, placed_at, program};
 use super::stand_in::alone;
 use crate::scheme::Learned;
 use crate::scheme::coeff::Coeff;
+use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;
 use odec_numerics::jet::{Jet, Space};
@@ -85,7 +86,7 @@ pub fn polynomials(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
 
 fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Beyond> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let program = program(&flow, Steps::Exact)?;
+    let program = program(&flow, Steps::Exact, &SHARED)?;
     let learned = program.learned.clone();
     if learned.len() > MAX_COEFFICIENTS {
         return Err(Beyond {
@@ -114,7 +115,7 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
         }
         Some(sum)
     };
-    let placed = placed_at(&flow, &program, false, &known)?;
+    let placed = placed_at(&flow, &program, &SHARED, &known)?;
     let (mut series, states) = Series::of(&placed.line);
     let mut all = Vec::new();
     for (value, off) in states {

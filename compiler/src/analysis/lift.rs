@@ -6,8 +6,10 @@
 
 use super::claims::expanded;
 use super::line::placed;
+use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef, define};
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_grammar::ast::Item;
 use odec_grammar::{LIBRARY, parse};
@@ -52,16 +54,16 @@ impl Lift {
 }
 
 /// What lifts a flow above the order that it has; `None`: nothing that was tried, or it has no sub-flows.
-pub fn lift(flow: &Flow, per_use: bool, within: Option<&Exact>, has: usize) -> Option<Lift> {
+pub fn lift(flow: &Flow, per_use: &PerUse, within: Option<&Exact>, has: usize) -> Option<Lift> {
     let mut names = Vec::new();
     operators(flow, &mut names);
     let bare = with(flow, &names, None);
-    if names.is_empty() || !placed(&bare, Steps::Exact, false).ok()?.has_flows() {
+    if names.is_empty() || !placed(&bare, Steps::Exact, &SHARED).ok()?.has_flows() {
         return None;
     }
     lifted(flow, &names, per_use, within, has).or_else(|| {
         // Uses that share their weights are one field.
-        let found = lifted(flow, &names, false, within, has).filter(|_| per_use)?;
+        let found = lifted(flow, &names, &SHARED, within, has).filter(|_| per_use.is_any())?;
         Some(Lift {
             shared: true,
             ..found
@@ -72,7 +74,7 @@ pub fn lift(flow: &Flow, per_use: bool, within: Option<&Exact>, has: usize) -> O
 fn lifted(
     flow: &Flow,
     names: &[String],
-    per_use: bool,
+    per_use: &PerUse,
     within: Option<&Exact>,
     has: usize,
 ) -> Option<Lift> {
@@ -116,13 +118,13 @@ fn lifted(
 }
 
 /// The order as it is computed, no more than `up_to`; `None` where that takes too long.
-fn order_of(flow: &Flow, per_use: bool, within: Option<&Exact>, up_to: usize) -> Option<usize> {
+fn order_of(flow: &Flow, per_use: &PerUse, within: Option<&Exact>, up_to: usize) -> Option<usize> {
     let placed = placed(flow, Steps::Euler, per_use).ok()?;
     let tableau = placed.tableau().ok()?;
     if tableau.stages() > MAX_STAGES {
         return None;
     }
-    let proof = match per_use {
+    let proof = match per_use.is_any() {
         true => {
             let mut trees = Trees::new(tableau.fields.len());
             let mut weights = Weights::new(&tableau.normalised())?;

@@ -6,9 +6,10 @@
 
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Field, Flow, FlowArgKind};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::run::{At, MAX_TOTAL, Run, run};
 use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps};
-use crate::scheme::{Coeff, Combination, ValueId};
+use crate::scheme::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
@@ -83,9 +84,9 @@ impl Placed {
     }
 }
 
-/// The line of a flow. `per_use`: each written occurrence of a field is a field of its own.
-pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond> {
-    let late = late(flow, inner)?;
+/// The line of a flow. `per_use`: fields each written occurrence of which is a field of its own.
+pub fn placed(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Placed, Beyond> {
+    let late = late(flow, inner, per_use)?;
     let here = of_program(flow, &late.here, per_use);
     let Some(next) = &late.next else {
         return here;
@@ -98,7 +99,7 @@ pub fn placed(flow: &Flow, inner: Steps, per_use: bool) -> Result<Placed, Beyond
 }
 
 /// With learned coefficients at their start.
-fn of_program(flow: &Flow, program: &Program, per_use: bool) -> Result<Placed, Beyond> {
+fn of_program(flow: &Flow, program: &Program, per_use: &PerUse) -> Result<Placed, Beyond> {
     placed_at(flow, program, per_use, &|c, _| at_start(program, c))
 }
 
@@ -126,7 +127,7 @@ pub(super) fn program_span(flow: &Flow) -> Span {
 pub fn placed_at<C: Number>(
     flow: &Flow,
     program: &Program,
-    per_use: bool,
+    per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
 ) -> Result<Placed<C>, Beyond> {
     let mut made = Made {
@@ -186,8 +187,8 @@ fn leaves(flow: &Flow) -> Vec<String> {
 }
 
 /// The stage program of a late step.
-pub fn program(flow: &Flow, inner: Steps) -> Result<Program, Beyond> {
-    let late = late(flow, inner)?;
+pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, Beyond> {
+    let late = late(flow, inner, per_use)?;
     match late.next {
         Some(_) => Err(late.grows),
         None => Ok(late.here),
@@ -203,7 +204,14 @@ pub(super) struct Late {
 }
 
 /// One step of a flow by itself.
-fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<Run, Beyond> {
+fn at(
+    flow: &Flow,
+    k: usize,
+    steps: usize,
+    how: (Steps, &PerUse),
+    budget: u64,
+) -> Result<Run, Beyond> {
+    let (inner, per_use) = how;
     let mut sink: Vec<Diagnostic> = Vec::new();
     let at = At {
         phase: Phase::Step(k),
@@ -212,6 +220,7 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
         solved: false,
         analysed: true,
         timed: false,
+        per_use,
         budget,
     };
     let wrong = Beyond {
@@ -223,7 +232,7 @@ fn at(flow: &Flow, k: usize, steps: usize, inner: Steps, budget: u64) -> Result<
 
 /// The tolerance that a late step is solved to, if it is, and the step as it is computed. Everything else that is said of such a
 /// step is said of the solution.
-pub fn to_tolerance(flow: &Flow) -> Option<(Exact, Program)> {
+pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
     let k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
@@ -235,6 +244,7 @@ pub fn to_tolerance(flow: &Flow) -> Option<(Exact, Program)> {
         solved: false,
         analysed: false,
         timed: false,
+        per_use,
         budget: MAX_TOTAL,
     };
     let program = run(flow, at, &mut Vec::new())?.program;
@@ -246,12 +256,13 @@ pub fn to_tolerance(flow: &Flow) -> Option<(Exact, Program)> {
 }
 
 /// A step that finds all the history it reads.
-pub(super) fn late(flow: &Flow, inner: Steps) -> Result<Late, Beyond> {
+pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
     let mut k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
     };
-    let mut here = at(flow, k, k + 2, inner, MAX_TOTAL)?;
+    let how = (inner, per_use);
+    let mut here = at(flow, k, k + 2, how, MAX_TOTAL)?;
     while here.short {
         k *= 2;
         if k > LATEST {
@@ -260,11 +271,11 @@ pub(super) fn late(flow: &Flow, inner: Steps) -> Result<Late, Beyond> {
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
-        here = at(flow, k, k + 2, inner, MAX_TOTAL)?;
+        here = at(flow, k, k + 2, how, MAX_TOTAL)?;
     }
     let mut next = None;
     if here.varies && !flow.scheme.history.past.is_empty() {
-        let after = at(flow, k + 1, k + 2, inner, MAX_TOTAL)?.program;
+        let after = at(flow, k + 1, k + 2, how, MAX_TOTAL)?.program;
         let same = after.instrs == here.program.instrs && after.result == here.program.result;
         next = (!same).then_some(after);
     }
@@ -282,7 +293,7 @@ pub(super) fn late(flow: &Flow, inner: Steps) -> Result<Late, Beyond> {
 pub(super) fn short_steps(flow: &Flow) -> usize {
     let mut budget = MAX_TOTAL;
     let short = |k: &usize| {
-        at(flow, *k, LATEST, Steps::Euler, budget).is_ok_and(|r| {
+        at(flow, *k, LATEST, (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
             budget = budget.saturating_sub(r.work);
             r.short
         })
@@ -327,7 +338,7 @@ pub(super) fn coefficient<C: Number>(
 struct Made<'p, C> {
     program: &'p Program,
     coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
-    per_use: bool,
+    per_use: &'p PerUse,
     body: Span,
     /// Field and usage, and the name.
     fields: Vec<((usize, usize), String)>,
@@ -496,13 +507,14 @@ impl<'p, C: Number> Made<'p, C> {
     }
 
     fn field(&mut self, field: usize, usage: usize) -> usize {
-        let usage = if self.per_use { usage } else { 0 };
+        let own = self.per_use.of(&self.program.fields[field].name);
+        let usage = if own { usage } else { 0 };
         let key = (field, usage);
         if let Some(known) = self.fields.iter().position(|(k, _)| *k == key) {
             return known;
         }
         let mut name = self.program.fields[field].name.clone();
-        if self.per_use && self.program.usages[field] > 1 {
+        if own && self.program.usages[field] > 1 {
             name += &format!(".{}", usage + 1);
         }
         self.fields.push((key, name));

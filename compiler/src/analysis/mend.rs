@@ -10,6 +10,7 @@ use super::learned::{WORK, polynomials};
 use super::line::{Placed, placed};
 use super::stand_in::alone;
 use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{Scope, exact, is_root};
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
@@ -214,7 +215,7 @@ pub fn step(
 
 fn holds(i: &Instance, order: usize) -> bool {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let line = placed(&flow, Steps::Exact, false);
+    let line = placed(&flow, Steps::Exact, &SHARED);
     let made = line.and_then(|p| expanded(&p));
     made.is_ok_and(|mut e| e.prove(order, None).order >= order)
 }

@@ -11,6 +11,7 @@ use super::stand_in::alone;
 use super::written;
 use crate::codes;
 use crate::scheme::define::PropertyClaim;
+use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
 use odec_grammar::diag::Diagnostic;
@@ -36,8 +37,8 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
         return Vec::new();
     }
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let computed = placed(&flow, Steps::Euler, false);
-    let evaluated = match to_tolerance(&flow) {
+    let computed = placed(&flow, Steps::Euler, &SHARED);
+    let evaluated = match to_tolerance(&flow, &SHARED) {
         Some((_, program)) => Some(program.evaluations()),
         None => computed.as_ref().ok().map(|p| p.stages().len()),
     };

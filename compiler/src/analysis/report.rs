@@ -12,8 +12,10 @@ use super::stand_in::{alone, opaque};
 use super::start::{Started, started};
 use super::written;
 use crate::cost::StepWork;
+use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::Flow;
+use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
@@ -40,8 +42,8 @@ pub struct Evolved {
     pub flow: Rc<Flow>,
     /// The step whose settings are meant.
     pub step: usize,
-    /// Each written occurrence of a field has its own weights.
-    pub per_use: bool,
+    /// Fields each written occurrence of which has its own weights.
+    pub per_use: PerUse,
     /// The largest step size it is taken with.
     pub h: Exact,
 }
@@ -225,7 +227,7 @@ pub fn kind(scheme: &SchemeDef) -> &'static str {
 /// A scheme's line, as claims are meant.
 fn meant(i: &Instance) -> Result<Placed, Beyond> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    placed(&flow, Steps::Exact, false)
+    placed(&flow, Steps::Exact, &SHARED)
 }
 
 /// The order that is proved of a scheme, as claims are meant: within the residual that its claim allows.
@@ -243,10 +245,10 @@ pub fn has_flows(i: &Instance) -> bool {
 
 /// Field evaluations of a late step; sub-flows take one Euler step each.
 pub fn evaluations(flow: &Flow) -> usize {
-    if let Some((_, program)) = to_tolerance(flow) {
+    if let Some((_, program)) = to_tolerance(flow, &SHARED) {
         return program.evaluations();
     }
-    let line = placed(flow, Steps::Euler, false);
+    let line = placed(flow, Steps::Euler, &SHARED);
     line.map_or(0, |p| p.stages().len())
 }
 
@@ -255,10 +257,10 @@ pub fn scheme(i: &Instance) -> Report {
     let within = residual(&i.scheme, &i.settings);
     let within = within.as_ref();
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let meant = placed(&flow, Steps::Exact, false);
-    let computed = placed(&flow, Steps::Euler, false);
+    let meant = placed(&flow, Steps::Exact, &SHARED);
+    let computed = placed(&flow, Steps::Euler, &SHARED);
     let has_flows = meant.as_ref().is_ok_and(Placed::has_flows);
-    let (work, tolerance) = (work(&flow), tolerance(&flow));
+    let (work, tolerance) = (work(&flow, &SHARED), tolerance(&flow));
     let tableau = computed.clone().and_then(|p| p.tableau());
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let written = computed.as_ref().map_or(Vec::new(), Placed::stages);
@@ -307,7 +309,7 @@ pub fn scheme(i: &Instance) -> Report {
         }),
         lift: stepped
             .as_ref()
-            .and_then(|f| lift(&flow, false, within, f.order)),
+            .and_then(|f| lift(&flow, &SHARED, within, f.order)),
         work,
         tolerance,
         general: general.map(|g| {
@@ -381,15 +383,15 @@ fn computed(e: &Evolved) -> Computed {
     let settings = super::stand_in::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
     let whole = opaque(&e.flow, e.step);
-    let placed = placed(&whole, Steps::Euler, e.per_use);
-    let general = match e.per_use {
+    let placed = placed(&whole, Steps::Euler, &e.per_use);
+    let general = match e.per_use.is_any() {
         true => None,
         false => with_history(&whole),
     };
     let tableau = placed.clone().and_then(|p| p.tableau());
     let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
     let found = match &tableau {
-        Ok(t) if e.per_use => of_tableau(&t.normalised(), within.as_ref()),
+        Ok(t) if e.per_use.is_any() => of_tableau(&t.normalised(), within.as_ref()),
         _ => None,
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
@@ -414,7 +416,7 @@ pub fn evolve(e: &Evolved) -> Report {
     let tolerance = tolerance(&flow);
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
     let built = tableau.as_ref().ok();
-    let meant = built.map(|t| match e.per_use {
+    let meant = built.map(|t| match e.per_use.is_any() {
         true => t.normalised(),
         false => t.clone(),
     });
@@ -427,7 +429,7 @@ pub fn evolve(e: &Evolved) -> Report {
         stepped: None,
         flows: Vec::new(),
         lift: order.as_ref().ok().and_then(|f| lift_of(e, f.order)),
-        work: work(&flow),
+        work: work(&flow, &e.per_use),
         tolerance,
         implicit: None,
         embedded: None,
@@ -454,7 +456,7 @@ pub fn evolve(e: &Evolved) -> Report {
 pub fn lift_of(e: &Evolved, has: usize) -> Option<Lift> {
     let settings = super::stand_in::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
-    lift(&opaque(&e.flow, e.step), e.per_use, within.as_ref(), has)
+    lift(&opaque(&e.flow, e.step), &e.per_use, within.as_ref(), has)
 }
 
 /// The orders of an evolve and of its embedded partner, as they are computed.
@@ -471,16 +473,16 @@ pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Beyond> {
     Ok([order.order, partner])
 }
 
-fn work(flow: &Flow) -> Option<StepWork> {
-    let program = match to_tolerance(flow) {
+fn work(flow: &Flow, per_use: &PerUse) -> Option<StepWork> {
+    let program = match to_tolerance(flow, per_use) {
         Some((_, program)) => program,
-        None => super::line::program(flow, Steps::Euler).ok()?,
+        None => super::line::program(flow, Steps::Euler, per_use).ok()?,
     };
     Some(StepWork::of(&program))
 }
 
 fn tolerance(flow: &Flow) -> Option<Exact> {
-    to_tolerance(flow).map(|(tol, _)| tol)
+    to_tolerance(flow, &SHARED).map(|(tol, _)| tol)
 }
 
 /// What is solved to a tolerance is not computed by the iterations that decide its order.

@@ -7,6 +7,7 @@ use super::claims::{Instance, MAX_CLAIM, expanded};
 use super::line::{placed, short_steps};
 use super::stand_in::{alone, settings};
 use crate::scheme::flow::Flow;
+use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
 
@@ -23,7 +24,7 @@ pub struct Started {
 pub fn started(i: &Instance, flow: &Flow) -> Option<Started> {
     let method = i.start_by.as_ref()?;
     let starter = alone(&method.scheme, None, settings(&method.settings, 0), 0);
-    let line = placed(&starter, Steps::Exact, false).ok()?;
+    let line = placed(&starter, Steps::Exact, &SHARED).ok()?;
     let proof = expanded(&line).ok()?.prove(MAX_CLAIM as usize, None);
     Some(Started {
         by: method.scheme.name.name.clone(),

@@ -9,6 +9,7 @@ use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
 use crate::model::step::{Evaluation, Fields, Kept, Place};
 use crate::passes::assemble::{AssembleError, Model, Options, assemble};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Derived, Phase, Program};
 use crate::scheme::unroll::{Unrolled, unroll};
 use crate::scheme::{Coeff, Flow};
@@ -61,7 +62,7 @@ pub fn plan(
     let name = flow.scheme.name.name.clone();
     let flows = [(flow.clone(), name.clone())];
     let mut sink = Vec::new();
-    let unrolled = |n, sink: &mut _| unroll(&flows, n, false, flow.span, sink);
+    let unrolled = |n, sink: &mut _| unroll(&flows, n, false, &SHARED, flow.span, sink);
     let alone = |u: &Unrolled| u.start.is_none() && u.programs.iter().all(|p| p.keeps.is_empty());
     let mut all = unrolled(2, &mut sink);
     let one_step = all

@@ -13,6 +13,7 @@ use crate::codes;
 use crate::cost::EvolveWork;
 use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, Namespace};
+use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::scalar::{Scope, exact};
 use crate::scheme::unroll::unroll;
@@ -377,7 +378,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let mut unrolled = unroll(&flows, STEPS_ALONE, false, scheme.name.span, sink)?;
+    let mut unrolled = unroll(&flows, STEPS_ALONE, false, &SHARED, scheme.name.span, sink)?;
     keep::rewrite(&mut unrolled.programs, sink)?;
     let instance = Instance {
         scheme,

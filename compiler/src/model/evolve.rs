@@ -13,12 +13,13 @@ use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
 use crate::scheme::scalar::{Scope, constant, measured, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
-use crate::scheme::{Coeff, Flow, Learned};
+use crate::scheme::{Coeff, Flow, Learned, PerUse};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Exact, Site};
 use odec_program::manifest;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -104,8 +105,8 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     };
     let titles = written.iter().map(title);
     let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
-    let timed = policies.is_timed();
-    let mut unrolled = unroll(&flows, steps as usize, timed, e.span, r.sink)?;
+    let (timed, per_use) = (policies.is_timed(), policies.per_use());
+    let mut unrolled = unroll(&flows, steps as usize, timed, &per_use, e.span, r.sink)?;
     keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;
     if let Some(l) = &learn_h
@@ -201,10 +202,23 @@ impl EvolveSpec {
         }
     }
 
+    /// The fields that have weights at each place they are written at.
+    fn per_use(&self) -> PerUse {
+        let programs = self.unrolled.programs.iter().zip(&self.policies);
+        let each = programs.flat_map(|(p, policies)| p.fields.iter().zip(policies));
+        let fields: BTreeMap<String, bool> = each
+            .map(|(f, policy)| (f.name.clone(), *policy == Sharing::PerUse))
+            .collect();
+        PerUse {
+            // A field that is made of others has theirs.
+            all: fields.values().any(|own| *own),
+            fields,
+        }
+    }
+
     /// The flows as they are computed, those with different settings apart.
     pub fn evolved(&self) -> Vec<Evolved> {
-        let per_use = self.policies.iter().flatten();
-        let per_use = per_use.clone().any(|s| *s == Sharing::PerUse);
+        let per_use = self.per_use();
         let mut seen: Vec<(_, Evolved)> = Vec::new();
         let size = |h: &Exact| if h.is_negative() { -h } else { h.clone() };
         for k in 0..self.steps as usize {
@@ -219,7 +233,7 @@ impl EvolveSpec {
                     title: title.clone(),
                     flow: flow.clone(),
                     step: k,
-                    per_use,
+                    per_use: per_use.clone(),
                 };
                 seen.push((key, evolved));
             }
@@ -353,6 +367,15 @@ impl Policies {
     fn is_timed(&self) -> bool {
         let all = self.fields.iter().map(|(_, s)| s).chain([&self.all]);
         all.into_iter().any(|s| matches!(s, Sharing::OfTime(_)))
+    }
+
+    fn per_use(&self) -> PerUse {
+        let own = |s: &Sharing| *s == Sharing::PerUse;
+        let fields = self.fields.iter();
+        PerUse {
+            all: own(&self.all),
+            fields: fields.map(|(n, s)| (n.name.clone(), own(s))).collect(),
+        }
     }
 
     fn of(&self, field: &str) -> Sharing {

@@ -42,7 +42,7 @@ impl Machine<'_> {
                 "nonnegative" => {
                     let at = self.projected(call, &[], span, names)?;
                     let onto = Projection::Nonnegative;
-                    Some(self.project(Instr::Project { at, onto }))
+                    self.project(Instr::Project { at, onto }, span)
                 }
                 _ => {
                     let scheme = &names.frame.flow.scheme;
@@ -236,7 +236,7 @@ impl Machine<'_> {
         };
         let (mean, std) = (mean?, std?);
         let onto = Projection::Moments { mean, std, eps };
-        Some(self.project(Instr::Project { at, onto }))
+        self.project(Instr::Project { at, onto }, span)
     }
 
     /// The state that a projection is given, its labels checked.
@@ -269,8 +269,9 @@ impl Machine<'_> {
         self.value(at, span)
     }
 
-    fn project(&mut self, instr: Instr) -> Item {
-        Item::Vector(Combination::value(self.push(instr)))
+    fn project(&mut self, instr: Instr, span: Span) -> Option<Item> {
+        let made = self.once(instr, span)?;
+        Some(Item::Vector(Combination::value(made)))
     }
 
     /// The entries of `l in L[..-1]`.

@@ -8,6 +8,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
+use super::per_use::OWN;
 use super::run::{At, Frame, MAX_TOTAL, Machine};
 use super::stage::{Instr, Phase, Steps};
 use odec_grammar::Span;
@@ -94,6 +95,8 @@ impl Machine<'_> {
         self.at.solved = true;
         self.at.analysed = true;
         self.at.timed = false;
+        // Whoever asks for a tableau tells the places apart itself.
+        self.at.per_use = &OWN;
         let outside = (
             std::mem::take(&mut self.instrs),
             std::mem::take(&mut self.known),
@@ -103,6 +106,7 @@ impl Machine<'_> {
             std::mem::take(&mut self.leaf_of),
             std::mem::take(&mut self.place),
             std::mem::take(&mut self.evaluated),
+            std::mem::take(&mut self.made),
             std::mem::take(&mut self.clocks),
         );
         let h = Coeff::symbol("h");
@@ -120,6 +124,7 @@ impl Machine<'_> {
             self.leaf_of,
             self.place,
             self.evaluated,
+            self.made,
             self.clocks,
         ) = outside;
         self.at = at;
@@ -269,6 +274,7 @@ pub(crate) fn solved(flow: &Flow) -> Option<Tableau> {
         solved: true,
         analysed: true,
         timed: false,
+        per_use: &OWN,
         budget: MAX_TOTAL,
     };
     let mut sink: Vec<Diagnostic> = Vec::new();

@@ -15,6 +15,18 @@ use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// What an evaluation gives depends on these alone.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Evaluation {
+    field: usize,
+    /// Where each place has parameters of its own.
+    usage: Option<usize>,
+    at: Vec<ValueId>,
+    when: Option<Coeff>,
+    /// The time that is said of it, where nobody knows whether the field reads it.
+    said: Option<(ValueId, Coeff)>,
+}
+
 /// A leaf that was evaluated, and the places it was written at.
 pub(super) struct Used {
     pub leaf: Rc<Leaf>,
@@ -117,8 +129,17 @@ impl Machine<'_> {
             true => self.time_of(field, at[0], span)?,
             false => None,
         };
-        // The same parameters at the same value give the same.
-        let key = (field, usage, at.clone(), when.clone());
+        // The same parameters at the same value and time give the same.
+        let key = Evaluation {
+            field,
+            usage: self.at.per_use.of(&leaf.name).then_some(usage),
+            at: at.clone(),
+            when: when.clone(),
+            said: match self.at.analysed {
+                true => self.clocks.said_of(at[0]),
+                false => None,
+            },
+        };
         if let Some(v) = self.evaluated.get(&key) {
             return Some(Combination::value(*v));
         }
@@ -216,6 +237,22 @@ impl Machine<'_> {
                 v
             }
         }
+    }
+
+    /// What an instruction makes that gives the same for the same values: made before, or now.
+    pub(super) fn once(&mut self, instr: Instr, span: Span) -> Option<ValueId> {
+        let reads = instr.reads();
+        let first = reads.first().copied().unwrap_or(ValueId::STATE);
+        let known = self.made.get(&first).map_or(&[][..], Vec::as_slice);
+        let same = |v: &&ValueId| self.instrs[v.0 as usize - 1] == instr;
+        if let Some(v) = known.iter().find(same) {
+            return Some(*v);
+        }
+        let work = reads.len() * (known.len() + 1);
+        self.charge(work, span)?;
+        let v = self.push(instr);
+        self.made.entry(first).or_default().push(v);
+        Some(v)
     }
 
     pub(super) fn push(&mut self, instr: Instr) -> ValueId {

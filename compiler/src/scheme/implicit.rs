@@ -184,7 +184,7 @@ impl Machine<'_> {
             if i > 0 && solver.gradient == Gradient::Last(n - i) {
                 z = self.stopped(z, span)?;
                 for pair in seen.iter_mut().flatten().flatten() {
-                    *pair = self.push(Instr::Stop(*pair));
+                    *pair = self.once(Instr::Stop(*pair), span)?;
                 }
             }
             let made = update(self, &z)?;
@@ -202,7 +202,7 @@ impl Machine<'_> {
                     seen: seen.clone(),
                     mixing: mixing.clone(),
                 };
-                z.push(Combination::value(self.push(next)));
+                z.push(Combination::value(self.once(next, span)?));
             }
         }
         match solver.gradient {
@@ -223,8 +223,8 @@ impl Machine<'_> {
                     unknowns: unknowns.clone(),
                     solver: solver.clone(),
                 };
-                let all = (0..unknowns.len()).map(|of| self.push(solution(of)));
-                Some(all.map(Combination::value).collect())
+                let made = (0..unknowns.len()).map(|of| self.once(solution(of), span));
+                made.map(|v| v.map(Combination::value)).collect()
             }
         }
     }
@@ -232,7 +232,7 @@ impl Machine<'_> {
     fn stopped(&mut self, z: Vec<Combination>, span: Span) -> Option<Vec<Combination>> {
         let stop = |z| {
             let v = self.value(z, span)?;
-            Some(Combination::value(self.push(Instr::Stop(v))))
+            Some(Combination::value(self.once(Instr::Stop(v), span)?))
         };
         z.into_iter().map(stop).collect()
     }

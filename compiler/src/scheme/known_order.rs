@@ -8,6 +8,7 @@ use super::algebra::{Term, TermKind};
 
 use super::embedded::Reached;
 use super::equivalent::{Aside, Equivalent};
+use super::per_use::SHARED;
 use super::run::{Frame, Machine};
 use super::stage::{Instr, Program};
 use crate::analysis::claims::{MAX_CLAIM, expanded};
@@ -144,7 +145,9 @@ impl Machine<'_> {
             result: aside.end,
             embedded: None,
         };
-        let placed = placed_at(&aside.flow, &program, false, &|c, _| at_start(&program, c));
+        let placed = placed_at(&aside.flow, &program, &SHARED, &|c, _| {
+            at_start(&program, c)
+        });
         let placed = placed.map_err(|b| b.why)?;
         let mut e = expanded(&placed).map_err(|b| b.why)?;
         let proof = e.prove(MAX_CLAIM as usize, within);

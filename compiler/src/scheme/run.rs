@@ -9,10 +9,11 @@ use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
 use super::embedded::{Divided, Reached, divide, pruned};
-use super::evaluate::Used;
+use super::evaluate::{Evaluation, Used};
 use super::flow::{Flow, Leaf, Setting};
 use super::known_order::Known;
 use super::learn::{self, Declared, Learned, Owner};
+use super::per_use::PerUse;
 use super::resolve::too_deep;
 use super::scalar::{Scope, arithmetic, constant, in_range, length_of, measured};
 use super::stage::{Instr, Moment, Phase, Program, Steps};
@@ -39,7 +40,7 @@ const MAX_NESTING: usize = 500;
 
 /// What of an evolution is run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At {
+pub(crate) struct At<'a> {
     pub phase: Phase,
     pub steps: usize,
     pub inner: Steps,
@@ -51,6 +52,8 @@ pub(crate) struct At {
     pub analysed: bool,
     /// Whether fields have weights that depend on time.
     pub timed: bool,
+    /// Fields whose evaluations at one value may still differ.
+    pub per_use: &'a PerUse,
     /// How much work it may take.
     pub budget: u64,
 }
@@ -150,8 +153,9 @@ pub(super) struct Machine<'s> {
     nesting: usize,
     /// Where the evaluation at hand is written, from the outside in.
     pub(super) place: Vec<Span>,
-    /// Evaluations by field, usage and value.
-    pub(super) evaluated: HashMap<(usize, usize, Vec<ValueId>, Option<Coeff>), ValueId>,
+    pub(super) evaluated: HashMap<Evaluation, ValueId>,
+    /// Other instructions that give the same for the same values, by the first of these.
+    pub(super) made: BTreeMap<ValueId, Vec<ValueId>>,
     /// The times of values, as each field sees them.
     pub(super) clocks: Clocks,
     work: u64,
@@ -161,7 +165,7 @@ pub(super) struct Machine<'s> {
     learned_by: BTreeMap<String, (Span, Span)>,
     /// Orders of methods that are extrapolated, by place and by the numbers known there.
     pub(super) orders: BTreeMap<(Span, Scope), Known>,
-    pub(super) at: At,
+    pub(super) at: At<'s>,
     /// Whether a setting with one value per step, or a past value, was read.
     pub(super) varies: bool,
     /// Whether a past value was read before there was one.
@@ -182,7 +186,7 @@ pub(super) struct Frame<'f> {
 }
 
 impl<'s> Machine<'s> {
-    pub(super) fn new(at: At, sink: &'s mut Vec<Diagnostic>) -> Self {
+    pub(super) fn new(at: At<'s>, sink: &'s mut Vec<Diagnostic>) -> Self {
         Machine {
             sink,
             instrs: Vec::new(),
@@ -194,6 +198,7 @@ impl<'s> Machine<'s> {
             nesting: 0,
             place: Vec::new(),
             evaluated: HashMap::new(),
+            made: BTreeMap::new(),
             clocks: Clocks::default(),
             work: 0,
             learned: Vec::new(),

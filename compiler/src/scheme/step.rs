@@ -209,6 +209,7 @@ impl Machine<'_> {
         self.pasts.retain(|_, v| made(v));
         self.products.retain(|_, v| made(v));
         self.evaluated.retain(|_, v| made(v));
+        self.made.values_mut().for_each(|all| all.retain(made));
         self.clocks.back_to(mark.instrs, mark.usages.len());
         self.leaves.truncate(mark.usages.len());
         self.leaf_of.retain(|_, leaf| *leaf < mark.usages.len());

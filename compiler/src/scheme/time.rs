@@ -47,6 +47,13 @@ struct Clock {
 }
 
 impl Clocks {
+    /// The time that is said of an evaluation at a value, where it is not the value's own.
+    pub fn said_of(&self, at: ValueId) -> Option<(ValueId, Coeff)> {
+        let (of, ahead, _) = self.said.as_ref()?;
+        let own = *of == at && ahead.is_zero();
+        (!own).then(|| (*of, ahead.clone()))
+    }
+
     /// Forgets values and fields.
     pub fn back_to(&mut self, instrs: usize, fields: usize) {
         self.of.truncate(fields);

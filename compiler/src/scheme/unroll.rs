@@ -5,6 +5,7 @@
 //! [`crate::model`].
 
 use super::flow::Flow;
+use super::per_use::PerUse;
 use super::run::{At, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
 use super::stage::{Phase, Program, Steps};
 use crate::codes;
@@ -57,11 +58,12 @@ impl Unrolled {
 }
 
 /// Unrolls one flow, or one for each step, with what they are called. `span` is blamed when there are too many
-/// evaluations, `timed` says that weights of fields depend on time.
+/// evaluations, `timed` says that weights of fields depend on time, `per_use` which fields have weights at each place.
 pub fn unroll(
     flows: &[(Rc<Flow>, String)],
     steps: usize,
     timed: bool,
+    per_use: &PerUse,
     span: Span,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Unrolled> {
@@ -107,6 +109,7 @@ pub fn unroll(
             solved: false,
             analysed: false,
             timed,
+            per_use,
             budget,
         };
         let (flow, title) = &flows[of(phase)];

@@ -6,6 +6,7 @@ use odec_compiler::analysis::line::placed;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in;
 use odec_compiler::codes;
+use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
@@ -254,7 +255,7 @@ fn word(text: &str) -> Vec<(usize, Exact)> {
     let outcome = compile_text(text);
     let i = &outcome.checked().instances[0];
     let flow = stand_in::alone(&i.scheme, None, i.settings.clone(), 0);
-    let placed = placed(&flow, Steps::Exact, false).expect("flows");
+    let placed = placed(&flow, Steps::Exact, &SHARED).expect("flows");
     let mut word: Vec<(usize, Exact)> = Vec::new();
     for step in &placed.line.steps {
         let Step::Flow {

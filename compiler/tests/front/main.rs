@@ -17,6 +17,7 @@ mod kept;
 mod learned;
 mod losses;
 mod mends;
+mod merged;
 mod of_time;
 mod parts;
 mod properties;
