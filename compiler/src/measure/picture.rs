@@ -61,6 +61,9 @@ impl Axis {
     }
 }
 
+/// What the methods are applied to.
+const PROBLEM: &str = "test problem: ten equations with known solutions";
+
 /// The picture of some methods.
 pub fn svg(title: &str, lines: &[Line]) -> String {
     // Names of the library are in ASCII; a letter of the widest fonts is 8.5 wide.
@@ -75,6 +78,11 @@ pub fn svg(title: &str, lines: &[Line]) -> String {
          <rect class=\"page\" width=\"{width}\" height=\"{HEIGHT}\"/>\n\
          <text class=\"ink\" x=\"{}\" y=\"28\" font-size=\"16\" font-weight=\"600\">{title}</text>\n",
         PANELS[0].0,
+    );
+    let _ = writeln!(
+        s,
+        "<text class=\"soft\" x=\"{}\" y=\"28\" text-anchor=\"end\">{PROBLEM}</text>",
+        PANELS[1].1
     );
     let points = || lines.iter().flat_map(|l| &l.curve.points);
     if points().next().is_none() {
