@@ -14,7 +14,7 @@ pub fn run(args: &cli::Graph) -> Done {
     let text = match args.format {
         GraphFormat::Text => odec_graph::print::text(graph),
         GraphFormat::Dot => odec_graph::dot::dot(graph),
-        GraphFormat::Svg => odec_graph::svg::svg(graph, &built.name),
+        GraphFormat::Svg => odec_graph::svg::svg(graph, &built.name, &built.weights),
     };
     match &args.output {
         None => print!("{text}"),

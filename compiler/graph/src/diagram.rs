@@ -1,10 +1,11 @@
 //! A graph as people think of it: parts of the model, and steps made of field evaluations and combinations.
 //!
 //! Takes a graph, whose sites say what belongs together; gives a [`Diagram`] in which equal neighbouring steps are one.
-//! Leaves places, lines and colours to [`crate::svg`]. Sources (parameters, tables, constants) and the backward pass
-//! are not shown.
+//! Leaves places, lines and colours to [`crate::svg`]. Sources (parameters, tables, constants) are not shown, numbers made
+//! of them stand in formulas, and of the backward pass its steps.
 
-use crate::graph::{Graph, Node, Pass, Value};
+use crate::formula::Formulas;
+use crate::graph::{Graph, Node, Pass};
 use crate::op::Kind;
 use crate::ops::OpKind;
 use crate::types::TensorType;
@@ -44,8 +45,6 @@ pub struct Steps {
     pub cells: Vec<Cell>,
     /// Which cell is the state after the step.
     pub result: usize,
-    /// Whether some weights belong to one step only.
-    pub own_weights: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,19 +66,28 @@ pub enum CellKind {
     Combination { terms: Vec<String> },
 }
 
+/// The part of a site where a state is given a mean and a deviation; the instruction's number follows.
+pub const NORMALIZE: &str = "normalize";
+
 /// What the nodes of a graph make together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Part(String, String),
     Evaluation(String, u32, u32),
     Single(String, u32, u32),
+    /// Nodes that one word of the source makes.
+    Named(String, u32, String),
 }
 
 pub fn diagram(graph: &Graph) -> Diagram {
     let mut members: BTreeMap<Group, Vec<u32>> = BTreeMap::new();
     let mut order: Vec<Group> = Vec::new();
     let mut group_of: BTreeMap<u32, Group> = BTreeMap::new();
-    for (n, node) in graph.nodes().filter(|(_, node)| shown(node)) {
+    let formulas = Formulas::of(graph);
+    for (n, node) in graph
+        .nodes()
+        .filter(|(n, node)| shown(node) && !formulas.hides(*n))
+    {
         let group = group(n, node);
         let nodes = members.entry(group.clone()).or_default();
         if nodes.is_empty() {
@@ -94,12 +102,17 @@ pub fn diagram(graph: &Graph) -> Diagram {
     while i < order.len() {
         let step = |g: &Group| match g {
             Group::Part(..) => None,
-            Group::Evaluation(e, k, _) | Group::Single(e, k, _) => Some((e.clone(), *k)),
+            Group::Evaluation(e, k, _) | Group::Single(e, k, _) | Group::Named(e, k, _) => {
+                Some((e.clone(), *k))
+            }
         };
         let Some(at) = step(&order[i]) else {
             let nodes = &members[&order[i]];
             sections.push(Section::Part(part(graph, &order[i], nodes)));
-            states.state = nodes.last().copied();
+            // What decides how many steps are made is no state.
+            if !matches!(&order[i], Group::Part(_, name) if name == "steps") {
+                states.state = nodes.last().copied();
+            }
             i += 1;
             continue;
         };
@@ -111,14 +124,61 @@ pub fn diagram(graph: &Graph) -> Diagram {
             .iter()
             .map(|g| (g, &members[g]))
             .collect();
-        let steps = step_of(graph, at, &groups, &group_of, &mut states);
+        let steps = step_of((graph, &formulas), at, &groups, &group_of, &mut states);
         match sections.last_mut() {
             Some(Section::Steps(s)) if repeats(s, &steps) => s.last = steps.last,
             _ => sections.push(Section::Steps(steps)),
         }
         i += same;
     }
+    sections.extend(backward(graph));
     Diagram { sections }
+}
+
+/// The backward pass, its parts and steps as they come, equal neighbours together.
+fn backward(graph: &Graph) -> Vec<Section> {
+    // Step, label, nodes.
+    let mut found: Vec<(Option<[u32; 2]>, String, Vec<u32>)> = Vec::new();
+    let nodes = graph.nodes();
+    for (n, node) in nodes.filter(|(_, node)| node.site.pass == Pass::Backward) {
+        let s = &node.site;
+        let label = match s.step {
+            Some(_) => s.evolve.clone(),
+            None => s.path.split('.').next().unwrap_or_default().to_string(),
+        };
+        match found.last_mut() {
+            Some((None, last, nodes)) if s.step.is_none() && *last == label => nodes.push(n),
+            Some((Some([_, to]), last, nodes)) if s.step.is_some() && *last == label => {
+                *to = s.step.unwrap_or(*to);
+                nodes.push(n);
+            }
+            _ => found.push((s.step.map(|k| [k, k]), label, vec![n])),
+        }
+    }
+    let section = |(steps, label, nodes): (Option<[u32; 2]>, String, Vec<u32>)| {
+        let evolve = match label.as_str() {
+            "" => String::new(),
+            e => format!("{e} "),
+        };
+        let name = match steps {
+            None if label.is_empty() => "gradient".into(),
+            None => format!("gradient of {label}"),
+            Some([from, to]) if from == to => format!("gradient of {evolve}step {from}"),
+            Some([from, to]) => format!("gradient of {evolve}steps {from}–{to}"),
+        };
+        let parts = match steps {
+            None => Vec::new(),
+            Some(_) => parts(graph, &nodes, &[]),
+        };
+        let last = nodes.last().copied().unwrap_or_default();
+        Section::Part(Part {
+            name,
+            parts,
+            inputs: Vec::new(),
+            result: graph.node(last).types[0].clone(),
+        })
+    };
+    found.into_iter().map(section).collect()
 }
 
 fn shown(node: &Node) -> bool {
@@ -141,6 +201,10 @@ fn group(n: u32, node: &Node) -> Group {
             Group::Part(s.evolve.clone(), name.into())
         }
         (Some(k), Some(e)) => Group::Evaluation(s.evolve.clone(), k, e),
+        (Some(k), None) if s.path.starts_with(NORMALIZE) => {
+            let number = s.path.split('.').take(2).collect::<Vec<_>>().join(".");
+            Group::Named(s.evolve.clone(), k, number)
+        }
         (Some(k), None) => Group::Single(s.evolve.clone(), k, n),
     }
 }
@@ -193,7 +257,7 @@ struct States {
 }
 
 fn step_of(
-    graph: &Graph,
+    (graph, formulas): (&Graph, &Formulas),
     (evolve, step): (String, u32),
     groups: &[(&Group, &Vec<u32>)],
     group_of: &BTreeMap<u32, Group>,
@@ -205,10 +269,10 @@ fn step_of(
     let mut cell_of: BTreeMap<u32, usize> = BTreeMap::new();
     let nodes = || groups.iter().flat_map(|(_, nodes)| nodes.iter().copied());
     let mut outside: Vec<u32> = Vec::new();
-    for v in nodes().flat_map(|n| &graph.node(n).operands) {
-        let here = group_of.get(&v.node).is_some_and(|g| within.contains(g));
-        if !here && shown(graph.node(v.node)) && !outside.contains(&v.node) {
-            outside.push(v.node);
+    for v in nodes().flat_map(|n| formulas.reads(graph, n)) {
+        let here = group_of.get(&v).is_some_and(|g| within.contains(g));
+        if !here && shown(graph.node(v)) && !outside.contains(&v) {
+            outside.push(v);
         }
     }
     // the state first
@@ -219,7 +283,10 @@ fn step_of(
             _ if states.state == Some(n) => "x".into(),
             Some((e, k, name)) if *e == evolve => format!("{name}[−{}]", step - k),
             Some((e, k, name)) => format!("{name} of {e} step {k}"),
-            None => graph.node(n).site.path.clone(),
+            None => match graph.name(n) {
+                Some(name) => format!("{name} of the start"),
+                None => graph.node(n).site.path.clone(),
+            },
         };
         let (kind, operands) = (CellKind::Outside, vec![]);
         cells.push(Cell {
@@ -232,9 +299,9 @@ fn step_of(
     let mut sums = 0;
     for (group, nodes) in groups {
         let mut operands: Vec<usize> = Vec::new();
-        for v in nodes.iter().flat_map(|n| &graph.node(*n).operands) {
-            if !nodes.contains(&v.node)
-                && let Some(c) = cell_of.get(&v.node)
+        for v in nodes.iter().flat_map(|n| formulas.reads(graph, *n)) {
+            if !nodes.contains(&v)
+                && let Some(c) = cell_of.get(&v)
                 && !operands.contains(c)
             {
                 operands.push(*c);
@@ -262,13 +329,18 @@ fn step_of(
                 } else {
                     format!("y{}", subscript(sums))
                 };
-                let named = |v: &Value| match cell_of.get(&v.node) {
-                    Some(c) => cells[*c].name.clone(),
-                    None => source_name(graph, *v),
+                let named = |n: u32| cell_of.get(&n).map(|c| cells[*c].name.clone());
+                let terms = match group {
+                    Group::Named(..) => vec![formulas.normalised(graph, nodes, &named)],
+                    _ => formulas.terms(graph, nodes[0], &named),
                 };
-                let terms = terms(graph.node(nodes[0]), &named);
                 (name, CellKind::Combination { terms })
             }
+        };
+        let said = nodes.iter().find_map(|n| graph.name(*n));
+        let name = match said.filter(|_| !nodes.contains(&result)) {
+            Some(said) => said.to_string(),
+            None => name,
         };
         for n in *nodes {
             cell_of.insert(*n, cells.len());
@@ -287,7 +359,6 @@ fn step_of(
         first: step,
         last: step,
         result: cell_of[&result],
-        own_weights: nodes().any(|n| reads_own_weights(graph, n, step)),
         evolve,
         cells,
     }
@@ -295,21 +366,7 @@ fn step_of(
 
 /// Two steps whose pictures are equal.
 fn repeats(a: &Steps, b: &Steps) -> bool {
-    a.evolve == b.evolve
-        && b.first == a.last + 1
-        && (&a.cells, a.result, a.own_weights) == (&b.cells, b.result, b.own_weights)
-}
-
-fn reads_own_weights(graph: &Graph, n: u32, step: u32) -> bool {
-    let own = format!("step.{step}.");
-    graph
-        .node(n)
-        .operands
-        .iter()
-        .any(|v| match &graph.node(v.node).op {
-            OpKind::Parameter(p) => p.path.contains(&own),
-            _ => false,
-        })
+    a.evolve == b.evolve && b.first == a.last + 1 && (&a.cells, a.result) == (&b.cells, b.result)
 }
 
 /// The leading components that all sites have in common.
@@ -331,43 +388,6 @@ fn common_path(graph: &Graph, nodes: &[u32]) -> Vec<String> {
         common.truncate(same);
     }
     common
-}
-
-fn source_name(graph: &Graph, v: Value) -> String {
-    match &graph.node(v.node).op {
-        OpKind::Parameter(p) => p.path.rsplit('.').next().unwrap_or_default().into(),
-        OpKind::Constant(c) => c.value.to_string(),
-        op => op.name().into(),
-    }
-}
-
-/// A sum term by term, the coefficients exact; any other op as one term.
-fn terms(node: &Node, named: &dyn Fn(&Value) -> String) -> Vec<String> {
-    let OpKind::Combine(c) = &node.op else {
-        let operands: Vec<String> = node.operands.iter().map(named).collect();
-        return vec![format!("{}({})", node.op.name(), operands.join(", "))];
-    };
-    let term = |(i, (c, v)): (usize, (&crate::Exact, &Value))| {
-        let minus = c.starts_with_minus();
-        let sign = match (i, minus) {
-            (0, false) => "",
-            (0, true) => "−",
-            (_, false) => "+ ",
-            (_, true) => "− ",
-        };
-        let size = if minus { -c } else { c.clone() };
-        match (size.is_one(), size.is_sum()) {
-            (true, _) => format!("{sign}{}", named(v)),
-            (_, true) => format!("{sign}({size}) {}", named(v)),
-            (_, false) => format!("{sign}{size} {}", named(v)),
-        }
-    };
-    c.coeffs
-        .iter()
-        .zip(&node.operands)
-        .enumerate()
-        .map(term)
-        .collect()
 }
 
 /// `₁₂`.

@@ -10,6 +10,7 @@ use crate::solve::{Pair, Solver};
 use crate::types::TensorType;
 use odec_grammar::Span;
 use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One result of a node.
@@ -89,6 +90,8 @@ pub struct Graph {
     pub(crate) outputs: Vec<(String, Value)>,
     /// In the order in which they were made.
     pub(crate) solutions: Vec<Solution>,
+    /// What the source calls values, by node; for pictures alone. Passes drop it.
+    pub(crate) names: BTreeMap<u32, String>,
 }
 
 /// A fixed point that was found without a derivative, and one more evaluation of its equation, which has one.
@@ -124,6 +127,10 @@ impl Graph {
     /// Named results, in order.
     pub fn outputs(&self) -> &[(String, Value)] {
         &self.outputs
+    }
+    /// What the source calls the value that a node makes.
+    pub fn name(&self, n: u32) -> Option<&str> {
+        self.names.get(&n).map(String::as_str)
     }
     /// Fixed points with a gradient by the implicit function theorem, in the order in which they were made.
     pub fn solutions(&self) -> &[Solution] {
@@ -250,6 +257,11 @@ impl Builder {
     /// Names a result.
     pub fn output(&mut self, name: impl Into<String>, v: Value) {
         self.graph.outputs.push((name.into(), v));
+    }
+    /// Says what the source calls a value; the first name stays.
+    pub fn name(&mut self, v: Value, name: &str) {
+        let names = &mut self.graph.names;
+        names.entry(v.node).or_insert_with(|| name.to_string());
     }
     pub fn finish(self) -> Graph {
         self.graph

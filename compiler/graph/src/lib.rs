@@ -34,6 +34,7 @@ mod broyden;
 pub mod diagram;
 pub mod dot;
 pub mod fold;
+mod formula;
 pub mod graph;
 pub mod interp;
 pub mod nn;

@@ -25,7 +25,7 @@ use odec_graph::Graph;
 use odec_graph::ops::Parameter;
 use odec_program::manifest::added;
 use odec_program::{DType, manifest};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -79,6 +79,8 @@ pub struct Built {
     /// Planned maximum of the batch: the train block's, or 1.
     pub batch: u64,
     pub summary: Summary,
+    /// Of each evolve, which steps share weights.
+    pub weights: BTreeMap<String, String>,
 }
 
 impl Built {
@@ -318,7 +320,9 @@ fn assemble(
             })
             .collect(),
     };
+    let weights = spec.evolves.iter().map(|e| (e.label.clone(), e.sharing()));
     Ok(Built {
+        weights: weights.collect(),
         name: spec.name.name.clone(),
         forward,
         decode,

@@ -20,6 +20,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::{Exact, Site};
 use odec_program::manifest;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -73,6 +74,19 @@ impl Sharing {
             (Sharing::PerStep | Sharing::PerUse, Phase::Step(k)) => Some(Phase::Step(k)),
             (Sharing::Every(n), Phase::Step(k)) => Some(Phase::Step(k / n * n)),
             (Sharing::Cycle(n), Phase::Step(k)) => Some(Phase::Step(k % n)),
+        }
+    }
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Sharing::PerStep => f.write_str("per step"),
+            Sharing::PerUse => f.write_str("per use"),
+            Sharing::Shared => f.write_str("shared by all steps"),
+            Sharing::Every(n) => write!(f, "shared by every {n} steps"),
+            Sharing::Cycle(n) => write!(f, "in a cycle of {n}"),
+            Sharing::OfTime(_) => f.write_str("of time"),
         }
     }
 }
@@ -199,6 +213,24 @@ impl EvolveSpec {
                 max,
             }),
             Depth::Halting(_) => Some(manifest::Depth::Halting { evolve, max }),
+        }
+    }
+
+    /// Which steps share weights, field by field where these differ.
+    pub fn sharing(&self) -> String {
+        let programs = self.unrolled.programs.iter().zip(&self.policies);
+        let mut each: Vec<(&str, Sharing)> = Vec::new();
+        for (f, policy) in programs.flat_map(|(p, all)| p.fields.iter().zip(all)) {
+            if each.iter().all(|(name, _)| *name != f.name) {
+                each.push((&f.name, *policy));
+            }
+        }
+        match each.first() {
+            Some((_, all)) if each.iter().all(|(_, s)| s == all) => all.to_string(),
+            _ => {
+                let each = each.iter().map(|(name, s)| format!("of {name} {s}"));
+                each.collect::<Vec<_>>().join(", ")
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::scheme::solver::Solver;
 use crate::scheme::stage::{Iterates, Moment, Program, Projection};
 use crate::scheme::{Coeff, Instr, ValueId};
 use odec_grammar::Span;
+use odec_graph::diagram::NORMALIZE;
 use odec_graph::ops::{Mul, StopGradient};
 use odec_graph::solve::{Mixer, Mixing, Pair};
 use odec_graph::{Builder, Exact, Site, Value, nn};
@@ -98,8 +99,11 @@ impl Place<'_> {
                     match onto {
                         Projection::Nonnegative => nn::relu(b, at)?,
                         Projection::Moments { mean, std, eps } => {
-                            let x = nn::standardise(b, at, eps)?;
-                            coefficients.affine(b, x, std, mean)?
+                            let part = format!("{NORMALIZE}.{}", values.len());
+                            b.part(&part, |b| {
+                                let x = nn::standardise(b, at, eps)?;
+                                coefficients.affine(b, x, std, mean)
+                            })?
                         }
                     }
                 }
@@ -144,7 +148,9 @@ impl Place<'_> {
         b.span = self.span;
         for (name, v) in &program.keeps {
             let entries = kept.entry(name.clone()).or_default();
-            entries.push(value(&values, *v)?);
+            let v = value(&values, *v)?;
+            b.name(v, name);
+            entries.push(v);
         }
         let result = coefficients.combine(b, &program.result, &values)?;
         let partner = program.embedded.as_ref();

@@ -20,6 +20,7 @@ mod mends;
 mod merged;
 mod of_time;
 mod parts;
+mod pictures;
 mod properties;
 mod reference;
 mod solves;

@@ -126,7 +126,7 @@ fn printed_numbers_can_be_read() {
 fn pictures_of_sums_of_radicals() {
     let outcome = compile_text(&model("yoshida4(att, ffn)", 1, ""));
     let built = outcome.checked().built.as_ref().expect("a model");
-    let picture = odec_graph::svg::svg(&built.forward, "yoshida4");
+    let picture = odec_graph::svg::svg(&built.forward, "yoshida4", &built.weights);
     for term in [
         "+ (1/3 + root(2, 3)/6 + root(4, 3)/12) k₁",
         "+ (1/6 - root(2, 3)/6 - root(4, 3)/12) k₃",

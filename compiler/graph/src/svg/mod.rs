@@ -13,15 +13,16 @@ use panel::{PAD, Panel};
 use pen::{
     Colour, FIELD, HEADING, NAME, NOTE, OUTER_NAME, OUTER_NOTE, OUTER_TYPE, PART, Pen, STATE, SUM,
 };
+use std::collections::BTreeMap;
 
 /// Room around the picture.
 const MARGIN: f64 = 20.0;
 /// Between sections.
 const APART: f64 = 26.0;
 
-/// The model of a graph, under a title if there is one.
-pub fn svg(graph: &Graph, title: &str) -> String {
-    draw(&diagram(graph), title)
+/// The model of a graph, under a title if there is one; `weights` says of each evolve which steps share them.
+pub fn svg(graph: &Graph, title: &str, weights: &BTreeMap<String, String>) -> String {
+    draw(&diagram(graph), title, weights)
 }
 
 /// What stands on the centre line, which runs through the left columns of all steps.
@@ -31,10 +32,10 @@ enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    fn of(section: &'a Section) -> Item<'a> {
+    fn of(section: &'a Section, weights: &BTreeMap<String, String>) -> Item<'a> {
         match section {
             Section::Part(p) => Item::Part(p),
-            Section::Steps(s) => Item::Panel(Panel::new(s)),
+            Section::Steps(s) => Item::Panel(Panel::new(s, weights.get(&s.evolve))),
         }
     }
 
@@ -55,8 +56,9 @@ impl<'a> Item<'a> {
     }
 }
 
-pub fn draw(d: &Diagram, title: &str) -> String {
-    let items: Vec<Item> = d.sections.iter().map(Item::of).collect();
+pub fn draw(d: &Diagram, title: &str, weights: &BTreeMap<String, String>) -> String {
+    let items = d.sections.iter().map(|s| Item::of(s, weights));
+    let items: Vec<Item> = items.collect();
     let (left, right) = items
         .iter()
         .map(Item::extent)

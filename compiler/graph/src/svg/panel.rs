@@ -97,6 +97,8 @@ struct Lane {
 /// A step, laid out.
 pub(super) struct Panel<'a> {
     steps: &'a Steps,
+    /// Which steps share their weights.
+    weights: String,
     boxes: Vec<Boxed>,
     lanes: Vec<Lane>,
     rows: usize,
@@ -136,7 +138,8 @@ impl Places {
 }
 
 impl<'a> Panel<'a> {
-    pub fn new(steps: &'a Steps) -> Panel<'a> {
+    pub fn new(steps: &'a Steps, weights: Option<&String>) -> Panel<'a> {
+        let weights = weights.map_or(String::new(), |w| format!(" · weights {w}"));
         let mut boxes: Vec<Boxed> = (0..steps.cells.len())
             .map(|i| Boxed::of(&steps.cells, i))
             .collect();
@@ -189,6 +192,7 @@ impl<'a> Panel<'a> {
         let rows = row + 2;
         Panel {
             steps,
+            weights,
             boxes,
             lanes,
             rows,
@@ -233,15 +237,8 @@ impl<'a> Panel<'a> {
         let evaluation = |c: &&Cell| matches!(c.kind, CellKind::Evaluation { .. });
         let n = s.cells.iter().filter(evaluation).count();
         let plural = if n == 1 { "" } else { "s" };
-        let weights = if s.own_weights {
-            "per step"
-        } else {
-            "shared by all steps"
-        };
-        (
-            title,
-            format!("{n} field evaluation{plural} per step · weights {weights}"),
-        )
+        let about = format!("{n} field evaluation{plural} per step{}", self.weights);
+        (title, about)
     }
 
     fn places(&self, centre: f64, top: f64) -> Places {

@@ -4,6 +4,7 @@ use crate::{models, tiny};
 use odec_graph::Graph;
 use odec_graph::fold::{Piece, fold};
 use odec_graph::{dot, print, svg};
+use std::collections::BTreeMap;
 
 #[test]
 fn a_model_as_text() {
@@ -68,7 +69,11 @@ fn boxes(svg: &str) -> Vec<[f64; 4]> {
 
 #[test]
 fn a_model_as_svg() {
-    insta::assert_snapshot!(svg::svg(&tiny::iie(4, 3), "iie(F, r: 3)"));
+    insta::assert_snapshot!(svg::svg(
+        &tiny::iie(4, 3),
+        "iie(F, r: 3)",
+        &BTreeMap::from([(String::new(), "per step".to_string())]),
+    ));
 }
 
 /// Every box lies inside the picture and none on another; text is drawn at 0.602 em a character and fits.
@@ -81,11 +86,11 @@ fn nothing_overlaps() {
         (tiny::history(), 23),
         (
             models::with_gradients(tiny::history()).expect("differentiable"),
-            23,
+            28,
         ),
     ];
     for (graph, count) in models {
-        let svg = svg::svg(&graph, "a < b & c");
+        let svg = svg::svg(&graph, "a < b & c", &BTreeMap::new());
         assert!(svg.contains("a &lt; b &amp; c"));
         let boxes = boxes(&svg);
         assert_eq!(boxes.len(), count);
