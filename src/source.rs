@@ -381,6 +381,17 @@ pub fn artifact(
     device: DeviceChoice,
     trust: bool,
 ) -> Done<(Artifact, Option<TempDir>)> {
+    artifact_if(path, overrides, device, trust, |_| Ok(()))
+}
+
+/// The same, asking before any code is generated, with the model's name, whether that is worth it.
+pub fn artifact_if(
+    path: &Path,
+    overrides: &[String],
+    device: DeviceChoice,
+    trust: bool,
+    worth: impl FnOnce(&str) -> Done,
+) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
         if !overrides.is_empty() {
             return Err(Failure::Input(
@@ -388,6 +399,7 @@ pub fn artifact(
             ));
         }
         let artifact = Artifact::load(path).map_err(Failure::input)?;
+        worth(&artifact.manifest().name)?;
         return Ok((artifact.with(unsigned(trust)), None));
     }
     let refused = |card| move |source| Failure::input(ArtifactError::Gpu { card, source });
@@ -405,17 +417,13 @@ pub fn artifact(
     };
     let folder = tempfile::tempdir().map_err(Failure::input)?;
     let out = folder.path().join("model.odex");
-    let (artifact, ..) =
-        build_if(
-            path,
-            overrides,
-            target,
-            &out,
-            |built, planned, target| match &card {
-                Some((number, card)) => room::fits((*number, card), built, planned, target),
-                None => Ok(()),
-            },
-        )?;
+    let (artifact, ..) = build_if(path, overrides, target, &out, |built, planned, target| {
+        worth(&built.name)?;
+        match &card {
+            Some((number, card)) => room::fits((*number, card), built, planned, target),
+            None => Ok(()),
+        }
+    })?;
     Ok((artifact, Some(folder)))
 }
 

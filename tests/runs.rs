@@ -117,7 +117,7 @@ fn killed_runs_continue_bit_for_bit() {
         let left: Vec<String> = std::fs::read_dir(place.path().join(&run))
             .expect("a folder")
             .map(|e| e.expect("a file").file_name().to_string_lossy().into())
-            .filter(|name: &String| name.contains(".new-") || name.contains(".old-"))
+            .filter(|name: &String| name.starts_with(".odec-"))
             .collect();
         assert!(left.is_empty(), "half-written files are left: {left:?}");
         runs += 1;

@@ -26,6 +26,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// Files of every artifact, beside its objects.
+const OWN_FILES: [&str; 3] = [MANIFEST_FILE, HASH_FILE, SIGNATURE_FILE];
+
 /// A verified artifact. Cheap to clone.
 #[derive(Clone)]
 pub struct Artifact {
@@ -118,8 +121,11 @@ pub enum ArtifactError {
     Unsigned { path: String, why: String },
     #[error("the kernels of {path} cannot be compiled anew: {reason}")]
     Compile { path: String, reason: String },
-    #[error("{path} exists and is not an artifact; choose another name or move it away")]
-    Occupied { path: String },
+    #[error(
+        "{path} is there and is not an artifact of odec ({why}), so it is not replaced; \
+         move it away, or choose another name with -o"
+    )]
+    Occupied { path: String, why: String },
     #[error("cannot write {path}: {source}")]
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
@@ -438,7 +444,7 @@ impl Artifact {
     }
 
     /// Writes an artifact: into a temporary folder beside `path`, then renamed, so that there is never half
-    /// of one. An older artifact of that name is replaced; anything else of that name is left alone.
+    /// of one. An older artifact of that name is replaced; anything else of that name is left alone ([`may_replace`]).
     /// The manifest's object list is made here, and all of it is signed: its code must have been compiled by this process.
     ///
     /// # Errors
@@ -459,9 +465,7 @@ fn write(
     sign: bool,
 ) -> Result<Artifact, ArtifactError> {
     let shown = || path.shown();
-    if path.exists() && !path.join(MANIFEST_FILE).is_file() {
-        return Err(ArtifactError::Occupied { path: shown() });
-    }
+    may_replace(path)?;
     let listed = |o: &ObjectCode| Object {
         file: o.file.clone(),
         target: o.target.clone(),
@@ -509,6 +513,58 @@ fn not_signed(path: &Path, identity: &str) -> Option<String> {
         }
         Ok(_) => Some("its signature is not this user's".into()),
         Err(e) => Some(format!("its signature cannot be compared: {e}")),
+    }
+}
+
+/// What every version's manifest has, enough to know the artifact's files by.
+#[derive(Deserialize)]
+struct Listing {
+    #[serde(rename = "format")]
+    _format: u32,
+    #[serde(rename = "odec")]
+    _odec: String,
+    objects: Vec<Object>,
+}
+
+fn listing(folder: &Path) -> Result<Listing, String> {
+    let manifest = folder.join(MANIFEST_FILE);
+    if !manifest.is_file() {
+        return Err(format!("it has no {MANIFEST_FILE}"));
+    }
+    let text = std::fs::read(&manifest).map_err(|e| format!("{MANIFEST_FILE}: {e}"))?;
+    serde_json::from_slice(&text).map_err(|_| format!("its {MANIFEST_FILE} is another one"))
+}
+
+/// Whether a folder is an artifact, be it damaged or of another version.
+pub fn is_artifact(folder: &Path) -> bool {
+    listing(folder).is_ok()
+}
+
+/// Whether an artifact may be written to a path: asked before any work. Nothing may be there, or an artifact and nothing else.
+///
+/// # Errors
+/// When something else is there.
+pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
+    let other = |why: String| ArtifactError::Occupied {
+        path: path.shown(),
+        why,
+    };
+    if !files::is_taken(path) {
+        return Ok(());
+    }
+    if !path.is_dir() {
+        return Err(other("it is no folder".into()));
+    }
+    let Listing { objects, .. } = listing(path).map_err(other)?;
+    let own = |name: &str| OWN_FILES.contains(&name) || objects.iter().any(|o| o.file == name);
+    let entries = std::fs::read_dir(path).map_err(|e| other(e.to_string()))?;
+    let mut names: Vec<String> = (entries.flatten())
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    match names.iter().find(|name| !own(name)) {
+        Some(name) => Err(other(format!("it also holds {name}"))),
+        None => Ok(()),
     }
 }
 

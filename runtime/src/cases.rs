@@ -5,10 +5,12 @@
 //! with a card needs these files and a runner, and neither a compiler nor the tests that made them.
 
 use crate::artifact::DeviceChoice;
-use crate::checkpoint::{CheckpointError, Tensor, write_tensors};
+use crate::checkpoint::{self, Tensor};
 use crate::cuda::{self, CudaError};
 use crate::device::Device;
+use crate::input::{self, most};
 use crate::memory::{Buffer, WORD, Words};
+use crate::output::{self, OutputError};
 use crate::reference::ReferenceDevice;
 use crate::shown::Shown;
 use odec_program::{DType, Kernel, Target};
@@ -59,7 +61,7 @@ pub enum CaseError {
     #[error("{path}: {source}")]
     Read { path: String, source: io::Error },
     #[error(transparent)]
-    Write(#[from] CheckpointError),
+    Write(#[from] OutputError),
     #[error("{0}")]
     Device(#[from] CudaError),
     #[error("the device refuses: {0}")]
@@ -121,7 +123,9 @@ impl Cases {
             })
             .collect();
         let metadata = [(HEADER, header.as_str()), ("ptx", self.ptx.as_str())];
-        Ok(write_tensors(path, &tensors, &metadata)?)
+        Ok(output::write(path, |out| {
+            checkpoint::put_tensors(out, &tensors, &metadata)
+        })?)
     }
 
     /// Reads a file.
@@ -130,7 +134,8 @@ impl Cases {
     /// When it is missing, or none of these.
     pub fn open(path: &Path) -> Result<Cases, CaseError> {
         let shown = || path.shown();
-        let bytes = std::fs::read(path).map_err(|source| CaseError::Read {
+        let read = input::open(path).and_then(|file| input::all(file, most::TENSORS));
+        let bytes = read.map_err(|source| CaseError::Read {
             path: shown(),
             source,
         })?;

@@ -9,6 +9,7 @@ use crate::artifact::hex;
 use crate::executor::{Executor, State};
 use crate::ffi;
 use crate::files;
+use crate::identity::Identity;
 use crate::init;
 use crate::reals::{Reals, RealsMut};
 use crate::shown::Shown;
@@ -19,7 +20,8 @@ use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a run stands.
@@ -42,6 +44,9 @@ pub struct Progress {
     pub looks: u64,
     /// What it trains on,
     pub data: Data,
+    /// what its files are known by (none in checkpoints of versions that did not ask),
+    #[serde(default)]
+    pub files: Vec<Identity>,
     /// how many tokens that is,
     pub tokens: u64,
     /// and [`Tokenizer::identity`](crate::tokenizer::Tokenizer::identity) of what made tokens of it.
@@ -113,7 +118,53 @@ pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), Checkp
         .iter()
         .map(|t| (t.name, t.kind(), t.shape.to_vec(), t.bytes));
     let hash = content_hash(&progress, contents);
-    write_tensors(path, &list, &[(PROGRESS, &progress), (HASH, &hash)])
+    let metadata = [(PROGRESS, progress.as_str()), (HASH, hash.as_str())];
+    let written = files::write_file(path, |out| put_tensors(out, &list, &metadata));
+    written.map_err(|source| CheckpointError::Write {
+        path: shown(path),
+        source,
+    })
+}
+
+/// Whether a file is the checkpoint of a run, by its header.
+///
+/// # Errors
+/// When it is missing or damaged.
+pub fn is_of_run(path: &Path) -> Result<bool, CheckpointError> {
+    let map = map(path)?;
+    let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
+    let metadata = header.metadata().as_ref();
+    Ok(metadata.is_some_and(|m| m.contains_key(PROGRESS)))
+}
+
+/// Compares the hash of a file that has one: the checkpoint of a run, whose [`Progress`] this gives.
+fn verified(
+    path: &Path,
+    map: &[u8],
+    tensors: &SafeTensors,
+) -> Result<Option<Progress>, CheckpointError> {
+    let (_, header) = SafeTensors::read_metadata(map).map_err(|e| damaged(path, e))?;
+    let said = |key| header.metadata().as_ref().and_then(|m| m.get(key));
+    let (progress, expected) = match (said(PROGRESS), said(HASH)) {
+        (None, None) => return Ok(None),
+        (Some(progress), Some(expected)) => (progress, expected),
+        _ => return Err(damaged(path, "a part of its metadata is missing")),
+    };
+    let sorted: BTreeMap<String, _> = tensors.tensors().into_iter().collect();
+    let contents = sorted.iter().map(|(name, t)| {
+        let shape = t.shape().iter().map(|d| *d as u64).collect();
+        (name.as_str(), t.dtype(), shape, t.data())
+    });
+    let found = content_hash(progress, contents);
+    if found != *expected {
+        return Err(CheckpointError::Hash {
+            path: shown(path),
+            found,
+            expected: expected.clone(),
+        });
+    }
+    let progress = serde_json::from_str(progress).map_err(|e| damaged(path, e))?;
+    Ok(Some(progress))
 }
 
 /// SHA-256, in hex, of a checkpoint: its [`Progress`] as it is written, then, in the order of their names, each tensor's
@@ -146,28 +197,7 @@ impl Checkpoint {
     pub fn open(path: &Path) -> Result<Checkpoint, CheckpointError> {
         let map = map(path)?;
         let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?;
-        let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
-        let said = |key| header.metadata().as_ref().and_then(|m| m.get(key));
-        let progress = match (said(PROGRESS), said(HASH)) {
-            (None, None) => None,
-            (Some(progress), Some(expected)) => {
-                let sorted: BTreeMap<String, _> = tensors.tensors().into_iter().collect();
-                let contents = sorted.iter().map(|(name, t)| {
-                    let shape = t.shape().iter().map(|d| *d as u64).collect();
-                    (name.as_str(), t.dtype(), shape, t.data())
-                });
-                let found = content_hash(progress, contents);
-                if found != *expected {
-                    return Err(CheckpointError::Hash {
-                        path: shown(path),
-                        found,
-                        expected: expected.clone(),
-                    });
-                }
-                Some(serde_json::from_str(progress).map_err(|e| damaged(path, e))?)
-            }
-            _ => return Err(damaged(path, "a part of its metadata is missing")),
-        };
+        let progress = verified(path, &map, &tensors)?;
         drop(tensors);
         Ok(Checkpoint {
             path: path.to_path_buf(),
@@ -257,11 +287,11 @@ impl<'a> Tensor<'a> {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn write_tensors(
-    path: &Path,
+pub fn put_tensors(
+    out: &mut BufWriter<File>,
     tensors: &[Tensor],
     metadata: &[(&str, &str)],
-) -> Result<(), CheckpointError> {
+) -> io::Result<()> {
     let mut header = serde_json::Map::new();
     if !metadata.is_empty() {
         let pairs = metadata
@@ -284,15 +314,9 @@ pub fn write_tensors(
         ' ',
         text.len().next_multiple_of(8) - text.len(),
     ));
-    let written = files::write_file(path, |out| {
-        out.write_all(&(text.len() as u64).to_le_bytes())?;
-        out.write_all(text.as_bytes())?;
-        tensors.iter().try_for_each(|t| out.write_all(t.bytes))
-    });
-    written.map_err(|source| CheckpointError::Write {
-        path: shown(path),
-        source,
-    })
+    out.write_all(&(text.len() as u64).to_le_bytes())?;
+    out.write_all(text.as_bytes())?;
+    tensors.iter().try_for_each(|t| out.write_all(t.bytes))
 }
 
 /// Whether a tensor is no parameter but the optimiser's.
@@ -323,7 +347,7 @@ fn map(path: &Path) -> Result<Mmap, CheckpointError> {
     })
 }
 
-/// Opens a safetensors file.
+/// Opens a safetensors file. The checkpoint of a run is compared with its hash.
 ///
 /// # Errors
 /// When it is missing, unreadable or damaged.
@@ -332,7 +356,9 @@ pub fn with_tensors<T>(
     use_them: impl FnOnce(&SafeTensors) -> Result<T, CheckpointError>,
 ) -> Result<T, CheckpointError> {
     let map = map(path)?;
-    use_them(&SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?)
+    let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?;
+    verified(path, &map, &tensors)?;
+    use_them(&tensors)
 }
 
 /// Copies tensors into memories, after checking that there are exactly the right ones. `ignore` names further

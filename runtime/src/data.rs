@@ -2,20 +2,23 @@
 //!
 //! Takes [`Source`] files (texts, or token files); gives random windows of the training part (keyed by
 //! seed and step, so that any step can be drawn again) and consecutive windows of the held-out part. Files follow
-//! one another without a gap, so a window may span two. Everything is mapped, not read: texts of bytes as they are, other
-//! texts as the token files that [`mod@crate::tokenise`] makes of them. Leaves what is done with a batch to
+//! one another without a gap, so a window may span two. Windows are read when they are asked for: from texts of bytes as they
+//! are, from other texts as the token files that [`mod@crate::tokenise`] makes of them. Leaves what is done with a batch to
 //! [`mod@crate::train`] and [`mod@crate::evaluate`].
 
+use crate::identity::{DataFile, Identity};
+use crate::output::OutputError;
 use crate::progress::Show;
 use crate::rng::Stream;
-use crate::tokenise::{self, Reading};
+use crate::token_cache as cache;
+use crate::tokenise::{self, Reading, Texts};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::tokens::{Tokens, Width};
 use odec_program::manifest::{Data, Form};
 use odec_program::noise;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Why a text cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +75,14 @@ pub enum DataError {
     #[error("{percent} per cent cannot be held out; give 0 to 99")]
     HeldOut { percent: u32 },
     #[error(
-        "the text of this run has changed: {path} had {was} tokens when it began and has {is} now; \
-         restore it, or name another with --data"
+        "the text of this run has changed: {what}; restore it, or name with --data the files to go on with (these again, to \
+         accept the change)"
     )]
-    Changed { path: String, was: u64, is: u64 },
+    Changed { what: String },
+    #[error("{path} has changed while it was read: {what}")]
+    Altered { path: String, what: String },
+    #[error(transparent)]
+    Output(OutputError),
     #[error(transparent)]
     Tokenizer(TokenizerError),
 }
@@ -93,6 +100,7 @@ pub struct Source<'a> {
 /// Tokens in two parts: training at their beginning, held out at their end.
 pub struct Corpus {
     name: String,
+    files: Vec<Identity>,
     tokens: Tokens,
     train: Range<usize>,
     held_out: Range<usize>,
@@ -121,12 +129,23 @@ impl Corpus {
         if percent >= 100 {
             return Err(DataError::HeldOut { percent });
         }
-        let files: Vec<PathBuf> = s.data.files.iter().map(PathBuf::from).collect();
+        let open = |f: &String| DataFile::open(Path::new(f));
+        let files = || s.data.files.iter().map(open).collect::<Result<Vec<_>, _>>();
+        let identify = |files: &[DataFile]| {
+            files
+                .iter()
+                .map(DataFile::identity)
+                .collect::<Result<_, _>>()
+        };
+        let known: Vec<Identity>;
         let mut tokens = Tokens::default();
         match &s.data.form {
             Form::Tokens => {
-                for f in &files {
-                    tokens.add(f, Width::of(f))?;
+                let files = files()?;
+                known = identify(&files)?;
+                for f in files {
+                    let width = Width::of(f.path());
+                    tokens.add(f, 0, width)?;
                 }
             }
             Form::Text { key, separator, .. } => {
@@ -134,16 +153,24 @@ impl Corpus {
                 if needs > vocab {
                     return Err(DataError::Vocabulary { needs, vocab });
                 }
+                let files = files()?;
+                known = identify(&files)?;
                 let as_they_are = s.tokenizer.identity().is_none()
-                    && !files.iter().any(|f| tokenise::is_lines(f));
+                    && !files.iter().any(|f| tokenise::is_lines(f.path()));
                 if as_they_are {
-                    for f in &files {
-                        tokens.add(f, Width::Byte)?;
+                    for f in files {
+                        tokens.add(f, 0, Width::Byte)?;
                     }
                 } else {
                     let reading = Reading { key, separator };
-                    let file = tokenise::cached(&files, reading, s.tokenizer, s.cache, s.show)?;
-                    tokens.add(&file, Width::of(&file))?;
+                    let texts = Texts {
+                        files: &files,
+                        reading,
+                        tokenizer: s.tokenizer,
+                        show: s.show,
+                    };
+                    let made = cache::tokens(&texts, &known, s.cache)?;
+                    tokens.add(made.file, cache::HEADER, made.width)?;
                 }
             }
         }
@@ -151,6 +178,7 @@ impl Corpus {
         let cut = n - (n as u128 * u128::from(percent) / 100) as usize;
         Ok(Corpus {
             name: s.data.files.join(", "),
+            files: known,
             tokens,
             train: 0..cut,
             held_out: cut..n,
@@ -160,6 +188,11 @@ impl Corpus {
     /// The files, as they were named.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the files are known by.
+    pub fn files(&self) -> &[Identity] {
+        &self.files
     }
 
     /// Tokens of both parts.
@@ -234,7 +267,7 @@ impl Corpus {
         };
         for r in rows {
             let start = stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
-            batch.push(self.tokens.window(start..start + context as usize + 1));
+            batch.push(self.tokens.window(start..start + context as usize + 1)?);
         }
         Ok(batch)
     }
@@ -244,13 +277,13 @@ impl Corpus {
     /// most so many windows, spread evenly over the part.
     ///
     /// # Errors
-    /// When the held-out part has no two tokens.
+    /// When the held-out part has no two tokens; each batch, when a file has changed.
     pub fn held_out_batches(
         &self,
         rows: u64,
         context: u64,
         most: Option<u64>,
-    ) -> Result<impl Iterator<Item = Batch> + '_, DataError> {
+    ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + '_, DataError> {
         self.enough("held-out", &self.held_out, 2)?;
         let Range { start: first, end } = self.held_out;
         let (rows, context) = (rows as usize, context as usize);
@@ -268,9 +301,9 @@ impl Corpus {
             for w in windows {
                 let skipped = (w as u128 * whole as u128 / taken as u128) as usize;
                 let start = first + skipped * context;
-                batch.push(self.tokens.window(start..start + context + 1));
+                batch.push(self.tokens.window(start..start + context + 1)?);
             }
-            batch
+            Ok(batch)
         });
         let last = (rest > 0 && taken < most && taken == whole).then(|| {
             let mut batch = Batch {
@@ -278,8 +311,8 @@ impl Corpus {
                 columns: rest as u64,
                 ..Batch::default()
             };
-            batch.push(self.tokens.window(first + whole * context..end));
-            batch
+            batch.push(self.tokens.window(first + whole * context..end)?);
+            Ok(batch)
         });
         Ok(full.chain(last))
     }
@@ -302,6 +335,7 @@ impl Batch {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::path::PathBuf;
 
     /// Files of a corpus, and whether they hold tokens.
     fn open(files: &[&Path], form: Form, percent: u32, vocab: u64) -> Result<Corpus, DataError> {
@@ -382,7 +416,11 @@ mod tests {
         let text: Vec<u8> = (0..=255).collect();
         for (rows, context) in [(4, 5), (3, 8), (1, 51), (8, 60), (2, 300)] {
             let c = corpus(&text, 20).unwrap();
-            let batches: Vec<Batch> = c.held_out_batches(rows, context, None).unwrap().collect();
+            let batches: Vec<Batch> = c
+                .held_out_batches(rows, context, None)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
             let targets: Vec<i32> = batches.iter().flat_map(|b| b.targets.clone()).collect();
             assert_eq!(
                 targets,
@@ -403,7 +441,7 @@ mod tests {
         let first = |n| -> Vec<i32> {
             c.held_out_batches(1, 10, Some(n))
                 .unwrap()
-                .map(|b| b.tokens[0])
+                .map(|b| b.unwrap().tokens[0])
                 .collect()
         };
         assert_eq!(first(1), [3]);
@@ -468,7 +506,7 @@ mod tests {
         let all: Vec<i32> = (0..7).chain(70_000..70_009).chain(100..103).collect();
         for start in 0..19 {
             for end in start..=19 {
-                assert_eq!(c.tokens.window(start..end), all[start..end]);
+                assert_eq!(c.tokens.window(start..end).unwrap(), all[start..end]);
             }
         }
         std::fs::write(at("a.bin"), [1, 2, 3]).unwrap();

@@ -60,7 +60,8 @@ pub fn evaluate(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut tokens) = (0.0, 0);
-    for mut batch in corpus.held_out_batches(rows, columns, most)? {
+    for batch in corpus.held_out_batches(rows, columns, most)? {
+        let mut batch = batch?;
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
         let io = [

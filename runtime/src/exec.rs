@@ -6,6 +6,7 @@
 
 use crate::checkpoint::{self, CheckpointError, Tensor};
 use crate::executor::{self, Executor, RunError, State, Value};
+use crate::output::{self, OutputError};
 use crate::shown::Shown;
 use odec_program::{Bindings, DType, Dim, Io, noise};
 use safetensors::{Dtype, SafeTensors};
@@ -34,6 +35,8 @@ pub enum ExecError {
         other: [u64; 2],
     },
     #[error(transparent)]
+    Output(#[from] OutputError),
+    #[error(transparent)]
     File(#[from] CheckpointError),
     #[error(transparent)]
     Run(#[from] RunError),
@@ -50,6 +53,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
             entry: entry.into(),
         });
     }
+    output::check(outputs)?;
     let needed = executor::find(x.manifest(), entry)?.inputs.clone();
     let mut tokens: Result<Vec<Vec<i32>>, ExecError> = Ok(vec![]);
     let mut at = None;
@@ -92,7 +96,8 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
         bytes,
     });
     let list: Vec<Tensor> = list.collect();
-    Ok(checkpoint::write_tensors(outputs, &list, &[])?)
+    let written = output::write(outputs, |out| checkpoint::put_tensors(out, &list, &[]));
+    Ok(written?)
 }
 
 /// Reads one input of tokens, and checks or sets the batch and sequence.

@@ -26,6 +26,11 @@ pub enum TrainError {
         "{path} holds a run already; continue it with `--resume {path}`, or choose another folder with --out"
     )]
     Occupied { path: String },
+    #[error(
+        "{path} is there, and {run} is not the folder of a run that odec began, so it is not overwritten; \
+         move it away, or choose another folder with --out"
+    )]
+    ForeignFile { path: String, run: String },
     #[error("another process is training in {path}; wait for it, or choose another folder")]
     Busy { path: String },
     #[error(
@@ -65,6 +70,23 @@ pub enum TrainError {
         saved: u64,
         run: String,
         remedy: &'static str,
+    },
+    /// The folder is not the one that the run began in.
+    #[error(
+        "the run stops at step {step}: {run} was moved, deleted or begun anew by another process, so nothing more is written \
+         there; step {saved} was the last that was saved"
+    )]
+    Lost { run: String, step: u64, saved: u64 },
+    /// The text cannot be read in the course of a run.
+    #[error(
+        "the run stops at step {step}: {source}. The checkpoint of step {saved} is untouched; \
+         restore the file, then go on with `odec train --resume {run}`"
+    )]
+    Text {
+        source: DataError,
+        step: u64,
+        saved: u64,
+        run: String,
     },
     #[error(transparent)]
     Artifact(#[from] ArtifactError),

@@ -257,7 +257,7 @@ fn anonymous() -> io::Result<File> {
 pub fn map_file(path: &Path) -> std::io::Result<Mmap> {
     let file = input::open(path)?;
     // SAFETY: the bytes are only read, as plain numbers, so a change under our feet gives other numbers.
-    // Shortening the file while it is mapped ends the process; text corpora and checkpoints are
-    // replaced by renaming, which leaves the mapped file alone.
+    // Shortening the file while it is mapped ends the process; checkpoints are replaced by renaming, which
+    // leaves the mapped file alone, and texts are not mapped.
     unsafe { Mmap::map(&file) }
 }

@@ -11,6 +11,7 @@ use crate::executor::{Executor, State};
 use crate::factors::{self, Shapes};
 use crate::init;
 use crate::input;
+use crate::output::{self, OutputError};
 use crate::run::CHECKPOINT;
 use crate::shown::Shown;
 use odec_program::manifest::added;
@@ -266,9 +267,9 @@ impl Init {
 /// Writes all parameters under their paths, factors added to their matrices, and nothing else; gives how many tensors and numbers.
 ///
 /// # Errors
-/// When the disk refuses.
-pub fn export(path: &Path, x: &Executor) -> Result<(usize, u64), CheckpointError> {
-    let made = factors::exported(x).map_err(|source| CheckpointError::Write {
+/// When the disk refuses, or the file belongs to a run.
+pub fn export(path: &Path, x: &Executor) -> Result<(usize, u64), OutputError> {
+    let made = factors::exported(x).map_err(|source| OutputError::Write {
         path: path.shown(),
         source,
     })?;
@@ -280,7 +281,7 @@ pub fn export(path: &Path, x: &Executor) -> Result<(usize, u64), CheckpointError
         Tensor::new(&p.path, &p.shape, values)
     });
     let list: Vec<Tensor> = list.collect();
-    checkpoint::write_tensors(path, &list, &[])?;
+    output::write(path, |out| checkpoint::put_tensors(out, &list, &[]))?;
     Ok((list.len(), made.iter().map(|(p, _)| p.elements()).sum()))
 }
 

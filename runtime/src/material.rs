@@ -29,10 +29,10 @@ pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, Tr
     let tokenizer = saved_tokenizer(run, progress)?;
     let data = with_files(&progress.data, files)?;
     let corpus = open_corpus(&artifact, &data, &tokenizer, run, show)?;
-    Ok(match files {
-        [] => corpus,
-        _ => corpus.all_held_out(),
-    })
+    match files {
+        [] => same_data(progress, &corpus).map(|()| corpus),
+        _ => Ok(corpus.all_held_out()),
+    }
 }
 
 /// The tokenizer that a run was trained with; nothing when it was trained on token files.
@@ -53,6 +53,22 @@ pub(crate) fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, Tra
         Some(identity) => Tokenizer::open_same(&run.join(TOKENIZER), identity)?,
         None => Tokenizer::bytes(),
     })
+}
+
+/// Whether the files of a run are those that it was trained on.
+pub(crate) fn same_data(p: &Progress, corpus: &Corpus) -> Result<(), TrainError> {
+    let files = corpus.files().iter().zip(&p.files);
+    let mut changes: Vec<String> = files.filter_map(|(is, was)| is.change(was)).collect();
+    if changes.is_empty() && corpus.len() != p.tokens {
+        let (name, is, was) = (corpus.name(), corpus.len(), p.tokens);
+        changes.push(format!("{name} has {is} tokens now and had {was}"));
+    }
+    match changes.is_empty() {
+        true => Ok(()),
+        false => Err(TrainError::Data(DataError::Changed {
+            what: changes.join(", "),
+        })),
+    }
 }
 
 /// The same data from other files, when there are any. Files named `….bin` hold tokens.

@@ -3,7 +3,7 @@
 //! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
 //! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
 //! files made from texts are kept beside it, for all runs in that place. A run that is resumed gives the bits and metrics of one that never stopped, unless it
-//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it. Leaves what a step is to [`mod@crate::step`], the texts it trains on to [`mod@crate::material`], when
+//! has a time limit (see [`crate::schedule`]). One process at a time trains in a folder; anyone may read it ([`mod@crate::lock`]). Leaves what a step is to [`mod@crate::step`], the texts it trains on to [`mod@crate::material`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
 use crate::artifact::{Artifact, ArtifactError, DeviceChoice, Unsigned};
@@ -11,13 +11,14 @@ use crate::chart::{self, Curve};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Progress};
 use crate::data::{Corpus, DataError};
 use crate::device::Device;
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::{EvaluateError, Evaluation, evaluate};
 use crate::executor::Executor;
 use crate::failure::{TrainError, remedy};
 use crate::files;
 use crate::import::Init;
 use crate::input;
-use crate::material::{open_corpus, saved_tokenizer, with_files};
+use crate::lock::{self, Lock};
+use crate::material::{open_corpus, same_data, saved_tokenizer, with_files};
 use crate::metrics::{HeldOut, Metrics, Record};
 use crate::schedule::Position;
 use crate::shown::Shown;
@@ -25,8 +26,7 @@ use crate::step::Pending;
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
 use odec_program::manifest::{self, Form, Train};
-use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -36,8 +36,6 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 pub const METRICS: &str = "metrics.jsonl";
 pub const CHART: &str = "loss.svg";
 pub const TOKENIZER: &str = "tokenizer.json";
-/// Locked by the process that trains.
-pub const LOCK: &str = ".lock";
 
 /// A run in memory.
 pub struct Run {
@@ -52,7 +50,7 @@ pub struct Run {
     pub(crate) saved: u64,
     held_out: Option<Evaluation>,
     /// Held as long as the run is in memory.
-    _lock: File,
+    lock: Lock,
 }
 
 impl Run {
@@ -74,6 +72,7 @@ impl Run {
         s: &Settings,
         device: impl FnOnce(&Artifact) -> Result<Box<dyn Device>, ArtifactError>,
     ) -> Result<Run, TrainError> {
+        lock::claim(out)?;
         let train = train_block(artifact)?;
         let tokenizer = match &train.data.form {
             Form::Text { tokenizer, .. } => Tokenizer::named(tokenizer)?,
@@ -90,12 +89,14 @@ impl Run {
             looks: 0,
             tokenizer: tokenizer.identity().map(String::from),
             tokens: 0,
+            files: vec![],
             data: with_files(&train.data, &s.data)?,
         };
         check_limit(&progress)?;
         let device = device(artifact)?;
         let corpus = open_corpus(artifact, &progress.data, &tokenizer, out, s.show)?;
         progress.tokens = corpus.len();
+        progress.files = corpus.files().to_vec();
         let mut x = Executor::new(artifact, device)?;
         x.initialise(progress.seed);
         match (&s.init, &train.from) {
@@ -106,10 +107,8 @@ impl Run {
             }
             (None, None) => {}
         }
-        let lock = lock(out)?;
-        if out.join(CHECKPOINT).exists() {
-            return Err(TrainError::Occupied { path: out.shown() });
-        }
+        let lock = Lock::take(out)?;
+        lock::claim(out)?;
         // The copy is written anew, and may say the same in other words.
         progress.model = artifact.copy_to(&out.join(MODEL))?.identity().into();
         if let Form::Text {
@@ -153,7 +152,11 @@ impl Run {
             let path = file.shown();
             return Err(not_a_run(CheckpointError::Missing { path }));
         }
-        let lock = lock(out)?;
+        if !checkpoint::is_of_run(&file)? {
+            let path = file.shown();
+            return Err(not_a_run(CheckpointError::NotResumable { path }));
+        }
+        let lock = Lock::take(out)?;
         let checkpoint = Checkpoint::open(&file)?;
         let mut progress = checkpoint.progress().map_err(not_a_run)?.clone();
         let artifact = Artifact::load(&out.join(MODEL))?.with(s.unsigned);
@@ -165,14 +168,11 @@ impl Run {
         let tokenizer = saved_tokenizer(out, &progress)?;
         let device = device(&artifact)?;
         let corpus = open_corpus(&artifact, &progress.data, &tokenizer, out, s.show)?;
-        if s.data.is_empty() && corpus.len() != progress.tokens {
-            return Err(TrainError::Data(DataError::Changed {
-                path: corpus.name().into(),
-                was: progress.tokens,
-                is: corpus.len(),
-            }));
+        if s.data.is_empty() {
+            same_data(&progress, &corpus)?;
         }
         progress.tokens = corpus.len();
+        progress.files = corpus.files().to_vec();
         let mut x = Executor::new(&artifact, device)?;
         checkpoint.all_into(&mut x)?;
         Run::assemble(x, corpus, train, progress, out, lock)
@@ -184,7 +184,7 @@ impl Run {
         train: Train,
         progress: Progress,
         out: &Path,
-        lock: File,
+        lock: Lock,
     ) -> Result<Run, TrainError> {
         let path = out.join(METRICS);
         let metrics =
@@ -207,7 +207,7 @@ impl Run {
             out: out.to_path_buf(),
             saved,
             held_out,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -263,7 +263,11 @@ impl Run {
             return Ok(());
         }
         let start = Instant::now();
-        let e = evaluate(&mut self.x, &self.corpus, Some(windows), &mut |_| {})?;
+        let e = evaluate(&mut self.x, &self.corpus, Some(windows), &mut |_| {});
+        let e = e.map_err(|e| match e {
+            EvaluateError::Data(e) => self.cannot_read(e),
+            e => e.into(),
+        })?;
         self.held_out = Some(e);
         let took = start.elapsed().as_secs_f64();
         self.progress.looked += took;
@@ -289,6 +293,9 @@ impl Run {
     pub fn save(&mut self) -> Result<(), TrainError> {
         debug_assert_eq!(self.asked(), self.progress.step, "steps are under way");
         let start = Instant::now();
+        if !self.lock.is_held() {
+            return Err(self.lost());
+        }
         if let Some(tensor) = self.x.not_finite()? {
             return Err(self.not_finite(&tensor, self.progress.step, String::new()));
         }
@@ -310,7 +317,31 @@ impl Run {
         Ok(())
     }
 
+    fn lost(&self) -> TrainError {
+        TrainError::Lost {
+            run: self.out.shown(),
+            step: self.progress.step,
+            saved: self.saved,
+        }
+    }
+
+    /// What a text that cannot be read any more means for the run.
+    pub(crate) fn cannot_read(&self, source: DataError) -> TrainError {
+        match source {
+            DataError::Altered { .. } | DataError::Read { .. } => TrainError::Text {
+                source,
+                step: self.progress.step,
+                saved: self.saved,
+                run: self.out.shown(),
+            },
+            source => source.into(),
+        }
+    }
+
     fn cannot_save(&self, file: &str, source: io::Error) -> TrainError {
+        if !self.lock.is_held() {
+            return self.lost();
+        }
         let remedy = remedy(&source);
         TrainError::Save {
             path: self.out.join(file).shown(),
@@ -325,23 +356,6 @@ impl Run {
     /// The losses so far.
     pub fn curve(&self) -> Curve {
         Curve::of(&self.x.manifest().name, self.metrics.records())
-    }
-}
-
-/// Makes the folder of a run ours, and clears away what killed processes left in it. The lock ends with the process,
-/// however that ends.
-fn lock(out: &Path) -> Result<File, TrainError> {
-    let path = out.join(LOCK);
-    let refused = |e| TrainError::write(&path, e);
-    files::create_folder(out).map_err(|e| TrainError::write(out, e))?;
-    let file = File::create(&path).map_err(refused)?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(TrainError::Busy { path: out.shown() }),
-        // Some network file systems have no locks; a run there is as safe as its owner is careful.
-        Ok(()) | Err(TryLockError::Error(_)) => {
-            files::remove_leftovers(out).map_err(refused)?;
-            Ok(file)
-        }
     }
 }
 

@@ -77,7 +77,7 @@ impl Run {
         let start = Instant::now();
         let step = self.asked();
         let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
-        let batches = self.batches(step)?;
+        let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
         let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
         let gradient = ask(&mut self.x, &batches, &drawn)?;
         if gradient.known().is_some_and(|loss| !loss.is_finite()) {

@@ -1,14 +1,12 @@
-//! Files of tokens, mapped.
+//! Files of tokens.
 //!
 //! A token file is numbers and nothing else: unsigned, little-endian, of one width for the whole file. The name says which:
 //! `….u32.bin` holds 4-byte tokens, any other name 2-byte ones (as nanoGPT's `train.bin`); a text is a file of 1-byte
 //! tokens. Takes such files; gives windows of their concatenation. Leaves how they are made to [`mod@crate::tokenise`].
 
 use crate::data::DataError;
-use crate::ffi;
+use crate::identity::DataFile;
 use crate::shown::Shown;
-use memmap2::Mmap;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -32,6 +30,21 @@ impl Width {
         }
     }
 
+    /// The width of so many bytes.
+    pub fn of_bytes(bytes: u64) -> Option<Width> {
+        [Width::Byte, Width::Two, Width::Four]
+            .into_iter()
+            .find(|w| *w as u64 == bytes)
+    }
+
+    /// The width that a vocabulary takes.
+    pub fn for_vocabulary(tokens: u64) -> Width {
+        match tokens <= Width::Two.limit() {
+            true => Width::Two,
+            false => Width::Four,
+        }
+    }
+
     /// Tokens are numbered below this.
     pub fn limit(self) -> u64 {
         1 << (8 * self as u64)
@@ -39,60 +52,48 @@ impl Width {
 }
 
 struct Part {
-    map: Mmap,
+    file: DataFile,
+    /// Bytes before the first token.
+    skip: u64,
     width: Width,
     /// Tokens in the parts before this one.
     start: usize,
+    len: usize,
 }
 
-impl Part {
-    fn len(&self) -> usize {
-        self.map.len() / self.width as usize
-    }
-}
-
-/// Mapped token files, one after the other.
+/// Token files, one after the other.
 #[derive(Default)]
 pub struct Tokens {
     parts: Vec<Part>,
 }
 
 impl Tokens {
-    /// Adds a file at the end.
+    /// Adds a file at the end, whose tokens begin behind `skip` bytes.
     ///
     /// # Errors
-    /// When it is missing, empty or unreadable, or does not hold whole tokens.
-    pub fn add(&mut self, path: &Path, width: Width) -> Result<(), DataError> {
-        let shown = || path.shown();
-        let read = |source| DataError::Read {
-            path: shown(),
-            source,
-        };
-        let found = match std::fs::metadata(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(DataError::Missing { path: shown() });
-            }
-            found => found.map_err(read)?,
-        };
-        if found.is_file() && found.len() == 0 {
-            return Err(DataError::Empty { path: shown() });
-        }
-        let map = ffi::map_file(path).map_err(read)?;
-        if !map.len().is_multiple_of(width as usize) {
+    /// When it does not hold whole tokens.
+    pub fn add(&mut self, file: DataFile, skip: u64, width: Width) -> Result<(), DataError> {
+        let bytes = file.bytes().saturating_sub(skip);
+        if !bytes.is_multiple_of(width as u64) {
             return Err(DataError::Cut {
-                path: shown(),
-                bytes: map.len(),
+                path: file.path().shown(),
+                bytes: bytes as usize,
                 width: width as usize,
             });
         }
-        let start = self.len();
-        self.parts.push(Part { map, width, start });
+        self.parts.push(Part {
+            file,
+            skip,
+            width,
+            start: self.len(),
+            len: (bytes / width as u64) as usize,
+        });
         Ok(())
     }
 
     /// Tokens of all files.
     pub fn len(&self) -> usize {
-        self.parts.last().map_or(0, |p| p.start + p.len())
+        self.parts.last().map_or(0, |p| p.start + p.len)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -100,16 +101,21 @@ impl Tokens {
     }
 
     /// The tokens of a range, which must be there.
-    pub fn window(&self, range: Range<usize>) -> Vec<i32> {
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has changed since it was opened.
+    pub fn window(&self, range: Range<usize>) -> Result<Vec<i32>, DataError> {
         let mut out = Vec::with_capacity(range.len());
         for p in &self.parts {
             let from = range.start.max(p.start);
-            let to = range.end.min(p.start + p.len());
+            let to = range.end.min(p.start + p.len);
             if from >= to {
                 continue;
             }
             let width = p.width as usize;
-            let bytes = &p.map[(from - p.start) * width..(to - p.start) * width];
+            let mut bytes = vec![0; (to - from) * width];
+            let place = p.skip + ((from - p.start) * width) as u64;
+            p.file.read_at(&mut bytes, place)?;
             match p.width {
                 Width::Byte => out.extend(bytes.iter().map(|b| i32::from(*b))),
                 Width::Two => {
@@ -124,6 +130,6 @@ impl Tokens {
             }
         }
         debug_assert_eq!(out.len(), range.len());
-        out
+        Ok(out)
     }
 }

@@ -11,7 +11,7 @@ use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_graph::Exact;
-use odec_runtime::Shown;
+use odec_runtime::{Shown, files, output};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -107,8 +107,7 @@ fn converge(entries: &[Entry], folder: &Path) -> Done {
         let (name, one) = (&e.name, std::slice::from_ref(e));
         if let Some(picture) = methods::picture(name, one, &[curves]) {
             let path = folder.join(format!("{}.convergence.svg", svg::stem(name)));
-            std::fs::write(&path, picture)
-                .map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
+            output::write_text(&path, &picture).map_err(Failure::input)?;
         }
     }
     Ok(())
@@ -116,8 +115,8 @@ fn converge(entries: &[Entry], folder: &Path) -> Done {
 
 /// Writes the pictures; later reports of the same name have a number.
 fn draw(reports: &[Report], folder: &Path) -> Done {
-    let failed = |path: &Path, e: std::io::Error| Failure::Input(format!("{}: {e}", path.shown()));
-    std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
+    let failed = |e: std::io::Error| Failure::Input(format!("{}: {e}", folder.shown()));
+    files::create_folder(folder).map_err(failed)?;
     let mut names: Vec<String> = Vec::new();
     for r in reports {
         let stem = svg::stem(&r.name);
@@ -130,7 +129,7 @@ fn draw(reports: &[Report], folder: &Path) -> Done {
         };
         for (kind, picture) in svg::pictures(r) {
             let path = folder.join(format!("{stem}.{kind}.svg"));
-            std::fs::write(&path, picture).map_err(|e| failed(&path, e))?;
+            output::write_text(&path, &picture).map_err(Failure::input)?;
         }
     }
     Ok(())

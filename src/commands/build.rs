@@ -7,7 +7,7 @@ use crate::terminal;
 use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
 use odec_program::manifest::{Memory, Precision};
-use odec_runtime::Shown;
+use odec_runtime::{Shown, artifact};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ pub fn run(args: &cli::Build) -> Done {
             .output
             .clone()
             .unwrap_or_else(|| source::default_artifact(&args.source.file));
+        artifact::may_replace(&out).map_err(Failure::input)?;
         let (artifact, built, assembled) =
             source::build(&args.source.file, &args.source.set, &args.target, &out)?;
         let target = &artifact.manifest().objects[0].target;

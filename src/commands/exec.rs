@@ -6,13 +6,14 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
-use odec_runtime::Shown;
-use odec_runtime::{Executor, exec, input};
+use odec_runtime::{Executor, Shown, exec, input, output};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
 pub fn run(args: &cli::Exec) -> Done {
+    output::check(&args.outputs).map_err(Failure::input)?;
     if args.interpret {
         return interpret(args);
     }
@@ -94,7 +95,8 @@ fn interpret(args: &cli::Exec) -> Done {
         .collect();
     let out = safetensors::serialize(views.map_err(Failure::internal)?, None)
         .map_err(Failure::internal)?;
-    std::fs::write(&args.outputs, out).map_err(|e| wrong(&args.outputs, e))
+    let written = output::write(&args.outputs, |file| file.write_all(&out));
+    written.map_err(Failure::input)
 }
 
 fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {

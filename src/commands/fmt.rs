@@ -95,8 +95,9 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
             "the file is read-only",
         ));
     }
-    files::write_file(&path, |out| out.write_all(text.as_bytes()))?;
-    fs::set_permissions(&path, permissions)
+    files::replace_file(&path, Some(permissions), |out| {
+        out.write_all(text.as_bytes())
+    })
 }
 
 #[cfg(all(test, unix))]

@@ -3,9 +3,12 @@
 use crate::cli::{self, GraphFormat, GraphStage};
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_runtime::Shown;
+use odec_runtime::output;
 
 pub fn run(args: &cli::Graph) -> Done {
+    if let Some(path) = &args.output {
+        output::check(path).map_err(Failure::input)?;
+    }
     let built = source::parsed(&args.source.file, &args.source.set)?.built()?;
     let graph = match args.stage {
         GraphStage::Model => &built.forward,
@@ -18,10 +21,7 @@ pub fn run(args: &cli::Graph) -> Done {
     };
     match &args.output {
         None => print!("{text}"),
-        Some(path) => {
-            std::fs::write(path, text)
-                .map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
-        }
+        Some(path) => output::write_text(path, &text).map_err(Failure::input)?,
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::measure::Curves;
 use crate::source;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
-use odec_runtime::Shown;
+use odec_runtime::output;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -15,6 +15,9 @@ use std::path::Path;
 const MOST_CURVES: usize = picture::COLOURS.len();
 
 pub fn run(args: &cli::Methods) -> Done {
+    if let Some(file) = &args.svg {
+        output::check(file).map_err(Failure::input)?;
+    }
     let entries = chosen(args)?;
     let curves = match measure::COMPILED {
         true => measure::curves(&entries)?,
@@ -120,7 +123,7 @@ fn draw(entries: &[Entry], curves: &[Option<Curves>], file: &Path) -> Done {
             false => "this odec was built without code generation (feature `mlir`)",
         }));
     };
-    std::fs::write(file, drawn).map_err(|e| Failure::Input(format!("{}: {e}", file.shown())))
+    output::write_text(file, &drawn).map_err(Failure::input)
 }
 
 const HEAD: &str = "# The methods of the library

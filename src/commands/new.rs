@@ -4,9 +4,8 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_grammar::{Sources, parse, render};
-use odec_runtime::Shown;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use odec_runtime::{Shown, files};
+use std::io::ErrorKind;
 
 /// What the file says, `NAME` standing for the model's name.
 const STARTER: &str = include_str!("starter.ode");
@@ -30,9 +29,7 @@ pub fn run(args: &cli::New) -> Done {
             "a model cannot be called `{name}` ({why}); take letters, digits and _, and no word of the language"
         )));
     }
-    let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    let written = file.and_then(|mut f| f.write_all(text.as_bytes()));
-    written.map_err(|e| {
+    files::create_file(&path, text.as_bytes()).map_err(|e| {
         Failure::Input(match e.kind() {
             ErrorKind::AlreadyExists => format!("{shown} is there already and stays as it is"),
             _ => format!("{shown}: {e}"),

@@ -7,7 +7,7 @@ use crate::source;
 use odec_runtime::Shown;
 use odec_runtime::import::Init;
 use odec_runtime::run::CHART;
-use odec_runtime::{End, Run, Settings, Summary, chart};
+use odec_runtime::{End, Run, Settings, Summary, chart, lock};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -38,11 +38,16 @@ pub fn run(args: &cli::Train) -> Done {
             "name a .ode file or a .odex artifact, or --resume RUN".into(),
         ));
     };
-    let (artifact, _guard) = source::artifact(model, &args.set, args.device, args.trust)?;
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| PathBuf::from("runs").join(&artifact.manifest().name));
+    if let Some(out) = &args.out {
+        lock::claim(out).map_err(Failure::input)?;
+    }
+    let folder = |name: &str| {
+        let out = args.out.clone();
+        out.unwrap_or_else(|| PathBuf::from("runs").join(name))
+    };
+    let claim = |name: &str| lock::claim(&folder(name)).map_err(Failure::input);
+    let (artifact, _guard) = source::artifact_if(model, &args.set, args.device, args.trust, claim)?;
+    let out = folder(&artifact.manifest().name);
     finish(
         args,
         Run::start(&artifact, &out, &settings).map_err(Failure::input)?,

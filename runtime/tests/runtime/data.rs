@@ -23,6 +23,11 @@ fn tokens_of(file: &Path) -> Vec<u32> {
     pairs.map(|b| u32::from(u16::from_le_bytes(*b))).collect()
 }
 
+/// The tokens of a file of the cache.
+fn kept(file: &Path) -> Vec<u32> {
+    tokens_of(file).split_off(odec_runtime::token_cache::HEADER as usize / 2)
+}
+
 fn decoded(t: &Tokenizer, tokens: &[u32]) -> String {
     let mut decoder = t.decoder();
     let mut text = String::new();
@@ -121,7 +126,7 @@ fn texts_and_lines_become_one_corpus_and_are_tokenised_once() {
     let made = list();
     assert_eq!(made.len(), 1, "{made:?}");
     let text = "the first text\none\nline<|endoftext|>another<|endoftext|>";
-    let tokens = tokens_of(&made[0]);
+    let tokens = kept(&made[0]);
     assert_eq!(decoded(&t, &tokens), text);
     assert_eq!(corpus.len(), tokens.len() as u64);
     assert_eq!(tokens.iter().filter(|t| **t == 0).count(), 2);
@@ -155,6 +160,85 @@ fn texts_and_lines_become_one_corpus_and_are_tokenised_once() {
     refuse(&["bad.txt"]);
     insta::assert_snapshot!(errors.join("\n"));
     assert_eq!(list().len(), 3, "nothing half made is left");
+}
+
+/// A cut or changed file of the cache is made anew; nothing is trained on it.
+#[test]
+fn a_damaged_cache_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "the first text and more of it\n".repeat(9);
+    fs::write(dir.path().join("a.txt"), &text).unwrap();
+    let t = tokenizer();
+    let expected = t.encode(&text).unwrap();
+    let cache = dir.path().join("cache");
+    let open = || {
+        let data = Data {
+            files: vec![dir.path().join("a.txt").display().to_string()],
+            form: Form::Text {
+                tokenizer: manifest::Tokenizer::File(FILE.into()),
+                key: "text".into(),
+                separator: String::new(),
+            },
+            held_out_percent: 10,
+        };
+        let source = Source {
+            data: &data,
+            tokenizer: &t,
+            cache: &cache,
+            show: Show::Nothing,
+        };
+        let corpus = Corpus::open(source, 320).unwrap();
+        let files: Vec<_> = fs::read_dir(&cache)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        assert_eq!(corpus.len() as usize, expected.len());
+        assert!(kept(&files[0]) == expected);
+        files[0].clone()
+    };
+    let file = open();
+    let whole = fs::read(&file).unwrap();
+    let mut damaged = vec![
+        vec![],
+        vec![0; whole.len()],
+        whole[..whole.len() - 2].to_vec(),
+    ];
+    damaged.push(whole[..100].to_vec());
+    damaged.push([&whole[..], &[0; 2]].concat());
+    // A hole where nothing was written yet, and each part of the header.
+    damaged.push([&whole[..160], &vec![0; whole.len() - 160]].concat());
+    for at in [0, 15, 16, 24, 32, 64, 100, 128, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        damaged.push(bytes);
+    }
+    for bytes in damaged {
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(open(), file);
+        assert!(fs::read(&file).unwrap() == whole);
+    }
+    // Makers at the same time: each is right, whoever is last.
+    fs::remove_file(&file).unwrap();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                let file = odec_runtime::identity::DataFile::open(&dir.path().join("a.txt"));
+                let files = [file.unwrap()];
+                let known = [files[0].identity().unwrap()];
+                let texts = tokenise::Texts {
+                    files: &files,
+                    reading: READING,
+                    tokenizer: &t,
+                    show: Show::Nothing,
+                };
+                let all = odec_runtime::token_cache::tokens(&texts, &known, &cache).unwrap();
+                assert_eq!(all.file.bytes() as usize, whole.len());
+            });
+        }
+    });
+    let left: Vec<_> = fs::read_dir(&cache).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[test]

@@ -378,6 +378,61 @@ fn one_process_at_a_time_trains_in_a_folder() {
     assert_eq!(resume(&p.at("run"), &s).unwrap().steps, 1);
 }
 
+/// A process whose folder was deleted, and a new run begun there, writes no more into it.
+#[test]
+fn a_run_begun_anew_is_not_overwritten_by_the_old_process() {
+    let p = place();
+    let mut old = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
+    old.step().unwrap();
+    fs::remove_dir_all(p.at("run")).unwrap();
+    let said = old.save().unwrap_err().to_string();
+    assert!(said.contains("the run stops at step 1:"), "{said}");
+    assert!(said.contains("moved, deleted or begun anew"), "{said}");
+    assert!(!p.at("run").exists());
+    let s = Settings {
+        seed: Some(5),
+        ..p.settings()
+    };
+    let _new = Run::start(&p.artifact, &p.at("run"), &s).unwrap();
+    let checkpoint = checkpoint_bytes(&p.at("run"));
+    assert!(matches!(old.save(), Err(TrainError::Lost { .. })));
+    assert!(checkpoint_bytes(&p.at("run")) == checkpoint);
+}
+
+/// A text that is cut short under a run is an error that says where, and the run goes on when the text is back.
+#[test]
+fn a_text_that_is_cut_short_stops_the_run() {
+    let p = place();
+    let mut run = Run::start(&p.artifact, &p.at("run"), &p.settings()).unwrap();
+    run.step().unwrap();
+    run.save().unwrap();
+    let text = fs::read(p.at("corpus.txt")).unwrap();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(p.at("corpus.txt"))
+        .unwrap();
+    file.set_len(7).unwrap();
+    let said = run.step().unwrap_err().to_string();
+    for part in [
+        "the run stops at step 1:",
+        "corpus.txt has changed while it was read: it has 7 bytes now and had 3000",
+        "The checkpoint of step 1 is untouched",
+        "odec train --resume",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    drop(run);
+    let s = Settings {
+        data: vec![],
+        steps: Some(2),
+        ..p.settings()
+    };
+    let said = resume(&p.at("run"), &s).unwrap_err().to_string();
+    assert!(said.contains("has 7 bytes now and had 3000"), "{said}");
+    fs::write(p.at("corpus.txt"), text).unwrap();
+    assert_eq!(resume(&p.at("run"), &s).unwrap().steps, 2);
+}
+
 #[test]
 fn what_cannot_be_trained_is_refused_in_words() {
     let p = place();

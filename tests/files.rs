@@ -1,0 +1,227 @@
+//! odec deletes and replaces only what it made, known by what is inside; a run is on one text, from its first step to its
+//! last.
+
+#![cfg(all(feature = "mlir", unix))]
+
+mod place;
+
+use place::{Place, TINY};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+impl Place {
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.path().join(name)
+    }
+
+    /// The names in a folder.
+    fn list(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(name)).expect(name);
+        let names = entries.map(|e| e.expect("a file").file_name());
+        let mut names: Vec<String> = names.map(|n| n.to_string_lossy().into()).collect();
+        names.sort();
+        names
+    }
+
+    fn make(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.at(name).parent().expect("a folder")).expect(name);
+        self.write(name, text);
+    }
+
+    /// A source that does not compile, so that a refusal of anything else was before that.
+    fn broken(&self) -> &'static str {
+        self.write("broken.ode", &TINY.replace("rmsnorm", "no_such_layer"));
+        "broken.ode"
+    }
+}
+
+fn refused(place: &Place, args: &[&str], parts: &[&str]) {
+    let (code, said) = place.bad(args);
+    assert_eq!(code, 1, "{said}");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_run_deletes_nothing_that_it_did_not_make() {
+    let place = Place::new();
+    let theirs = [
+        "run/.ssh.old-2024/id",
+        "run/.config.old-7/deep/file",
+        "run/.x.new-17",
+        "run/x.new-17",
+        "run/.odec-notes/new",
+    ];
+    for name in theirs {
+        place.make(name, "precious");
+    }
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    refused(
+        &place,
+        &["train", "tiny.ode", "--out", "run"],
+        &["holds a run already"],
+    );
+    place.good(&["train", "--resume", "run", "--steps", "2"]);
+    for name in theirs {
+        assert_eq!(place.read(name), "precious");
+    }
+}
+
+#[test]
+fn files_of_others_are_refused_before_any_work() {
+    let place = Place::new();
+    let broken = place.broken();
+    for name in [
+        "metrics.jsonl",
+        "loss.svg",
+        "checkpoint.safetensors",
+        "tokenizer.json",
+        "model.odex/manifest.json",
+    ] {
+        place.make(&format!("theirs/{name}"), "mine");
+        let first = name.split('/').next().expect("a name");
+        let there = format!("theirs/{first} is there");
+        refused(
+            &place,
+            &["train", broken, "--out", "theirs"],
+            &[&there, "choose another folder with --out"],
+        );
+        assert_eq!(place.read(&format!("theirs/{name}")), "mine");
+        fs::remove_dir_all(place.at("theirs")).expect("removed");
+    }
+    // The folder that is taken where none is named.
+    place.make("runs/tiny/loss.svg", "mine");
+    refused(
+        &place,
+        &["train", "tiny.ode"],
+        &["runs/tiny/loss.svg is there"],
+    );
+    assert_eq!(place.list("runs/tiny"), ["loss.svg"]);
+
+    place.make("precious", "text");
+    place.make("locked/notes", "");
+    symlink("../precious", place.at("locked/.lock")).expect("a link");
+    refused(
+        &place,
+        &["train", broken, "--out", "locked"],
+        &["locked/.lock is there"],
+    );
+    assert_eq!(place.read("precious"), "text");
+}
+
+#[test]
+fn artifacts_replace_artifacts_and_nothing_else() {
+    let place = Place::new();
+    let broken = place.broken();
+    place.make("ext/manifest.json", "{\"manifest_version\": 3}");
+    place.make("ext/app.js", "code");
+    let build = |out: &str, why: &str| {
+        refused(
+            &place,
+            &["build", broken, "-o", out],
+            &[why, "so it is not replaced", "-o"],
+        );
+    };
+    build("ext", "its manifest.json is another one");
+    build("corpus.txt", "it is no folder");
+    fs::create_dir(place.at("empty")).expect("a folder");
+    build("empty", "it has no manifest.json");
+    place.good(&["build", "tiny.ode", "-o", "m.odex"]);
+    place.good(&["build", "tiny.ode", "-o", "m.odex"]);
+    place.make("m.odex/notes.txt", "mine");
+    build("m.odex", "it also holds notes.txt");
+    assert_eq!(place.read("m.odex/notes.txt"), "mine");
+    assert_eq!(place.list("ext"), ["app.js", "manifest.json"]);
+    fs::remove_file(place.at("m.odex/notes.txt")).expect("removed");
+    // Damage does not make it another's, and a link stays one.
+    place.write("m.odex/kernels.so", "damaged");
+    symlink("m.odex", place.at("link")).expect("a link");
+    place.good(&["build", "tiny.ode", "-o", "link"]);
+    place.good(&["train", "m.odex", "--out", "run", "--steps", "1"]);
+    assert!(
+        place
+            .list(".")
+            .iter()
+            .all(|name| !name.starts_with(".odec"))
+    );
+}
+
+#[test]
+fn outputs_go_over_no_file_of_a_run_or_an_artifact() {
+    let place = Place::new();
+    place.good(&["build", "tiny.ode"]);
+    place.good(&["train", "tiny.odex", "--out", "run", "--steps", "1"]);
+    let state = place.tensors("run");
+    symlink("run/checkpoint.safetensors", place.at("link")).expect("a link");
+    fs::hard_link(place.at("run/checkpoint.safetensors"), place.at("same")).expect("a name");
+    for out in [
+        "run/checkpoint.safetensors",
+        "run/../run/loss.svg",
+        "link",
+        "same",
+    ] {
+        refused(
+            &place,
+            &["export", "run", "-o", out],
+            &["is a file of the run in"],
+        );
+    }
+    refused(
+        &place,
+        &["export", "run", "-o", "tiny.odex/a"],
+        &["is in the artifact"],
+    );
+    refused(
+        &place,
+        &["graph", "tiny.ode", "-o", "run/metrics.jsonl"],
+        &["is a file of the run in"],
+    );
+    place.good(&["export", "run", "-o", "run/exported.safetensors"]);
+    assert!(place.tensors("run") == state);
+    place.good(&["train", "--resume", "run", "--steps", "2"]);
+}
+
+#[test]
+fn a_run_is_resumed_on_its_own_text_only() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "2"]);
+    let text = place.read("corpus.txt");
+    // The same text with another time is the same text.
+    place.write("corpus.txt", &text);
+    place.good(&["train", "--resume", "run", "--steps", "3"]);
+    place.write("corpus.txt", &text.replace("fox", "cat"));
+    let resume = ["train", "--resume", "run", "--steps", "4"];
+    let changed = ["the text of this run has changed", "corpus.txt", "--data"];
+    refused(&place, &resume, &changed);
+    refused(&place, &["eval", "run"], &changed);
+    place.write("corpus.txt", &text[1..]);
+    refused(&place, &resume, &["8799 bytes now and had 8800"]);
+    // What is named is accepted, and is from then on what the run is on.
+    place.good(&[&resume[..], &["--data", "corpus.txt"]].concat());
+    place.good(&["train", "--resume", "run", "--steps", "5"]);
+}
+
+#[test]
+fn damaged_parameters_are_not_started_from() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    let file = place.at("run/checkpoint.safetensors");
+    let mut bytes = fs::read(&file).expect("a checkpoint");
+    let last = bytes.len() - 5;
+    bytes[last] ^= 64;
+    fs::write(&file, bytes).expect("written");
+    let damaged = ["run/checkpoint.safetensors is damaged", "SHA-256"];
+    refused(
+        &place,
+        &["train", "tiny.ode", "--init", "run", "--out", "b"],
+        &damaged,
+    );
+    place.write(
+        "from.ode",
+        &TINY.replace("seed 0", "seed 0\n  from \"run\""),
+    );
+    refused(&place, &["train", "from.ode", "--out", "b"], &damaged);
+    assert!(!Path::new(&place.at("b")).exists());
+}
