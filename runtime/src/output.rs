@@ -57,7 +57,7 @@ pub fn check(path: &Path) -> Result<(), OutputError> {
 pub fn check_beside(path: &Path, run: &Path) -> Result<(), OutputError> {
     let same =
         |name: &&str| File::open(path).is_ok_and(|file| files::is_same(&run.join(name), &file));
-    if path.is_file() && lock::FILES.iter().any(|name| same(&name)) {
+    if path.is_file() && lock::FILES.iter().any(same) {
         return Err(OutputError::OfRun {
             path: path.shown(),
             run: run.shown(),

@@ -49,7 +49,7 @@ pub fn tokens(texts: &Texts, known: &[Identity], folder: &Path) -> Result<Made, 
     files::create_folder(folder).map_err(|e| cannot_write(folder, e))?;
     make(texts, &key, &path)?;
     let wrong = |why: &str| cannot_write(&path, std::io::Error::other(why));
-    open(&path, &key)?.map_err(|why| wrong(why))
+    open(&path, &key)?.map_err(wrong)
 }
 
 /// The hash of all that tokens follow from.
