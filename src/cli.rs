@@ -451,6 +451,12 @@ pub struct Compare {
     /// Training steps
     #[arg(long, default_value_t = 2)]
     pub steps: u64,
+    /// Compare every launch, from the same operands, instead of what entries give
+    #[arg(long, conflicts_with = "steps")]
+    pub launches: bool,
+    /// Where operands and results of the first launch that is wrong go: a new folder
+    #[arg(long, value_name = "DIR", requires = "launches")]
+    pub dump: Option<PathBuf>,
     /// cpu, or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, TINY};
+use place::{Place, TINY, text};
 use std::path::Path;
 
 #[test]
@@ -407,7 +407,8 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     assert!(!said.contains("differ"), "{said}");
     for what in [
         "logits of",
-        "gradient 1",
+        "gradient 1 of embed.token.weight",
+        "gradient 1 of step.1.ffn.gate.weight",
         "parameters 1",
         "pieces against the whole",
     ] {
@@ -453,4 +454,56 @@ fn compare_runs_every_entry_beside_the_reference_device() {
     let (code, said) = place.bad(&["compare", "card.odex"]);
     assert_eq!(code, 1);
     assert!(said.contains("holds code for GPUs only"), "{said}");
+}
+
+/// One by one, from the same operands: on a processor every bit is the reference device's, and a card without one takes them all.
+#[test]
+fn compare_runs_every_launch_beside_the_reference_device() {
+    let place = Place::new();
+    let said = place.good(&["compare", "tiny.ode", "--launches", "--dump", "first"]);
+    assert!(
+        said.ends_with(" launches, every bit: as on the reference device\n"),
+        "{said}"
+    );
+    assert!(!place.path().join("first").exists());
+    place.good(&["build", "tiny.ode", "--target", "sm_90a", "-o", "card.odex"]);
+    let args = [
+        "compare",
+        "card.odex",
+        "--launches",
+        "--device",
+        "cuda:dry",
+        "--json",
+    ];
+    let value: serde_json::Value = serde_json::from_str(&place.good(&args)).expect("JSON");
+    assert_eq!(
+        (&value["computed"], &value["failed"]),
+        (&false.into(), &0.into())
+    );
+    assert!(value["launches"].as_u64() > Some(100), "{value}");
+    let (code, said) = place.bad(&["compare", "tiny.ode", "--launches", "--dump", "tiny.ode"]);
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("tiny.ode exists; name a new folder"),
+        "{said}"
+    );
+    // Instead of its code, what an assembler made of it; here, no such thing.
+    let mut command =
+        place.command(&["compare", "card.odex", "--launches", "--device", "cuda:dry"]);
+    let out = command
+        .env("ODEC_CUBIN", "none.cubin")
+        .output()
+        .expect("odec starts");
+    assert!(!out.status.success());
+    assert!(
+        text(&out.stderr).contains("the code for it cannot be read"),
+        "{}",
+        text(&out.stderr)
+    );
+    place.write("some.cubin", "\x7fELF");
+    let out = command
+        .env("ODEC_CUBIN", "some.cubin")
+        .output()
+        .expect("odec starts");
+    assert!(out.status.success(), "{}", text(&out.stderr));
 }

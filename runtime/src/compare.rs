@@ -74,6 +74,8 @@ pub enum CompareError {
     Artifact(#[from] ArtifactError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error("a launch cannot be compared, or its operands not be written: {0}")]
+    Dump(std::io::Error),
 }
 
 /// Results by name.
@@ -139,7 +141,7 @@ fn most(shaken: &[f64], want: &[f64]) -> f64 {
 }
 
 /// All that a device computes, from parameters moved by a part of themselves, some up and some down.
-fn results(
+pub(crate) fn results(
     artifact: &Artifact,
     device: Box<dyn Device>,
     steps: u64,
@@ -171,7 +173,10 @@ fn results(
         };
         out.push((format!("loss {step}"), loss));
         x.fetch(&[State::Grads])?;
-        out.push((format!("gradient {step}"), all(x.state(State::Grads))));
+        for p in State::Grads.holds(m) {
+            let gradient = all(x.of(State::Grads, p));
+            out.push((format!("gradient {step} of {}", p.path), gradient));
+        }
         entry(&mut x, ACCUMULATE, Bindings::new(1, 1), step)?;
         let norm = entry(&mut x, "update", Bindings::new(1, 1), step)?;
         out.extend(norm.map(|r| (format!("norm {step}"), r)));

@@ -82,6 +82,9 @@ pub trait Device {
         Ok(vec![])
     }
 
+    /// Says which instruction of an entry, of which equation, the launches from now on belong to, for messages.
+    fn set_site(&mut self, _entry: &str, _instr: usize, _site: &str) {}
+
     /// Runs all tiles of kernel number `kernel`.
     ///
     /// `operands`, `dims` and `coeffs` are in the order the kernel's spec documents. Each operand starts

@@ -415,7 +415,8 @@ impl Executor {
         let mut launched: Vec<(u32, Vec<u64>, Option<Duration>)> = Vec::new();
         let skips = self.skip && in_step;
         self.skipped = 0;
-        for (i, piece) in e.launches(at).map(|(n, piece)| (&e.instrs[n], piece)) {
+        for (number, piece) in e.launches(at) {
+            let i = &e.instrs[number];
             if skips
                 && i.guard
                     .is_some_and(|o| !positive(place(&o, Piece::ALL), program.real))
@@ -436,6 +437,7 @@ impl Executor {
                 });
             }
             let start = self.profile.is_some().then(Instant::now);
+            device.set_site(entry, number, &i.site);
             device.launch(i.kernel as usize, &operands, &dims, &coeffs);
             if let Some(start) = start {
                 // Of a device that works by itself, the time comes later.

@@ -40,6 +40,7 @@ pub mod init;
 pub mod input;
 pub mod integrate;
 pub(crate) mod key;
+pub mod launches;
 pub mod lock;
 pub mod mask;
 pub mod material;

@@ -9,6 +9,7 @@
 
 use crate::device::Device;
 use crate::memory::Words;
+use crate::pool::default_threads;
 use odec_program::attend;
 use odec_program::eval::{self, Evaluator, Memory};
 use odec_program::expr::{BinaryOp, UnaryOp};
@@ -29,12 +30,9 @@ impl ReferenceDevice {
     }
 }
 
-impl Device for ReferenceDevice {
-    fn name(&self) -> String {
-        "reference device, 1 thread".into()
-    }
-
-    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+impl ReferenceDevice {
+    /// Runs a launch; see [`Device::launch`].
+    pub fn run(&self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let spec = &self.specs[kernel];
         match spec.dtype() {
             DType::F64 => launch::<f64>(spec, operands, dims, coeffs),
@@ -43,10 +41,20 @@ impl Device for ReferenceDevice {
     }
 }
 
+impl Device for ReferenceDevice {
+    fn name(&self) -> String {
+        "reference device, 1 thread".into()
+    }
+
+    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+        self.run(kernel, operands, dims, coeffs);
+    }
+}
+
 /// Operands with their element types.
-struct Operands<'a> {
-    words: &'a [Words<'a>],
-    types: Vec<DType>,
+pub(crate) struct Operands<'a> {
+    pub(crate) words: &'a [Words<'a>],
+    pub(crate) types: Vec<DType>,
 }
 
 impl<T: Real> Memory<T> for Operands<'_> {
@@ -125,9 +133,12 @@ fn pack<T: Real>(p: &Pack, m: &mut impl Memory<T>, dims: &[u64]) {
     }
 }
 
+/// Multiplications of a launch that are worth several threads.
+const MANY: u64 = 1 << 24;
+
 fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], coeffs: &[f64]) {
     let (m, n, k) = (dims[0], dims[1], dims[2]);
-    let (nr, kc) = (u64::from(c.blocking.nr), u64::from(c.blocking.kc));
+    let nr = u64::from(c.blocking.nr);
     let elements = match c.layout {
         Layout::Panels => {
             n.next_multiple_of(nr) * c.order.depth(k).expect("the launch was checked")
@@ -139,35 +150,41 @@ fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], co
         .as_ref()
         .map(|e| (Evaluator::<T>::new(&e.body, coeffs), e.value));
     let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands);
+    let rounded = |x: T| match c.b {
+        DType::Bf16 => T::unary(UnaryOp::Bf16, x),
+        _ => x,
+    };
+    let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
     let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
-    let mut row = vec![T::ZERO; n as usize];
-    for i in 0..m {
-        let a: Vec<T> = (0..k)
-            .map(|l| memory.load(0, if c.a_transposed { l * m + i } else { i * k + l }))
-            .map(|x| match c.b {
-                DType::Bf16 => T::unary(UnaryOp::Bf16, x),
-                _ => x,
-            })
-            .collect();
-        for (j, sum) in row.iter_mut().enumerate() {
-            let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
-            let mut total = c.accumulate.then(|| memory.load(out, i * n + j as u64));
-            for start in (0..k).step_by(kc as usize) {
-                let block = start..(start + kc).min(k);
-                let block = match c.order {
-                    Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
-                    Order::Pairs => {
-                        let f32s = |x: T| x.to_f64() as f32;
-                        let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
-                        T::of(tile::sum(terms).into())
-                    }
-                };
-                total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
+    let before = c
+        .accumulate
+        .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
+    let mut sums = vec![T::ZERO; (m * n) as usize];
+    // Rows do not depend on one another.
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let threads = if work < MANY {
+        1
+    } else {
+        default_threads().max(1)
+    };
+    let each = m.div_ceil(threads as u64).max(1);
+    std::thread::scope(|scope| {
+        let part = |first: u64, sums: &mut [T]| {
+            for (i, row) in (first..).zip(sums.chunks_mut(n.max(1) as usize)) {
+                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], i, row);
             }
-            *sum = total.unwrap_or(T::ZERO);
+        };
+        let parts = sums.chunks_mut((each * n).max(1) as usize);
+        for (first, sums) in (0..m).step_by(each as usize).zip(parts) {
+            match threads {
+                1 => part(first, sums),
+                _ => drop(scope.spawn(move || part(first, sums))),
+            }
         }
+    });
+    for (i, row) in (0..m).zip(sums.chunks(n.max(1) as usize)) {
         if let Some((body, _)) = &mut epilogue {
-            body.row(memory, i, 1, 0..n, &row);
+            body.row(memory, i, 1, 0..n, row);
         }
         for (j, sum) in row.iter().enumerate() {
             let value = epilogue
@@ -175,6 +192,36 @@ fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], co
                 .map_or(*sum, |(body, id)| body.value(*id, j));
             memory.store(out, i * n + j as u64, value);
         }
+    }
+}
+
+/// Row `i` of the sums of a contraction: factors, and what they are added to.
+fn sum_row<T: Real>(
+    c: &Contract,
+    (a, b, before): (&[T], &[T], Option<&[T]>),
+    [m, n, k]: [u64; 3],
+    i: u64,
+    row: &mut [T],
+) {
+    let kc = u64::from(c.blocking.kc);
+    let left = |l: u64| if c.a_transposed { l * m + i } else { i * k + l };
+    let a: Vec<T> = (0..k).map(|l| a[left(l) as usize]).collect();
+    for (j, sum) in row.iter_mut().enumerate() {
+        let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
+        let mut total = before.map(|c| c[(i * n) as usize + j]);
+        for start in (0..k).step_by(kc as usize) {
+            let block = start..(start + kc).min(k);
+            let block = match c.order {
+                Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
+                Order::Pairs => {
+                    let f32s = |x: T| x.to_f64() as f32;
+                    let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
+                    T::of(tile::sum(terms).into())
+                }
+            };
+            total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
+        }
+        *sum = total.unwrap_or(T::ZERO);
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_runtime::DeviceChoice;
 use odec_runtime::compare::compare;
+use odec_runtime::launches::{Found, Wrong, launches};
+use odec_runtime::{Artifact, DeviceChoice};
 use serde_json::json;
 
 pub fn run(args: &cli::Compare) -> Done {
@@ -14,6 +15,9 @@ pub fn run(args: &cli::Compare) -> Done {
         args.device,
         args.model.trust,
     )?;
+    if args.launches {
+        return each_launch(args, &artifact);
+    }
     let found = compare(&artifact, args.device, args.steps).map_err(Failure::input)?;
     let name = &artifact.manifest().name;
     let dry = matches!(args.device, DeviceChoice::Dry { .. });
@@ -52,5 +56,70 @@ pub fn run(args: &cli::Compare) -> Done {
         n => Err(Failure::Input(format!(
             "{n} results of {name} are not those of the reference device"
         ))),
+    }
+}
+
+/// Every launch beside the reference device.
+fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
+    let dump = args.dump.as_deref();
+    if let Some(taken) = dump.filter(|d| d.exists()) {
+        let shown = taken.display();
+        return Err(Failure::Input(format!("{shown} exists; name a new folder")));
+    }
+    let found = launches(artifact, args.device, dump).map_err(Failure::input)?;
+    let name = &artifact.manifest().name;
+    let dry = matches!(args.device, DeviceChoice::Dry { .. });
+    if args.json {
+        let out = json!({
+            "model": name, "computed": !dry, "good": found.failed == 0, "launches": found.launches,
+            "bounded": found.bounded, "worst": found.worst.is_finite().then_some(found.worst),
+            "failed": found.failed, "wrong": found.wrong, "dump": found.dump,
+        });
+        println!("{out}");
+    } else if dry {
+        println!(
+            "{name}: {} launches fit; nothing was computed",
+            found.launches
+        );
+    } else {
+        print!("{}", found.wrong.iter().map(line).collect::<String>());
+        println!("{}", summary(&found));
+    }
+    match found.failed {
+        0 => Ok(()),
+        n => Err(Failure::Input(format!(
+            "{n} of {} launches of {name} are not those of the reference device{}",
+            found.launches,
+            (found.dump.as_ref()).map_or(String::new(), |d| format!(
+                "; the first is in {}",
+                d.display()
+            ))
+        ))),
+    }
+}
+
+fn line(w: &Wrong) -> String {
+    let bound = match w.bound > 0.0 {
+        true => format!(" ± {:.1e}", w.bound),
+        false => String::new(),
+    };
+    format!(
+        "launch {}, {}: kernel {} {:?}, operand {}: {} of {} elements are WRONG, element {} is {:e}, not {:e}{bound}\n",
+        w.launch, w.site, w.kernel, w.dims, w.operand, w.differ, w.elements, w.first, w.got, w.want
+    )
+}
+
+fn summary(found: &Found) -> String {
+    let exact = found.launches - found.bounded;
+    let good = match found.failed {
+        0 => "as on the reference device".to_string(),
+        n => format!("{n} wrong"),
+    };
+    match found.bounded {
+        0 => format!("{} launches, every bit: {good}", found.launches),
+        n => format!(
+            "{exact} launches by every bit, {n} on tensor cores within their bounds, of which they use {:.0}%: {good}",
+            100.0 * found.worst
+        ),
     }
 }

@@ -133,7 +133,7 @@ impl Driver for Late {
     fn capability(&self) -> (i32, i32) {
         (8, 0)
     }
-    fn load(&mut self, _: &str, _: &[(&str, u64)]) -> Result<(), String> {
+    fn load(&mut self, _: &[u8], _: &[(&str, u64)]) -> Result<(), String> {
         Ok(())
     }
     fn free_memory(&self) -> Result<u64, String> {
@@ -210,7 +210,7 @@ impl Driver for Late {
 }
 
 /// Text with a head for each kernel.
-fn code(kernels: &[Kernel]) -> String {
+pub fn code(kernels: &[Kernel]) -> String {
     let head = |k: &Kernel| format!(".entry {}(\n", k.symbol);
     kernels.iter().map(head).collect()
 }
@@ -269,7 +269,7 @@ fn made(on: Maker, a: &Artifact) -> Result<Box<dyn Device>, ArtifactError> {
     Ok(on(&a.manifest().program.kernels))
 }
 
-fn late(kernels: &[Kernel]) -> Box<dyn Device> {
+pub fn late(kernels: &[Kernel]) -> Box<dyn Device> {
     Late::device(kernels)
 }
 

@@ -10,6 +10,7 @@ mod drift;
 mod guards;
 mod halting;
 mod join;
+mod launches;
 mod learned;
 mod library;
 mod lora;

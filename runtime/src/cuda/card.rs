@@ -11,7 +11,7 @@ use crate::memory::{Buffer, WORD, Words};
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use odec_program::gpu::Shape;
 use std::ffi::{CString, c_void};
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,6 +143,70 @@ impl Cuda {
     }
 }
 
+/// Bytes of a log of the driver's compiler.
+const LOG: usize = 1 << 20;
+/// The environment variable that asks for that log where all went well, too.
+const SHOW_LOG: &str = "ODEC_JIT_LOG";
+
+/// Loads a module: PTX, which the driver compiles, or what an assembler made of it. An error holds what the compiler says.
+fn module(code: &[u8]) -> Result<sys::CUmodule, String> {
+    use sys::CUjit_option_enum::{
+        CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
+        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE,
+    };
+    // Text ends with a zero; the end of an assembled module is in itself.
+    let image: Vec<u8> = code.iter().copied().chain([0]).collect();
+    let (mut errors, mut notes) = (vec![0u8; LOG], vec![0u8; LOG]);
+    let mut options = [
+        (
+            CU_JIT_ERROR_LOG_BUFFER,
+            errors.as_mut_ptr().cast::<c_void>(),
+        ),
+        (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, number(LOG)),
+        (CU_JIT_INFO_LOG_BUFFER, notes.as_mut_ptr().cast()),
+        (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, number(LOG)),
+        (CU_JIT_LOG_VERBOSE, number(1)),
+    ]
+    .into_iter()
+    .unzip::<_, _, Vec<_>, Vec<_>>();
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the image outlives the call and ends with a zero; there are as many options as values; both logs are as long as
+    // their options say and outlive the call, which writes no more than that and how long they became.
+    let loaded = unsafe {
+        sys::cuModuleLoadDataEx(
+            &mut module,
+            image.as_ptr().cast(),
+            options.0.len() as u32,
+            options.0.as_mut_ptr(),
+            options.1.as_mut_ptr(),
+        )
+        .result()
+    };
+    let said = [("errors", &errors), ("notes", &notes)].map(|(what, log)| {
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG);
+        let text = String::from_utf8_lossy(&log[..end]).trim().to_string();
+        (what, text)
+    });
+    let said: String = (said.iter().filter(|(_, text)| !text.is_empty()))
+        .map(|(what, text)| format!("\n{what} of the driver's compiler:\n{text}"))
+        .collect();
+    match loaded {
+        Ok(()) => {
+            if std::env::var_os(SHOW_LOG).is_some() {
+                // Nobody may be there to read it.
+                let _ = writeln!(io::stderr(), "the module was loaded{said}");
+            }
+            Ok(module)
+        }
+        Err(e) => Err(format!("the module is not taken: {e}{said}")),
+    }
+}
+
+/// A number where the driver wants a pointer.
+fn number(n: usize) -> *mut c_void {
+    std::ptr::without_provenance_mut(n)
+}
+
 /// Dynamic shared memory of a launch.
 fn dynamic(shape: Shape) -> Result<u32, String> {
     u32::try_from(shape.dynamic()).map_err(|e| e.to_string())
@@ -213,22 +277,22 @@ impl Driver for Cuda {
         self.capability
     }
 
-    fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String> {
+    fn load(&mut self, code: &[u8], kernels: &[(&str, u64)]) -> Result<(), String> {
         self.context.bind_to_thread().map_err(refused)?;
-        let text = CString::new(ptx).map_err(|e| e.to_string())?;
-        // SAFETY: the text is zero-terminated and outlives the call; the module is never unloaded, so its functions stay
-        // valid as long as the context, which is kept beside them.
+        let module = module(code)?;
+        // SAFETY: the module is never unloaded, so its functions stay valid as long as the context, which is kept beside them.
         self.functions = unsafe {
-            let module = result::module::load_data(text.as_ptr().cast()).map_err(refused)?;
             let function = |(symbol, dynamic): &(&str, u64)| {
                 let name = CString::new(*symbol).map_err(|e| e.to_string())?;
-                let function = result::module::get_function(module, name).map_err(refused)?;
+                let function = result::module::get_function(module, name);
+                let function = function.map_err(|e| format!("kernel {symbol}: {e}"))?;
                 if *dynamic > 0 {
                     let bytes = i32::try_from(*dynamic).map_err(|e| e.to_string())?;
                     let most =
                         sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                    result::function::set_function_attribute(function, most, bytes)
-                        .map_err(refused)?;
+                    result::function::set_function_attribute(function, most, bytes).map_err(
+                        |e| format!("kernel {symbol}, {bytes} bytes of shared memory: {e}"),
+                    )?;
                 }
                 Ok(function)
             };
@@ -365,8 +429,9 @@ impl Driver for Cuda {
                     .result()?;
                 }
                 Ok(node)
-            })?;
-            made.nodes.push(node);
+            });
+            let named = |why: String| format!("{why}; refused was a graph's node, {launch}");
+            made.nodes.push(node.map_err(named)?);
         }
         // SAFETY: the graph is whole. No flags.
         let ready = unsafe { result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) };

@@ -12,12 +12,41 @@
 
 use super::Driver;
 use super::plan::Launch;
+use std::fmt;
+use std::rc::Rc;
+
+/// Where a launch comes from, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The kernel's symbol.
+    pub kernel: Rc<str>,
+    /// The entry, and the equation within it.
+    pub site: Rc<str>,
+    /// Where the dims are among the arguments.
+    pub dims: std::ops::Range<usize>,
+}
 
 /// A launch, and the number of its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub function: usize,
     pub launch: Launch,
+    pub origin: Origin,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Origin { kernel, site, dims } = &self.origin;
+        let shape = self.launch.shape;
+        write!(
+            f,
+            "kernel {kernel} at {site}, dims {:?}, {} blocks of {} threads, {} bytes of shared memory",
+            self.launch.arguments.get(dims.clone()).unwrap_or(&[]),
+            shape.blocks,
+            shape.threads,
+            shape.shared
+        )
+    }
 }
 
 impl Planned {
@@ -57,9 +86,21 @@ impl<G> Default for Graphs<G> {
     }
 }
 
+/// Queues a launch; what the driver refuses is said with the launch's name.
+///
+/// # Errors
+/// When the driver refuses.
+pub fn one<D: Driver>(driver: &mut D, launch: &Planned) -> Result<(), String> {
+    let named = |why: String| format!("{why}; refused was {launch}");
+    driver.launch(launch).map_err(named)
+}
+
 /// Queues launches one by one.
+///
+/// # Errors
+/// As [`one`].
 pub fn each<D: Driver>(driver: &mut D, launches: &[Planned]) -> Result<(), String> {
-    launches.iter().try_for_each(|p| driver.launch(p))
+    launches.iter().try_for_each(|p| one(driver, p))
 }
 
 impl<G> Graphs<G> {
@@ -89,8 +130,9 @@ impl<G> Graphs<G> {
         let graph = match &mut known.graph {
             Some(graph) => {
                 let nodes = known.launches.iter().zip(&launches).enumerate();
-                for (n, _) in nodes.filter(|(_, (is, new))| is != new) {
-                    driver.update(graph, n, &launches[n])?;
+                for (n, (_, new)) in nodes.filter(|(_, (is, new))| is.launch != new.launch) {
+                    let named = |why: String| format!("{why}; refused was a graph's node, {new}");
+                    driver.update(graph, n, new).map_err(named)?;
                 }
                 graph
             }
@@ -130,6 +172,11 @@ mod tests {
                 },
                 arguments: vec![arguments[n % 3], n as u64],
                 maps: vec![],
+            },
+            origin: Origin {
+                kernel: "k".into(),
+                site: "here".into(),
+                dims: 1..2,
             },
         };
         (0..7).map(launch).collect()

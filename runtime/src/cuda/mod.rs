@@ -24,13 +24,21 @@ use crate::device::{Device, Mark};
 use crate::memory::{Buffer, Words};
 use crate::reach::Footprint;
 use fit::Card;
-use graphs::{Graphs, Planned};
+use graphs::{Graphs, Origin, Planned};
 use odec_program::gpu::{self, Shape};
 use odec_program::{Kernel, KernelSpec, Target};
 use regions::Regions;
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
+
+/// How a module begins that an assembler made.
+pub const CUBIN: &[u8] = b"\x7fELF";
+/// The environment variable that names such a module, which is loaded instead of an artifact's PTX.
+pub const CUBIN_FILE: &str = "ODEC_CUBIN";
+/// What to set to learn which launch failed.
+const ONE_BY_ONE: &str = "ODEC_GRAPHS=off CUDA_LAUNCH_BLOCKING=1";
 
 /// What a card's driver does for us. Launches, copies and events happen in the order they are asked for.
 pub trait Driver {
@@ -43,9 +51,9 @@ pub trait Driver {
     fn name(&self) -> String;
     /// Its compute capability.
     fn capability(&self) -> (i32, i32);
-    /// Compiles a module; functions are numbered as `kernels` are. With each symbol, the dynamic shared memory its launches
-    /// will ask for, in bytes.
-    fn load(&mut self, ptx: &str, kernels: &[(&str, u64)]) -> Result<(), String>;
+    /// Loads a module, PTX or what an assembler made of it; functions are numbered as `kernels` are. With each symbol, the dynamic shared
+    /// memory its launches will ask for, in bytes. An error holds what the driver's compiler says.
+    fn load(&mut self, code: &[u8], kernels: &[(&str, u64)]) -> Result<(), String>;
     /// Bytes that can still be reserved.
     fn free_memory(&self) -> Result<u64, String>;
     /// The address of zeroed memory of the card, which lives as long as the driver.
@@ -115,8 +123,30 @@ pub enum CudaError {
     },
     #[error("a kernel of this program cannot run on a GPU: {0}")]
     Kernel(String),
+    #[error("the code for it cannot be read: {0}")]
+    Code(String),
     #[error("the NVIDIA driver refuses: {0}")]
     Driver(String),
+}
+
+/// Names of instructions, each made once: launches are many, messages few.
+#[derive(Default)]
+struct Sites(Vec<(String, Vec<Option<Rc<str>>>)>);
+
+impl Sites {
+    fn of(&mut self, entry: &str, instr: usize, site: &str) -> Rc<str> {
+        let known = self.0.iter().position(|(name, _)| name == entry);
+        let known = known.unwrap_or_else(|| {
+            self.0.push((entry.into(), vec![]));
+            self.0.len() - 1
+        });
+        let names = &mut self.0[known].1;
+        if names.len() <= instr {
+            names.resize(instr + 1, None);
+        }
+        let named = || format!("{entry} {site}").into();
+        names[instr].get_or_insert_with(named).clone()
+    }
 }
 
 /// The events before and after a launch; nothing when it had no blocks.
@@ -130,7 +160,14 @@ pub struct CudaDevice<D: Driver> {
     events: VecDeque<(Mark, D::Event)>,
     driver: D,
     target: Target,
-    kernels: Vec<(KernelSpec, Footprint)>,
+    kernels: Vec<(KernelSpec, Footprint, Rc<str>)>,
+    /// What the launches belong to, for messages.
+    site: Rc<str>,
+    sites: Sites,
+    /// The latest launch that the driver took.
+    latest: Option<Planned>,
+    /// Whether each launch is waited for, which tells which one failed.
+    one_by_one: bool,
     regions: Regions,
     /// Launches that were not sent off, where they may become a graph.
     pending: Vec<Planned>,
@@ -149,7 +186,7 @@ impl<D: Driver> CudaDevice<D> {
     pub fn new(
         mut driver: D,
         target: Target,
-        ptx: &str,
+        code: impl AsRef<[u8]>,
         kernels: &[Kernel],
         needed: u64,
     ) -> Result<CudaDevice<D>, CudaError> {
@@ -162,10 +199,11 @@ impl<D: Driver> CudaDevice<D> {
             (k.symbol.as_str(), shape.map_or(0, Shape::dynamic))
         });
         let symbols: Vec<(&str, u64)> = symbols.collect();
-        driver.load(ptx, &symbols).map_err(CudaError::Driver)?;
+        let loaded = driver.load(code.as_ref(), &symbols);
+        loaded.map_err(CudaError::Driver)?;
         let footprint = |k: &Kernel| {
             let footprint = Footprint::of(&k.spec).map_err(CudaError::Kernel)?;
-            Ok((k.spec.clone(), footprint))
+            Ok((k.spec.clone(), footprint, k.symbol.as_str().into()))
         };
         Ok(CudaDevice {
             graphs: Some(Graphs::default()),
@@ -176,6 +214,10 @@ impl<D: Driver> CudaDevice<D> {
                 .iter()
                 .map(footprint)
                 .collect::<Result<_, CudaError>>()?,
+            site: "".into(),
+            sites: Sites::default(),
+            latest: None,
+            one_by_one: false,
             regions: Regions::default(),
             pending: Vec::new(),
             marks: 0,
@@ -189,6 +231,23 @@ impl<D: Driver> CudaDevice<D> {
         self.graphs = graphs.then(Graphs::default);
     }
 
+    /// Whether each launch is waited for before the next one, outside of graphs: a failure then names its launch.
+    pub fn set_one_by_one(&mut self, one_by_one: bool) {
+        self.one_by_one = one_by_one;
+        self.set_graphs(!one_by_one);
+    }
+
+    /// Launches outside of graphs.
+    fn launch_now(&mut self, launch: &Planned) -> Result<(), String> {
+        graphs::one(&mut self.driver, launch)?;
+        if self.one_by_one {
+            let event = self.driver.record(false)?;
+            let named = |why: String| format!("{why}; it ran {launch}");
+            self.driver.wait(&event).map_err(named)?;
+        }
+        Ok(())
+    }
+
     /// Asks the driver for something, after the launches so far; for nothing more once it has refused.
     fn ask(&mut self, f: impl FnOnce(&mut D, &Regions) -> Result<(), String>) {
         let pending = std::mem::take(&mut self.pending);
@@ -196,7 +255,10 @@ impl<D: Driver> CudaDevice<D> {
             return;
         }
         let sent = match &mut self.graphs {
-            Some(graphs) if !pending.is_empty() => graphs.run(&mut self.driver, pending),
+            Some(graphs) if !pending.is_empty() => {
+                self.latest = pending.last().cloned();
+                graphs.run(&mut self.driver, pending)
+            }
             _ => Ok(()),
         };
         let done = sent.and_then(|()| f(&mut self.driver, &self.regions));
@@ -263,7 +325,12 @@ impl<D: Driver> Device for CudaDevice<D> {
         }
         let earlier = self.events.partition_point(|(m, _)| *m <= mark);
         match self.events.drain(..earlier).next_back() {
-            Some((m, event)) if m == mark => self.driver.wait(&event),
+            Some((m, event)) if m == mark => self.driver.wait(&event).map_err(|why| {
+                // What failed is something before this: the card says so when it is asked.
+                let latest = self.latest.as_ref().map(Planned::to_string);
+                let latest = latest.unwrap_or_else(|| "no launch".into());
+                format!("{why}; the latest was {latest}; {ONE_BY_ONE} names the one that failed")
+            }),
             // It was waited for before.
             _ => Ok(()),
         }
@@ -284,34 +351,46 @@ impl<D: Driver> Device for CudaDevice<D> {
         all.map(time).collect()
     }
 
+    fn set_site(&mut self, entry: &str, instr: usize, site: &str) {
+        self.site = self.sites.of(entry, instr, site);
+    }
+
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         if self.failed.is_some() {
             return;
         }
-        let (spec, footprint) = &self.kernels[kernel];
+        let (spec, footprint, symbol) = &self.kernels[kernel];
         let places: Result<Vec<_>, String> =
             operands.iter().map(|w| self.regions.place(w)).collect();
         let planned = places
             .and_then(|places| plan::plan(spec, footprint, self.target, &places, dims, coeffs));
-        let planned = planned.map(|launch| {
-            launch.map(|launch| Planned {
+        let origin = Origin {
+            kernel: symbol.clone(),
+            site: self.site.clone(),
+            dims: operands.len()..operands.len() + dims.len(),
+        };
+        let planned = match planned {
+            Ok(launch) => Ok(launch.map(|launch| Planned {
                 function: kernel,
                 launch,
-            })
-        });
-        if let Some(timed) = &mut self.timed {
+                origin,
+            })),
+            Err(why) => Err(format!("{why}, at {}", self.site)),
+        };
+        if self.timed.is_some() {
             // Outside of graphs, whose launches nobody can stand between.
             let launched = planned.and_then(|launch| {
                 let Some(launch) = launch else {
                     return Ok(None);
                 };
                 let from = self.driver.record(true)?;
-                self.driver.launch(&launch)?;
+                self.launch_now(&launch)?;
                 Ok(Some((from, self.driver.record(true)?)))
             });
-            match launched {
-                Ok(around) => timed.push(around),
-                Err(refused) => self.failed = Some(refused),
+            match (launched, &mut self.timed) {
+                (Ok(around), Some(timed)) => timed.push(around),
+                (Ok(_), None) => {}
+                (Err(refused), _) => self.failed = Some(refused),
             }
             return;
         }
@@ -321,7 +400,11 @@ impl<D: Driver> Device for CudaDevice<D> {
                 self.pending.push(launch);
                 Ok(())
             }
-            (Some(launch), None) => self.driver.launch(&launch),
+            (Some(launch), None) => {
+                let done = self.launch_now(&launch);
+                self.latest = Some(launch);
+                done
+            }
         });
         self.failed = done.err();
     }
@@ -346,22 +429,22 @@ pub fn card(number: u32) -> Result<Card, CudaError> {
     }
 }
 
-/// A program's kernels on a card; `built` are the targets there is code for, `ptx` gives the code for one of them.
+/// A program's kernels on a card; `built` are the targets there is code for, `code` gives the code for one of them.
 ///
 /// # Errors
 /// When there is no code for it, too little memory, or the driver refuses.
-pub fn on<D: Driver>(
+pub fn on<D: Driver, C: AsRef<[u8]>>(
     driver: D,
     kernels: &[Kernel],
     needed: u64,
     built: &[Target],
-    ptx: impl Fn(Target) -> io::Result<String>,
+    code: impl Fn(Target) -> io::Result<C>,
 ) -> Result<CudaDevice<D>, CudaError> {
     let card = Card::of(&driver)?;
     let best = card.code(built)?;
     card.room(needed)?;
-    let text = ptx(best).map_err(|e| CudaError::Driver(e.to_string()))?;
-    CudaDevice::new(driver, best, &text, kernels, needed)
+    let code = code(best).map_err(|e| CudaError::Code(e.to_string()))?;
+    CudaDevice::new(driver, best, code, kernels, needed)
 }
 
 /// No card, but with so much memory: every launch is planned and checked as for one, and nothing is computed.
@@ -373,13 +456,13 @@ pub fn dry(
     kernels: &[Kernel],
     needed: u64,
     built: &[Target],
-    ptx: impl Fn(Target) -> io::Result<String>,
+    code: impl Fn(Target) -> io::Result<Vec<u8>>,
 ) -> Result<Box<dyn Device>, CudaError> {
     let driver = recording::Recording {
         forgets: true,
         ..recording::Recording::with(memory)
     };
-    Ok(Box::new(on(driver, kernels, needed, built, ptx)?))
+    Ok(Box::new(on(driver, kernels, needed, built, code)?))
 }
 
 /// A card of this machine, ready to run a program.
@@ -391,18 +474,23 @@ pub fn open(
     kernels: &[Kernel],
     needed: u64,
     built: &[Target],
-    ptx: impl Fn(Target) -> io::Result<String>,
+    code: impl Fn(Target) -> io::Result<Vec<u8>>,
 ) -> Result<Box<dyn Device>, CudaError> {
     #[cfg(feature = "cuda")]
     {
-        let mut device = on(card::Cuda::open(card)?, kernels, needed, built, ptx)?;
+        let mut device = on(card::Cuda::open(card)?, kernels, needed, built, code)?;
         // For telling whose fault something is, on a card.
-        device.set_graphs(std::env::var_os("ODEC_GRAPHS").is_none_or(|v| v != "off"));
+        let is = |name: &str, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
+        let graphs = !is("ODEC_GRAPHS", "off");
+        match !graphs && is("CUDA_LAUNCH_BLOCKING", "1") {
+            true => device.set_one_by_one(true),
+            false => device.set_graphs(graphs),
+        }
         Ok(Box::new(device))
     }
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (card, kernels, needed, built, ptx);
+        let _ = (card, kernels, needed, built, code);
         Err(CudaError::NotBuilt)
     }
 }

@@ -1,0 +1,215 @@
+//! Launches one by one beside the reference device: what is wrong is named and dumped, what is within its bound is not.
+
+use crate::card::{code, late};
+use crate::source::built;
+use odec_compiler::passes::{Options, build_manifest};
+use odec_program::{DType, Kernel, KernelSpec, Target};
+use odec_runtime::cuda::CudaDevice;
+use odec_runtime::cuda::recording::Recording;
+use odec_runtime::device::Device;
+use odec_runtime::launches::{Found, Rule, beside};
+use odec_runtime::memory::Words;
+use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::{Artifact, DeviceChoice, launches};
+use std::path::Path;
+
+/// A model whose contractions and attention run on tensor cores in `precision bf16`: heads that share keys, a window, epilogues.
+fn model(precision: &str, target: Target) -> Artifact {
+    let text = format!(
+        "field att = rmsnorm |> attention(heads: 4, kv_heads: 2, causal, rope, window: 9)\n\
+         field ffn = rmsnorm |> swiglu(hidden: 48)\n\
+         model small {{\n  input tokens(vocab: 256, context: 20)\n  embed learned(width: 64)\n  \
+         evolve lie(att, ffn) for 2 steps\n  output rmsnorm |> logits(tied)\n}}\n\
+         train {{ data text(\"none.txt\", tokenizer: bytes);  steps 12;  batch 2\n  optimizer adamw(lr: 1e-2)\n  precision {precision}\n}}\n"
+    );
+    let built = built(&text);
+    let options = Options::of(target, built.real());
+    Artifact::in_memory(build_manifest(&built, &text, options).unwrap().manifest).unwrap()
+}
+
+const CARD: Rule = Rule {
+    computed: true,
+    tensor_cores: true,
+};
+
+/// The reference device, but for one kernel, of which it moves a result by a part of itself.
+struct Faulty {
+    inner: ReferenceDevice,
+    kernel: usize,
+    operand: usize,
+    by: f32,
+}
+
+impl Device for Faulty {
+    fn name(&self) -> String {
+        "faulty".into()
+    }
+    fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
+        self.inner.run(kernel, operands, dims, coeffs);
+        if kernel == self.kernel {
+            let word = &operands[self.operand][5];
+            let x = f32::from_bits(word.get());
+            word.set((x + self.by * x.abs().max(1.0)).to_bits());
+        }
+    }
+}
+
+/// Compares a device that is wrong in one kernel.
+fn faulty(a: &Artifact, kernel: usize, operand: usize, by: f32, dump: Option<&Path>) -> Found {
+    let device = Faulty {
+        inner: ReferenceDevice::new(&a.manifest().program.kernels),
+        kernel,
+        operand,
+        by,
+    };
+    beside(a, Box::new(device), CARD, dump).unwrap()
+}
+
+/// The number of the first kernel that is such and whose first result is f32, and of that result.
+fn first(a: &Artifact, is: impl Fn(&KernelSpec) -> bool) -> (usize, usize) {
+    let mut kernels = a.manifest().program.kernels.iter().enumerate();
+    let of = |(n, k): (usize, &Kernel)| {
+        let operands = &a.footprints()[n].operands;
+        let written = operands.iter().position(|t| t.written)?;
+        (is(&k.spec) && operands[written].dtype == DType::F32).then_some((n, written))
+    };
+    kernels.find_map(of).unwrap()
+}
+
+#[test]
+fn every_launch_is_compared_within_its_bound() {
+    for target in [Target::Sm80, Target::Sm90a] {
+        let a = model("bf16", target);
+        let sound = faulty(&a, usize::MAX, 0, 0.0, None);
+        assert_eq!(sound.failed, 0, "{:?}", sound.wrong);
+        assert!(sound.bounded > 50 && sound.launches > 2 * sound.bounded);
+        // The reference device adds in f32: it is not exact, and so uses a part of the bounds.
+        assert!(sound.worst > 0.0 && sound.worst < 1.0, "{}", sound.worst);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_and_its_operands_dumped() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = model("bf16", Target::Sm90a);
+    let kinds: [(&str, fn(&KernelSpec) -> bool, f32); 5] = [
+        (
+            "contract",
+            |k| matches!(k, KernelSpec::Contract(c) if c.epilogue.is_none()),
+            0.01,
+        ),
+        ("attend", |k| matches!(k, KernelSpec::Attend(_)), 0.1),
+        (
+            "attend_backward",
+            |k| matches!(k, KernelSpec::AttendBackward(_)),
+            0.1,
+        ),
+        (
+            "attend_cached",
+            |k| matches!(k, KernelSpec::AttendCached(_)),
+            0.1,
+        ),
+        // Outside of tensor cores, one bit.
+        (
+            "rows",
+            |k| matches!(k, KernelSpec::Rows(r) if r.dtype == DType::F32),
+            1e-7,
+        ),
+    ];
+    for (kind, is, by) in kinds {
+        let (kernel, operand) = first(&a, is);
+        let dump = dir.path().join(kind);
+        let found = faulty(&a, kernel, operand, by, Some(&dump));
+        let w = found
+            .wrong
+            .first()
+            .unwrap_or_else(|| panic!("{kind}: nothing is wrong"));
+        assert!(
+            found
+                .wrong
+                .iter()
+                .all(|w| w.kernel == a.manifest().program.kernels[kernel].symbol)
+        );
+        assert!(!w.site.is_empty() && !w.dims.is_empty());
+        assert_eq!((w.operand, w.differ), (operand, 1), "{kind}");
+        assert_eq!(found.dump.as_deref(), Some(dump.as_path()));
+        let said = std::fs::read_to_string(dump.join("launch.json")).unwrap();
+        assert!(
+            said.contains(&w.kernel) && said.contains("\"spec\""),
+            "{said}"
+        );
+        let bytes =
+            |what: &str| std::fs::read(dump.join(format!("operand.{operand}.{what}.bin"))).unwrap();
+        let (device, wanted) = (bytes("device"), bytes("wanted"));
+        assert_eq!(wanted.len() / 8, w.elements, "{kind}");
+        let at = 8 * w.first;
+        assert_eq!(
+            f64::from_le_bytes(wanted[at..at + 8].try_into().unwrap()),
+            w.want
+        );
+        assert_eq!(
+            f32::from_le_bytes(device[at / 2..at / 2 + 4].try_into().unwrap()),
+            w.got as f32
+        );
+        assert_eq!(bytes("before").len(), device.len());
+    }
+}
+
+/// A card with memory of its own, which is late: operands are brought before they are compared.
+#[test]
+fn launches_of_a_card_are_compared() {
+    let a = model("f32", Target::Sm80);
+    let device = late(&a.manifest().program.kernels);
+    let found = beside(&a, device, CARD, None).unwrap();
+    assert_eq!((found.failed, found.bounded), (0, 0), "{:?}", found.wrong);
+    let reference = launches::launches(&a, DeviceChoice::Reference, None).unwrap();
+    assert!(found.launches >= reference.launches && reference.failed == 0);
+}
+
+fn recorded(a: &Artifact, breaks_after: Option<u64>, one_by_one: bool) -> String {
+    let recording = Recording {
+        breaks_after,
+        ..Recording::with(u64::MAX)
+    };
+    let kernels: &[Kernel] = &a.manifest().program.kernels;
+    let mut device = CudaDevice::new(recording, Target::Sm90a, code(kernels), kernels, 0).unwrap();
+    if one_by_one {
+        device.set_one_by_one(true);
+    }
+    let rule = Rule {
+        computed: false,
+        tensor_cores: true,
+    };
+    match beside(a, Box::new(device), rule, None) {
+        Ok(found) => format!("{} launches", found.launches),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// A launch that the driver refuses, and one that fails while it runs, are named with kernel, entry, equation, dims and blocks.
+#[test]
+fn a_failed_launch_is_named() {
+    let a = model("bf16", Target::Sm90a);
+    assert!(recorded(&a, None, false).ends_with(" launches"));
+    for one_by_one in [false, true] {
+        let said = recorded(&a, Some(7), one_by_one);
+        let kernels = &a.manifest().program.kernels;
+        assert!(kernels.iter().any(|k| said.contains(&k.symbol)), "{said}");
+        for part in [
+            "the card is broken",
+            " at forward ",
+            ", dims [",
+            " blocks of ",
+            "bytes of shared memory",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        // What was refused, or ran alone, is known; else the message says how to learn it.
+        assert!(
+            said.contains("refused was kernel")
+                || said.contains("it ran kernel")
+                || said.contains("ODEC_GRAPHS=off"),
+            "{said}"
+        );
+    }
+}
