@@ -8,6 +8,7 @@ mod assemble;
 mod harness;
 mod kernels;
 mod launches;
+mod modules;
 mod programs;
 mod ptx;
 mod tensor;
