@@ -37,7 +37,51 @@ SIZES = (
     Size("55M", width=512, steps=12, hidden=1408, batches=(8, 4, 2, 1)),
     Size("340M", width=1024, steps=24, hidden=2816, batches=(8, 4, 2, 1)),
 )
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A model of one step in real sizes, of which every launch is compared: f32 by every bit, bf16 within the bounds of tensor cores."""
+
+    system: str
+    precision: str
+    width: int
+    heads: int
+    hidden: int = 1408
+    context: int = 1024
+
+    @property
+    def label(self) -> str:
+        return f"{self.system}-{self.precision}-{self.width}-heads-of-{self.width // self.heads}"
+
+    @property
+    def values(self) -> dict[str, int]:
+        return {
+            "model.vocab": 512,
+            "model.context": self.context,
+            "model.width": self.width,
+            "model.steps": 1,
+            "att.heads": self.heads,
+            "ffn.hidden": self.hidden,
+            "train.batch": 1,
+        }
+
+
+# Heads of 64 and 128 columns; those that do not fill a 128-byte panel; epilogues of other systems.
+LAUNCHES = (
+    Launches("prenorm", "bf16", 512, 8),
+    Launches("prenorm", "bf16", 1024, 8, hidden=2816),
+    Launches("prenorm", "bf16", 1024, 16, hidden=2816),
+    Launches("prenorm", "bf16", 640, 8),
+    Launches("prenorm", "bf16", 768, 8),
+    Launches("prenorm", "bf16", 896, 8),
+    Launches("rk2", "bf16", 512, 8),
+    Launches("iiet", "bf16", 512, 8),
+    Launches("prenorm", "f32", 512, 8),
+    Launches("prenorm", "f32", 512, 4),
+)
 # The same, for trying the scripts where there is no card.
+TINY_LAUNCHES = (Launches("prenorm", "bf16", 64, 2, hidden=96, context=72),)
 TINY = (Size("tiny", width=64, steps=2, hidden=96, batches=(2,), vocab=512, context=128),)
 # What is timed: the file, and what PyTorch's rival calls the system.
 TIMED = {"prenorm": "prenorm", "rk4_layer": "rk4", "pcformer_layer": "pcformer", "iiet": "iiet"}

@@ -1,29 +1,33 @@
-"""The phase on the card's machine: conformance, then speed. Needs Python alone.
+"""The phases on the card's machine, each by itself or all in order. Needs Python alone.
 
-Takes a folder that `gpu.py prepare` made; writes `results.json` after every case, so that a run cut short leaves what it
-found, and `results.md` with the tables. Conformance of a case:
+Takes what `gpu.py prepare` packed; writes `results.json` after every case, so that a run cut short leaves what it
+found, `results.md` with the tables, `log.txt` with every command, and `failures-N.zip` with all that a failure needs (`evidence.py`). Every
+kind of code is judged by itself: what works on one hides nothing of another. The phases:
 
-- every entry on the card and on odec's reference device (`odec compare`): in f32 every bit, in bf16 within the bounds that it states;
-- training steps twice: the same parameters in every bit; losses those of the processor, all bits in f32, on average within LOSS_BOUND in bf16;
-- with states computed again (`memory revolve`): losses those of the run that stores them, in every bit.
-
-Speed: training step and reading token by token, median of single times, beside PyTorch's if there is one.
+- smoke: the card and its driver; three steps of the smallest model, one launch at a time, then in graphs;
+- launches: every launch of models of real size beside the reference device (`odec compare --launches`);
+- conformance: every entry of all systems beside it (`odec compare`): in f32 every bit, in bf16 within the bounds that it states;
+- losses: training twice: the same parameters in every bit; losses those of the processor, all bits in f32, on average within LOSS_BOUND in bf16;
+  with states computed again (`memory revolve`) those of the run that stores them, in every bit;
+- profile, speed, generation: the time of each kernel, of a training step, and of reading token by token, beside PyTorch's if there is one.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from evidence import Done, Evidence, Failed, run as execute
 from gpu_cases import LOSS_BOUND
 
 # Dense bf16 with f32 sums, 10¹² operations per second, by NVIDIA's data sheets; the first name that occurs counts.
@@ -39,56 +43,37 @@ PEAKS = (
     ("A10G", 70.0),
     ("A10", 125.0),
 )
-# Part of the budget after which no more conformance cases begin.
-CONFORMANCE = 0.5
+# The phases in order, and the part of the budget that is gone when each ends, where all are run.
+PHASES = {"smoke": 0.15, "launches": 0.4, "conformance": 0.55, "losses": 0.7, "profile": 0.78, "speed": 0.93, "generation": 1.0}
+# What of these is timed runs alone.
+ALONE = ("smoke", "profile", "speed", "generation")
 STEPS, TOKENS = 10, 128
-# Of which the time of each kernel is kept as well.
-PROFILED, PROFILED_SIZES = ("prenorm", "iiet"), ("55M", "tiny")
+# Of which the time of each kernel is measured.
+PROFILED = ("prenorm", "iiet")
 SHOWN = 12
-# Seconds that one rival may take, compilation included.
-RIVAL = 150.0
-# Artifacts were built on another machine, by whoever made the folder that this file is in; this one may have no code generation.
-TRUST = "--trust"
+# How every command of odec that opens an artifact is called, behind its name: the artifacts were built on another machine, by whoever
+# made the folder that this file is in, and the runner there has no code generation.
+OPENS: tuple[str, ...] = ("--trust",)
+# Launches that fail are named when each is waited for.
+ONE_BY_ONE = {"ODEC_GRAPHS": "off", "CUDA_LAUNCH_BLOCKING": "1", "ODEC_JIT_LOG": "1"}
+# Cards of compute capability 9.0 alone run code for sm_90a.
+CAPABILITY = {"sm_90a": lambda c: c == (9, 0), "sm_80": lambda c: c >= (8, 0)}
 
 
-class Failed(Exception):
-    """A program ended badly, in words."""
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def call(command: list[str], seconds: float, cwd: Path | None = None) -> str:
-    """Standard output of a command."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(1.0, seconds), cwd=cwd)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{Path(command[0]).name} {' '.join(command[1:3])}: stopped after {seconds:.0f} s") from None
-    except OSError as error:
-        raise Failed(str(error)) from None
-    if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise Failed(said[-1500:] or f"ended with {done.returncode}")
-    return done.stdout
-
-
-def train(odec: list[str], folder: Path, artifact: str, device: str, steps: int, scratch: Path, seconds: float) -> Path:
-    """Trains an artifact on the folder's text; gives the run."""
-    out = scratch / f"run-{time.monotonic_ns()}"
-    arguments = ["train", str(folder / artifact), TRUST, "--data", str(folder / "text.txt"), "--steps", str(steps)]
-    arguments += ["--out", str(out), "--device", device, "--checkpoint-every", "100000", "--json"]
-    call([*odec, *arguments], seconds, scratch)
-    return out
+def train(artifact: str, folder: Path, device: str, steps: int, out: Path) -> list[str]:
+    """Arguments that train an artifact on the folder's text."""
+    arguments = ["train", *OPENS, artifact, "--data", str(folder / "text.txt"), "--steps", str(steps)]
+    return [*arguments, "--out", str(out), "--device", device, "--checkpoint-every", "100000", "--json"]
 
 
 def losses(run: Path) -> list[float]:
     """The loss of every step."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [record["loss"] for record in map(json.loads, lines) if "loss" in record]
-
-
-def card(number: int) -> dict[str, Any]:
-    """What NVIDIA's tool says of a card."""
-    fields = ("name", "compute_cap", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
-    said = call(["nvidia-smi", "-i", str(number), f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"], 20)
-    return dict(zip(fields, (part.strip() for part in said.strip().split(",")), strict=True))
 
 
 class Memory:
@@ -99,12 +84,12 @@ class Memory:
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def watch(self) -> None:
+        query = ["nvidia-smi", "-i", str(self.number), "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         while self.number is not None and not self.stop.is_set():
-            try:
-                said = call(["nvidia-smi", "-i", str(self.number), "--query-gpu=memory.used", "--format=csv,noheader,nounits"], 10)
-                self.most = max(self.most, int(said.strip()) << 20)
-            except (Failed, ValueError):
+            said = execute(query, 10)
+            if said.code != 0 or not said.out.strip().isdigit():
                 return
+            self.most = max(self.most, int(said.out.strip()) << 20)
             self.stop.wait(0.3)
 
     def __enter__(self) -> "Memory":
@@ -123,76 +108,90 @@ class Session:
         self.options, self.folder, self.out = options, options.folder.resolve(), options.out.resolve()
         self.plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         self.began = time.monotonic()
-        self.dry = options.device == "cuda:dry"
-        self.odec = self.binary()
-        self.card: dict[str, Any] = {}
-        self.graphs = "none"
-        self.number: int | None = None
-        if options.device.startswith("cuda") and not self.dry:
-            self.number = int(options.device.partition(":")[2] or 0)
-            try:
-                self.card = card(self.number)
-            except Failed:
-                # The driver may be there without its tool: what follows tries it.
-                pass
-        self.target = "cpu" if options.device == "cpu" else self.usable()
+        self.ends = options.budget
+        self.dry = options.device.startswith("cuda:dry")
+        self.number = None if self.dry or not options.device.startswith("cuda") else int(options.device.partition(":")[2] or 0)
+        self.evidence = Evidence(self.out)
         self.lock = threading.Lock()
-        self.results: dict[str, Any] = {"conformance": [], "speed": []}
-
-    def binary(self) -> list[str]:
-        """How the binary is called here: as it is, or with the loader and libraries that came along."""
-        plain = [str(self.folder / "odec")]
-        try:
-            call([*plain, "--version"], 30)
-            return plain
-        except Failed as why:
-            loader = next((self.folder / "lib").glob("ld-linux*"), None)
-            if loader is None:
-                raise Failed(f"odec does not run on this machine: {why}") from None
-            bundled = [str(loader), "--library-path", str(self.folder / "lib"), *plain]
-            call([*bundled, "--version"], 30)
-            return bundled
-
-    def usable(self) -> str:
-        """The best target that runs here: the smallest model's step is tried."""
-        smallest = min(self.plan["conformance"], key=lambda case: ("prenorm" not in case["label"], case["label"]))
-        why: Failed | None = None
+        self.card: dict[str, Any] = {}
+        self.graphs: dict[str, str] = {}
+        self.results: dict[str, Any] = {"cases": []}
         # The driver keeps what it compiles on disk, for the next process: all of it.
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 << 30))
-        # Three steps: launched, made a graph, replayed. Without graphs where only those fail.
-        for graphs in ("on", "off"):
-            os.environ["ODEC_GRAPHS"] = graphs
-            for target in sorted(self.plan["targets"], reverse=True):
-                artifact = str(self.folder / smallest["artifacts"][target])
-                try:
-                    call([*self.odec, "bench", artifact, TRUST, "--device", self.options.device, "--steps", "3", "--warmup", "0"], 120)
-                    self.graphs = graphs if graphs == "on" else f"off: {why}"
-                    return target
-                except Failed as error:
-                    why = why or error
-        raise why or Failed(f"{self.folder} holds no code for cards")
+        self.binary = self.runs_here()
+
+    def runs_here(self) -> list[str]:
+        """How the binary is called here: as it is, or with the loader and libraries that came along."""
+        plain = [str(self.folder / "odec")]
+        done = execute([*plain, "--version"], 30)
+        if done.code == 0:
+            return plain
+        loader = next((self.folder / "lib").glob("ld-linux*"), None)
+        bundled = [str(loader), "--library-path", str(self.folder / "lib"), *plain]
+        if loader is None or execute([*bundled, "--version"], 30).code != 0:
+            raise Failed(f"odec does not run on this machine: {done.why()}")
+        return bundled
 
     def left(self) -> float:
-        return self.options.budget - (time.monotonic() - self.began)
+        """Seconds until this phase ends."""
+        return self.ends - (time.monotonic() - self.began)
 
-    def add(self, kind: str, result: dict[str, Any]) -> None:
-        """Keeps a result, on disk too."""
-        with self.lock:
-            self.results[kind].append(result)
-            self.save()
+    def odec(self, label: str, *arguments: str, env: dict[str, str] | None = None, artifact: str = "") -> Done:
+        """Runs odec; a command that fails raises."""
+        env = dict(env or {})
+        cubin = (self.folder / artifact).with_suffix(".cubin") if artifact else None
+        if cubin and cubin.is_file():
+            env["ODEC_CUBIN"] = str(cubin)
+        if self.left() < 2:
+            raise Failed("not begun: out of time")
+        done = execute([*self.binary, *arguments], min(self.options.limit, self.left()), env)
+        self.evidence.log(label, done)
+        if done.code != 0:
+            raise Failed(done.why(), done)
+        return done
+
+    def opened(self, command: str, artifact: str) -> list[str]:
+        """A command that opens an artifact on the device."""
+        return [command, *OPENS, str(self.folder / artifact), "--device", self.options.device]
 
     def save(self) -> None:
         text = json.dumps(self.results, indent=1)
         (self.out / "results.json").write_text(text, encoding="utf-8")
 
-    def describe(self) -> None:
+    def case(self, phase: str, target: str, case: dict[str, Any], work: Callable[[dict[str, Any], str, Path], dict[str, Any]]) -> None:
+        """One case of a phase: what `work` finds, or why it failed, with all that is known of that."""
+        artifact = case["artifacts"][target]
+        keys = ("label", "system", "precision", "revolve", "size", "shape", "parameters", "flops_per_token", "needed_bytes", "rival")
+        found: dict[str, Any] = {"phase": phase, "target": target} | {key: case[key] for key in keys if key in case}
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="odec-gpu-") as scratch:
+            dump = Path(scratch) / "dump"
+            done = None
+            try:
+                found |= work(case, target, Path(scratch))
+                checks = [value for key, value in found.items() if key.endswith("_good")]
+                found["good"] = all(checks)
+            except Failed as error:
+                found |= {"good": False, "why": str(error)}
+                done = error.done
+            except (ValueError, KeyError, OSError, IndexError) as error:
+                found |= {"good": False, "why": f"{type(error).__name__}: {error}"}
+            if not found["good"]:
+                why = str(found.get("why") or found.get("wrong") or found)
+                self.evidence.keep(f"{phase}-{target}-{case['label']}", done, why, self.folder / artifact, dump)
+        found["seconds"] = round(time.monotonic() - began, 1)
+        with self.lock:
+            self.results["cases"].append(found)
+            self.save()
+
+    def describe(self, targets: list[str]) -> None:
         """What it all ran on."""
         self.results |= {
             "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
             "device": self.options.device,
+            "phase": self.options.phase,
             "card": self.card,
-            "target": self.target,
-            "graphs": self.graphs,
+            "targets": targets,
             "odec": self.plan["odec"],
             "prepared": self.plan["prepared"],
             "ops": self.plan["ops"],
@@ -203,118 +202,188 @@ class Session:
         }
         self.save()
 
+    def find_card(self) -> None:
+        """What NVIDIA's tool says of the card; the driver may be there without its tool."""
+        if self.number is None:
+            return
+        self.evidence.log("card", said := execute(["nvidia-smi"], 20))
+        self.results["nvidia_smi"] = said.out[-4000:] or said.why()
+        fields = ("name", "compute_cap", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
+        said = execute(["nvidia-smi", "-i", str(self.number), f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"], 20)
+        parts = [part.strip() for part in said.out.strip().split(",")]
+        if said.code == 0 and len(parts) == len(fields):
+            self.card = dict(zip(fields, parts, strict=True))
+
+    def device_there(self, target: str) -> None:
+        """Fails where there is no driver or no such card: then nothing else is worth a try."""
+        if self.card or self.number is None:
+            return
+        artifact = self.plan["conformance"][0]["artifacts"][target]
+        try:
+            self.odec("device", *self.opened("bench", artifact), "--steps", "1", "--warmup", "0", artifact=artifact)
+        except Failed as error:
+            if any(words in str(error) for words in ("no NVIDIA driver", "there is no GPU number")):
+                raise
+
+    def targets(self) -> list[str]:
+        """The kinds of code that are for this card: all, where nobody says what it is."""
+        capability = self.card.get("compute_cap", "")
+        if not capability:
+            return list(self.plan["targets"])
+        major, _, minor = capability.partition(".")
+        fits = lambda target: target in CAPABILITY and CAPABILITY[target]((int(major), int(minor)))
+        return [target for target in self.plan["targets"] if fits(target)]
+
     def torch(self) -> dict[str, Any]:
         """PyTorch's version and whether it sees a card."""
         program = "import json, torch; print(json.dumps({'version': torch.__version__, 'cuda': torch.version.cuda, 'card': torch.cuda.is_available()}))"
+        done = execute([self.options.python, "-c", program], 60)
         try:
-            return json.loads(call([self.options.python, "-c", program], 120))
-        except (Failed, ValueError):
+            return json.loads(done.out) if done.code == 0 else {}
+        except ValueError:
             return {}
 
-    def conformance(self, case: dict[str, Any]) -> None:
-        """One system in one precision."""
-        found: dict[str, Any] = {key: case[key] for key in ("label", "system", "precision", "revolve")}
-        began = time.monotonic()
-        if self.left() < (1 - CONFORMANCE) * self.options.budget:
-            self.add("conformance", found | {"good": False, "why": "not begun: out of time"})
-            return
-        artifact = case["artifacts"][self.target]
-        try:
-            with tempfile.TemporaryDirectory(prefix="odec-gpu-") as scratch:
-                found |= self.compared(artifact) | self.trained(case, artifact, Path(scratch))
-            checks = [value for key, value in found.items() if key.endswith("_good")]
-            found["good"] = bool(checks) and all(checks)
-        except Failed as why:
-            found |= {"good": False, "why": str(why)}
-        found["seconds"] = round(time.monotonic() - began, 1)
-        self.add("conformance", found)
+    def smoke(self, case: dict[str, Any], target: str, scratch: Path) -> dict[str, Any]:
+        """Three steps with each launch waited for, then in graphs; without graphs later on where only those fail."""
+        found: dict[str, Any] = {}
+        artifact = case["artifacts"][target]
+        for graphs, env in (("off", ONE_BY_ONE), ("on", {"ODEC_GRAPHS": "on"})):
+            out = scratch / graphs
+            command = train(str(self.folder / artifact), self.folder, self.options.device, 3, out)
+            label = f"smoke-{target}-graphs-{graphs}"
+            try:
+                done = self.odec(label, *command, env=env, artifact=artifact)
+                if graphs == "off":
+                    self.results.setdefault("module_log", {})[target] = done.err[-20000:]
+                found[f"graphs_{graphs}_good"] = self.dry or self.begins_well(case, losses(out))
+            except Failed as error:
+                found |= {f"graphs_{graphs}_good": False, "why": str(error)}
+                self.evidence.keep(label, error.done, str(error), self.folder / artifact)
+                self.sanitized(label, command, artifact)
+        if found["graphs_off_good"] and not found["graphs_on_good"]:
+            self.graphs[target] = "off"
+        return found
 
-    def compared(self, artifact: str) -> dict[str, Any]:
+    def begins_well(self, case: dict[str, Any], ours: list[float]) -> bool:
+        """Whether the first loss, that of the initial parameters, is the processor's."""
+        return len(ours) == 3 and abs(ours[0] - case["losses"][0]) <= LOSS_BOUND * abs(case["losses"][0])
+
+    def sanitized(self, label: str, command: list[str], artifact: str) -> None:
+        """What NVIDIA's checker says of a command that failed, where there is one."""
+        checker = shutil.which("compute-sanitizer")
+        for tool in ("memcheck", "synccheck") if checker and self.number is not None else ():
+            out = f"{command[command.index('--out') + 1]}-{tool}"
+            again = [out if word == command[command.index("--out") + 1] else word for word in command]
+            if self.left() > 5:
+                done = execute([str(checker), "--tool", tool, *self.binary, *again], min(self.options.limit, self.left()), ONE_BY_ONE)
+                self.evidence.log(f"{label}-{tool}", done)
+                self.evidence.keep(f"{label}-{tool}", done, tool, self.folder / artifact)
+
+    def launches(self, case: dict[str, Any], target: str, scratch: Path) -> dict[str, Any]:
+        """Every launch beside the reference device."""
+        said = self.compared("launches", case, target, "--launches", "--dump", str(scratch / "dump"))
+        if not said["computed"]:
+            return {"launches": said["launches"], "dry_good": True}
+        wrong = [f"{w['site']}: kernel {w['kernel']} {w['dims']}, operand {w['operand']}" for w in said["wrong"]]
+        found = {key: said[key] for key in ("launches", "bounded", "worst", "failed")}
+        return found | {"wrong": wrong, "first": said["wrong"][:1], "launches_good": said["good"]}
+
+    def conformance(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
         """Every entry beside the reference device."""
-        command = [*self.odec, "compare", str(self.folder / artifact), TRUST, "--device", self.options.device, "--steps", "1", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(1.0, self.left()))
-        try:
-            said = json.loads(done.stdout)
-        except ValueError:
-            raise Failed(done.stderr.strip()[-1500:] or f"odec compare ended with {done.returncode}") from None
+        said = self.compared("conformance", case, target, "--steps", "1")
+        if not said["computed"]:
+            return {"dry_good": True}
         results = said["results"]
         worst = max((r["apart"] if r["apart"] is not None else float("inf") for r in results), default=0.0)
         wrong = [r["what"] for r in results if not r["good"]]
         exact = sum(r["differ"] == 0 for r in results)
-        if not said["computed"]:
-            return {"dry_good": True}
         return {"entries": len(results), "entries_exact": exact, "entries_apart": worst, "wrong": wrong, "entries_good": said["good"]}
 
-    def trained(self, case: dict[str, Any], artifact: str, scratch: Path) -> dict[str, Any]:
+    def compared(self, phase: str, case: dict[str, Any], target: str, *arguments: str) -> dict[str, Any]:
+        """What `odec compare` says, also when it ends with a failure that it found."""
+        artifact = case["artifacts"][target]
+        command = [*self.opened("compare", artifact), "--json", *arguments]
+        try:
+            done = self.odec(f"{phase}-{target}-{case['label']}", *command, env=self.settings(target), artifact=artifact)
+        except Failed as error:
+            if error.done is None or not error.done.out.startswith("{"):
+                raise
+            done = error.done
+        return json.loads(done.out)
+
+    def settings(self, target: str) -> dict[str, str]:
+        return {"ODEC_GRAPHS": self.graphs.get(target, "on")}
+
+    def losses(self, case: dict[str, Any], target: str, scratch: Path) -> dict[str, Any]:
         """Two runs: the same bits, and the processor's losses."""
-        device, steps = self.options.device, self.plan["steps"]
-        runs = [train(self.odec, self.folder, artifact, device, steps, scratch, self.left()) for _ in range(2)]
-        hashes = []
-        for run in runs:
-            file = scratch / f"{run.name}.safetensors"
-            call([*self.odec, "export", str(run), "-o", str(file)], self.left())
-            hashes.append(hashlib.sha256(file.read_bytes()).hexdigest())
-        ours = [losses(run) for run in runs]
+        steps, artifact, ours, hashes = self.plan["steps"], case["artifacts"][target], [], []
+        for n in range(2):
+            out, label = scratch / f"run-{n}", f"losses-{target}-{case['label']}"
+            command = train(str(self.folder / artifact), self.folder, self.options.device, steps, out)
+            self.odec(label, *command, env=self.settings(target), artifact=artifact)
+            file = scratch / f"{n}.safetensors"
+            self.odec(label, "export", str(out), "-o", str(file))
+            hashes.append(digest(file))
+            ours.append(losses(out))
         if len(ours[0]) != steps:
             raise Failed(f"{len(ours[0])} losses of {steps} steps")
         if self.dry:
-            return {}
+            return {"dry_good": True}
         found: dict[str, Any] = {"losses": ours[0], "repeats_good": ours[0] == ours[1] and hashes[0] == hashes[1]}
         theirs = case.get("losses")
         if theirs:
             distances = [abs(a - b) / abs(b) for a, b in zip(ours[0], theirs, strict=True)]
             apart = statistics.mean(distances)
-            found |= {"losses_furthest": max(distances)}
-            found |= {"losses_apart": apart, "losses_good": apart <= (0.0 if case["precision"] == "f32" else LOSS_BOUND)}
+            found |= {"losses_furthest": max(distances), "losses_apart": apart}
+            found["losses_good"] = apart <= (0.0 if case["precision"] == "f32" else LOSS_BOUND)
         return found
 
     def revolved(self) -> None:
         """Losses with states computed again, beside those with all states kept."""
-        cases = {result["label"]: result for result in self.results["conformance"]}
-        for label, result in cases.items():
-            stored = cases.get(label.removesuffix("-revolve"))
-            if result["revolve"] and stored and "losses" in result and "losses" in stored:
+        cases = {(r["target"], r["label"]): r for r in self.results["cases"] if r["phase"] == "losses"}
+        for (target, label), result in cases.items():
+            stored = cases.get((target, label.removesuffix("-revolve")))
+            if result.get("revolve") and stored and "losses" in result and "losses" in stored:
                 result["revolve_good"] = result["losses"] == stored["losses"]
                 result["good"] = result["good"] and result["revolve_good"]
         self.save()
 
-    def speed(self, case: dict[str, Any]) -> None:
-        """One model: odec's step and its reading, then the rival's."""
-        found = {key: case[key] for key in ("label", "system", "size", "shape", "parameters", "flops_per_token", "needed_bytes")}
-        shape = case["shape"]
-        tokens = shape["batch"] * shape["context"]
-        if self.left() < 20:
-            self.add("speed", found | {"why": "not begun: out of time"})
-            return
-        artifact = str(self.folder / case["artifacts"][self.target])
-        timed = [artifact, TRUST, "--device", self.options.device, "--json", "--warmup", "3"]
-        bench = [*self.odec, "bench", *timed]
-        try:
-            with Memory(self.number) as memory:
-                step = json.loads(call([*bench, "--steps", str(STEPS)], self.left()))
-            found["odec"] = self.rates(case, step["step_ms_median"], tokens) | {
-                "planned_bytes": step["planned_bytes"],
-                "card_bytes": memory.most,
-            }
-            reading = json.loads(call([*bench, "--tokens", str(TOKENS)], self.left()))
-            found["odec"]["token_ms"] = reading["token_ms_median"]
-            if case["system"] in PROFILED and case["size"] in PROFILED_SIZES and self.left() > 20:
-                said = json.loads(call([*self.odec, "profile", *timed, "--steps", "3"], self.left()))
-                found["kernels"] = said["kernels"]
-        except (Failed, ValueError) as why:
-            found["why"] = str(why)
-        if self.results["torch"].get("card") and self.number is not None:
-            worker = Path(__file__).with_name("torch_card.py")
-            command = [self.options.python, str(worker), case["rival"], json.dumps(shape), str(self.number), str(STEPS), str(TOKENS)]
-            for mode in ("compile", "eager"):
-                try:
-                    limit = min(RIVAL, self.left())
-                    said = json.loads(call([*command, mode], limit, worker.parent).splitlines()[-1])
-                    found["torch"] = said | self.rates(case, statistics.median(said["step_ms"]), tokens)
-                    break
-                except (Failed, ValueError, IndexError, KeyError) as why:
-                    found[f"torch_{mode}_why"] = str(why)[-600:]
-        self.add("speed", found)
+    def timed(self, phase: str, case: dict[str, Any], target: str, command: str, *arguments: str) -> dict[str, Any]:
+        artifact = case["artifacts"][target]
+        words = [*self.opened(command, artifact), "--json", *arguments]
+        return json.loads(self.odec(f"{phase}-{target}-{case['label']}", *words, env=self.settings(target), artifact=artifact).out)
+
+    def profile(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
+        """The time of each kernel of a training step."""
+        return {"kernels": self.timed("profile", case, target, "profile", "--warmup", "2", "--steps", "3")["kernels"]}
+
+    def generation(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
+        """Reading token by token."""
+        return {"token_ms": self.timed("generation", case, target, "bench", "--warmup", "3", "--tokens", str(TOKENS))["token_ms_median"]}
+
+    def speed(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
+        """A training step, then the rival's, and its reading."""
+        tokens = case["shape"]["batch"] * case["shape"]["context"]
+        with Memory(self.number) as memory:
+            step = self.timed("speed", case, target, "bench", "--warmup", "3", "--steps", str(STEPS))
+        rates = self.rates(case, step["step_ms_median"], tokens)
+        found: dict[str, Any] = {"odec": rates | {"planned_bytes": step["planned_bytes"], "card_bytes": memory.most}}
+        if not self.results["torch"].get("card") or self.number is None:
+            return found
+        worker = Path(__file__).with_name("torch_card.py")
+        command = [self.options.python, str(worker), case["rival"], json.dumps(case["shape"]), str(self.number), str(STEPS), str(TOKENS)]
+        for mode in ("compile", "eager"):
+            if self.left() < 5:
+                break
+            done = execute([*command, mode], min(self.options.limit, self.left()), cwd=worker.parent)
+            self.evidence.log(f"speed-torch-{mode}-{case['label']}", done)
+            try:
+                said = json.loads(done.out.splitlines()[-1])
+                found["torch"] = said | self.rates(case, statistics.median(said["step_ms"]), tokens)
+                break
+            except (ValueError, IndexError, KeyError):
+                found[f"torch_{mode}_why"] = done.why()[-600:]
+        return found
 
     def rates(self, case: dict[str, Any], ms: float, tokens: int) -> dict[str, Any]:
         """Tokens per second, and the part of the card's peak that the model's operations are."""
@@ -323,113 +392,164 @@ class Session:
         mfu = case["flops_per_token"] * per_second / (peak * 1e12) if peak else None
         return {"step_ms_median": ms, "tokens_per_s": per_second, "mfu": mfu}
 
+    def cases(self, phase: str) -> list[dict[str, Any]]:
+        """The cases of a phase, in order."""
+        chosen = lambda case: not self.options.only or case["system"] in self.options.only
+        conformance = list(filter(chosen, self.plan["conformance"]))
+        # Small models of all systems come before the large ones.
+        speed = sorted(filter(chosen, self.plan["speed"]), key=lambda case: case["parameters"])
+        match phase:
+            case "smoke":
+                first = [case for case in conformance if not case["revolve"]]
+                return [min(first, key=lambda case: (case["label"] != "prenorm-bf16", case["label"]))] if first else []
+            case "launches":
+                return list(filter(chosen, self.plan["launches"]))
+            case "conformance" | "losses":
+                return conformance
+            case "profile":
+                return [case for case in speed if case["system"] in PROFILED]
+            case _:
+                return speed
+
+    def run_phase(self, phase: str, targets: list[str]) -> None:
+        """All cases of a phase, for all kinds of code."""
+        work = getattr(self, phase)
+        every = [(phase, target, case, work) for target in targets for case in self.cases(phase)]
+        with ThreadPoolExecutor(1 if phase in ALONE else self.options.jobs) as pool:
+            list(pool.map(lambda arguments: self.case(*arguments), every))
+        if phase == "losses":
+            self.revolved()
+
 
 def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
-def profile(r: dict[str, Any]) -> list[str]:
-    """The kernels of a model's step that take the longest."""
-    lines = [
-        "",
-        f"## Kernels of a step of {r['label']}",
-        "",
-        f"The {SHOWN} that take the longest, each launch between two events, outside of graphs, over 3 steps; all of them are in results.json.",
-        "",
-        "| kernel | entry | launches | ms | share | Gflop/s | GB/s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for k in r["kernels"][:SHOWN]:
-        lines.append(
-            f"| `{k['kernel']}` {k['dims']} | {k['entry']} | {k['launches']} | {number(k['ms'], '.2f')} | {number(k['share'], '.1%')} | "
-            f"{number(k['gflop_per_s'], ',.0f')} | {number(k['gbyte_per_s'], ',.0f')} |"
-        )
-    return lines
+def verdict(r: dict[str, Any]) -> str:
+    """What became of a case, in a cell of a table."""
+    if r["good"]:
+        return "launched, nothing computed" if "dry_good" in r else "good"
+    why = r.get("why") or ", ".join(r.get("wrong") or []) or "WRONG: " + ", ".join(key for key in r if key.endswith("_good") and not r[key])
+    return "**" + why.replace("\n", " ").replace("|", "/")[:160] + "**"
+
+
+def table(head: str, rows: Iterable[str]) -> list[str]:
+    """A table, where it has rows."""
+    lines = [f"| {row} |" for row in rows]
+    return ["", f"| {head} |", "|" + "---|" * (head.count("|") + 1), *lines] if lines else []
+
+
+YES = {True: "same bits", False: "DIFFER", None: "–"}
+SPEED = "model | parameters | batch × context | odec step ms | tokens/s | MFU | GiB planned, in use | PyTorch | step ms | tokens/s | MFU | GiB | token ms | PyTorch / odec | verdict"
+
+
+def speed_row(r: dict[str, Any]) -> str:
+    """A model's step beside PyTorch's."""
+    ours, theirs, shape = r.get("odec"), r.get("torch"), r["shape"]
+    gib = lambda n: number(n / 2**30 if n else None, ".1f")
+    row = f"{r['label']} | {r['parameters'] / 1e6:.1f} M | {shape['batch']} × {shape['context']} | "
+    if ours:
+        row += f"{ours['step_ms_median']:.1f} | {ours['tokens_per_s']:,.0f} | {number(ours['mfu'], '.1%')} | {gib(ours['planned_bytes'])}, {gib(ours['card_bytes'])} | "
+    else:
+        row += "– | – | – | – | "
+    if theirs:
+        row += f"{theirs['mode']} | {theirs['step_ms_median']:.1f} | {theirs['tokens_per_s']:,.0f} | {number(theirs['mfu'], '.1%')} | "
+        row += f"{gib(theirs['peak_bytes'])} | {number(theirs.get('token_ms'), '.3f')} | "
+        row += f"{theirs['step_ms_median'] / ours['step_ms_median']:.2f}× | " if ours else "– | "
+    else:
+        row += "– | – | – | – | – | – | – | "
+    return row + verdict(r)
+
+
+def kernel_row(k: dict[str, Any]) -> str:
+    return (
+        f"`{k['kernel']}` {k['dims']} | {k['entry']} | {k['launches']} | {number(k['ms'], '.2f')} | {number(k['share'], '.1%')} | "
+        f"{number(k['gflop_per_s'], ',.0f')} | {number(k['gbyte_per_s'], ',.0f')}"
+    )
 
 
 def tables(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    card = results["card"]
+    card, torch = results["card"], results["torch"]
     about = f"{card['name']} (driver {card['driver_version']}, {card['memory.total']} MiB)" if card else results["device"]
-    torch = results["torch"]
     lines = [
         f"# {results['odec']} on {about}",
         "",
-        f"{results['date']}; code for {results['target']}; graphs {results['graphs']}; PyTorch {torch.get('version', 'absent')} (CUDA {torch.get('cuda', '–')}).",
+        f"{results['date']}; phase {results['phase']}; code for {', '.join(results['targets'])}; PyTorch {torch.get('version', 'absent')} (CUDA {torch.get('cuda', '–')}).",
+        f"Conformance covers {len(results['ops'])} ops: {', '.join(results['ops'])}.",
         "",
-        f"## Conformance ({len(results['ops'])} ops: {', '.join(results['ops'])})",
-        "",
-        f"| case | entries exact | worst entry | losses of {results['steps']} steps, mean distance | two runs | revolve = store | verdict |",
-        "|---|---|---|---|---|---|---|",
+        *summary(results),
     ]
-    yes = {True: "same bits", False: "DIFFER", None: "–"}
-    for r in sorted(results["conformance"], key=lambda r: r["label"]):
-        good = "launched, nothing computed" if "dry_good" in r else "good"
-        verdict = good if r["good"] else "**" + (r.get("why") or "WRONG: " + ", ".join(r.get("wrong") or ["see above"])).replace("\n", " ")[:160] + "**"
-        lines.append(
-            f"| {r['label']} | {r.get('entries_exact', '–')} of {r.get('entries', '–')} | {number(r.get('entries_apart'), '.1e')} | "
-            f"{number(r.get('losses_apart'), '.1e')} | {yes[r.get('repeats_good')]} | {yes[r.get('revolve_good')]} | {verdict} |"
-        )
-    lines += [
-        "",
-        "## Speed (bf16)",
-        "",
-        "MFU counts the model's operations as `odec check` does, without what is computed again, over the data sheet's peak. Memory: planned, and the most that the card "
-        "said was in use; PyTorch's is its allocator's peak. Token: milliseconds for reading one token after those before.",
-        "",
-        "| model | parameters | batch × context | odec step ms | tokens/s | MFU | GiB planned, in use | token ms | PyTorch | step ms | tokens/s | MFU | GiB | token ms | PyTorch / odec |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for r in results["speed"]:
-        ours, theirs, shape = r.get("odec"), r.get("torch"), r["shape"]
-        gib = lambda n: number(n / 2**30 if n else None, ".1f")
-        left = f"| {r['label']} | {r['parameters'] / 1e6:.1f} M | {shape['batch']} × {shape['context']} | "
-        if ours:
-            left += f"{ours['step_ms_median']:.1f} | {ours['tokens_per_s']:,.0f} | {number(ours['mfu'], '.1%')} | "
-            left += f"{gib(ours['planned_bytes'])}, {gib(ours['card_bytes'])} | {number(ours.get('token_ms'), '.3f')} | "
-        else:
-            left += f"**{r.get('why', '')[:120]}** | – | – | – | – | ".replace("\n", " ")
-        if theirs:
-            left += f"{theirs['mode']} | {theirs['step_ms_median']:.1f} | {theirs['tokens_per_s']:,.0f} | {number(theirs['mfu'], '.1%')} | "
-            left += f"{gib(theirs['peak_bytes'])} | {number(theirs.get('token_ms'), '.3f')} | "
-            left += (f"{theirs['step_ms_median'] / ours['step_ms_median']:.2f}× |") if ours else "– |"
-        else:
-            left += "– | – | – | – | – | – | – |"
-        lines.append(left)
-    for r in results["speed"]:
-        if "kernels" in r:
-            lines += profile(r)
-    return "\n".join(lines) + "\n"
+    for target in results["targets"]:
+        of = lambda phase: sorted((r for r in results["cases"] if (r["target"], r["phase"]) == (target, phase)), key=lambda r: r["label"])
+        lines += ["", f"## {target}"]
+        lines += table("three steps | launches waited for | in graphs | verdict", (
+            f"{r['label']} | {r.get('graphs_off_good', '–')} | {r.get('graphs_on_good', '–')} | {verdict(r)}" for r in of("smoke")
+        ))
+        lines += table("every launch of | launches | on tensor cores | most of a bound used | wrong | verdict", (
+            f"{r['label']} | {r.get('launches', '–')} | {r.get('bounded', '–')} | {number(r.get('worst'), '.0%')} | {r.get('failed', '–')} | {verdict(r)}"
+            for r in of("launches")
+        ))
+        lines += table("every entry of | exact | worst | verdict", (
+            f"{r['label']} | {r.get('entries_exact', '–')} of {r.get('entries', '–')} | {number(r.get('entries_apart'), '.1e')} | {verdict(r)}"
+            for r in of("conformance")
+        ))
+        lines += table(f"losses of {results['steps']} steps | mean distance | two runs | revolve = store | verdict", (
+            f"{r['label']} | {number(r.get('losses_apart'), '.1e')} | {YES[r.get('repeats_good')]} | {YES[r.get('revolve_good')]} | {verdict(r)}"
+            for r in of("losses")
+        ))
+        for r in of("profile"):
+            lines += ["", f"Kernels of a step of {r['label']}, the {SHOWN} longest, each launch between two events, outside of graphs: {verdict(r)}"]
+            lines += table("kernel | entry | launches | ms | share | Gflop/s | GB/s", map(kernel_row, r.get("kernels", [])[:SHOWN]))
+        lines += table(SPEED, map(speed_row, of("speed")))
+        lines += table("reading token by token | ms | verdict", (
+            f"{r['label']} | {number(r.get('token_ms'), '.3f')} | {verdict(r)}" for r in of("generation")
+        ))
+    notes = "MFU counts the model's operations as `odec check` does, without what is computed again, over the data sheet's peak."
+    return "\n".join([*lines, "", notes]) + "\n"
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    """A line for each kind of code and phase: each is judged by itself."""
+    lines = []
+    for target in results["targets"]:
+        for phase in PHASES:
+            cases = [r for r in results["cases"] if (r["target"], r["phase"]) == (target, phase)]
+            bad = [r["label"] for r in cases if not r["good"]]
+            if cases:
+                verdict = f"{len(cases) - len(bad)} of {len(cases)} good"
+                lines.append(f"{target}  {phase:<12} {verdict}" + (f"; FAILED: {', '.join(bad)}" if bad else ""))
+    return lines
 
 
 def run(options: argparse.Namespace) -> int:
     if not (options.folder / "plan.json").is_file():
         print(f"{options.folder} was not made by `gpu.sh prepare`: it has no plan.json", file=sys.stderr)
         return 1
+    options.out.mkdir(parents=True, exist_ok=True)
     try:
         session = Session(options)
-    except (Failed, ValueError) as why:
+        session.find_card()
+        targets = session.targets()
+        if not targets:
+            raise Failed(f"none of {', '.join(session.plan['targets'])} is for this card, {session.card['name']}")
+        session.device_there(targets[0])
+    except Failed as why:
         reason = str(why).splitlines()[0].removeprefix("error: ")
         print(f"nothing can be measured on {options.device}: {reason}", file=sys.stderr)
         return 1
-    session.out.mkdir(parents=True, exist_ok=True)
-    session.describe()
-    chosen = lambda case: not options.only or case["system"] in options.only
-    cases = [case for case in session.plan["conformance"] if chosen(case)]
-    # The first alone: where nothing works, it says so before many processes do.
-    for case in cases[:1]:
-        session.conformance(case)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(session.conformance, cases[1:]))
-    session.revolved()
-    # Small models of all systems come before the large ones.
-    for case in sorted(filter(chosen, session.plan["speed"]), key=lambda case: case["parameters"]):
-        session.speed(case)
+    session.describe(targets)
+    for phase, share in PHASES.items():
+        if options.phase in (phase, "all"):
+            session.ends = options.budget * (share if options.phase == "all" else 1.0)
+            session.run_phase(phase, targets)
+    seconds = time.monotonic() - session.began
+    session.results |= {"seconds": round(seconds, 1), "left_out": session.evidence.left_out}
+    session.save()
     text = tables(session.results)
     (session.out / "results.md").write_text(text, encoding="utf-8")
     print(text)
-    bad = [r["label"] for r in session.results["conformance"] if not r["good"]]
-    bad += [r["label"] for r in session.results["speed"] if "odec" not in r]
-    seconds = time.monotonic() - session.began
-    print(f"{session.out}: {len(bad)} failed, {seconds:.0f} s" + (": " + ", ".join(bad) if bad else ""))
-    return int(bool(bad))
+    print("\n".join(summary(session.results)))
+    bad = sum(not r["good"] for r in session.results["cases"])
+    print(f"{session.out}: {len(session.results['cases'])} cases, {bad} failed, {seconds:.0f} s")
+    return int(bad > 0 or not session.results["cases"])

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Conformance and speed on an NVIDIA card, in two phases:
-#   gpu.sh prepare DIR [--only a,b] [--tiny]   builds all that is needed into DIR, on any machine with odec's tool chain
-#   gpu.sh run DIR OUT [--device cuda:0]       measures in one call (10 minutes) on the machine with the card: needs its
+# Conformance and speed on an NVIDIA card, in two stages:
+#   gpu.sh prepare DIR [--only a,b] [--tiny]   packs all that is needed into DIR/kit.tar.xz, on any machine with odec's tool chain
+#   gpu.sh run DIR OUT [--phase smoke]         measures in one call (10 minutes) on the machine with the card: needs its
 #                                              driver and python3, no network, no compiler; PyTorch if it is to be compared
-# `DIR/run.sh OUT` is the second phase where there is no checkout. `--device cuda:dry` tries all of it without a card.
-# ODEC names a built binary instead of building one.
+# `DIR/run.sh OUT` is the second stage where there is no checkout. `--device cuda:dry` tries all of it without a card.
+# ODEC names a built binary, and RUNNER one without code generation, which travels, instead of building them.
 set -euo pipefail
 here=$PWD
 source "$(dirname "$0")/common.sh"
 usage='usage: scripts/gpu.sh prepare DIR [options], or scripts/gpu.sh run DIR OUT [options]'
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$here" "$1" ;; esac; }
 have python3 || fail 'python3 is needed'
+built=${CARGO_TARGET_DIR:-$PWD/target}
 case ${1:-} in
 prepare)
     [ $# -ge 2 ] || fail "$usage"
@@ -18,17 +19,19 @@ prepare)
     shift 2
     if [ -z "${ODEC:-}" ]; then
         cargo build --release --bin odec
-        odec=${CARGO_TARGET_DIR:-target}/release/odec
-    else
-        odec=$(absolute "$ODEC")
+        ODEC=$built/release/odec
     fi
-    exec python3 benches/gpu.py prepare "$folder" --odec "$odec" "$@"
+    if [ -z "${RUNNER:-}" ]; then
+        cargo build --profile runner --bin odec --no-default-features --features cuda
+        RUNNER=$built/runner/odec
+    fi
+    exec python3 benches/gpu.py prepare "$folder" --odec "$(absolute "$ODEC")" --runner "$(absolute "$RUNNER")" "$@"
     ;;
 run)
     [ $# -ge 3 ] || fail "$usage"
     folder=$(absolute "$2") out=$(absolute "$3")
     shift 3
-    exec python3 benches/gpu.py run "$folder" "$out" "$@"
+    exec "$folder/run.sh" "$out" "$@"
     ;;
 *) fail "$usage" ;;
 esac

@@ -62,17 +62,28 @@ agreement() {
 
 # Every kernel of the library through NVIDIA's assembler: none may spill or call.
 gpu_assembler() {
-    scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble:: -- --ignored
+    scripts/ptxas.sh && cargo test --quiet --workspace --test gpu assemble -- --ignored
 }
 
-# What measures a card, without one: prepared, launched by the driver that computes nothing; and refused where there is none.
+# What travels to a card's machine: odec without code generation. It takes the program's place for a moment.
+gpu_runner() {
+    cargo build --quiet --package odec --no-default-features --features cuda && cp "$program" "$1"
+    local verdict=$?
+    cargo build --quiet --workspace --bin odec && [ "$verdict" = 0 ]
+}
+
+# What measures a card, without one: packed, light enough for a kit of all systems to be carried, launched by the driver that computes
+# nothing; refused where there is no card; and rehearsed with failures.
 gpu_script() {
     local folder
     folder=$(mktemp -d) || return 1
-    ODEC=$program scripts/gpu.sh prepare "$folder/kit" --only prenorm --targets sm_80 --steps 2 --tiny &&
-        "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
+    gpu_runner "$folder/runner" &&
+        ODEC=$program RUNNER=$folder/runner scripts/gpu.sh prepare "$folder/kit" --only prenorm --steps 2 &&
+        XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
-        ! "$folder/kit/run.sh" "$folder/none" --device cuda:63
+        grep -q '^sm_90a  generation .* good$' "$folder/said" &&
+        ! XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/none" --device cuda:63 &&
+        python3 benches/gpu_test.py
     local verdict=$?
     [ "$verdict" = 0 ] || cat "$folder/said"
     rm -rf "$folder"
