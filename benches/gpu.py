@@ -1,6 +1,6 @@
 """Conformance and speed on an NVIDIA card.
 
-    gpu.py prepare DIR --odec BINARY --runner BINARY [--only a,b] [--targets sm_90a] [--cubins PTXAS] [--steps N] [--memory GIB] [--jobs N] [--tiny]
+    gpu.py prepare DIR --odec BINARY --runner BINARY [--only a,b] [--targets sm_90a] [--sizes 55M] [--cubins PTXAS] [--steps N] [--memory GIB] [--jobs N] [--tiny]
     gpu.py run FOLDER OUT [--device cuda:0] [--phase all] [--budget SECONDS] [--limit SECONDS] [--jobs N] [--python PYTHON] [--only a,b]
 
 `prepare` needs odec with code generation and no card. It builds every system of the library, small, in both precisions, for
@@ -246,7 +246,8 @@ def staged(options: argparse.Namespace, folder: Path, stage: Path) -> int:
     jobs = [(builder.conformance, (name, precision)) for name in names for precision in PRECISIONS]
     jobs += [(builder.conformance, (name, precision, SLOTS)) for name in names if name in REVOLVE for precision in PRECISIONS]
     shapes = [(builder.launches, (case,)) for case in (TINY_LAUNCHES if options.tiny else LAUNCHES) if case.system in names]
-    timed = [(builder.timed, (name, size)) for size in (TINY if options.tiny else SIZES) for name in TIMED if name in names]
+    sizes = TINY if options.tiny else [size for size in SIZES if not options.sizes or size.name in options.sizes]
+    timed = [(builder.timed, (name, size)) for size in sizes for name in TIMED if name in names]
     began = time.monotonic()
 
     def done(job: tuple[Any, tuple[Any, ...]]) -> dict[str, Any]:
@@ -303,6 +304,7 @@ def parser() -> argparse.ArgumentParser:
     first.add_argument("--runner", required=True, help="the odec binary that travels: without code generation it is small")
     first.add_argument("--only", type=names, default=[], help="comma-separated systems (default: all that are trained)")
     first.add_argument("--targets", type=names, default=["sm_90a"])
+    first.add_argument("--sizes", type=names, default=[], help="comma-separated sizes of what is timed: 55M, 340M (default: all)")
     first.add_argument("--cubins", type=Path, help="an assembler (ptxas), whose code is carried too and loaded instead of PTX")
     first.add_argument("--steps", type=int, default=50, help="training steps whose losses are compared")
     first.add_argument("--memory", type=float, default=70, help="GiB that a timed model may need")

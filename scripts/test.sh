@@ -78,7 +78,7 @@ gpu_script() {
     local folder
     folder=$(mktemp -d) || return 1
     gpu_runner "$folder/runner" &&
-        ODEC=$program RUNNER=$folder/runner scripts/gpu.sh prepare "$folder/kit" --only prenorm --steps 2 &&
+        ODEC=$program RUNNER=$folder/runner scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 &&
         XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
         grep -q '^sm_90a  generation .* good$' "$folder/said" &&

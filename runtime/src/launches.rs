@@ -288,7 +288,7 @@ impl Beside {
                     let off = (**got - want).abs();
                     if *bound > 0.0 {
                         found.worst = found.worst.max(off / bound);
-                        !(off <= *bound)
+                        off.is_nan() || off > *bound
                     } else {
                         got.to_bits() != want.to_bits() && !(got.is_nan() && want.is_nan())
                     }
