@@ -67,9 +67,10 @@ gpu_assembler() {
 
 # What travels to a card's machine: odec without code generation. It takes the program's place for a moment.
 gpu_runner() {
+    cp "$program" "$1.program" || return 1
     cargo build --quiet --package odec --no-default-features --features cuda && cp "$program" "$1"
     local verdict=$?
-    cargo build --quiet --workspace --bin odec && [ "$verdict" = 0 ]
+    cp --remove-destination "$1.program" "$program" && [ "$verdict" = 0 ]
 }
 
 # What measures a card, without one: packed, light enough for a kit of all systems to be carried, launched by the driver that computes

@@ -172,7 +172,7 @@ fn recorded(a: &Artifact, breaks_after: Option<u64>, one_by_one: bool) -> String
         ..Recording::with(u64::MAX)
     };
     let kernels: &[Kernel] = &a.manifest().program.kernels;
-    let mut device = CudaDevice::new(recording, Target::Sm90a, code(kernels), kernels, 0).unwrap();
+    let mut device = CudaDevice::new(recording, Target::Sm90a, &code(kernels), kernels, 0).unwrap();
     if one_by_one {
         device.set_one_by_one(true);
     }

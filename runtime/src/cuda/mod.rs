@@ -186,7 +186,7 @@ impl<D: Driver> CudaDevice<D> {
     pub fn new(
         mut driver: D,
         target: Target,
-        code: impl AsRef<[u8]>,
+        code: &(impl AsRef<[u8]> + ?Sized),
         kernels: &[Kernel],
         needed: u64,
     ) -> Result<CudaDevice<D>, CudaError> {
@@ -444,7 +444,7 @@ pub fn on<D: Driver, C: AsRef<[u8]>>(
     let best = card.code(built)?;
     card.room(needed)?;
     let code = code(best).map_err(|e| CudaError::Code(e.to_string()))?;
-    CudaDevice::new(driver, best, code, kernels, needed)
+    CudaDevice::new(driver, best, &code, kernels, needed)
 }
 
 /// No card, but with so much memory: every launch is planned and checked as for one, and nothing is computed.
