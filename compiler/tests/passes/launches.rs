@@ -65,6 +65,9 @@ fn faulty(a: &Artifact, kernel: usize, operand: usize, by: f32, dump: Option<&Pa
     beside(a, Box::new(device), CARD, dump).unwrap()
 }
 
+/// Whether a kernel is of a kind.
+type Is = fn(&KernelSpec) -> bool;
+
 /// The number of the first kernel that is such and whose first result is f32, and of that result.
 fn first(a: &Artifact, is: impl Fn(&KernelSpec) -> bool) -> (usize, usize) {
     let mut kernels = a.manifest().program.kernels.iter().enumerate();
@@ -92,7 +95,7 @@ fn every_launch_is_compared_within_its_bound() {
 fn what_is_wrong_is_named_and_its_operands_dumped() {
     let dir = tempfile::tempdir().unwrap();
     let a = model("bf16", Target::Sm90a);
-    let kinds: [(&str, fn(&KernelSpec) -> bool, f32); 5] = [
+    let kinds: [(&str, Is, f32); 5] = [
         (
             "contract",
             |k| matches!(k, KernelSpec::Contract(c) if c.epilogue.is_none()),
