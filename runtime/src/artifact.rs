@@ -367,7 +367,10 @@ impl Artifact {
                     // What an assembler made of it, where somebody says so.
                     match std::env::var_os(cuda::CUBIN_FILE) {
                         Some(cubin) => std::fs::read(cubin),
-                        None => self.code(target).map(Cow::into_owned).map_err(io::Error::other),
+                        None => self
+                            .code(target)
+                            .map(Cow::into_owned)
+                            .map_err(io::Error::other),
                     }
                 };
                 let needed = check::memory_bytes(program);

@@ -211,7 +211,7 @@ impl Cases {
     /// When there is no such card, it runs no code for the target, or the driver refuses.
     pub fn device(&self, choice: DeviceChoice) -> Result<Box<dyn Device>, CaseError> {
         let needed = self.cases.iter().map(Case::bytes).max().unwrap_or(0);
-        let (kernels, ptx) = (&self.kernels[..], |_| Ok(self.ptx.clone()));
+        let (kernels, ptx) = (&self.kernels[..], |_| Ok(self.ptx.clone().into_bytes()));
         Ok(match choice {
             DeviceChoice::Reference => Box::new(ReferenceDevice::new(kernels)),
             DeviceChoice::Dry { memory } => {

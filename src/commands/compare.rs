@@ -5,7 +5,7 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use odec_runtime::compare::compare;
 use odec_runtime::launches::{Found, Wrong, launches};
-use odec_runtime::{Artifact, DeviceChoice};
+use odec_runtime::{Artifact, DeviceChoice, Shown};
 use serde_json::json;
 
 pub fn run(args: &cli::Compare) -> Done {
@@ -63,7 +63,7 @@ pub fn run(args: &cli::Compare) -> Done {
 fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
     let dump = args.dump.as_deref();
     if let Some(taken) = dump.filter(|d| d.exists()) {
-        let shown = taken.display();
+        let shown = taken.shown();
         return Err(Failure::Input(format!("{shown} exists; name a new folder")));
     }
     let found = launches(artifact, args.device, dump).map_err(Failure::input)?;
@@ -92,7 +92,7 @@ fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
             found.launches,
             (found.dump.as_ref()).map_or(String::new(), |d| format!(
                 "; the first is in {}",
-                d.display()
+                d.shown()
             ))
         ))),
     }
