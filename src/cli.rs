@@ -10,7 +10,7 @@ use std::path::PathBuf;
     version,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec new mine\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA reader of the output who goes away (`| head -1`) changes no exit code."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -23,7 +23,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  odec new mine && odec check mine.ode")]
     New(New),
     /// Parse and resolve files; print what each model is
-    #[command(after_help = "Example:\n  odec check schemes/iiet.ode schemes/rk4.ode")]
+    #[command(
+        after_help = "Examples:\n  odec check schemes/iiet.ode schemes/rk4.ode\n  odec check schemes/iiet.ode --paths"
+    )]
     Check(Check),
     /// What is true of schemes: tableau, order and what limits it, error constants, stability
     #[command(
@@ -70,7 +72,7 @@ pub enum Command {
     Tokenize(Tokenize),
     /// Run one entry of a model on tensors from a safetensors file
     #[command(
-        after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` and every parameter by its path; outputs: `logits`, `loss`, `grad.<path>`."
+        after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` ([batch, sequence], i32 or i64) and every parameter by its path; for `grad`, where the model draws in training,\nalso `noise` ([1], the key of dropout's masks and of states that start at random) and `LABEL.steps` ([1], the number of steps of an evolve\nthat draws it; `steps` without a label). Outputs: `logits`, `loss`, `grad.<path>`."
     )]
     Exec(Exec),
     /// Time the training step on random tokens, or the reading of tokens one by one
@@ -125,6 +127,9 @@ pub struct Check {
     /// Override a number by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+    /// List what --set takes instead: every path with the value it has
+    #[arg(long, conflicts_with = "json")]
+    pub paths: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

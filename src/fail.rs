@@ -1,6 +1,7 @@
 //! Why a command stopped: the user's input or our own fault.
 
 use odec_program::text::escaped_lines;
+use odec_runtime::errln;
 use std::fmt::Display;
 
 #[derive(Debug)]
@@ -47,14 +48,15 @@ impl Failure {
 
     pub fn print(&self) {
         match &self.escaped() {
-            Failure::Input(what) => eprintln!("error: {what}"),
-            Failure::Reported { errors: 1 } => eprintln!("1 error"),
-            Failure::Reported { errors } => eprintln!("{errors} errors"),
-            Failure::Stopped { signal: 2, what } => eprintln!("stopped by Ctrl-C: {what}"),
-            Failure::Stopped { what, .. } => eprintln!("stopped by SIGTERM: {what}"),
+            Failure::Input(what) => errln!("error: {what}"),
+            Failure::Reported { errors: 1 } => errln!("1 error"),
+            Failure::Reported { errors } => errln!("{errors} errors"),
+            Failure::Stopped { signal: 1, what } => errln!("stopped by SIGHUP: {what}"),
+            Failure::Stopped { signal: 2, what } => errln!("stopped by Ctrl-C: {what}"),
+            Failure::Stopped { what, .. } => errln!("stopped by SIGTERM: {what}"),
             Failure::Internal(what) => {
-                eprintln!("error: {what}");
-                eprintln!(
+                errln!("error: {what}");
+                errln!(
                     "This is a fault in odec, not in your file. Please report it with the file and the command."
                 );
             }

@@ -1,5 +1,8 @@
 //! odec's command line. Parses arguments, calls one command, prints its failure, and chooses the exit code:
-//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 130 or 143 stopped by a signal with all work saved.
+//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal with all work saved.
+
+// `odec_runtime::stdio` prints: what `println!` prints can end a run.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod commands;
@@ -12,10 +15,25 @@ mod terminal;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use fail::{Done, Failure};
+use odec_runtime::stdio;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = signals::survive_file_limits().map_err(Failure::internal);
+    let done = done.and_then(|()| run(Cli::parse().command));
+    let printed = stdio::finish().map_err(|e| Failure::Input(format!("standard output: {e}")));
+    match done.and(printed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Done {
+    match command {
         Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
@@ -35,12 +53,5 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Codegen => commands::codegen::run(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.print();
-            ExitCode::from(failure.code())
-        }
     }
 }

@@ -54,7 +54,11 @@ pub fn curves(entries: &[Entry]) -> Done<Vec<Option<Curves>>> {
         planned => Ok(Some(planned?)),
     });
     let first: Vec<Option<Planned>> = first.collect::<Done<_>>()?;
-    code.compile(first.iter().flatten())?;
+    let mut planned = first.iter().flatten().peekable();
+    // Nothing may be measurable, and then there is nothing to compile.
+    if planned.peek().is_some() {
+        code.compile(planned)?;
+    }
     let all = entries.iter().map(|e| {
         let Some(graded) = e.graded() else {
             return Ok(None);

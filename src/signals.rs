@@ -1,8 +1,8 @@
-//! Ctrl-C and SIGTERM as a wish that a long command looks at, instead of the end of the process.
+//! Ctrl-C, SIGTERM and SIGHUP as a wish that a long command looks at, instead of the end of the process; a file that grows too large as an error.
 //!
 //! The first signal sets a flag; a second one ends the process at once, as if odec did not listen.
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,9 @@ impl Signals {
     /// # Errors
     /// When the system refuses.
     pub fn listen(&self) -> io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
+        // What `nohup` starts outlives its terminal.
+        let hangup = (!ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             // Actions run in this order, so the first signal finds the flag unset.
             flag::register_conditional_default(signal, self.stop.clone())?;
             flag::register_usize(signal, self.received.clone(), signal as usize)?;
@@ -39,4 +41,20 @@ impl Signals {
     pub fn received(&self) -> u8 {
         self.received.load(Ordering::Relaxed) as u8
     }
+}
+
+/// Has a write beyond the limit of `ulimit -f` fail as one on a full disk does, instead of ending the process.
+///
+/// # Errors
+/// When the system refuses.
+pub fn survive_file_limits() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
+/// Whether the process was started with a signal ignored, as far as the system tells.
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
+    mask.is_some_and(|m| m >> (signal - 1) & 1 == 1)
 }

@@ -16,13 +16,14 @@ use odec_program::manifest::Precision;
 use odec_program::{DType, Kernel, Target};
 use odec_runtime::cuda::fit::Card;
 use odec_runtime::cuda::recording::Recording;
+use odec_runtime::errln;
 use odec_runtime::import::Init;
 use odec_runtime::input;
 #[cfg(feature = "mlir")]
 use odec_runtime::private;
 use odec_runtime::tokenizer::TokenizerError;
 use odec_runtime::{
-    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, Unsigned, cuda,
+    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, TrainError, Unsigned, cuda,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -88,7 +89,7 @@ pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
 /// Prints messages; fails when one is an error.
 pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
     for d in messages {
-        eprintln!("{}", render(d, sources, terminal::colour()));
+        errln!("{}", render(d, sources, terminal::colour()));
     }
     match messages
         .iter()
@@ -238,6 +239,30 @@ fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
     )]
 }
 
+/// Files of a train block that are not there: no mistake, for they may be made later, be elsewhere, or be named with `--data`.
+pub fn missing_files(built: &Built) -> Vec<Diagnostic> {
+    let (Some(train), Some(span)) = (&built.train, built.named.data) else {
+        return vec![];
+    };
+    let note = |path: &str, span, what, help: &str| {
+        (!Path::new(path).exists()).then(|| {
+            let message = format!("there is no {path} here");
+            let d = Diagnostic::note(codes::IMPORT_FAILED, span, message);
+            d.label(what).help(help)
+        })
+    };
+    let mut notes: Vec<Diagnostic> = Vec::new();
+    let help = "files are looked for from where odec is started; `odec train … --data FILE` takes another one";
+    for path in &train.data.files {
+        notes.extend(note(path, span, "training reads it", help));
+    }
+    if let Some(Tokenized { path, span }) = &built.named.tokenizer {
+        let help = "files are looked for from where odec is started";
+        notes.extend(note(path, *span, "tokens are made with it", help));
+    }
+    notes
+}
+
 /// What is wrong with the real type on a target.
 fn precision_fits(built: &Built, target: Target) -> Vec<Diagnostic> {
     match (built.named.precision, built.real()) {
@@ -288,7 +313,7 @@ pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     if let Err(e) = private::folder()
         && e.is_exposed()
     {
-        eprintln!("note: compiled code is neither taken from there nor kept: {e}");
+        errln!("note: compiled code is neither taken from there nor kept: {e}");
     }
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
@@ -330,7 +355,7 @@ pub fn unsigned(trust: bool) -> Unsigned {
 
 /// The kernels of an artifact that was not built here, compiled here.
 fn anew(artifact: &Artifact, kernels: &[Kernel], target: Target) -> Result<Vec<u8>, String> {
-    eprintln!(
+    errln!(
         "note: {} was not built here ({}), so its kernels are compiled anew; `--trust` runs its own code",
         artifact.path().shown(),
         artifact.not_ours().unwrap_or_default()
@@ -381,16 +406,34 @@ pub fn artifact(
     device: DeviceChoice,
     trust: bool,
 ) -> Done<(Artifact, Option<TempDir>)> {
-    artifact_if(path, overrides, device, trust, |_| Ok(()))
+    artifact_if(path, overrides, device, trust, |_, _| Ok(()))
 }
 
-/// The same, asking before any code is generated, with the model's name, whether that is worth it.
-pub fn artifact_if(
+/// The same of a model that is to be trained, asking `claim` with its name before any code is generated.
+pub fn trainable(
     path: &Path,
     overrides: &[String],
     device: DeviceChoice,
     trust: bool,
-    worth: impl FnOnce(&str) -> Done,
+    claim: impl Fn(&str) -> Done,
+) -> Done<(Artifact, Option<TempDir>)> {
+    artifact_if(path, overrides, device, trust, |name, trains| {
+        if !trains {
+            return Err(Failure::input(TrainError::NoTrainBlock {
+                path: path.shown(),
+            }));
+        }
+        claim(name)
+    })
+}
+
+/// `wanted` may refuse a model, by its name and whether it has a train block, before code is generated.
+fn artifact_if(
+    path: &Path,
+    overrides: &[String],
+    device: DeviceChoice,
+    trust: bool,
+    wanted: impl Fn(&str, bool) -> Done,
 ) -> Done<(Artifact, Option<TempDir>)> {
     if !is_source(path) {
         if !overrides.is_empty() {
@@ -399,7 +442,8 @@ pub fn artifact_if(
             ));
         }
         let artifact = Artifact::load(path).map_err(Failure::input)?;
-        worth(&artifact.manifest().name)?;
+        let m = artifact.manifest();
+        wanted(&m.name, m.train.is_some())?;
         return Ok((artifact.with(unsigned(trust)), None));
     }
     let refused = |card| move |source| Failure::input(ArtifactError::Gpu { card, source });
@@ -418,7 +462,7 @@ pub fn artifact_if(
     let folder = tempfile::tempdir().map_err(Failure::input)?;
     let out = folder.path().join("model.odex");
     let (artifact, ..) = build_if(path, overrides, target, &out, |built, planned, target| {
-        worth(&built.name)?;
+        wanted(&built.name, built.train.is_some())?;
         match &card {
             Some((number, card)) => room::fits((*number, card), built, planned, target),
             None => Ok(()),

@@ -252,6 +252,8 @@ fn fmt_formats_in_place_and_checks() {
 fn new_writes_a_file_that_checks() {
     let place = Place::new();
     assert_eq!(place.good(&["new", "my-idea"]), "my-idea.ode\n");
+    let comment = "// A text of yours, from about 100 KB on. It is not made by any command";
+    assert!(place.read("my-idea.ode").contains(comment));
     place.good(&["fmt", "--check", "my-idea.ode"]);
     let said = place.good(&["check", "my-idea.ode"]);
     assert!(said.contains("my_idea — model, 4 steps"), "{said}");
@@ -506,4 +508,309 @@ fn compare_runs_every_launch_beside_the_reference_device() {
         .output()
         .expect("odec starts");
     assert!(out.status.success(), "{}", text(&out.stderr));
+}
+
+/// The end of a pipe that nobody reads: every write to it fails.
+#[cfg(unix)]
+fn closed() -> std::io::PipeWriter {
+    std::io::pipe().expect("a pipe").1
+}
+
+/// A device that is always full.
+#[cfg(target_os = "linux")]
+fn full() -> std::fs::File {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    full.expect("a device")
+}
+
+/// A reader who goes away is no failure; output that is lost otherwise is said. Nothing panics.
+#[cfg(target_os = "linux")]
+#[test]
+fn lost_output_ends_no_command() {
+    let place = Place::new();
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec!["check", "tiny.ode"],
+        vec!["check", "tiny.ode", "--json"],
+        vec!["check", "tiny.ode", "--paths"],
+        vec!["analyze", "tiny.ode"],
+        vec!["analyze", "tiny.ode", "--json"],
+        vec!["build", "tiny.ode", "--emit", "stages"],
+        vec!["build", "tiny.ode", "--emit", "program"],
+        vec!["graph", "tiny.ode"],
+        vec!["fmt", "--check", "tiny.ode"],
+        vec!["completions", "bash"],
+        vec![
+            "tokenize",
+            "corpus.txt",
+            "--tokenizer",
+            "bytes",
+            "-o",
+            "t.bin",
+        ],
+        vec!["methods", "rk2_gated"],
+    ];
+    if cfg!(feature = "mlir") {
+        place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+        commands.extend([
+            vec!["profile", "tiny.ode", "--steps", "1"],
+            vec!["bench", "tiny.ode", "--steps", "1", "--json"],
+            vec!["compare", "tiny.ode", "--steps", "1"],
+            vec!["eval", "run", "--windows", "1"],
+            vec!["generate", "run", "--prompt", "the", "--tokens", "3"],
+            vec!["export", "run", "-o", "run.safetensors"],
+            vec!["train", "--resume", "run", "--steps", "2", "--json"],
+        ]);
+    }
+    for args in &commands {
+        let (code, said) = place.printing_to(full(), args);
+        // `fmt --check` has something to say of its own.
+        let own = args[0] == "fmt";
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+        let lost = "error: standard output: No space left on device";
+        assert!(own || said.contains(lost), "{args:?}: {said}");
+        let (code, said) = place.printing_to(closed(), args);
+        assert_eq!(code, Some(i32::from(own)), "{args:?}: {said}");
+        assert!(
+            !said.contains("panicked") && (own || !said.contains("error")),
+            "{args:?}: {said}"
+        );
+    }
+    assert_eq!(place.printing_to(closed(), &["new", "lost"]).0, Some(0));
+    assert!(place.read("lost.ode").contains("model lost"));
+}
+
+/// Training does not depend on who looks on.
+#[cfg(all(feature = "mlir", target_os = "linux"))]
+#[test]
+fn lost_messages_end_no_training() {
+    use std::process::Stdio;
+    let place = Place::new();
+    let train = |run, stderr: Stdio| {
+        let mut c = place.command(&["train", "tiny.ode", "--out", run]);
+        let out = c.stderr(stderr).output().expect("odec starts");
+        assert!(out.status.success(), "{run}: {:?}", out.status);
+        assert!(place::text(&out.stdout).contains("held-out loss"));
+        place.tensors(run)
+    };
+    let seen = train("seen", Stdio::piped());
+    assert!(train("full", full().into()) == seen);
+    assert!(train("closed", closed().into()) == seen);
+    // Messages about a file are lost; the answer stays.
+    place.write("bad.ode", "field a =");
+    let mut c = place.command(&["check", "bad.ode"]);
+    assert_eq!(
+        c.stderr(full()).status().expect("odec starts").code(),
+        Some(1)
+    );
+}
+
+/// What a command finds is there whatever becomes of pictures, and schemes of which nothing is proved are listed.
+#[cfg(feature = "mlir")]
+#[test]
+fn schemes_of_which_nothing_can_be_measured() {
+    let place = Place::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let gated = root.join("schemes/rk2_gated.ode");
+    let gated = gated.to_str().expect("a path in UTF-8");
+    let said = place.good(&["analyze", gated, "--svg", "pictures"]);
+    assert!(said.starts_with("rk2_gated — step program"), "{said}");
+    for args in [&["methods", "rk2_gated"][..], &["methods", "--file", gated]] {
+        let said = place.good(args);
+        let row = said.lines().last().expect("a row");
+        assert!(
+            row.starts_with("| rk2_gated |") && row.ends_with("| – | – |"),
+            "{said}"
+        );
+    }
+    // A step that launches nothing.
+    place.write("idle.ode", "scheme idle(F) {\n  step x { return x }\n}\n");
+    place.good(&["methods", "--file", "idle.ode"]);
+    place.write("taken", "");
+    let out = place.odec(&["analyze", gated, "--svg", "taken"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        place::text(&out.stdout).starts_with("rk2_gated"),
+        "the words come first"
+    );
+    assert!(place::text(&out.stderr).contains("taken: "));
+}
+
+/// Tensors for `exec`: every parameter 0.01, and what is given.
+fn inputs(place: &Place, model: &str, given: &[(&str, &[usize], &[i32])]) {
+    use safetensors::tensor::{Dtype, TensorView};
+    let params: serde_json::Value =
+        serde_json::from_str(&place.good(&["build", model, "--emit", "params"])).expect("JSON");
+    let mut all: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
+    for p in params.as_array().expect("a list") {
+        let shape = p["shape"].as_array().expect("a shape").iter();
+        let shape: Vec<usize> = shape
+            .map(|n| n.as_u64().expect("a size") as usize)
+            .collect();
+        let bytes = 0.01f32.to_le_bytes().repeat(shape.iter().product());
+        all.push((
+            p["path"].as_str().expect("a path").into(),
+            Dtype::F32,
+            shape,
+            bytes,
+        ));
+    }
+    for (name, shape, values) in given {
+        let bytes = values.iter().flat_map(|n| n.to_le_bytes()).collect();
+        all.push(((*name).into(), Dtype::I32, shape.to_vec(), bytes));
+    }
+    let views = all.iter().map(|(name, dtype, shape, bytes)| {
+        let view = TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor");
+        (name.clone(), view)
+    });
+    let to = place.path().join("in.safetensors");
+    safetensors::serialize_to_file(views, None, &to).expect("written");
+}
+
+/// What a model draws in training is an input of `exec`, said by name and shape.
+#[test]
+fn exec_takes_numbers_of_steps_and_keys() {
+    let place = Place::new();
+    let drawn = TINY
+        .replace("iie(layer, r: 1)", "core: iie(layer, r: 1)")
+        .replace(
+            "for 2 steps",
+            "for random(log_normal_poisson(mean: 2), max: 3) steps",
+        )
+        .replace("weights per step", "weights shared")
+        .replace("swiglu(hidden: 24)", "swiglu(hidden: 24) |> dropout(10%)");
+    place.write("drawn.ode", &drawn);
+    let tokens: &[i32] = &[1, 2, 3, 4, 5, 6];
+    let (shape, device): (&[usize], _) = (&[2, 3], "reference");
+    let words = |entry, inside: bool| {
+        let mut args = vec![
+            "exec",
+            "drawn.ode",
+            "--entry",
+            entry,
+            "--inputs",
+            "in.safetensors",
+        ];
+        args.extend(["--outputs", "out.safetensors", "--device", device]);
+        args.extend(inside.then_some("--interpret"));
+        args
+    };
+    let both = [("tokens", shape, tokens), ("targets", shape, tokens)];
+    let steps = |n: &'static [i32]| ("core.steps", &[1][..], n);
+    let noise = ("noise", &[1][..], &[7][..]);
+    let given = |more: &[(&str, &[usize], &[i32])]| {
+        inputs(&place, "drawn.ode", &[&both[..], more].concat())
+    };
+
+    given(&[noise]);
+    let (code, said) = place.bad(&words("grad", false));
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("input `core.steps` is missing; it is [1] of i32 or i64: how many steps"),
+        "{said}"
+    );
+    given(&[steps(&[2])]);
+    let (_, said) = place.bad(&words("grad", false));
+    assert!(
+        said.contains("input `noise` is missing; it is [1] of i32 or i64: the key"),
+        "{said}"
+    );
+    for inside in [false, true] {
+        given(&[noise, steps(&[4])]);
+        let (_, said) = place.bad(&words("grad", inside));
+        assert!(
+            said.contains("`core.steps` is 4; from 1 to 3 steps are drawn"),
+            "{said}"
+        );
+        given(&[noise, steps(&[2])]);
+        place.good(&words("grad", inside));
+    }
+    // One file serves all entries.
+    place.good(&words("loss", false));
+    place.good(&words("forward", false));
+}
+
+/// A loss over hidden tokens needs one.
+#[test]
+fn exec_refuses_a_masked_loss_without_a_hidden_token() {
+    let place = Place::new();
+    let masked = TINY
+        .replace("vocab: 256", "vocab: 257")
+        .replace(", causal, rope", "")
+        .replace("loss      cross_entropy", "loss      masked(rate: 15%)");
+    place.write("masked.ode", &masked);
+    let words = |more: &[&'static str]| {
+        let mut args = vec![
+            "exec",
+            "masked.ode",
+            "--inputs",
+            "in.safetensors",
+            "--outputs",
+            "out.safetensors",
+        ];
+        args.extend(["--device", "reference"]);
+        args.extend(more);
+        args
+    };
+    let with = |tokens: &[i32]| {
+        let all: [(&str, &[usize], &[i32]); 2] = [
+            ("tokens", &[1, 3], tokens),
+            ("targets", &[1, 3], &[1, 2, 3]),
+        ];
+        inputs(&place, "masked.ode", &all);
+    };
+    with(&[1, 2, 3]);
+    for more in [
+        &["--entry", "loss"][..],
+        &["--entry", "grad"],
+        &["--entry", "loss", "--interpret"],
+    ] {
+        let (code, said) = place.bad(&words(more));
+        assert_eq!(code, 1);
+        assert!(
+            said.contains("no token is hidden, so there is no loss"),
+            "{said}"
+        );
+    }
+    place.good(&words(&["--entry", "forward"]));
+    with(&[1, 256, 3]);
+    place.good(&words(&["--entry", "loss"]));
+}
+
+/// Files that training needs and that are not there: said, and no mistake.
+#[test]
+fn check_says_which_files_are_missing() {
+    let place = Place::new();
+    let out = place.odec(&["check", "tiny.ode"]);
+    assert_eq!(place::text(&out.stderr), "", "all is there");
+    let elsewhere = TINY.replace("tokenizer: bytes", "tokenizer: \"none.json\"");
+    place.write(
+        "elsewhere.ode",
+        &elsewhere.replace("corpus.txt", "none.txt"),
+    );
+    let out = place.odec(&["check", "elsewhere.ode"]);
+    assert!(out.status.success());
+    insta::assert_snapshot!(place::text(&out.stderr));
+}
+
+#[test]
+fn check_lists_what_can_be_set() {
+    let place = Place::new();
+    let said = place.good(&["check", "tiny.ode", "--paths", "--set", "model.width=32"]);
+    insta::assert_snapshot!(said);
+}
+
+/// The file that a person named is in the message, and no code is generated before it.
+#[test]
+fn a_model_without_a_train_block_is_refused_by_its_name() {
+    let place = Place::new();
+    let model = TINY.split("train {").next().expect("a model");
+    place.write("model.ode", model);
+    for command in ["train", "bench", "profile"] {
+        let (code, said) = place.bad(&[command, "model.ode", "--device", "reference"]);
+        assert_eq!(code, 1);
+        assert!(
+            said.starts_with("error: model.ode has no train block; add one"),
+            "{said}"
+        );
+    }
 }

@@ -129,9 +129,21 @@ fn killed_runs_continue_bit_for_bit() {
 #[test]
 fn signals_write_a_checkpoint_and_say_so() {
     let place = Place::new();
-    for (signal, code, run) in [("INT", 130, "a"), ("TERM", 143, "b")] {
-        let args = ["train", "tiny.ode", "--out", run, "--steps", "1000000000"];
-        let mut first = spawn(&mut place.command(&args));
+    let odec = env!("CARGO_BIN_EXE_odec");
+    for (signal, code, run) in [("INT", 130, "a"), ("TERM", 143, "b"), ("HUP", 129, "c")] {
+        // The tests themselves may run under `nohup`.
+        let default = format!("--default-signal={signal}");
+        let args = [
+            &default,
+            odec,
+            "train",
+            "tiny.ode",
+            "--out",
+            run,
+            "--steps",
+            "1000000000",
+        ];
+        let mut first = spawn(&mut place.through(Command::new("env"), &args));
         let stop = |mut child: Child, steps| {
             place.wait_for_steps(run, steps, &mut child);
             let id = child.id().to_string();
@@ -150,7 +162,8 @@ fn signals_write_a_checkpoint_and_say_so() {
         let line =
             format!("step {steps} is saved in {run}; go on with `odec train --resume {run}`");
         assert!(said.contains(&line), "{line:?} is not in\n{said}");
-        let second = spawn(&mut place.command(&["train", "--resume", run]));
+        let args = [&default, odec, "train", "--resume", run];
+        let second = spawn(&mut place.through(Command::new("env"), &args));
         let (ended, said) = stop(second, steps + 3);
         assert_eq!(ended, Some(code), "{said}");
         assert!(
@@ -161,6 +174,35 @@ fn signals_write_a_checkpoint_and_say_so() {
     }
 }
 
+/// What was started to outlive its terminal does.
+#[test]
+fn nohup_is_heeded() {
+    let place = Place::new();
+    let odec = env!("CARGO_BIN_EXE_odec");
+    let args = [
+        odec,
+        "train",
+        "tiny.ode",
+        "--out",
+        "run",
+        "--steps",
+        "1000000000",
+    ];
+    let mut child = spawn(&mut place.through(Command::new("nohup"), &args));
+    let id = child.id();
+    let kill = |signal: &str| {
+        let line = format!("kill -{signal} {id}");
+        let done = Command::new("sh").args(["-c", &line]).status();
+        assert!(done.expect("sh").success());
+    };
+    place.wait_for_steps("run", 3, &mut child);
+    kill("HUP");
+    let steps = place.read("run/metrics.jsonl").lines().count();
+    place.wait_for_steps("run", steps + 50, &mut child);
+    kill("TERM");
+    assert_eq!(stderr(child).0, Some(143));
+}
+
 /// Files that may not grow, as on a full disk: the write itself fails.
 #[test]
 fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
@@ -168,8 +210,21 @@ fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
     place.good(&["build", "tiny.ode"]);
     place.good(&["train", "tiny.odex", "--out", "run"]);
     let before = place.bytes("run/checkpoint.safetensors");
-    let script = "trap '' XFSZ; ulimit -f 32; exec \"$@\"";
+    let script = "ulimit -f 32; exec \"$@\"";
     let odec = env!("CARGO_BIN_EXE_odec");
+    let fresh = [
+        "-c",
+        script,
+        "sh",
+        odec,
+        "train",
+        "tiny.odex",
+        "--out",
+        "small",
+    ];
+    let (code, said) = stderr(spawn(&mut place.through(Command::new("sh"), &fresh)));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("allow larger files"), "{said}");
     let go_on = ["train", "--resume", "run", "--steps", "40"];
     let mut args = vec!["-c", script, "sh", odec];
     args.extend(go_on);
@@ -230,6 +285,95 @@ fn a_read_only_folder_stops_the_run_and_spares_the_last_checkpoint() {
     }
     allow(&folder, 0o755);
     place.good(&["eval", "run", "--windows", "2"]);
+}
+
+/// Nothing is learned at a rate of 0 from parameters that are almost 0: said once, in all sittings together, wherever one looks.
+#[test]
+fn a_run_that_learns_nothing_says_so_once() {
+    let place = Place::new();
+    let still = TINY
+        .replace("lr: 1e-2", "lr: 0")
+        .replace("std: 0.1", "std: 1e-5");
+    place.write("still.ode", &still);
+    let sitting = |args: &[&str]| {
+        let out = place.odec(args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let summary: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        (
+            text(&out.stderr).contains("warning: "),
+            summary["warning"].clone(),
+        )
+    };
+    let start = ["train", "still.ode", "--out", "run", "--json", "--steps"];
+    let (said, given) = sitting(&[&start[..], &["19"]].concat());
+    assert!(!said && given.is_null(), "{given}");
+    let resume = ["train", "--resume", "run", "--json", "--steps"];
+    let (said, given) = sitting(&[&resume[..], &["25"]].concat());
+    let warning = given.as_str().expect("a warning");
+    assert!(
+        said && warning.starts_with("step 20: the loss has been ln 256 = 5.545 for 20 steps"),
+        "{given}"
+    );
+    let (said, again) = sitting(&[&resume[..], &["50"]].concat());
+    assert!(!said && again == given, "{again}");
+    let lines = place.metrics("run");
+    assert_eq!(lines.iter().filter(|l| l["warning"].is_string()).count(), 1);
+    let text = place.good(&["train", "--resume", "run", "--steps", "51"]);
+    assert!(text.contains(&format!("warning: {warning}")), "{text}");
+}
+
+/// What a resumed run is asked for and what it finds is said.
+#[test]
+fn resuming_says_what_does_not_fit() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run"]);
+    let (code, said) = place.bad(&["train", "--resume", "run", "--steps", "10"]);
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("run has 30 steps behind it, so it cannot end after 10"),
+        "{said}"
+    );
+    let resumed = |steps: &str| {
+        let out = place.odec(&["train", "--resume", "run", "--steps", steps]);
+        assert!(out.status.success());
+        text(&out.stderr)
+    };
+    let said = resumed("30");
+    assert!(said.contains("all 30 steps are done already"), "{said}");
+    let metrics = place.read("run/metrics.jsonl");
+    let (first, rest) = metrics.split_once('\n').expect("lines");
+    place.write(
+        "run/metrics.jsonl",
+        &format!("{first}\n{{\"step\":2,\"lo\n{rest}"),
+    );
+    let said = resumed("31");
+    assert!(
+        said.contains("warning: run/metrics.jsonl: 1 line cannot be read and is left out (line 2)"),
+        "{said}"
+    );
+    assert!(!resumed("32").contains("warning"));
+}
+
+/// A refusal is all that is said.
+#[test]
+fn generate_prints_nothing_before_it_refuses() {
+    let place = Place::new();
+    place.good(&["train", "tiny.ode", "--out", "run", "--steps", "1"]);
+    let words = [
+        "generate",
+        "run",
+        "--prompt",
+        "the quick",
+        "--temperature=-1",
+    ];
+    let out = place.odec(&words);
+    assert_eq!(
+        (out.status.code(), text(&out.stdout)),
+        (Some(1), String::new())
+    );
+    assert!(text(&out.stderr).contains("temperature -1"));
+    let only = place.good(&["generate", "run", "--prompt", "the quick", "--tokens", "0"]);
+    assert_eq!(only, "the quick\n");
 }
 
 /// A learning rate at which training explodes.

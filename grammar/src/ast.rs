@@ -46,7 +46,7 @@ pub struct Expr {
 pub enum ExprKind {
     /// The text of a decimal number: `3`, `0.25`, `1e-3`. Exact.
     Number(String),
-    /// `4 GiB`, `1%`: number text and unit (`%`, `KiB`, `MiB`, `GiB`).
+    /// `4 GiB`, `1%`, `200 steps`: number text and unit (`%`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `steps`).
     Quantity(String, String),
     Str(String),
     Name(String),

@@ -293,7 +293,10 @@ impl Lexer<'_> {
             self.span(start, self.at),
             format!("the character `{shown}` is not part of the language"),
         );
+        let arrow = first == '>' && self.text[..start].ends_with('-');
         let instead = match first {
+            '→' => Some("fields are chained with `|>`".to_string()),
+            '>' if arrow => Some("fields are chained with `|>`, not with `->`".to_string()),
             '×' | '·' | '∙' | '⋅' => Some("write a product as `a*b`".to_string()),
             '−' | '–' | '—' => Some("write the minus sign as `-`".to_string()),
             '÷' => Some("write a quotient as `a/b`".to_string()),

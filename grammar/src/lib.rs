@@ -27,5 +27,5 @@ pub use library::LIBRARY;
 pub use nearest::nearest;
 pub use parse::{parse, parse_value};
 pub use scan::MAX_BYTES;
-pub use set::set;
+pub use set::{Settable, set, settable};
 pub use span::{Sources, Span};

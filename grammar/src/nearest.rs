@@ -1,6 +1,7 @@
 //! "Did you mean": the known word nearest to a misspelt one.
 
-/// The candidate at the smallest edit distance from `word`, if that is small for the word's length. The first of equals.
+/// The candidate at the smallest edit distance from `word`, if that is small for the word's length: one that differs in case alone is the nearest.
+/// The first of equals.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let limit = match word.chars().count() {
         0..=1 => 0,
@@ -8,11 +9,14 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         4..=8 => 2,
         _ => 3,
     };
-    let ranked = candidates
-        .into_iter()
-        .map(|known| (distance(word, known), known));
+    let lower = word.to_ascii_lowercase();
+    let ranked = candidates.into_iter().filter(|known| *known != word);
+    let ranked = ranked.map(|known| {
+        let letters = distance(&lower, &known.to_ascii_lowercase());
+        ((letters, distance(word, known)), known)
+    });
     ranked
-        .filter(|&(d, known)| d > 0 && d <= limit && d < known.chars().count())
+        .filter(|&((d, _), known)| d <= limit && d < known.chars().count())
         .min_by_key(|&(d, _)| d)
         .map(|(_, known)| known)
 }
@@ -68,6 +72,11 @@ mod tests {
             nearest("model", words),
             None,
             "an exact match is no misspelling"
+        );
+        assert_eq!(nearest("Lie", ["iie", "lie"]), Some("lie"), "case first");
+        assert_eq!(
+            nearest("RMSNorm", ["layernorm", "rmsnorm"]),
+            Some("rmsnorm")
         );
         assert_eq!(distance("kitten", "sitting"), 3);
     }

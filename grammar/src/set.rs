@@ -23,7 +23,8 @@ use crate::span::{Sources, Span};
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
 /// The entries a training block may have.
-const TRAIN: [&str; 13] = [
+const TRAIN: [&str; 14] = [
+    "accumulate",
     "data",
     "loss",
     "constrain",
@@ -111,6 +112,96 @@ pub fn set(
         }
     });
     outcome
+}
+
+/// Something that [`set`] takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settable {
+    pub path: String,
+    /// As the file says it, or the default of a scheme's parameter; `None` where there is neither.
+    pub value: Option<String>,
+    /// Whether the file says it.
+    pub given: bool,
+}
+
+/// Everything that [`set`] takes, in the order of the file: what it says, then what may be added.
+pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
+    let mut places: Vec<(String, String)> = Vec::new();
+    let mut values = Vec::new();
+    visit(file, &mut |place, slot| {
+        places.push((place.brief(), place.full()));
+        values.push(written(sources.text(slot.span.source), slot.span));
+    });
+    let said = known(&places).into_iter().zip(values);
+    let mut all: Vec<Settable> = said
+        .map(|(path, value)| Settable {
+            path,
+            value,
+            given: true,
+        })
+        .collect();
+    let mut more = defaults(file, sources);
+    if file.items.iter_mut().find_map(train_block).is_some() {
+        more.extend(TRAIN.iter().map(|key| (format!("train.{key}"), None)));
+    }
+    for (path, value) in more {
+        if places
+            .iter()
+            .all(|(brief, full)| *brief != path && *full != path)
+        {
+            all.push(Settable {
+                path,
+                value,
+                given: false,
+            });
+        }
+    }
+    all
+}
+
+/// The step size and the parameters with defaults of the schemes that evolves apply, under their paths.
+fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Option<String>)> {
+    let schemes = Schemes::of(file);
+    let mut models: Vec<&mut Model> = file.items.iter_mut().filter_map(model_item).collect();
+    let several = models.len() > 1;
+    let mut all = Vec::new();
+    for model in &mut models {
+        let head = if several {
+            model.name.name.clone()
+        } else {
+            "model".into()
+        };
+        let evolves = model.items.iter().filter_map(|item| match item {
+            ModelItem::Evolve(evolve) => Some(evolve),
+            _ => None,
+        });
+        let evolves: Vec<&Evolve> = evolves.collect();
+        for evolve in &evolves {
+            let head = match &evolve.label {
+                Some(label) => format!("{head}.{}", label.name),
+                // Without a label a path must mean one evolve.
+                None if evolves.len() == 1 => head.clone(),
+                None => continue,
+            };
+            if evolve
+                .options
+                .iter()
+                .all(|o| !matches!(o, EvolveOption::H { .. } | EvolveOption::LearnH { .. }))
+            {
+                all.push((format!("{head}.h"), None));
+            }
+            let ExprKind::Call(call) = &evolve.flow.kind else {
+                continue;
+            };
+            if let ExprKind::Name(scheme) = &call.callee.kind {
+                for p in schemes.params(scheme).into_iter().flatten() {
+                    let text = p.text.unwrap_or_else(|| sources.text(p.default.source));
+                    all.push((format!("{head}.{}", p.name), written(text, p.default)));
+                }
+            }
+        }
+    }
+    all
 }
 
 /// The shortest path to every place: the brief one where it means only one.
@@ -266,21 +357,32 @@ fn unknown_path(path: &str, at: Span, known: &[String]) -> Diagnostic {
 }
 
 /// Which parameters with defaults the schemes of this file and of the library have.
-struct Schemes(Vec<(String, Vec<String>)>);
+struct Schemes(Vec<(String, Vec<Param>)>);
+
+struct Param {
+    name: String,
+    default: Span,
+    /// What the place is one of, in the library.
+    text: Option<&'static str>,
+}
 
 impl Schemes {
     fn of(file: &File) -> Schemes {
-        let named = |file: &File| -> Vec<(String, Vec<String>)> {
+        let named = |file: &File, text| -> Vec<(String, Vec<Param>)> {
             let schemes = file.items.iter().filter_map(|item| match item {
                 Item::Scheme(scheme) => Some(scheme),
                 _ => None,
             });
             let defaults = |scheme: &Scheme| {
-                let params = scheme
-                    .params
-                    .iter()
-                    .filter(|p| matches!(p.kind, ParamKind::Value(_)));
-                params.map(|p| p.name.name.clone()).collect()
+                let params = scheme.params.iter().filter_map(|p| match &p.kind {
+                    ParamKind::Value(value) => Some(Param {
+                        name: p.name.name.clone(),
+                        default: value.span,
+                        text,
+                    }),
+                    _ => None,
+                });
+                params.collect()
             };
             schemes
                 .map(|scheme| (scheme.name.name.clone(), defaults(scheme)))
@@ -288,15 +390,26 @@ impl Schemes {
         };
         let library = LIBRARY
             .iter()
-            .flat_map(|(_, text)| named(&parse(0, text).0));
-        Schemes(named(file).into_iter().chain(library).collect())
+            .flat_map(|(_, text)| named(&parse(0, text).0, Some(*text)));
+        Schemes(named(file, None).into_iter().chain(library).collect())
+    }
+
+    fn params(&self, scheme: &str) -> Option<&[Param]> {
+        let known = self.0.iter().find(|(name, _)| name == scheme);
+        known.map(|(_, params)| &params[..])
     }
 
     /// Whether the scheme has such a parameter. One that is defined elsewhere may: the compiler will know.
     fn may_take(&self, scheme: &str, param: &str) -> bool {
-        let known = self.0.iter().find(|(name, _)| name == scheme);
-        known.is_none_or(|(_, params)| params.iter().any(|name| name == param))
+        self.params(scheme)
+            .is_none_or(|params| params.iter().any(|p| p.name == param))
     }
+}
+
+/// What stands at a place.
+fn written(text: &str, span: Span) -> Option<String> {
+    let text = text.get(span.start as usize..span.end as usize);
+    text.map(String::from)
 }
 
 fn is_name(text: &str) -> bool {

@@ -222,6 +222,7 @@ pub fn is_operand(rule: Rule) -> bool {
             | Rule::power
             | Rule::value
             | Rule::arg
+            | Rule::counted
             | Rule::reference
     )
 }
@@ -235,7 +236,7 @@ pub fn plain(rule: Rule) -> Option<&'static str> {
         Rule::arg => "an argument",
         Rule::reference | Rule::ident | Rule::word => "a name",
         Rule::param => "a parameter such as `F` or `r = 3`",
-        Rule::number | Rule::quantity => "a number",
+        Rule::number | Rule::quantity | Rule::counted => "a number",
         Rule::string => "a string in double quotes",
         Rule::list => "a list in `[ ]`",
         Rule::tuple | Rule::args | Rule::params | Rule::field_params => "`(`",

@@ -1,7 +1,7 @@
 //! `--set path=value`: what each path changes, seen in the tree.
 
 use odec_grammar::ast::File;
-use odec_grammar::{Sources, dump, parse, set};
+use odec_grammar::{Sources, dump, parse, set, settable};
 
 const TEXT: &str = r#"
 scheme mine(F, r = 3) {
@@ -189,4 +189,24 @@ fn refusals() {
         apply("model.width", &"1 ".repeat(1 << 20)).unwrap_err(),
         "too-large"
     );
+}
+
+/// Every path that is listed can be set, and every value that a file says is listed.
+#[test]
+fn all_that_can_be_set_is_listed() {
+    let mut sources = Sources::default();
+    let source = sources.add("small.ode", TEXT);
+    let (mut file, _) = parse(source, TEXT);
+    let all = settable(&mut file, &sources);
+    for s in &all {
+        let mut changed = file.clone();
+        let value = s.value.clone().unwrap_or("7".into());
+        let done = set(&mut changed, &mut sources, &s.path, &value);
+        assert!(done.is_ok(), "{}: {done:?}", s.path);
+    }
+    let lines = all.iter().map(|s| {
+        let value = s.value.as_deref().unwrap_or("-");
+        format!("{}{} = {value}", if s.given { "" } else { "+ " }, s.path)
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }

@@ -35,6 +35,7 @@ impl Curve {
             match r {
                 Record::Step(s) => c.train.push((s.step as f64, s.loss)),
                 Record::HeldOut(h) => c.held_out.push((h.step as f64, h.held_out_loss)),
+                Record::Warning(_) => {}
             }
         }
         c

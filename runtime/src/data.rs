@@ -24,7 +24,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(
-        "there is no text at {path}; fetch the demonstration corpus with `make data`, or name a file with --data"
+        "there is no text at {path}; name a text of yours with --data (`make data` in odec's source tree fetches data/shakespeare.txt)"
     )]
     Missing { path: String },
     #[error("cannot read {path}: {source}")]

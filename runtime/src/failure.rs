@@ -40,6 +40,10 @@ pub enum TrainError {
         path: String,
         source: CheckpointError,
     },
+    #[error(
+        "{path} has {done} steps behind it, so it cannot end after {asked}; ask for more with --steps, which counts all steps of the run"
+    )]
+    Behind { path: String, done: u64, asked: u64 },
     #[error("a time limit of {0} seconds is none; give a positive number")]
     TimeLimit(f64),
     #[error(
@@ -56,8 +60,12 @@ pub enum TrainError {
         saved: u64,
     },
     /// The disk refuses, before there is anything to keep.
-    #[error("cannot write {path}: {source}")]
-    Write { path: String, source: io::Error },
+    #[error("cannot write {path}: {source}; {remedy}, then try again")]
+    Write {
+        path: String,
+        source: io::Error,
+        remedy: &'static str,
+    },
     /// The disk refuses in the course of a run.
     #[error(
         "the run stops at step {step}: cannot write {path}: {source}. The checkpoint of step {saved} is untouched; \
@@ -116,6 +124,7 @@ impl TrainError {
     pub fn write(path: &Path, source: io::Error) -> TrainError {
         TrainError::Write {
             path: path.shown(),
+            remedy: remedy(&source),
             source,
         }
     }

@@ -13,6 +13,8 @@
 //! all; nothing a person gives can cause a panic; `unsafe` is confined to `memory`, `pool`, `ffi` and `cuda::card`.
 
 #![deny(unsafe_code)]
+// `stdio` prints: what `println!` prints can end a run.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod artifact;
 pub mod cases;
@@ -60,6 +62,8 @@ pub mod run;
 pub(crate) mod run_error;
 pub mod schedule;
 pub mod shown;
+pub(crate) mod stall;
+pub mod stdio;
 pub mod step;
 pub mod token_cache;
 pub mod tokenise;

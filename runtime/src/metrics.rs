@@ -1,14 +1,15 @@
 //! `metrics.jsonl`: what happened in a run, one JSON object per line.
 //!
 //! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
-//! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. Steps count from 1;
+//! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token; `seconds` is training time so far, over all sittings.
 
 use crate::chart::Curve;
 use crate::files;
 use crate::input;
+use crate::shown::Shown;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,10 +20,11 @@ use std::path::Path;
 pub enum Record {
     Step(Step),
     HeldOut(HeldOut),
+    Warning(Warning),
 }
 
 /// A finished optimiser step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub step: u64,
     pub loss: f64,
@@ -51,11 +53,19 @@ pub struct HeldOut {
     pub seconds: f64,
 }
 
+/// That a run learns nothing, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    pub step: u64,
+    pub warning: String,
+}
+
 impl Record {
     pub fn step(&self) -> u64 {
         match self {
             Record::Step(s) => s.step,
             Record::HeldOut(h) => h.step,
+            Record::Warning(w) => w.step,
         }
     }
 }
@@ -64,25 +74,35 @@ impl Record {
 pub struct Metrics {
     file: File,
     records: Vec<Record>,
+    damage: Option<String>,
 }
 
 impl Metrics {
-    /// Starts a new file, or continues one after `step`: later lines belong to steps that were lost.
+    /// Starts a new file, or continues one after `step`: later lines belong to steps that were lost. Earlier ones that cannot be read are left
+    /// out; [`Metrics::damage`] says so.
     ///
     /// # Errors
     /// When the disk refuses.
     pub fn open(path: &Path, step: u64) -> io::Result<Metrics> {
-        let mut records = match input::read_text(path, input::most::METRICS) {
-            Ok(text) => parse(&text),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => vec![],
+        let text = match input::open(path).and_then(|f| input::all(f, input::most::METRICS)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
             Err(e) => return Err(e),
         };
+        let damage = damage(&text, step).map(|what| format!("{}: {what}", path.shown()));
+        let mut records = parse(&text);
         records.retain(|r| r.step() <= step);
         files::write_file(path, |w| records.iter().try_for_each(|r| line(w, r)))?;
         Ok(Metrics {
             file: OpenOptions::new().append(true).open(path)?,
             records,
+            damage,
         })
+    }
+
+    /// What the file lacked when it was opened, as a sentence.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Adds a line. Times and speeds are rounded to what can be measured.
@@ -97,6 +117,7 @@ impl Metrics {
                 s.seconds = milli(s.seconds);
             }
             Record::HeldOut(h) => h.seconds = milli(h.seconds),
+            Record::Warning(_) => {}
         }
         line(&mut self.file, &r)?;
         self.records.push(r);
@@ -132,6 +153,41 @@ pub fn parse(text: &str) -> Vec<Record> {
     text.lines()
         .filter_map(|l| serde_json::from_str(l).ok())
         .collect()
+}
+
+/// What is missing of the steps up to a checkpoint: lines that cannot be read before the last of them, and steps without a line.
+fn damage(text: &str, step: u64) -> Option<String> {
+    let lines = text.lines().enumerate();
+    let lines: Vec<(usize, Option<Record>)> = lines
+        .map(|(n, l)| (n + 1, serde_json::from_str(l).ok()))
+        .collect();
+    let kept = |r: &Option<Record>| r.as_ref().is_some_and(|r| r.step() <= step);
+    let until = lines.iter().rposition(|(_, r)| kept(r)).unwrap_or(0);
+    let unreadable = lines[..until].iter().filter(|(_, r)| r.is_none());
+    let unreadable: Vec<String> = unreadable.map(|(n, _)| n.to_string()).collect();
+    let steps = lines.iter().filter_map(|(_, r)| match r {
+        Some(Record::Step(s)) if s.step <= step => Some(s.step),
+        _ => None,
+    });
+    let missing = step - (steps.collect::<BTreeSet<_>>().len() as u64).min(step);
+    let shown = unreadable
+        .iter()
+        .take(5)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let and_more = if unreadable.len() > 5 { ", …" } else { "" };
+    let lost = format!("{missing} of the {step} steps before the checkpoint have no line");
+    let left_out = match unreadable.len() {
+        1 => format!("1 line cannot be read and is left out (line {shown})"),
+        n => format!("{n} lines cannot be read and are left out (line {shown}{and_more})"),
+    };
+    match (unreadable.len(), missing) {
+        (0, 0) => None,
+        (0, _) => Some(format!("{lost}; the curve has gaps")),
+        (_, 0) => Some(left_out),
+        (_, _) => Some(format!("{left_out}; {lost}")),
+    }
 }
 
 fn line(w: &mut dyn Write, r: &Record) -> io::Result<()> {
@@ -179,6 +235,18 @@ mod tests {
         let mut m = Metrics::open(&path, 2).unwrap();
         assert_eq!(m.records(), [step(1), step(2), held_out]);
         m.add(step(3)).unwrap();
+        assert_eq!(m.damage(), None, "lost steps are no damage");
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap());
+        // What happened before the checkpoint and cannot be read is said.
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&b"{\"step\":\xff\n\n"[..], &whole].concat()).unwrap();
+        let m = Metrics::open(&path, 3).unwrap();
+        let said = m.damage().unwrap().rsplit_once(": ").unwrap().1;
+        assert_eq!(said, "2 lines cannot be read and are left out (line 1, 2)");
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        std::fs::remove_file(&path).unwrap();
+        let m = Metrics::open(&path, 3).unwrap();
+        let said = "3 of the 3 steps before the checkpoint have no line; the curve has gaps";
+        assert!(m.damage().unwrap().ends_with(said), "{:?}", m.damage());
     }
 }

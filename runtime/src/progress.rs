@@ -1,5 +1,7 @@
 //! What a person sees while a run goes on: a live bar on a terminal, a line every few seconds elsewhere.
 
+use crate::errln;
+use crate::evaluate::Evaluation;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ pub struct State {
     /// From 0 to 1.
     pub fraction: f64,
     pub loss: f64,
-    pub held_out: Option<f64>,
+    pub held_out: Option<Evaluation>,
     pub tokens_per_s: f64,
     pub seconds_left: f64,
 }
@@ -50,7 +52,7 @@ impl std::fmt::Display for State {
             self.step, self.steps, self.loss
         )?;
         if let Some(h) = self.held_out {
-            write!(f, "  held out {h:.3}")?;
+            write!(f, "  held out {:.3} ({} tokens)", h.loss, h.tokens)?;
         }
         write!(
             f,
@@ -86,7 +88,7 @@ impl Work {
             Kind::Lines { last } => {
                 if last.is_none_or(|t| t.elapsed() >= LINES) {
                     *last = Some(Instant::now());
-                    eprintln!("{:3.0} %  {}", 100.0 * fraction, self.what);
+                    errln!("{:3.0} %  {}", 100.0 * fraction, self.what);
                 }
             }
         }
@@ -152,7 +154,7 @@ impl Display {
             Kind::Lines { last } => {
                 if last.is_none_or(|t| t.elapsed() >= LINES) {
                     *last = Some(Instant::now());
-                    eprintln!("{:3.0} %  {s}", 100.0 * s.fraction);
+                    errln!("{:3.0} %  {s}", 100.0 * s.fraction);
                 }
             }
         }
@@ -162,8 +164,8 @@ impl Display {
     pub fn note(&self, text: &str) {
         match &self.kind {
             Kind::Silent => {}
-            Kind::Bar(bar) => bar.suspend(|| eprintln!("{text}")),
-            Kind::Lines { .. } => eprintln!("{text}"),
+            Kind::Bar(bar) => bar.suspend(|| errln!("{text}")),
+            Kind::Lines { .. } => errln!("{text}"),
         }
     }
 
@@ -194,12 +196,15 @@ mod tests {
             s.to_string(),
             "step 120/1000  loss 2.346  41.2k tokens/s  1:35 left"
         );
-        s.held_out = Some(2.5);
+        s.held_out = Some(Evaluation {
+            loss: 2.5,
+            tokens: 8192,
+        });
         s.tokens_per_s = 812.0;
         s.seconds_left = 7290.0;
         assert_eq!(
             s.to_string(),
-            "step 120/1000  loss 2.346  held out 2.500  812 tokens/s  2 h 01 min left"
+            "step 120/1000  loss 2.346  held out 2.500 (8192 tokens)  812 tokens/s  2 h 01 min left"
         );
     }
 }

@@ -19,9 +19,10 @@ use crate::import::Init;
 use crate::input;
 use crate::lock::{self, Lock};
 use crate::material::{open_corpus, same_data, saved_tokenizer, with_files};
-use crate::metrics::{HeldOut, Metrics, Record};
+use crate::metrics::{HeldOut, Metrics, Record, Step, Warning};
 use crate::schedule::Position;
 use crate::shown::Shown;
+use crate::stall::Stall;
 use crate::step::Pending;
 use crate::tokenizer::Tokenizer;
 use crate::train::Settings;
@@ -45,6 +46,7 @@ pub struct Run {
     pub(crate) progress: Progress,
     pub(crate) pending: Pending,
     metrics: Metrics,
+    stall: Stall,
     pub(crate) out: PathBuf,
     /// The step of the last checkpoint.
     pub(crate) saved: u64,
@@ -161,6 +163,13 @@ impl Run {
         let mut progress = checkpoint.progress().map_err(not_a_run)?.clone();
         let artifact = Artifact::load(&out.join(MODEL))?.with(s.unsigned);
         let train = train_block(&artifact)?;
+        if let Some(asked) = s.steps.filter(|asked| *asked < progress.step) {
+            return Err(TrainError::Behind {
+                path: out.shown(),
+                done: progress.step,
+                asked,
+            });
+        }
         progress.steps = s.steps.unwrap_or(progress.steps);
         progress.time_limit = s.time_limit.or(progress.time_limit);
         progress.data = with_files(&progress.data, &s.data)?;
@@ -194,8 +203,14 @@ impl Run {
                 loss: h.held_out_loss,
                 tokens: h.tokens,
             }),
-            Record::Step(_) => None,
+            Record::Step(_) | Record::Warning(_) => None,
         });
+        let mut stall = Stall::new(x.manifest());
+        for r in metrics.records() {
+            if let Record::Step(s) = r {
+                stall.after(s);
+            }
+        }
         let saved = progress.step;
         Ok(Run {
             x,
@@ -204,6 +219,7 @@ impl Run {
             progress,
             pending: Pending::default(),
             metrics,
+            stall,
             out: out.to_path_buf(),
             saved,
             held_out,
@@ -336,6 +352,36 @@ impl Run {
             },
             source => source.into(),
         }
+    }
+
+    /// Whether a step shows that the run learns nothing; that becomes part of the metrics, once.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn judge(&mut self, s: &Step) -> Result<Option<String>, TrainError> {
+        let Some(warning) = self.stall.after(s) else {
+            return Ok(None);
+        };
+        let step = s.step;
+        self.record(Record::Warning(Warning {
+            step,
+            warning: warning.clone(),
+        }))?;
+        Ok(Some(warning))
+    }
+
+    /// What the run was warned of, in this sitting or an earlier one.
+    pub fn warning(&self) -> Option<String> {
+        let mut records = self.metrics.records().iter();
+        records.find_map(|r| match r {
+            Record::Warning(w) => Some(format!("step {}: {}", w.step, w.warning)),
+            Record::Step(_) | Record::HeldOut(_) => None,
+        })
+    }
+
+    /// What is not in the metrics though it happened before the checkpoint that this sitting began with.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.metrics.damage()
     }
 
     fn cannot_save(&self, file: &str, source: io::Error) -> TrainError {

@@ -81,6 +81,10 @@ pub struct Summary {
     pub loss: Option<f64>,
     /// The latest evaluation; nothing when no text is held out, or none was due yet.
     pub held_out: Option<Evaluation>,
+    /// Whether that was some of the held-out text: evaluations during training take so many windows at most.
+    pub held_out_part: bool,
+    /// What the run was warned of, in this sitting or an earlier one.
+    pub warning: Option<String>,
     pub end: End,
 }
 
@@ -134,6 +138,14 @@ impl Run {
             p.seed,
             self.executor().device_name(),
         ));
+        if let Some(damage) = self.damage() {
+            display.note(&format!("warning: {damage}"));
+        }
+        if p.step >= steps {
+            display.note(&format!(
+                "all {steps} steps are done already; --steps with a larger number goes on"
+            ));
+        }
         let mut last_loss = None;
         let mut last_save = Instant::now();
         // Smoothed over about the last twenty steps, for people only.
@@ -176,6 +188,9 @@ impl Run {
                 continue;
             };
             last_loss = Some(done.loss);
+            if let Some(warning) = self.judge(&done)? {
+                display.note(&format!("warning: step {}: {warning}", done.step));
+            }
             let position = self.position();
             count += 1.0;
             let loss = blend(&mut smooth, done.loss, count);
@@ -197,7 +212,7 @@ impl Run {
                 steps,
                 fraction: position.fraction(),
                 loss,
-                held_out: self.held_out().map(|e| e.loss),
+                held_out: self.held_out(),
                 tokens_per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });
@@ -208,6 +223,8 @@ impl Run {
             seconds: p.seconds,
             loss: last_loss,
             held_out: self.held_out(),
+            held_out_part: self.held_out_windows() > s.held_out_windows,
+            warning: self.warning(),
             end,
         })
     }
@@ -216,6 +233,12 @@ impl Run {
     fn can_afford_a_look(&self) -> bool {
         let p = self.progress();
         p.time_limit.is_none() || p.looked <= 0.05 * p.seconds
+    }
+
+    /// Windows of the held-out text.
+    fn held_out_windows(&self) -> u64 {
+        let predicted = self.corpus.held_out_tokens().saturating_sub(1);
+        predicted.div_ceil(window(self.executor()).max(1))
     }
 
     /// By the steps that are left at this rate, or the time limit.

@@ -11,7 +11,7 @@ use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_graph::Exact;
-use odec_runtime::{Shown, files, output};
+use odec_runtime::{Shown, files, out, outln, output};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -51,26 +51,18 @@ pub fn run(args: &cli::Analyze) -> Done {
     reports
         .iter_mut()
         .for_each(|r| r.lipschitz.clone_from(&lipschitz));
-    if let Some(folder) = &args.svg {
-        draw(&reports, folder)?;
-        if measure::COMPILED {
-            let all = entries(&checked.instances).map_err(Failure::internal)?;
-            let all = all.into_iter().filter(|e| wanted(&e.name));
-            converge(&all.collect::<Vec<_>>(), folder)?;
-        }
-    }
     if args.json {
         let mut all: Vec<Value> = reports.iter().map(json::json).collect();
         all.extend(model.iter().map(|(built, cost)| {
             let cost = cost::json::json(cost);
             json!({ "name": built.name, "kind": "model", "cost": cost })
         }));
-        println!("{}", Value::Array(all));
+        outln!("{}", Value::Array(all));
     } else if args.latex {
         for r in &reports {
             match latex::latex(r) {
-                Some(array) => print!("% {}\n{array}", r.name),
-                None => println!("% {}: there is no tableau", r.name),
+                Some(array) => out!("% {}\n{array}", r.name),
+                None => outln!("% {}: there is no tableau", r.name),
             }
         }
     } else {
@@ -83,7 +75,16 @@ pub fn run(args: &cli::Analyze) -> Done {
             cost::text::write(&mut page, cost);
             page.finish()
         }));
-        print!("{}", texts.join("\n"));
+        out!("{}", texts.join("\n"));
+    }
+    // Pictures come last: what is wrong with them loses no words.
+    if let Some(folder) = &args.svg {
+        draw(&reports, folder)?;
+        if measure::COMPILED {
+            let all = entries(&checked.instances).map_err(Failure::internal)?;
+            let all = all.into_iter().filter(|e| wanted(&e.name));
+            converge(&all.collect::<Vec<_>>(), folder)?;
+        }
     }
     Ok(())
 }

@@ -6,36 +6,46 @@ use crate::source;
 use crate::terminal;
 use odec_program::manifest::named;
 use odec_program::{Bindings, DECODE};
-use odec_runtime::Reader;
 use odec_runtime::data::Batch;
 use odec_runtime::depth;
 use odec_runtime::executor::Executor;
 use odec_runtime::gradient::ask;
 use odec_runtime::reals::decimal;
+use odec_runtime::{Artifact, Reader};
+use odec_runtime::{out, outln};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::time::Instant;
+use tempfile::TempDir;
 
 pub fn run(args: &cli::Bench) -> Done {
     let timed = &args.timed;
-    ready(timed, |executor| match args.tokens {
-        Some(tokens) => reading(timed, executor, tokens),
-        None => training(timed, executor, false),
-    })
+    match args.tokens {
+        Some(tokens) => {
+            let m = &timed.model;
+            let model = source::artifact(&m.model, &m.set, timed.device, m.trust)?;
+            ready(timed, model, |x| reading(timed, x, tokens))
+        }
+        None => steps(timed, false),
+    }
 }
 
 pub fn profile(args: &cli::Timed) -> Done {
-    ready(args, |executor| training(args, executor, true))
+    steps(args, true)
+}
+
+fn steps(args: &cli::Timed, kernels: bool) -> Done {
+    let m = &args.model;
+    let model = source::trainable(&m.model, &m.set, args.device, m.trust, |_| Ok(()))?;
+    ready(args, model, |x| training(args, x, kernels))
 }
 
 /// Does something with the model on its device.
-fn ready(args: &cli::Timed, then: impl FnOnce(&mut Executor) -> Done) -> Done {
-    let (artifact, _guard) = source::artifact(
-        &args.model.model,
-        &args.model.set,
-        args.device,
-        args.model.trust,
-    )?;
+fn ready(
+    args: &cli::Timed,
+    (artifact, _guard): (Artifact, Option<TempDir>),
+    then: impl FnOnce(&mut Executor) -> Done,
+) -> Done {
     let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     executor.initialise(0);
@@ -118,31 +128,31 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         if let Some(profile) = executor.profile() {
             out["kernels"] = json!(profile.rows());
         }
-        println!("{out}");
+        outln!("{out}");
         return Ok(());
     }
-    println!(
+    outln!(
         "{} on {}, batch {batch}, context {seq}",
         manifest.name,
         executor.device_name()
     );
-    println!(
+    outln!(
         "training step   {median:.1} ms median, {min:.1} ms best of {}",
         times.len()
     );
-    println!(
+    outln!(
         "tokens/s        {}",
         terminal::thousands((n as f64 / median * 1e3) as u64)
     );
-    println!(
+    outln!(
         "memory          {} planned, {} resident at the peak",
         terminal::bytes(planned),
         terminal::bytes(peak)
     );
     if let Some(profile) = executor.profile() {
-        print!("\n{profile}");
+        out!("\n{profile}");
         if profile.total().is_zero() {
-            println!("no times: nothing was computed");
+            outln!("no times: nothing was computed");
         }
     }
     Ok(())
@@ -173,11 +183,11 @@ fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
         let out = json!({
             "model": name, "device": device, "tokens": times.len(), "token_ms_min": min, "token_ms_median": median,
         });
-        println!("{out}");
+        outln!("{out}");
         return Ok(());
     }
-    println!("{name} on {device}, one token after the other");
-    println!(
+    outln!("{name} on {device}, one token after the other");
+    outln!(
         "token           {median:.3} ms median, {min:.3} ms best of {}",
         times.len()
     );

@@ -7,7 +7,7 @@ use crate::terminal;
 use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
 use odec_program::manifest::{Memory, Precision};
-use odec_runtime::{Shown, artifact};
+use odec_runtime::{Shown, artifact, out, outln};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ pub fn run(args: &cli::Build) -> Done {
                 let launches = program.entries[&m.entry].instrs.len();
                 json!({ "name": m.entry, "launches": launches, "arena_bytes": m.arena, "unshared_bytes": m.unshared })
             };
-            println!(
+            outln!(
                 "{}",
                 json!({
                     "artifact": out.display().to_string(), "sha256": artifact.identity(), "target": target,
@@ -41,16 +41,16 @@ pub fn run(args: &cli::Build) -> Done {
             );
             return Ok(());
         }
-        println!("{} in {:.1} s", out.shown(), start.elapsed().as_secs_f64());
-        println!("  target        {target}");
-        println!("  kernels       {} distinct", program.kernels.len());
-        println!(
+        outln!("{} in {:.1} s", out.shown(), start.elapsed().as_secs_f64());
+        outln!("  target        {target}");
+        outln!("  kernels       {} distinct", program.kernels.len());
+        outln!(
             "  parameters    {} ({})",
             terminal::thousands(built.summary.parameters),
             terminal::bytes(program.param_bytes)
         );
         if program.cache_bytes > 0 {
-            println!(
+            outln!(
                 "  keys, values  {} for a context of {} tokens",
                 terminal::bytes(program.cache_bytes),
                 built.config.context
@@ -58,14 +58,14 @@ pub fn run(args: &cli::Build) -> Done {
         }
         if let Some(Memory::Revolve { slots }) = built.train.as_ref().map(|t| t.memory) {
             let steps = built.summary.steps;
-            println!(
+            outln!(
                 "  memory        {slots} of {steps} states kept, {} steps computed again for the gradient",
                 replays(steps, slots)
             );
         }
         for m in &assembled.memory {
             let launches = program.entries[&m.entry].instrs.len();
-            println!(
+            outln!(
                 "  {:<12}  {launches} launches, arena {} (unshared {})",
                 m.entry,
                 terminal::bytes(m.arena),
@@ -99,7 +99,7 @@ pub fn run(args: &cli::Build) -> Done {
             }
         }
     };
-    print!("{text}");
+    out!("{text}");
     Ok(())
 }
 

@@ -10,12 +10,16 @@ use odec_compiler::analysis::report::{Evolved, lift_of, order_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
+use odec_grammar::{Settable, settable};
 use odec_program::manifest::{ClaimStatus, Tune, added};
-use odec_runtime::Shown;
+use odec_runtime::{Shown, out, outln};
 use serde_json::{Value, json};
 use std::path::Path;
 
 pub fn run(args: &cli::Check) -> Done {
+    if args.paths {
+        return args.files.iter().try_for_each(|f| paths(f, &args.set));
+    }
     let mut results = Vec::new();
     let mut errors = 0;
     for path in &args.files {
@@ -29,7 +33,7 @@ pub fn run(args: &cli::Check) -> Done {
         }
     }
     if args.json {
-        println!("{}", Value::Array(results));
+        outln!("{}", Value::Array(results));
     }
     if errors > 0 {
         Err(Failure::Reported { errors })
@@ -38,11 +42,29 @@ pub fn run(args: &cli::Check) -> Done {
     }
 }
 
+/// Everything in a file that `--set` takes.
+fn paths(path: &Path, set: &[String]) -> Done {
+    let mut parsed = source::parsed(path, set)?;
+    outln!("{}", path.shown());
+    let all = settable(&mut parsed.file, &parsed.sources);
+    let width = all.iter().map(|s| s.path.len()).max().unwrap_or(0);
+    for Settable { path, value, given } in all {
+        match (value, given) {
+            (Some(value), true) => outln!("  {path:<width$}  {value}"),
+            (Some(value), false) => outln!("  {path:<width$}  {value} (by default)"),
+            (None, _) => outln!("  {path:<width$}  (not said)"),
+        }
+    }
+    Ok(())
+}
+
 /// What a file says, and what its model costs.
 fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Cost>)> {
     let mut parsed = source::parsed(path, set)?;
     let checked = parsed.checked()?;
     let cost = parsed.cost(&checked)?;
+    let notes = checked.built.as_ref().map(source::missing_files);
+    source::report(&notes.unwrap_or_default(), &parsed.sources)?;
     Ok((checked, cost))
 }
 
@@ -68,13 +90,13 @@ fn status(s: ClaimStatus) -> &'static str {
 }
 
 fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
-    println!("{}", path.shown());
+    outln!("{}", path.shown());
     for c in &checked.claims {
         let note = match c.note.as_str() {
             "" => String::new(),
             note => format!(" ({note})"),
         };
-        println!(
+        outln!(
             "  scheme {:<12} {}: {}{note}",
             c.scheme,
             c.claim,
@@ -82,7 +104,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
         );
     }
     let Some(built) = &checked.built else {
-        println!("  {} stage programs, no model", checked.programs.len());
+        outln!("  {} stage programs, no model", checked.programs.len());
         return;
     };
     let mut page = Page::new(terminal::screen());
@@ -137,7 +159,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
     if let Some(c) = cost {
         cost::text::write(&mut page, c);
     }
-    print!("{}", page.finish());
+    out!("{}", page.finish());
 }
 
 fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {

@@ -5,7 +5,7 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use odec_runtime::compare::compare;
 use odec_runtime::launches::{Found, Wrong, launches};
-use odec_runtime::{Artifact, DeviceChoice, Shown};
+use odec_runtime::{Artifact, DeviceChoice, Shown, out, outln};
 use serde_json::json;
 
 pub fn run(args: &cli::Compare) -> Done {
@@ -33,9 +33,9 @@ pub fn run(args: &cli::Compare) -> Done {
             "model": name, "computed": !dry, "good": wrong == 0,
             "results": found.iter().map(one).collect::<Vec<_>>(),
         });
-        println!("{out}");
+        outln!("{out}");
     } else if dry {
-        println!("{name}: every launch fits; nothing was computed");
+        outln!("{name}: every launch fits; nothing was computed");
     } else {
         for d in &found {
             let verdict = match (d.good(), d.differ) {
@@ -48,7 +48,7 @@ pub fn run(args: &cli::Compare) -> Done {
                     if good { "" } else { ": WRONG" }
                 ),
             };
-            println!("{:<28}  {verdict}", d.what);
+            outln!("{:<28}  {verdict}", d.what);
         }
     }
     match wrong {
@@ -75,15 +75,15 @@ fn each_launch(args: &cli::Compare, artifact: &Artifact) -> Done {
             "bounded": found.bounded, "worst": found.worst.is_finite().then_some(found.worst),
             "failed": found.failed, "wrong": found.wrong, "dump": found.dump,
         });
-        println!("{out}");
+        outln!("{out}");
     } else if dry {
-        println!(
+        outln!(
             "{name}: {} launches fit; nothing was computed",
             found.launches
         );
     } else {
-        print!("{}", found.wrong.iter().map(line).collect::<String>());
-        println!("{}", summary(&found));
+        out!("{}", found.wrong.iter().map(line).collect::<String>());
+        outln!("{}", summary(&found));
     }
     match found.failed {
         0 => Ok(()),

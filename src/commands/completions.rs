@@ -1,12 +1,13 @@
 //! `odec completions`: what a shell needs to complete odec's commands and options.
 
 use crate::cli::{self, Cli};
-use crate::fail::{Done, Failure};
+use crate::fail::Done;
 use clap::CommandFactory;
-use std::io::Write;
+use odec_runtime::stdio;
 
 pub fn run(args: &cli::Completions) -> Done {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "odec", &mut script);
-    std::io::stdout().write_all(&script).map_err(Failure::input)
+    stdio::show(&String::from_utf8_lossy(&script));
+    Ok(())
 }

@@ -4,7 +4,7 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_program::text::escaped;
-use odec_runtime::{Show, corpus_of, evaluate, open_run_with};
+use odec_runtime::{Show, corpus_of, evaluate, open_run_with, outln};
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {
@@ -13,17 +13,17 @@ pub fn run(args: &cli::Eval) -> Done {
     let corpus = corpus_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
     let e = evaluate(&mut executor, &corpus, args.windows, &mut |_| {}).map_err(Failure::input)?;
     if args.json {
-        println!(
+        outln!(
             "{}",
             json!({ "data": corpus.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
         );
     } else {
-        println!(
+        outln!(
             "{} predicted tokens of {}",
             e.tokens,
             escaped(corpus.name())
         );
-        println!(
+        outln!(
             "loss {:.4} nats/token ({:.4} bits), perplexity {:.3}",
             e.loss,
             e.bits(),

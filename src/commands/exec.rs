@@ -51,6 +51,7 @@ fn interpret(args: &cli::Exec) -> Done {
     let bytes =
         input::read(&args.inputs, input::most::TENSORS).map_err(|e| wrong(&args.inputs, e))?;
     let given = SafeTensors::deserialize(&bytes).map_err(|e| wrong(&args.inputs, e))?;
+    let loss = built.train.as_ref().map(|t| t.loss);
     let mut feeds = BTreeMap::new();
     let mut bindings = None;
     for (name, view) in given.iter() {
@@ -71,6 +72,9 @@ fn interpret(args: &cli::Exec) -> Done {
             bindings = Some(Bindings::new(batch, seq));
             shape.push(1);
         }
+        let whole: Vec<i32> = data.iter().map(|n| *n as i32).collect();
+        let loss = loss.filter(|_| args.entry != EntryName::Forward);
+        exec::sensible(&args.inputs, name, &whole, loss, &built.depths).map_err(Failure::input)?;
         feeds.insert(name.to_string(), Tensor::new(shape, data));
     }
     let bindings = bindings

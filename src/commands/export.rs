@@ -3,14 +3,14 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
-use odec_runtime::{DeviceChoice, Shown, import, open_run, output};
+use odec_runtime::{DeviceChoice, Shown, import, open_run, outln, output};
 
 pub fn run(args: &cli::Export) -> Done {
     output::check_beside(&args.output, &args.run).map_err(Failure::input)?;
     // nothing is computed, so no compiled code is needed
     let x = open_run(&args.run, DeviceChoice::Reference, None).map_err(Failure::input)?;
     let (tensors, numbers) = import::export(&args.output, &x).map_err(Failure::input)?;
-    println!(
+    outln!(
         "{} parameters in {tensors} tensors: {}",
         terminal::thousands(numbers),
         args.output.shown()

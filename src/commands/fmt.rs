@@ -7,6 +7,7 @@ use odec_grammar::{Sources, dump, format, parse};
 use odec_program::text::escaped;
 use odec_runtime::Shown;
 use odec_runtime::files;
+use odec_runtime::{out, outln};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -52,15 +53,13 @@ fn one(path: &Path, check: bool) -> Done<bool> {
     let differs = formatted != text;
     if check {
         if differs {
-            println!("{}", escaped(&name));
+            outln!("{}", escaped(&name));
         }
     } else if stdin {
-        std::io::stdout()
-            .write_all(formatted.as_bytes())
-            .map_err(|e| Failure::Input(format!("standard output: {e}")))?;
+        out!("{formatted}");
     } else if differs {
         replace(path, &formatted).map_err(|e| Failure::Input(format!("{}: {e}", path.shown())))?;
-        println!("{}", escaped(&name));
+        outln!("{}", escaped(&name));
     }
     Ok(differs)
 }

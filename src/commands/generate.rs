@@ -4,8 +4,9 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_runtime::Shown;
-use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
-use std::io::Write;
+use odec_runtime::generate::GenerateError;
+use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, stdio, tokenizer_of};
+use std::io::ErrorKind;
 
 pub fn run(args: &cli::Generate) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, source::unsigned(args.trust))
@@ -27,16 +28,27 @@ pub fn run(args: &cli::Generate) -> Done {
         top_k: args.top_k,
         seed: args.seed,
     };
-    let mut out = std::io::stdout().lock();
-    let mut emit = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    emit(&args.prompt).map_err(Failure::input)?;
-    generate(
+    // The prompt is printed when the model has taken it, not before a refusal.
+    let mut prompt = Some(args.prompt.as_str());
+    let mut emit = |text: &str| match stdio::show(&format!("{}{text}", prompt.take().unwrap_or("")))
+    {
+        true => Ok(()),
+        false => Err(ErrorKind::BrokenPipe.into()),
+    };
+    let made = generate(
         &mut executor,
         &tokenizer,
         &args.prompt,
         &sampling,
         &mut emit,
-    )
-    .map_err(Failure::input)?;
-    emit("\n").map_err(Failure::input)
+    );
+    match made {
+        // Without a reader there is nothing left to do.
+        Err(GenerateError::Write(_)) => Ok(()),
+        Err(e) => Err(Failure::input(e)),
+        Ok(()) => {
+            stdio::show(&format!("{}\n", prompt.unwrap_or("")));
+            Ok(())
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::cli::{self, GraphFormat, GraphStage};
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_runtime::output;
+use odec_runtime::{out, output};
 
 pub fn run(args: &cli::Graph) -> Done {
     if let Some(path) = &args.output {
@@ -20,7 +20,7 @@ pub fn run(args: &cli::Graph) -> Done {
         GraphFormat::Svg => odec_graph::svg::svg(graph, &built.name, &built.weights),
     };
     match &args.output {
-        None => print!("{text}"),
+        None => out!("{text}"),
         Some(path) => output::write_text(path, &text).map_err(Failure::input)?,
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::measure::Curves;
 use crate::source;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
-use odec_runtime::output;
+use odec_runtime::{out, outln, output};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -28,20 +28,20 @@ pub fn run(args: &cli::Methods) -> Done {
     }
     let all = entries.iter().zip(&curves);
     if args.json {
-        println!(
+        outln!(
             "{:#}",
             all.map(|(e, c)| object(e, c.as_ref())).collect::<Value>()
         );
         return Ok(());
     }
-    print!("{HEAD}");
+    out!("{HEAD}");
     let measured = if measure::COMPILED {
         " measured | on a general system |"
     } else {
         ""
     };
-    println!("| method | kind | fields | evaluations | claimed | proved |{measured}");
-    println!(
+    outln!("| method | kind | fields | evaluations | claimed | proved |{measured}");
+    outln!(
         "|---|---|---|---|---|---|{}",
         if measure::COMPILED { "---|---|" } else { "" }
     );
@@ -50,7 +50,7 @@ pub fn run(args: &cli::Methods) -> Done {
         let order = e.proved.map_or_else(dash, |p| p.to_string());
         let claimed = e.claimed.clone().unwrap_or_else(dash);
         let claimed = claimed.trim_start_matches("order ");
-        print!(
+        out!(
             "| {} | {} | {} | {} | {claimed} | {order} |",
             e.name,
             e.kind,
@@ -63,10 +63,10 @@ pub fn run(args: &cli::Methods) -> Done {
                 c.as_ref().map(|c| &c.general),
             ] {
                 let found = curve.and_then(|c| c.order);
-                print!(" {} |", found.map_or_else(dash, |p| format!("{p:.2}")));
+                out!(" {} |", found.map_or_else(dash, |p| format!("{p:.2}")));
             }
         }
-        println!();
+        outln!();
     }
     Ok(())
 }

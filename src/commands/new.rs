@@ -4,7 +4,7 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_grammar::{Sources, parse, render};
-use odec_runtime::{Shown, files};
+use odec_runtime::{Shown, files, outln};
 use std::io::ErrorKind;
 
 /// What the file says, `NAME` standing for the model's name.
@@ -35,6 +35,6 @@ pub fn run(args: &cli::New) -> Done {
             _ => format!("{shown}: {e}"),
         })
     })?;
-    println!("{shown}");
+    outln!("{shown}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use odec_runtime::cases::Cases;
-use odec_runtime::{DeviceChoice, Shown};
+use odec_runtime::{DeviceChoice, Shown, outln};
 use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Replay) -> Done {
@@ -17,11 +17,11 @@ pub fn run(args: &cli::Replay) -> Done {
                 wrong += differences.len();
                 differences
                     .iter()
-                    .for_each(|d| println!("{}: {d}", path.shown()));
+                    .for_each(|d| outln!("{}: {d}", path.shown()));
             }
             Err(refused) => {
                 wrong += 1;
-                println!("{}: {refused}", path.shown());
+                outln!("{}: {refused}", path.shown());
             }
         }
     }
@@ -31,7 +31,7 @@ pub fn run(args: &cli::Replay) -> Done {
         "as expected"
     };
     match wrong {
-        0 => println!("{launches} launches, {verdict}"),
+        0 => outln!("{launches} launches, {verdict}"),
         n => {
             return Err(Failure::Input(format!(
                 "{n} of the launches in {} are not as expected",

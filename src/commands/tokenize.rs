@@ -3,9 +3,9 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
-use odec_runtime::Shown;
 use odec_runtime::tokenise::{self, Reading};
 use odec_runtime::{Show, Tokenizer};
+use odec_runtime::{Shown, outln};
 use std::path::Path;
 
 pub fn run(args: &cli::Tokenize) -> Done {
@@ -19,7 +19,7 @@ pub fn run(args: &cli::Tokenize) -> Done {
     };
     let tokens = tokenise::write(&args.files, reading, &tokenizer, &args.output, Show::Auto)
         .map_err(Failure::input)?;
-    println!(
+    outln!(
         "{} tokens of {} kinds in {}",
         terminal::thousands(tokens),
         terminal::thousands(tokenizer.vocabulary()),

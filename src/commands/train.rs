@@ -4,10 +4,11 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::signals::Signals;
 use crate::source;
+use crate::terminal;
 use odec_runtime::Shown;
 use odec_runtime::import::Init;
 use odec_runtime::run::CHART;
-use odec_runtime::{End, Run, Settings, Summary, chart, lock};
+use odec_runtime::{End, Run, Settings, Summary, chart, lock, out, outln};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ pub fn run(args: &cli::Train) -> Done {
         out.unwrap_or_else(|| PathBuf::from("runs").join(name))
     };
     let claim = |name: &str| lock::claim(&folder(name)).map_err(Failure::input);
-    let (artifact, _guard) = source::artifact_if(model, &args.set, args.device, args.trust, claim)?;
+    let (artifact, _guard) = source::trainable(model, &args.set, args.device, args.trust, claim)?;
     let out = folder(&artifact.manifest().name);
     finish(
         args,
@@ -91,29 +92,37 @@ fn finish(
             End::TimeLimit => "time_limit",
             End::Complete | End::Asked => "complete",
         };
-        println!(
+        outln!(
             "{}",
             json!({
                 "run": out.display().to_string(), "steps": summary.steps, "seconds": summary.seconds, "end": end,
-                "loss": summary.loss, "held_out": held_out,
+                "loss": summary.loss, "held_out": held_out, "warning": summary.warning,
             })
         );
         return Ok(());
     }
-    print!("{}", chart::terminal(&run.curve(), 72, 14));
+    out!("{}", chart::terminal(&run.curve(), 72, 14));
     let why = match summary.end {
         End::TimeLimit => " (time limit)",
         End::Complete | End::Asked => "",
     };
-    println!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
+    outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
     if let Some(e) = &summary.held_out {
-        println!(
-            "held-out loss {:.3} nats/token, perplexity {:.2}",
+        outln!(
+            "held-out loss {:.3} nats/token, perplexity {:.2}, on {} tokens{}",
             e.loss,
-            e.perplexity()
+            e.perplexity(),
+            terminal::thousands(e.tokens),
+            match summary.held_out_part {
+                true => format!(" (all of the held-out text: `odec eval {}`)", out.shown()),
+                false => String::new(),
+            },
         );
     }
-    println!(
+    if let Some(warning) = &summary.warning {
+        outln!("warning: {warning}");
+    }
+    outln!(
         "run saved in {} (loss curve: {})",
         out.shown(),
         out.join(CHART).shown()

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// Two steps of 16 columns: builds in a second and trains in less.
@@ -73,6 +73,14 @@ impl Place {
             "odec {args:?} failed:\n{stdout}\n{stderr}"
         );
         stdout
+    }
+    /// Exit code and standard error of a run whose standard output goes elsewhere.
+    pub fn printing_to(&self, stdout: impl Into<Stdio>, args: &[&str]) -> (Option<i32>, String) {
+        let mut c = self.command(args);
+        let out = c.stdout(stdout).stderr(Stdio::piped()).spawn();
+        let out = out.expect("odec starts").wait_with_output();
+        let out = out.expect("it ends");
+        (out.status.code(), text(&out.stderr))
     }
     /// Exit code and standard error of a run that must fail.
     pub fn bad(&self, args: &[&str]) -> (i32, String) {

@@ -5,7 +5,8 @@
 //! to `odec-numerics`.
 
 use super::general::general;
-use super::line::{Beyond, Placed, placed, to_tolerance};
+use super::line::{Beyond, DIFFERENT_POWERS, Placed, placed, to_tolerance};
+use super::rates::without_h;
 use super::stand_in::{Settings, alone};
 use super::start::started;
 use super::{mend, suspect, written};
@@ -165,9 +166,16 @@ fn claim(
         let name = &i.scheme.name.name;
         let message = format!("that `{name}` has {} is not proved: {}", c.text, beyond.why);
         let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
-        sink.push(match beyond.span == c.span {
-            true => d,
-            false => d.also(beyond.span, "this stands in the way"),
+        let forgotten = match &i.scheme.body {
+            Body::Step(step) if beyond.why == DIFFERENT_POWERS => without_h(step),
+            _ => None,
+        };
+        sink.push(match forgotten {
+            Some(rate) => d
+                .also(rate, "a rate of change, added to a state")
+                .help("a field says how fast a state changes: multiply it by the step size, `h*…`"),
+            None if beyond.span == c.span => d,
+            None => d.also(beyond.span, "this stands in the way"),
         });
         Some((ClaimStatus::ClaimedNotProved, beyond.why))
     };

@@ -5,7 +5,7 @@
 //! them to `odec-numerics`.
 
 use super::claims::Expanded;
-use super::line::{Beyond, at_start, coefficient, late, program_span};
+use super::line::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::flow::Flow;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps};
@@ -205,7 +205,7 @@ impl Made<'_> {
         let (mut sum, power) = (Sum::default(), self.power(terms));
         for (v, c, n) in terms {
             if self.powers[*v].is_some_and(|p| Some(p - n) != power) {
-                return self.beyond(self.body, "it adds what depends on `h` in different powers");
+                return self.beyond(self.body, DIFFERENT_POWERS);
             }
             sum.add(c, &sums[*v]);
         }

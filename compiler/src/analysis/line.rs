@@ -35,6 +35,9 @@ pub struct Beyond {
     pub why: String,
 }
 
+/// What a step program does that forgets `h`.
+pub const DIFFERENT_POWERS: &str = "it adds what depends on `h` in different powers";
+
 /// A line, and where its values are written.
 #[derive(Clone, Debug)]
 pub struct Placed<C = Exact> {
@@ -532,7 +535,7 @@ impl<'p, C: Number> Made<'p, C> {
             let span = self.spans[v];
             let own = power - self.powers[v];
             if *degree.get_or_insert(own) != own {
-                return self.beyond(span, "it adds what depends on `h` in different powers");
+                return self.beyond(span, DIFFERENT_POWERS);
             }
             terms.push((v, c));
         }

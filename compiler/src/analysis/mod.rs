@@ -16,6 +16,7 @@ mod mend;
 pub mod number;
 pub mod page;
 mod properties;
+mod rates;
 pub mod report;
 pub mod stable;
 pub mod stand_in;

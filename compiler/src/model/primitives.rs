@@ -7,6 +7,7 @@ use super::args::{Args, Bounds, EPS, bounded, real, report};
 use super::layer::{Angles, Layer, Map};
 use super::pipeline::{Input, LayerReader};
 use crate::codes;
+use crate::scheme::resolve::later;
 use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported, whole};
 use crate::scheme::stage::default_eps;
 use odec_grammar::ast::{Expr, ExprKind};
@@ -138,8 +139,7 @@ impl LayerReader<'_> {
                 })
             }
             other if crate::scheme::names::LATER_PRIMITIVES.contains(&other) => {
-                let what = format!("`{other}`");
-                return self.fail(not_supported(args.callee.span, &what));
+                return self.fail(later(&args.callee));
             }
             "logits" => {
                 return self.fail(

@@ -8,7 +8,7 @@
 //! | `steps n` | required | optimiser steps |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy` | see [`super::loss`] |
 //! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
-//! | `schedule constant` / `cosine(warmup: 5% or n, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up in steps or of `steps`; floor of the peak rate |
+//! | `schedule constant` / `cosine(warmup: 5% or 200 steps, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up as a share of `steps`, `0.05` too, or in steps, `200` too; floor of the peak rate |
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
 //! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
@@ -24,7 +24,9 @@ use super::lora;
 use super::loss::{self, Objective};
 use super::spec::expect;
 use crate::codes;
-use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
+use crate::scheme::scalar::{
+    Scope, constant, exact, in_range, literal, name_of, not_supported, out_of_range, whole,
+};
 use num_bigint::BigInt;
 use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
@@ -38,6 +40,17 @@ use std::path::Path;
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
+/// The unit of numbers of steps.
+const STEPS: &str = "steps";
+/// Units of memory, in bytes.
+const UNITS: [(&str, i64); 6] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+];
 /// Largest budget of memory, in bytes.
 const MAX_BUDGET: u64 = 1 << 50;
 /// Most states that a memory policy keeps.
@@ -64,6 +77,8 @@ const ENTRIES: &[&str] = &[
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Named {
     pub tokenizer: Option<Tokenized>,
+    /// Where the files are named that it is trained on.
+    pub data: Option<Span>,
     pub from: Option<(Pretrained, Span)>,
     /// Where it is said what is trained.
     pub tune: Option<Span>,
@@ -232,6 +247,7 @@ pub fn read(
     };
     let named = Named {
         tokenizer: tokenized,
+        data: value("data").map(|e| e.span),
         from,
         tune: value("tune").map(|e| e.span),
         constrain: value("constrain").map(|e| e.span),
@@ -323,17 +339,22 @@ fn budget_of(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u64> {
     args.finish(&[], sink);
     let (number, unit) = match &size.kind {
         ExprKind::Quantity(number, unit) => {
-            let units = ["KiB", "MiB", "GiB"].iter().position(|u| u == unit);
+            let Some((_, bytes)) = UNITS.iter().find(|(name, _)| name == unit) else {
+                let message = format!("`{unit}` is no unit of memory");
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, size.span, message);
+                sink.push(d.help("write `budget(4 GiB)`; there are KiB, MiB, GiB, kB, MB and GB"));
+                return None;
+            };
             let number = Expr {
                 kind: ExprKind::Number(number.clone()),
                 span: size.span,
             };
-            (number, units.map_or(0, |n| 10 * (n + 1)))
+            (number, *bytes)
         }
-        _ => (size.clone(), 0),
+        _ => (size.clone(), 1),
     };
     let value = report(exact(&number, &Scope::new()), sink)?;
-    let bytes = &value * &Exact::int(1 << unit);
+    let bytes = &value * &Exact::int(unit);
     report(in_range(&bytes, size.span, 1, MAX_BUDGET), sink)
 }
 
@@ -412,28 +433,28 @@ fn schedule(e: &Expr, steps: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<
     })
 }
 
-/// A number of steps, or a share of them (rounded down).
+/// `5%` or `0.05`, a share of the steps (rounded down); `200 steps` or `200`, a number of them.
 fn warmup(e: &Expr, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<u64> {
-    if let ExprKind::Quantity(..) = &e.kind {
-        let share = report(exact(e, &Scope::new()), sink)?;
-        let n = share
-            .as_rational()
-            .map(|s| (s * BigInt::from(steps)).floor());
-        if let Some(n) = n
-            .and_then(|n| u64::try_from(n.to_integer()).ok())
-            .filter(|n| *n <= steps)
-        {
-            return Some(n);
-        }
-        sink.push(
-            Diagnostic::error(
-                codes::INVALID_VALUE,
-                e.span,
-                "the warm-up is longer than the training",
-            )
-            .label("at most 100%"),
-        );
-        return None;
-    }
-    report(whole(e, &Scope::new(), 0, steps), sink)
+    const HELP: &str = "a share is written `5%` or `0.05`, a number of steps `200 steps` or `200`";
+    let read = match &e.kind {
+        ExprKind::Quantity(text, unit) if unit == STEPS => literal(text, e.span)
+            .and_then(|n| constant(n, e.span))
+            .and_then(|n| in_range(&n, e.span, 0, steps)),
+        kind => exact(e, &Scope::new()).and_then(|n| match kind {
+            ExprKind::Quantity(..) => part(&n, e.span, steps),
+            _ if n.as_integer().is_none() => part(&n, e.span, steps),
+            _ => in_range(&n, e.span, 0, steps),
+        }),
+    };
+    report(read.map_err(|d| d.help(HELP)), sink)
+}
+
+/// A share of the steps.
+fn part(share: &Exact, span: Span, steps: u64) -> Result<u64, Diagnostic> {
+    let n = share
+        .as_rational()
+        .map(|s| (s * BigInt::from(steps)).floor());
+    let n = n.and_then(|n| u64::try_from(n.to_integer()).ok());
+    n.filter(|n| *n <= steps && *share <= Exact::one())
+        .ok_or_else(|| out_of_range(share, span).label("a share from 0% to 100% is expected"))
 }

@@ -15,6 +15,7 @@ pub struct Args<'e> {
     args: Vec<&'e Arg>,
     /// Labels and flags that were asked for.
     known: Vec<&'static str>,
+    flags: Vec<&'static str>,
 }
 
 impl<'e> Args<'e> {
@@ -29,6 +30,7 @@ impl<'e> Args<'e> {
             span: e.span,
             args,
             known: Vec::new(),
+            flags: Vec::new(),
         })
     }
 
@@ -42,6 +44,7 @@ impl<'e> Args<'e> {
             span,
             args: args.iter().collect(),
             known: Vec::new(),
+            flags: Vec::new(),
         }
     }
 
@@ -73,6 +76,7 @@ impl<'e> Args<'e> {
     /// Whether a bare word such as `causal` is given.
     pub fn flag(&mut self, word: &'static str) -> bool {
         self.known.push(word);
+        self.flags.push(word);
         let is = |a: &&Arg| a.label.is_none() && name_of(&a.value).is_some_and(|n| n.name == word);
         let found = self.args.iter().any(is);
         self.args.retain(|a| !is(a));
@@ -178,6 +182,14 @@ impl<'e> Args<'e> {
                     let what = format!("`{}` of `{}`", n.name, self.callee.name);
                     not_supported(span, &what)
                 }
+                Some(n) if a.label.is_some() && self.flags.contains(&n.name.as_str()) => {
+                    let (callee, word) = (&self.callee.name, &n.name);
+                    let message = format!("`{word}` takes no value");
+                    let help = format!("write `{callee}(…, {word})`; without the word, it is off");
+                    Diagnostic::error(codes::UNKNOWN_ARGUMENT, span, message)
+                        .label("a word that stands alone")
+                        .help(help)
+                }
                 Some(n) => {
                     let d = unknown_argument(&self.callee.name, &n, &self.known);
                     match odec_grammar::nearest(&n.name, self.known.iter().copied()) {
@@ -185,12 +197,20 @@ impl<'e> Args<'e> {
                         None => d,
                     }
                 }
-                None => Diagnostic::error(
-                    codes::ARGUMENT_COUNT,
-                    span,
-                    format!("`{}` has no place for this", self.callee.name),
-                )
-                .label("unexpected argument"),
+                None => {
+                    let message = format!("`{}` has no place for this", self.callee.name);
+                    let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+                        .label("unexpected argument");
+                    let labels = self.known.iter().filter(|k| !self.flags.contains(k));
+                    let labels: Vec<String> = labels.map(|k| format!("{k}: …")).collect();
+                    let (callee, labels) = (&self.callee.name, labels.join(", "));
+                    match labels.as_str() {
+                        "" => d,
+                        labels => {
+                            d.help(format!("arguments have names here: `{callee}({labels})`"))
+                        }
+                    }
+                }
             });
         }
     }

@@ -126,9 +126,7 @@ impl<'n, 's> Resolver<'n, 's> {
             Ok(Definition::Scheme(s)) => self.concrete(s).map(Definition::Scheme),
             Ok(d) => Some(d),
             Err(true) => None,
-            Err(false) if LATER_PRIMITIVES.contains(&name.name.as_str()) => {
-                self.fail(not_supported(name.span, &format!("`{}`", name.name)))
-            }
+            Err(false) if LATER_PRIMITIVES.contains(&name.name.as_str()) => self.fail(later(name)),
             Err(false) => {
                 let d = self.names.unknown(name);
                 self.fail(d)
@@ -215,6 +213,17 @@ impl<'n, 's> Resolver<'n, 's> {
             }
         }
     }
+}
+
+/// A primitive of a later version, and what there is instead.
+pub fn later(name: &Ident) -> Diagnostic {
+    let layers: Vec<String> = PRIMITIVES.iter().map(|p| format!("`{p}`")).collect();
+    let near = match name.name.as_str() {
+        "conv" => "tokens see their neighbours through `attention(heads: …, window: …)`; ",
+        _ => "",
+    };
+    let help = format!("{near}layers are {}", layers.join(", "));
+    not_supported(name.span, &format!("`{}`", name.name)).help(help)
 }
 
 /// A flow given where a field is integrated.

@@ -23,6 +23,7 @@ mod parts;
 mod pictures;
 mod properties;
 mod reference;
+mod slips;
 mod solves;
 mod splittings;
 mod stability;

@@ -285,6 +285,7 @@ fn left(run: &Path) -> (Vec<u8>, Vec<String>) {
     let line = |r: Record| match r {
         Record::Step(s) => format!("{} {} {} {}", s.step, s.loss, s.lr, s.grad_norm),
         Record::HeldOut(h) => format!("{} held out {}", h.step, h.held_out_loss),
+        Record::Warning(w) => format!("{} {}", w.step, w.warning),
     };
     let lines = metrics::parse(&text).into_iter().map(line).collect();
     (bytes[8 + header..].to_vec(), lines)

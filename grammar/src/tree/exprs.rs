@@ -184,13 +184,26 @@ impl Builder<'_> {
         let label = inner
             .next_if(Rule::label)
             .map(|p| self.ident(Children::of(p).next()));
-        let value = self.value(inner.next());
+        let value = match inner.next_if(Rule::counted) {
+            Some(counted) => self.counted(counted),
+            None => self.value(inner.next()),
+        };
         let by = inner.next_if(Rule::by).map(|p| {
             let mut inner = Children::of(p);
             inner.skip(Rule::k_by);
             self.expr(inner.next())
         });
         Arg { label, value, by }
+    }
+
+    /// `200 steps`.
+    fn counted(&self, pair: Pair<Rule>) -> Expr {
+        let span = self.span(&pair);
+        let number = Children::of(pair).next().as_str().to_string();
+        Expr {
+            kind: ExprKind::Quantity(number, "steps".into()),
+            span,
+        }
     }
 
     pub(super) fn number(&self, pair: Pair<Rule>) -> Expr {

@@ -60,6 +60,7 @@ fn losses(run: &Path) -> Vec<(u64, String)> {
     let loss = |r: Record| match r {
         Record::Step(s) => (s.step, format!("{} {} {}", s.loss, s.lr, s.grad_norm)),
         Record::HeldOut(h) => (h.step, format!("held out {}", h.held_out_loss)),
+        Record::Warning(w) => (w.step, w.warning),
     };
     metrics::parse(&text).into_iter().map(loss).collect()
 }
