@@ -33,7 +33,7 @@ fn a_warm_up_is_a_share_or_a_number_of_steps() {
         let text = trained("warmup: 5%", &format!("warmup: {written}"));
         let outcome = compile_text(&text);
         let built = outcome.checked().built.as_ref().expect("a model");
-        let schedule = built.train.as_ref().map(|t| t.schedule);
+        let schedule = built.train.as_ref().map(|t| t.schedule.clone());
         assert!(
             matches!(schedule, Some(Schedule::Cosine { warmup, .. }) if warmup == steps),
             "{written}: {schedule:?}"
