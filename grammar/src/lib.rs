@@ -19,6 +19,7 @@ mod set;
 pub mod span;
 mod tree;
 mod words;
+pub mod work;
 
 pub use diag::{CODES, Diagnostic, Severity, render};
 pub use dump::{dump, dump_expr};

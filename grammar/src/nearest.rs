@@ -1,4 +1,12 @@
-//! "Did you mean": the known word nearest to a misspelt one.
+//! "Did you mean": the known word nearest to a misspelt one, found with a bounded amount of work.
+
+use crate::work;
+
+/// Most candidates that one word is compared with.
+pub const MOST: usize = 1000;
+
+/// Words longer than this are compared by their beginnings.
+const LONGEST: usize = 64;
 
 /// The candidate at the smallest edit distance from `word`, if that is small for the word's length: one that differs in case alone is the nearest.
 /// The first of equals.
@@ -10,13 +18,16 @@ pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         _ => 3,
     };
     let lower = word.to_ascii_lowercase();
-    let ranked = candidates.into_iter().filter(|known| *known != word);
-    let ranked = ranked.map(|known| {
-        let letters = distance(&lower, &known.to_ascii_lowercase());
-        ((letters, distance(word, known)), known)
-    });
+    let letters = word.chars().count();
+    // Each letter too many or too few is an edit.
+    let near = candidates
+        .into_iter()
+        .filter(|known| *known != word && known.chars().count().abs_diff(letters) <= limit);
+    let ranked = near
+        .take(MOST)
+        .map(|known| (distance(&lower, &known.to_ascii_lowercase()), known));
     ranked
-        .filter(|&((d, _), known)| d <= limit && d < known.chars().count())
+        .filter(|&(d, known)| d <= limit && d < known.chars().count())
         .min_by_key(|&(d, _)| d)
         .map(|(_, known)| known)
 }
@@ -39,8 +50,9 @@ pub fn ranked<'c>(
 
 /// Edits between two words: insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    work::add(1);
+    let letters = |word: &str| word.chars().take(LONGEST).collect::<Vec<char>>();
+    let (a, b) = (letters(a), letters(b));
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, row) in rows.iter_mut().enumerate() {
         row[0] = i;
@@ -79,5 +91,16 @@ mod tests {
             Some("rmsnorm")
         );
         assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn the_work_of_a_suggestion_is_bounded() {
+        let words: Vec<String> = (0..5000).map(|i| format!("word{i:04}")).collect();
+        let before = work::done();
+        nearest("vord4321", words.iter().map(String::as_str));
+        assert_eq!(work::done() - before, MOST as u64);
+        // Words of other lengths are not compared at all.
+        nearest("wo", words.iter().map(String::as_str));
+        assert_eq!(work::done() - before, MOST as u64);
     }
 }

@@ -433,7 +433,7 @@ impl<'a> Maker<'a> {
 
     /// Gradients of trained parameters that the loss does not depend on.
     fn zero_the_rest(&self, graph: &Graph, code: &mut Code) {
-        let given: Vec<&str> = graph
+        let given: BTreeSet<&str> = graph
             .outputs()
             .iter()
             .filter_map(|(n, _)| n.strip_prefix(GRAD_PREFIX))
@@ -442,7 +442,7 @@ impl<'a> Maker<'a> {
             .table
             .params
             .iter()
-            .filter(|p| p.offset < self.table.trained && !given.contains(&p.path.as_str()))
+            .filter(|p| p.offset < self.table.trained && !given.contains(p.path.as_str()))
         {
             let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
             let ty = TensorType::real(shape);

@@ -13,8 +13,9 @@ use super::facts::{Domain, Facts, Role, only};
 use super::feeders::Feeders;
 use super::guard::Guards;
 use super::order::{GroupId, Groups};
+use odec_grammar::work;
 use odec_graph::{Graph, Pass, Site, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operands of a fused kernel, inputs and outputs.
 pub const MAX_OPERANDS: usize = 24;
@@ -129,6 +130,18 @@ pub fn neighbourhood(site: &Site) -> (&str, Option<u32>, Option<u32>, Pass, u32)
     )
 }
 
+/// A number for the neighbourhood of each node.
+fn places(graph: &Graph) -> Vec<u32> {
+    let mut known = BTreeMap::new();
+    let sites = graph.nodes().map(|(_, node)| neighbourhood(&node.site));
+    sites
+        .map(|place| {
+            let next = known.len() as u32;
+            *known.entry(place).or_insert(next)
+        })
+        .collect()
+}
+
 impl<'a> State<'a> {
     fn new(
         graph: &'a Graph,
@@ -176,21 +189,24 @@ impl<'a> State<'a> {
                 self.try_join(v.node, n);
             }
         }
+        let near = places(graph);
+        // Readers so far of each node, by place.
+        let mut readers: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
         for n in 0..self.graph.len() {
             let node = graph.node(n);
             for v in node.operands.iter().filter(|_| facts.rows(n).is_some()) {
                 if !self.is_large(*v) {
                     continue;
                 }
-                for m in facts.users[v.node as usize]
-                    .iter()
-                    .copied()
-                    .filter(|m| *m < n)
-                {
-                    if neighbourhood(&graph.node(m).site) == neighbourhood(&node.site) {
-                        self.try_join(m, n);
-                    }
+                let before = readers.get(&(v.node, near[n as usize]));
+                for m in before.into_iter().flatten() {
+                    work::add(1);
+                    self.try_join(*m, n);
                 }
+            }
+            for v in &node.operands {
+                let here = readers.entry((v.node, near[n as usize])).or_default();
+                here.push(n);
             }
         }
     }

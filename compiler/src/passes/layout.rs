@@ -28,6 +28,8 @@ pub struct ParamTable {
     /// The type of their elements.
     pub real: DType,
     pub params: Vec<Param>,
+    /// Where each stands in the list.
+    by_path: BTreeMap<String, usize>,
     /// Bytes of the area that decays: whole rows.
     pub decayed: u64,
     /// Bytes of all that is trained: whole rows.
@@ -49,6 +51,7 @@ impl ParamTable {
         let mut table = ParamTable {
             real,
             params: vec![],
+            by_path: BTreeMap::new(),
             decayed: 0,
             trained: 0,
             bytes: 0,
@@ -69,6 +72,8 @@ impl ParamTable {
                     .iter()
                     .try_fold(real.bytes(), |n, d| n.checked_mul(*d))
                     .ok_or_else(fail)?;
+                let at = table.params.len();
+                table.by_path.insert(p.path.clone(), at);
                 table.params.push(Param {
                     path: p.path.clone(),
                     shape: p.shape.clone(),
@@ -94,7 +99,7 @@ impl ParamTable {
     }
 
     pub fn find(&self, path: &str) -> Option<&Param> {
-        self.params.iter().find(|p| p.path == path)
+        self.by_path.get(path).map(|i| &self.params[*i])
     }
 }
 

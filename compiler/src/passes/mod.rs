@@ -38,6 +38,7 @@ pub mod rewrite;
 pub mod simplify;
 pub mod spectral;
 pub mod sums;
+mod timeline;
 pub mod update;
 
 pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};

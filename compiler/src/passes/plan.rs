@@ -7,6 +7,7 @@
 //! written for it. What a stretch in pieces shares with the rest of the program is alive in all of it.
 
 use super::code::{BufferId, Code, Home, Launch, Mode, Stretch};
+use super::timeline::Timeline;
 use odec_program::kernel::KernelSpec;
 use odec_program::{Access, Bindings, expr::Expr};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,12 +54,6 @@ pub struct Layout {
 pub struct Lifetime {
     pub first: u32,
     pub last: u32,
-}
-
-impl Lifetime {
-    fn overlaps(self, other: Lifetime) -> bool {
-        self.first <= other.last && other.first <= self.last
-    }
 }
 
 /// Lifetimes of all buffers; `None` for buffers never used. A stretch in pieces is run again and again: what is made before it,
@@ -174,28 +169,25 @@ pub fn place(blocks: &[Block]) -> (Vec<u64>, u64) {
         )
     });
     let mut offsets: Vec<u64> = vec![0; blocks.len()];
-    // Placed blocks in rising order of offset.
-    let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
+    let launches = blocks.iter().map(|b| b.life.last as usize + 1).max();
+    let mut taken = Timeline::new(launches.unwrap_or(0));
     let mut peak = 0;
     for i in order {
         let need = blocks[i].bytes;
         let mut best: Option<(u64, u64)> = None;
         let mut free_from: u64 = 0;
-        for &p in placed
-            .iter()
-            .filter(|p| blocks[**p].life.overlaps(blocks[i].life))
-        {
-            let gap = offsets[p].saturating_sub(free_from);
+        for (start, end) in taken.during(blocks[i].life) {
+            let gap = start.saturating_sub(free_from);
             if gap >= need && best.is_none_or(|(size, _)| gap < size) {
                 best = Some((gap, free_from));
             }
-            free_from = free_from.max(offsets[p].saturating_add(blocks[p].bytes));
+            free_from = free_from.max(end);
         }
         let at = best.map_or(free_from, |(_, at)| at);
         offsets[i] = at;
-        peak = peak.max(at.saturating_add(need));
-        let rank = placed.partition_point(|p| offsets[*p] <= at);
-        placed.insert(rank, i);
+        let end = at.saturating_add(need);
+        peak = peak.max(end);
+        taken.add(blocks[i].life, at, end);
     }
     (offsets, peak)
 }

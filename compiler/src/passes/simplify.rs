@@ -19,6 +19,7 @@
 //! the outer sum, while gradients are best added as they come.
 
 use super::rewrite::{copy, rebuild};
+use odec_grammar::work;
 use odec_graph::ops::{Broadcast, Combine, Constant, Hold, OpKind};
 use odec_graph::{Builder, Exact, Graph, Node, Pass, TensorType, TypeError, Value};
 use std::collections::BTreeMap;
@@ -244,10 +245,20 @@ fn add_term(terms: &mut Vec<(Exact, Value)>, c: Exact, x: Value) {
     }
 }
 
-/// Nodes already built, by name and operands.
+/// Nodes already built, by name, path and operands.
 #[derive(Default)]
 struct Seen {
-    nodes: BTreeMap<(&'static str, Vec<Value>), Vec<u32>>,
+    nodes: BTreeMap<(&'static str, String, Vec<Value>), Vec<u32>>,
+}
+
+/// What tells sources apart, of which a model has thousands; other ops have operands.
+fn path(op: &OpKind) -> String {
+    match op {
+        OpKind::Parameter(p) => p.path.clone(),
+        OpKind::Cache(c) => c.path.clone(),
+        OpKind::Constant(c) => c.value.to_f64().to_bits().to_string(),
+        _ => String::new(),
+    }
 }
 
 impl Seen {
@@ -262,10 +273,11 @@ impl Seen {
         let op = op.into();
         let list = self
             .nodes
-            .entry((op.name(), operands.to_vec()))
+            .entry((op.name(), path(&op), operands.to_vec()))
             .or_default();
         let source = operands.is_empty();
         let equal = list.iter().copied().find(|n| {
+            work::add(1);
             let node = b.graph().node(*n);
             node.op == op && (source || node.site.pass == b.site.pass)
         });

@@ -8,14 +8,17 @@ use super::chains::is_chain_term;
 use super::facts::{Facts, combine};
 use super::rewrite::{copy, rebuild};
 use super::simplify::prune;
+use odec_grammar::work;
 use odec_graph::ops::Combine;
 use odec_graph::{Exact, Graph, TypeError, Value};
 
 /// Groups accumulable terms.
 pub fn group_sums(graph: &Graph) -> Result<Graph, TypeError> {
     let facts = Facts::new(graph);
+    let inner = opened(graph, &facts);
     let grouped = rebuild(graph, |b, n, node, operands, map| {
-        if !is_plain_sum(graph, n) {
+        // An inner sum is grouped as part of the outer one, and left over: a chain of sums is opened once.
+        if !is_plain_sum(graph, n) || inner[n as usize] {
             return copy(b, node, operands);
         }
         let mut leaves = Vec::new();
@@ -45,11 +48,30 @@ fn is_plain_sum(graph: &Graph, n: u32) -> bool {
     combine(&graph.node(n).op).is_some_and(|c| c.len() >= 2 && c.iter().all(Exact::is_one))
 }
 
+/// Which sums are opened as part of another.
+fn opened(graph: &Graph, facts: &Facts) -> Vec<bool> {
+    let mut inner = vec![false; graph.len() as usize];
+    for (_, node) in graph.nodes().filter(|(n, _)| is_plain_sum(graph, *n)) {
+        for v in node.operands.iter().filter(|v| opens(graph, facts, **v)) {
+            inner[v.node as usize] = true;
+        }
+    }
+    inner
+}
+
+/// Whether a term of a sum is a sum of its own, used only there.
+fn opens(graph: &Graph, facts: &Facts, v: Value) -> bool {
+    is_plain_sum(graph, v.node) && facts.uses(v.node) == 1
+}
+
+/// The terms of a sum and of all that it opens, from left to right.
 fn open(graph: &Graph, facts: &Facts, n: u32, leaves: &mut Vec<Value>) {
-    for v in &graph.node(n).operands {
-        match is_plain_sum(graph, v.node) && facts.uses(v.node) == 1 {
-            true => open(graph, facts, v.node, leaves),
-            false => leaves.push(*v),
+    let mut left: Vec<Value> = graph.node(n).operands.iter().rev().copied().collect();
+    while let Some(v) = left.pop() {
+        work::add(1);
+        match opens(graph, facts, v) {
+            true => left.extend(graph.node(v.node).operands.iter().rev()),
+            false => leaves.push(v),
         }
     }
 }

@@ -31,3 +31,4 @@ mod source;
 mod spectral;
 mod starts;
 mod systems;
+mod work;
