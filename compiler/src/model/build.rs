@@ -15,7 +15,10 @@ use super::params::{
 use super::spec::{Positions, Spec};
 use super::step::{Evaluation, Fields, Kept, Place};
 use super::terms::Collected;
+use crate::codes;
 use crate::scheme::stage::Phase;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{
     AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, FromPast,
     Input, Parameter, Table,
@@ -29,15 +32,28 @@ use odec_program::{Dim, manifest, noise};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Our own mistakes: a checked model that does not build.
+/// Most nodes of a model's tensor graph; that of its gradient has about three times as many.
+pub const MAX_NODES: u32 = 100_000;
+
+/// Our own mistakes: a checked model that does not build. And a model that is too large, which only building it tells.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum BuildError {
+    #[error("more than {MAX_NODES} nodes at step {step}")]
+    TooLarge { step: usize, span: Span },
     #[error("internal: {0}")]
     Type(#[from] TypeError),
     #[error("internal: {0}")]
     Diff(#[from] DiffError),
     #[error("internal: {0} has no value")]
     Missing(String),
+}
+
+/// What is said of a model that is too large.
+pub fn too_large(step: usize, span: Span) -> Diagnostic {
+    let message = format!("the tensor graph of this model has more than {MAX_NODES} nodes");
+    Diagnostic::error(codes::TOO_LARGE, span, message)
+        .label(format!("step {step} of this evolve exceeds the limit"))
+        .help("fewer steps, fewer iterations, or a cheaper scheme")
 }
 
 /// Token numbers per position, `[B, S, 1]`.
@@ -615,6 +631,15 @@ impl<'s> Model<'s> {
         let mut none = Kept::new();
         let kept = pass.kept.unwrap_or(&mut none);
         let (made, error) = place.with_error(b, x, &mut coefficients, kept, &mut fields)?;
+        if b.graph().len() > MAX_NODES {
+            return Err(BuildError::TooLarge {
+                step: match at {
+                    Phase::Start => 0,
+                    Phase::Step(k) => k,
+                },
+                span: e.span,
+            });
+        }
         if let Phase::Step(k) = at {
             self.collect(b, (e, k), [x, made], computed)?;
         }

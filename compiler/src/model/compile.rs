@@ -4,7 +4,7 @@ use super::build::{self, BuildError};
 use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::train::Named;
-use super::{constrain, lora, params, pipeline, spec, train};
+use super::{constrain, lora, params, pipeline, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -12,15 +12,15 @@ use crate::analysis::stand_in::{self, LISTED, Settings};
 use crate::codes;
 use crate::cost::EvolveWork;
 use crate::scheme::flow::{Applied, Field, Setting};
-use crate::scheme::names::{Definition, Loader, Namespace};
+use crate::scheme::names::{Definition, Loader, MAX_MESSAGES, Namespace};
 use crate::scheme::per_use::SHARED;
-use crate::scheme::resolve::Resolver;
+use crate::scheme::resolve::{Resolver, count};
 use crate::scheme::scalar::{Scope, exact};
 use crate::scheme::unroll::unroll;
 use crate::scheme::{Coeff, Program, define::SchemeDef};
 use odec_grammar::ast::{Block, File, Item, Model};
 use odec_grammar::diag::Diagnostic;
-use odec_grammar::{Severity, Sources};
+use odec_grammar::{Severity, Sources, work};
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
 use odec_program::manifest::added;
@@ -213,7 +213,10 @@ pub fn compile(
         }
     }
     let sizes = models.first().and_then(|m| spec::sizes(m, r.sink));
-    fields.iter().for_each(|f| look_inside(f, sizes, r.sink));
+    let mut seen = BTreeSet::new();
+    for f in &fields {
+        look_inside(f, sizes, &mut seen, r.sink);
+    }
     let mut spec = None;
     let mut settings = None;
     if let Some(model) = models.first() {
@@ -237,6 +240,7 @@ pub fn compile(
             spec::warn_of_lookahead(&spec.evolves, r.sink);
         }
         if spec::errors(r.sink) == 0 {
+            unread::check(file, model, r.names, r.sink);
             for applied in r.used().to_vec() {
                 claims.add_applied(&applied, &mut r);
             }
@@ -254,12 +258,16 @@ pub fn compile(
     let evolves = spec.iter().flat_map(|s| &s.evolves);
     let evolved = evolves.flat_map(|e| e.evolved()).collect();
     let built = match (&spec, table) {
-        (Some(spec), Some(params)) => Some(assemble(
-            spec,
-            params,
-            settings.flatten(),
-            claims.list.clone(),
-        )?),
+        (Some(spec), Some(params)) => {
+            let made = assemble(spec, params, settings.flatten(), claims.list.clone());
+            Some(made.map_err(|e| match e {
+                BuildError::TooLarge { step, span } => {
+                    sink.push(build::too_large(step, span));
+                    CompileError::Source(std::mem::take(&mut sink))
+                }
+                ours => CompileError::Internal(ours),
+            })?)
+        }
         _ => None,
     };
     Ok(Checked {
@@ -394,13 +402,22 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     Some((instance, unrolled.programs))
 }
 
-/// Says what is wrong inside a field, whether or not a model uses it.
-fn look_inside(field: &Field, sizes: Option<pipeline::Sizes>, sink: &mut Vec<Diagnostic>) {
-    match field {
+/// Says what is wrong inside a field, whether or not a model uses it. `seen`: fields that were looked at, for sums share their terms.
+fn look_inside(
+    field: &Rc<Field>,
+    sizes: Option<pipeline::Sizes>,
+    seen: &mut BTreeSet<*const Field>,
+    sink: &mut Vec<Diagnostic>,
+) {
+    if !seen.insert(Rc::as_ptr(field)) {
+        return;
+    }
+    work::add(1);
+    match &**field {
         Field::Leaf(leaf) => pipeline::check(leaf, sizes, sink),
         Field::Sum(terms) => terms
             .iter()
-            .for_each(|(_, f, _)| look_inside(f, sizes, sink)),
+            .for_each(|(_, f, _)| look_inside(f, sizes, seen, sink)),
         // The fields of a flow have names of their own, or are seen when a model uses it.
         Field::Increment(_) | Field::Map(_) => {}
     }
@@ -450,12 +467,13 @@ impl Claims {
     }
 }
 
-/// Most messages of one run.
-const MAX_MESSAGES: usize = 100;
-
 /// In the order of their places, each once (a scheme that is applied several times says the same several times), and
-/// not more than anyone would read.
+/// not more than anyone would read; then how many more there are.
 fn tidy(sink: &mut Vec<Diagnostic>) {
+    // What is wrong may be what would have read it.
+    if sink.iter().any(|d| d.severity == Severity::Error) {
+        sink.retain(|d| d.severity == Severity::Error || d.code != codes::UNUSED_NAME);
+    }
     let mut seen = BTreeSet::new();
     sink.retain(|d| seen.insert((d.labels.first().map(|l| l.span), d.code, d.message.clone())));
     sink.sort_by_key(|d| {
@@ -464,6 +482,17 @@ fn tidy(sink: &mut Vec<Diagnostic>) {
             d.labels.first().map(|l| l.span),
         )
     });
-    sink.truncate(MAX_MESSAGES);
+    let rest = sink.split_off(sink.len().min(MAX_MESSAGES));
     sink.sort_by_key(|d| d.labels.first().map(|l| l.span));
+    if let Some(next) = rest.first() {
+        let more = count(rest.len(), "more message");
+        let mut note = Diagnostic {
+            severity: Severity::Note,
+            message: format!("and {more}"),
+            help: None,
+            ..next.clone()
+        };
+        note.labels.truncate(1);
+        sink.push(note.label("the next one"));
+    }
 }

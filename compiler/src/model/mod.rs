@@ -26,10 +26,11 @@ mod spec;
 pub mod step;
 mod terms;
 mod train;
+mod unread;
 mod widths;
 
 use crate::scheme::args;
 
-pub use build::BuildError;
+pub use build::{BuildError, MAX_NODES};
 pub use compile::{Built, Checked, CompileError, Summary, compile};
 pub use params::MAX_PARAMETERS;

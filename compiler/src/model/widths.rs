@@ -7,7 +7,7 @@
 use super::layer::Layer;
 use super::pipeline::{self, Sizes, ends_with};
 use crate::codes;
-use crate::scheme::{Combination, Instr, Program};
+use crate::scheme::{Combination, Instr, Program, ValueId};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 
@@ -25,9 +25,7 @@ pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<V
     };
     p.instrs.iter().try_for_each(|i| w.instr(i))?;
     w.state(&p.result)?;
-    let kept = p.keeps.iter();
-    kept.map(|(_, v)| Combination::value(*v))
-        .try_for_each(|c| w.state(&c))?;
+    p.keeps.iter().try_for_each(|(name, v)| w.kept(name, *v))?;
     if let Some(e) = &p.embedded {
         e.instrs.iter().try_for_each(|i| w.instr(i))?;
         w.state(&e.result)?;
@@ -139,6 +137,25 @@ impl Widths<'_> {
             true => Some(()),
             false => self.wrong(end, self.sizes.width).map(drop),
         }
+    }
+
+    /// What later steps read is as wide as the state.
+    fn kept(&mut self, name: &str, v: ValueId) -> Option<()> {
+        let (out, field) = self.values[v.0 as usize];
+        let width = self.sizes.width;
+        if out == width {
+            return Some(());
+        }
+        let span = field.unwrap_or(self.program.fields[0].span);
+        let message = format!("`{name}` has width {out}, and later steps read it");
+        self.sink.push(
+            Diagnostic::error(codes::SHAPE_MISMATCH, span, message)
+                .label(format!("this field ends with width {out}"))
+                .help(format!(
+                    "a history is as wide as the state, {width}: before the first step its entries are zeros of that width"
+                )),
+        );
+        None
     }
 
     fn wrong(&mut self, (out, field): Width, other: u64) -> Option<Width> {

@@ -343,7 +343,11 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             .help(format!("name its fields: `scheme {}(F)`", def.name.name)),
         );
     }
-    (sink.len() == before).then_some(def)
+    if sink.len() > before {
+        return None;
+    }
+    super::unused::check(ast, sink);
+    Some(def)
 }
 
 /// What `start by` asks of a step program.

@@ -85,6 +85,7 @@ impl Resolver<'_, '_> {
         if let Some(f) = fraction {
             return self.fail(no_fraction(f.span));
         }
+        super::unused::operands(&own.fields, &term, self.sink);
         if let (Some((_, span)), 0) = (&own.solve, around.adjoints) {
             let d = Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
                 .label("only adjoints are solved for here")

@@ -234,7 +234,8 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
         } else if !used.read.contains(name) {
             let message = format!("the learned coefficient `{name}` is not used");
             let mut d = Diagnostic::error(codes::UNUSED_NAME, l.name.span, message)
-                .label("nothing would train it");
+                .label("the step does not read it, so no gradient reaches it");
+            d = d.help("read it in the step, or remove the line");
             if let Some(near) = odec_grammar::nearest(name, used.read.iter().copied()) {
                 d = d.help(format!("the step reads `{near}`"));
             }

@@ -30,7 +30,7 @@ impl Resolver<'_, '_> {
             Ok(Definition::Scheme(source)) => source,
             Err(true) => return None,
             Err(false) => {
-                let d = self.names.unknown(from);
+                let d = self.names.unknown(from, self.sink.len());
                 return self.fail(d);
             }
             Ok(Definition::Field(_)) => {

@@ -1,10 +1,12 @@
 //! Which names a step program writes, and which it reads with an index: `k1[-j]`, `beta[2]`.
 //!
 //! Takes syntax; gives sets of names. Used to know what a step must keep for later ones, and which learned
-//! coefficients nobody uses. Leaves meaning to `step.rs`.
+//! coefficients, fields and values nobody uses. Leaves meaning to `step.rs`.
 
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, ExprKind, Over, Range, RepeatCount, Stmt};
+use odec_grammar::ast::{
+    Expr, ExprKind, LearnLen, Method, Over, Range, RepeatCount, SchemeItem, Stmt, SubFlow,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names in statements and expressions.
@@ -37,11 +39,16 @@ impl<'a> Mentions<'a> {
                 self.statements(body);
             }
             Stmt::Solve {
-                name, value, from, ..
+                name,
+                value,
+                from,
+                method,
+                ..
             } => {
                 self.set.insert(&name.name);
                 self.expr(value);
                 self.expr(from);
+                self.method(method);
             }
             Stmt::Return {
                 value, embedded, ..
@@ -53,8 +60,57 @@ impl<'a> Mentions<'a> {
     }
 
     fn over(&mut self, over: &'a Over) {
-        let (Over::Numbers(range) | Over::Fields(_, range)) = over;
-        self.range(range);
+        match over {
+            Over::Numbers(range) => self.range(range),
+            Over::Fields(list, range) => {
+                self.read.insert(&list.name);
+                self.range(range);
+            }
+        }
+    }
+
+    fn method(&mut self, m: &'a Method) {
+        self.expr(&m.call);
+        m.gradient.iter().for_each(|e| self.expr(e));
+    }
+
+    fn flows(&mut self, flows: &'a [SubFlow]) {
+        for f in flows {
+            self.read.insert(&f.name.name);
+            self.expr(&f.fraction);
+        }
+    }
+
+    /// Everything that a part of a scheme mentions.
+    pub fn item(&mut self, item: &'a SchemeItem) {
+        match item {
+            SchemeItem::Cite { .. } | SchemeItem::LearnFrom(_) | SchemeItem::StartBy { .. } => {}
+            SchemeItem::Order { order, within, .. } => {
+                self.expr(order);
+                within.iter().for_each(|e| self.expr(e));
+            }
+            SchemeItem::Property { value, .. } => value.iter().for_each(|e| self.expr(e)),
+            SchemeItem::Keep { order, .. } => self.expr(order),
+            SchemeItem::Let { value, .. } | SchemeItem::Method { value, .. } => self.expr(value),
+            SchemeItem::Learn(l) => {
+                self.expr(&l.init);
+                if let LearnLen::Count(n) = &l.len {
+                    self.expr(n);
+                }
+            }
+            SchemeItem::Tableau(t) => {
+                let entries = t.rows.iter().flat_map(|r| r.c.iter().chain(&r.entries));
+                entries.for_each(|e| self.expr(e));
+            }
+            SchemeItem::Multistep { rows, .. } => rows
+                .iter()
+                .flat_map(|(_, row)| row)
+                .for_each(|e| self.expr(e)),
+            SchemeItem::SolveBy { method, .. } => self.method(method),
+            SchemeItem::Start { body, .. } => self.statements(body),
+            SchemeItem::Step(step) => self.statements(&step.body),
+            SchemeItem::Splitting(flows) | SchemeItem::Embedded { flows, .. } => self.flows(flows),
+        }
     }
 
     fn range(&mut self, r: &'a Range) {
@@ -72,7 +128,9 @@ impl<'a> Mentions<'a> {
             }
             ExprKind::Call(call) => {
                 self.expr(&call.callee);
-                call.args.iter().for_each(|a| self.expr(&a.value));
+                let args = call.args.iter();
+                args.flat_map(|a| a.by.iter().chain([&a.value]))
+                    .for_each(|e| self.expr(e));
             }
             ExprKind::List(items) | ExprKind::Tuple(items) => {
                 items.iter().for_each(|e| self.expr(e))
@@ -87,7 +145,7 @@ impl<'a> Mentions<'a> {
                 self.expr(body);
             }
             ExprKind::Flow { flows, from } => {
-                flows.iter().for_each(|f| self.expr(&f.fraction));
+                self.flows(flows);
                 self.expr(from);
             }
             ExprKind::Range(r) => self.range(r),

@@ -24,7 +24,7 @@ mod implicit;
 mod known_order;
 pub mod learn;
 mod learn_from;
-mod mentions;
+pub(crate) mod mentions;
 pub mod multistep;
 pub mod names;
 pub mod per_use;
@@ -38,6 +38,7 @@ mod step;
 mod tableau;
 pub(crate) mod time;
 pub mod unroll;
+pub(crate) mod unused;
 mod value;
 
 pub use coeff::Coeff;

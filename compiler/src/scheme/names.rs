@@ -69,6 +69,8 @@ pub enum Definition {
     Field(Rc<Field>),
 }
 
+/// Most messages that are shown; no suggestions are looked for once there are as many.
+pub const MAX_MESSAGES: usize = 100;
 /// Most imported files.
 const MAX_IMPORTS: usize = 64;
 
@@ -250,10 +252,21 @@ impl<'s> Namespace<'s> {
         }
     }
 
-    /// "… is not defined", with the nearest name that is.
-    pub fn unknown(&self, name: &Ident) -> Diagnostic {
+    /// The field of this name, of this file or of what it imports.
+    pub fn field(&self, name: &str) -> Option<Rc<Field>> {
+        match self.names.get(name) {
+            Some((Some(Definition::Field(f)), _)) => Some(f.clone()),
+            _ => None,
+        }
+    }
+
+    /// "… is not defined", with the nearest name that is. `said`: how many messages there are.
+    pub fn unknown(&self, name: &Ident, said: usize) -> Diagnostic {
         let message = format!("`{}` is not defined", name.name);
         let d = Diagnostic::error(codes::UNKNOWN_NAME, name.span, message);
+        if said >= MAX_MESSAGES {
+            return d;
+        }
         let known = self.names.keys().map(String::as_str);
         let known = known
             .chain(PRIMITIVES.iter().copied())

@@ -128,7 +128,7 @@ impl<'n, 's> Resolver<'n, 's> {
             Err(true) => None,
             Err(false) if LATER_PRIMITIVES.contains(&name.name.as_str()) => self.fail(later(name)),
             Err(false) => {
-                let d = self.names.unknown(name);
+                let d = self.names.unknown(name, self.sink.len());
                 self.fail(d)
             }
         }
@@ -172,7 +172,7 @@ impl<'n, 's> Resolver<'n, 's> {
                     name.map_or(String::new(), |n| n.name)
                 )),
                 Some(Err(true)) => return None,
-                Some(Err(false)) => self.names.unknown(&name?),
+                Some(Err(false)) => self.names.unknown(&name?, self.sink.len()),
                 None => Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a flow")
                     .label("a scheme applied to fields is expected here, such as `lie(att, ffn)`"),
             };

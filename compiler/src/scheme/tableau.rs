@@ -85,6 +85,14 @@ impl Machine<'_> {
         let partner = rows.embedded.as_ref().filter(|_| frame.outermost);
         let weights: Vec<&Row> = partner.into_iter().chain([&rows.weights]).collect();
         let needed = rows.needed(&weights);
+        if frame.outermost {
+            for (i, row) in rows.stages.iter().enumerate() {
+                // The first stage of the next step may be written as the last of this one.
+                if !needed[i] && row.a != rows.weights.a {
+                    self.warn(unread(i + 1, row.span));
+                }
+            }
+        }
         let stages = Stages {
             rows: &rows.stages,
             needed: &needed,
@@ -224,4 +232,12 @@ impl Machine<'_> {
         values.resize(stages, Exact::zero());
         Some(values)
     }
+}
+
+/// A stage that takes no part in the step.
+fn unread(number: usize, span: Span) -> Diagnostic {
+    let message = format!("stage {number} is never read");
+    Diagnostic::warning(codes::UNUSED_NAME, span, message)
+        .label("no weight reads it, nor any stage that is read")
+        .help("it is not evaluated; give it a weight, or remove the row")
 }

@@ -6,6 +6,7 @@ use super::coeff::Coeff;
 use super::combination::Combination;
 use super::factor::Item;
 use super::flow::FlowArg;
+use super::names::MAX_MESSAGES;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
 use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
 use super::stage::Moment;
@@ -235,7 +236,8 @@ impl Machine<'_> {
                     .help(format!("`{name}[-1]` is its value in the step before")),
             );
         }
-        let written = names.set.keys().filter(|n| !n.contains('('));
+        let heard = self.messages() < MAX_MESSAGES;
+        let written = names.set.keys().filter(|n| heard && !n.contains('('));
         let known = written.map(String::as_str).chain(fields);
         let d = unknown_name(name, span, known.chain(["h"])).label("not set before this point");
         self.fail(d)

@@ -108,9 +108,9 @@ fn a_claim_within_a_residual() {
 /// A setting of the model decides how far an implicit method is iterated.
 #[test]
 fn claims_are_proved_again_where_a_scheme_is_applied() {
-    let good = compile_text(&model("gauss4(layer, r: 4)", 2, ""));
+    let good = compile_text(&model("gauss4(layer, r: 4)", 2, "")).on_its_flow();
     assert!(good.messages.is_empty(), "{}", good.rendered());
-    let few = compile_text(&model("gauss4(layer, r: [3, 2])", 2, ""));
+    let few = compile_text(&model("gauss4(layer, r: [3, 2])", 2, "")).on_its_flow();
     insta::assert_snapshot!(few.rendered());
 }
 

@@ -31,6 +31,12 @@ impl Outcome {
             .collect::<Vec<_>>()
             .join("\n")
     }
+    /// Without what is said of the fields that [`model`] defines beside those it uses.
+    pub fn on_its_flow(mut self) -> Outcome {
+        let beside = |d: &Diagnostic| d.message.contains("is not used by model");
+        self.messages.retain(|d| !beside(d));
+        self
+    }
     pub fn checked(&self) -> &Checked {
         match &self.checked {
             Some(c) => c,

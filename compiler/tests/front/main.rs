@@ -30,3 +30,5 @@ mod stability;
 mod stages;
 mod systems;
 mod tuning;
+mod unused;
+mod work;

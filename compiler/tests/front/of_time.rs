@@ -106,7 +106,7 @@ fn the_same_run_continues_with_other_steps() {
 fn a_claim_is_about_fields_without_time_or_about_the_times_of_row_sums() {
     let said = |options: &str, step: &str| {
         let scheme = format!("scheme own(F) {{ order 1  step x {{ {step} }} }}");
-        let outcome = compile_text(&with("own(both)", 3, options, &scheme));
+        let outcome = compile_text(&with("own(both)", 3, options, &scheme)).on_its_flow();
         assert!(outcome.checked.is_some(), "{}", outcome.rendered());
         let codes = outcome.messages.iter().map(|d| d.code);
         codes.collect::<Vec<_>>()

@@ -220,7 +220,7 @@ fn repeated_library_schemes() {
     let own = "scheme kutta3 { order 3;  tableau { 0 |; 1/2 | 1/2; 1 | -1 2; | 1/6 2/3 1/6 } }\n";
     let text = format!("{own}{}", model("kutta3(ffn)", 1, ""));
     assert_eq!(compile_text(&text).checked().programs.len(), 2);
-    let outcome = compile_text(&text.replace("2/3", "4/6"));
+    let outcome = compile_text(&text.replace("2/3", "4/6")).on_its_flow();
     let codes: Vec<&str> = outcome.messages.iter().map(|d| d.code).collect();
     assert_eq!(codes, ["redefinition"]);
     assert_eq!(outcome.checked().programs.len(), 2);
@@ -232,7 +232,7 @@ fn own_schemes_with_a_library_name() {
     let own =
         "scheme heun(F) { step x { return x } }\nfield kutta3 = rmsnorm |> swiglu(hidden: 3)\n";
     let text = format!("{own}{}", model("ab2(kutta3)", 3, ""));
-    let outcome = compile_text(&text);
+    let outcome = compile_text(&text).on_its_flow();
     insta::assert_snapshot!("own_schemes_with_a_library_name", outcome.rendered());
     let evaluations: Vec<usize> = outcome
         .checked()

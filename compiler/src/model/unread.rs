@@ -1,0 +1,87 @@
+//! Warnings about fields that are defined beside a model and are no part of it.
+//!
+//! Takes the syntax of a file; follows names from its model and train block through definitions, imported ones too. A file without a model
+//! defines fields for others.
+
+use crate::codes;
+use crate::scheme::mentions::Mentions;
+use crate::scheme::names::Namespace;
+use crate::scheme::unused::is_deliberate;
+use odec_grammar::ast::{EvolveOption, File, Item, Model, ModelItem, PolicyKind};
+use odec_grammar::diag::Diagnostic;
+use std::collections::BTreeSet;
+
+/// Warns of the file's own fields that its model does not read.
+pub fn check(file: &File, model: &Model, names: &Namespace, sink: &mut Vec<Diagnostic>) {
+    let reached = reached(file, model, names);
+    for item in &file.items {
+        let Item::Field(f) = item else { continue };
+        let name = &f.name.name;
+        if is_deliberate(&f.name) || reached.contains(name) {
+            continue;
+        }
+        let message = format!("field `{name}` is not used by model `{}`", model.name.name);
+        sink.push(
+            Diagnostic::warning(codes::UNUSED_NAME, f.name.span, message)
+                .label("nothing that the model computes reads it")
+                .help(format!("it has no parameters there; use it, remove it, or call it `_{name}` if that is meant")),
+        );
+    }
+}
+
+/// The names that a model mentions, and those that their definitions do.
+fn reached(file: &File, model: &Model, names: &Namespace) -> BTreeSet<String> {
+    let mut used = Mentions::default();
+    model
+        .items
+        .iter()
+        .for_each(|item| of_model(item, &mut used));
+    for item in &file.items {
+        if let Item::Train(block) = item {
+            let values = block.entries.iter().flat_map(|e| &e.values);
+            values.for_each(|e| used.expr(e));
+        }
+    }
+    let mut open: Vec<String> = used.read.into_iter().map(String::from).collect();
+    let mut reached = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if let Some(field) = names.field(&name).filter(|_| !reached.contains(&name)) {
+            let mut inside = Mentions::default();
+            inside.expr(&field.value);
+            open.extend(inside.read.into_iter().map(String::from));
+        }
+        reached.insert(name);
+    }
+    reached
+}
+
+fn of_model<'a>(item: &'a ModelItem, used: &mut Mentions<'a>) {
+    match item {
+        ModelItem::Input { value, .. }
+        | ModelItem::Output { value, .. }
+        | ModelItem::Init { value, .. } => used.expr(value),
+        ModelItem::Embed { values, .. } => values.iter().for_each(|e| used.expr(e)),
+        ModelItem::Evolve(e) => {
+            used.expr(&e.flow);
+            used.expr(&e.extent);
+            e.options.iter().for_each(|o| of_option(o, used));
+        }
+    }
+}
+
+fn of_option<'a>(option: &'a EvolveOption, used: &mut Mentions<'a>) {
+    match option {
+        EvolveOption::H { value, .. }
+        | EvolveOption::LearnH { value, .. }
+        | EvolveOption::Gradient { value, .. } => used.expr(value),
+        EvolveOption::Weights { policies, .. } => {
+            for (_, policy) in policies {
+                match &policy.kind {
+                    PolicyKind::Every(e) | PolicyKind::Cycle(e) => used.expr(e),
+                    PolicyKind::OfTime(args) => args.iter().for_each(|a| used.expr(&a.value)),
+                    PolicyKind::PerStep | PolicyKind::PerUse | PolicyKind::Shared => {}
+                }
+            }
+        }
+    }
+}
