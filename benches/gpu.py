@@ -1,6 +1,6 @@
 """Conformance and speed on an NVIDIA card.
 
-    gpu.py prepare DIR --odec BINARY --runner BINARY [--only a,b] [--targets sm_90a] [--sizes 55M] [--cubins PTXAS] [--steps N] [--memory GIB] [--jobs N] [--tiny]
+    gpu.py prepare DIR --odec BINARY --runner BINARY [--only a,b] [--targets sm_90a] [--sizes 55M] [--launches DIR] [--cubins PTXAS] [--steps N] [--memory GIB] [--jobs N] [--tiny]
     gpu.py run FOLDER OUT [--device cuda:0] [--phase all] [--budget SECONDS] [--limit SECONDS] [--jobs N] [--python PYTHON] [--only a,b]
 
 `prepare` needs odec with code generation and no card. It builds every system of the library, small, in both precisions, for
@@ -235,6 +235,11 @@ def staged(options: argparse.Namespace, folder: Path, stage: Path) -> int:
         shutil.copy2(HERE / script, stage / "scripts" / script)
     shutil.copy2(HERE.parent / "LICENSE-APACHE", stage / "text.txt")
     bundle(Path(options.runner).resolve(), stage)
+    # `KIND-TARGET-HASH.safetensors`, a folder for each kind and target.
+    for kept in sorted(options.launches.glob("*.safetensors")) if options.launches else []:
+        kind = stage / "launches" / kept.name.rpartition("-")[0]
+        kind.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(kept, kind)
 
     builder = Builder(options, stage, work / "schemes")
     every = trained(builder.schemes)
@@ -305,6 +310,7 @@ def parser() -> argparse.ArgumentParser:
     first.add_argument("--only", type=names, default=[], help="comma-separated systems (default: all that are trained)")
     first.add_argument("--targets", type=names, default=["sm_90a"])
     first.add_argument("--sizes", type=names, default=[], help="comma-separated sizes of what is timed: 55M, 340M (default: all)")
+    first.add_argument("--launches", type=Path, help="a folder of launches of single kernels that tests have kept (docs/gpu.md)")
     first.add_argument("--cubins", type=Path, help="an assembler (ptxas), whose code is carried too and loaded instead of PTX")
     first.add_argument("--steps", type=int, default=50, help="training steps whose losses are compared")
     first.add_argument("--memory", type=float, default=70, help="GiB that a timed model may need")

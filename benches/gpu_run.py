@@ -44,7 +44,7 @@ PEAKS = (
     ("A10", 125.0),
 )
 # The phases in order, and the part of the budget that is gone when each ends, where all are run.
-PHASES = {"smoke": 0.15, "launches": 0.4, "conformance": 0.55, "losses": 0.7, "profile": 0.78, "speed": 0.93, "generation": 1.0}
+PHASES = {"smoke": 0.15, "kernels": 0.25, "launches": 0.4, "conformance": 0.55, "losses": 0.7, "profile": 0.78, "speed": 0.93, "generation": 1.0}
 # What of these is timed runs alone.
 ALONE = ("smoke", "profile", "speed", "generation")
 STEPS, TOKENS = 10, 128
@@ -279,6 +279,14 @@ class Session:
                 self.evidence.log(f"{label}-{tool}", done)
                 self.evidence.keep(f"{label}-{tool}", done, tool, self.folder / artifact)
 
+    def kernels(self, case: dict[str, Any], target: str, _: Path) -> dict[str, Any]:
+        """Launches of one kind of kernel of ragged sizes, from files; code for older cards runs here too."""
+        kept = self.folder / "launches" / case["label"]
+        if target == "sm_80" and kept.name.endswith("-sm_90a"):
+            return {"launches": 0, "skipped_good": True}
+        done = self.odec(f"kernels-{target}-{case['label']}", "replay", str(kept), "--device", self.options.device, env=ONE_BY_ONE)
+        return {"launches": int(done.out.split(" launches,")[0].split()[-1]), "dry_good" if self.dry else "replay_good": True}
+
     def launches(self, case: dict[str, Any], target: str, scratch: Path) -> dict[str, Any]:
         """Every launch beside the reference device."""
         said = self.compared("launches", case, target, "--launches", "--dump", str(scratch / "dump"))
@@ -402,6 +410,9 @@ class Session:
             case "smoke":
                 first = [case for case in conformance if not case["revolve"]]
                 return [min(first, key=lambda case: (case["label"] != "prenorm-bf16", case["label"]))] if first else []
+            case "kernels":
+                kept = [] if self.options.only else sorted((self.folder / "launches").glob("*"))
+                return [{"label": folder.name, "system": "kernels"} for folder in kept]
             case "launches":
                 return list(filter(chosen, self.plan["launches"]))
             case "conformance" | "losses":
@@ -486,6 +497,7 @@ def tables(results: dict[str, Any]) -> str:
         lines += table("three steps | launches waited for | in graphs | verdict", (
             f"{r['label']} | {r.get('graphs_off_good', '–')} | {r.get('graphs_on_good', '–')} | {verdict(r)}" for r in of("smoke")
         ))
+        lines += table("single kernels | launches | verdict", (f"{r['label']} | {r.get('launches', '–')} | {verdict(r)}" for r in of("kernels")))
         lines += table("every launch of | launches | on tensor cores | most of a bound used | wrong | verdict", (
             f"{r['label']} | {r.get('launches', '–')} | {r.get('bounded', '–')} | {number(r.get('worst'), '.0%')} | {r.get('failed', '–')} | {verdict(r)}"
             for r in of("launches")

@@ -4,7 +4,8 @@
 #   gpu.sh run DIR OUT [--phase smoke]         measures in one call (10 minutes) on the machine with the card: needs its
 #                                              driver and python3, no network, no compiler; PyTorch if it is to be compared
 # `DIR/run.sh OUT` is the second stage where there is no checkout. `--device cuda:dry` tries all of it without a card.
-# ODEC names a built binary, and RUNNER one without code generation, which travels, instead of building them.
+# ODEC names a built binary, and RUNNER one without code generation, which travels, instead of building them; LAUNCHES a folder
+# of launches that the tests of kernels have kept, instead of running those tests.
 set -euo pipefail
 here=$PWD
 source "$(dirname "$0")/common.sh"
@@ -25,7 +26,12 @@ prepare)
         cargo build --profile runner --bin odec --no-default-features --features cuda
         RUNNER=$built/runner/odec
     fi
-    exec python3 benches/gpu.py prepare "$folder" --odec "$(absolute "$ODEC")" --runner "$(absolute "$RUNNER")" "$@"
+    if [ -z "${LAUNCHES:-}" ]; then
+        LAUNCHES=$built/launches
+        rm -rf "$LAUNCHES"
+        ODEC_KEEP_LAUNCHES=$LAUNCHES cargo test --quiet --workspace --test gpu -- kernels:: tensor::
+    fi
+    exec python3 benches/gpu.py prepare "$folder" --odec "$(absolute "$ODEC")" --runner "$(absolute "$RUNNER")" --launches "$(absolute "$LAUNCHES")" "$@"
     ;;
 run)
     [ $# -ge 3 ] || fail "$usage"

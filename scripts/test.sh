@@ -79,9 +79,11 @@ gpu_script() {
     local folder
     folder=$(mktemp -d) || return 1
     gpu_runner "$folder/runner" &&
-        ODEC=$program RUNNER=$folder/runner scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 &&
+        ODEC_KEEP_LAUNCHES=$folder/launches cargo test --quiet --workspace --test gpu -- kernels::gathers_scatters tensor::contractions_of_bf16_by_warpgroups &&
+        ODEC=$program RUNNER=$folder/runner LAUNCHES=$folder/launches scripts/gpu.sh prepare "$folder/kit" --only prenorm --sizes 55M --steps 2 &&
         XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/out" --device cuda:dry >"$folder/said" &&
         grep -q '^| prenorm-bf16-revolve .* launched, nothing computed' "$folder/said" &&
+        grep -q '^| contract-sm_90a .* launched, nothing computed' "$folder/said" &&
         grep -q '^sm_90a  generation .* good$' "$folder/said" &&
         ! XDG_CACHE_HOME=$folder/cache "$folder/kit/run.sh" "$folder/none" --device cuda:63 &&
         python3 benches/gpu_test.py
