@@ -284,7 +284,7 @@ class Session:
         kept = self.folder / "launches" / case["label"]
         if target == "sm_80" and kept.name.endswith("-sm_90a"):
             return {"launches": 0, "skipped_good": True}
-        done = self.odec(f"kernels-{target}-{case['label']}", "replay", str(kept), "--device", self.options.device, env=ONE_BY_ONE)
+        done = self.odec(f"kernels-{target}-{case['label']}", "replay", *OPENS, str(kept), "--device", self.options.device, env=ONE_BY_ONE)
         return {"launches": int(done.out.split(" launches,")[0].split()[-1]), "dry_good" if self.dry else "replay_good": True}
 
     def launches(self, case: dict[str, Any], target: str, scratch: Path) -> dict[str, Any]:

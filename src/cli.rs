@@ -90,7 +90,7 @@ pub enum Command {
     Compare(Compare),
     /// Run launches of single kernels from files on a device, and compare with what they must give
     #[command(
-        after_help = "Example:\n  odec replay launches --device cuda:0\n\nThe files are made by the tests of kernels for GPUs (docs/gpu.md). Every bit must be the reference device's, but on tensor cores, where\neach element has a bound."
+        after_help = "Example:\n  odec replay launches --device cuda:0 --trust\n\nThe files are made by the tests of kernels for GPUs (docs/gpu.md). Every bit must be the reference device's, but on tensor cores, where\neach element has a bound."
     )]
     Replay(Replay),
     /// Print a completion script for a shell
@@ -476,4 +476,7 @@ pub struct Replay {
     /// reference, cuda:dry, or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     pub device: DeviceChoice,
+    /// Run the files' code on a card: whoever made them can do there what this user can
+    #[arg(long)]
+    pub trust: bool,
 }

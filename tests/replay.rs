@@ -70,6 +70,8 @@ fn launches_are_compared_with_what_they_must_give() {
         "{said}"
     );
     assert!(said.contains("2 of the launches"), "{said}");
+    let (code, said) = replay(folder.path(), "cuda:0");
+    assert!(code == Some(1) && said.contains("add `--trust`"), "{said}");
     let (code, said) = replay(&at("none"), "reference");
     assert!(code == Some(1) && said.contains("none"), "{said}");
 }

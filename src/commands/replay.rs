@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 
 pub fn run(args: &cli::Replay) -> Done {
     let dry = matches!(args.device, DeviceChoice::Dry { .. });
+    if matches!(args.device, DeviceChoice::Cuda(_)) && !args.trust {
+        return Err(Failure::Input(
+            "the files hold code for a card, which odec did not compile here; add `--trust` if you trust whoever made them".into(),
+        ));
+    }
     let (mut launches, mut wrong) = (0, 0);
     for path in files(&args.launches)? {
         // What one file's kernels do to a card is no reason not to try the others.
