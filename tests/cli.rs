@@ -276,6 +276,9 @@ fn files_that_import_each_other_and_files_without_end_are_refused() {
     assert_eq!(code, 1);
     insta::assert_snapshot!(said);
     let (code, said) = place.bad(&["check", "/dev/zero"]);
+    assert!(code == 1 && said.contains("it is a device"), "{said}");
+    place.write("long.ode", &" ".repeat((1 << 20) + 1));
+    let (code, said) = place.bad(&["check", "long.ode"]);
     assert!(code == 1 && said.contains("1,048,576 bytes"), "{said}");
 }
 

@@ -207,21 +207,15 @@ fn nohup_is_heeded() {
 #[test]
 fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
     let place = Place::new();
-    place.good(&["build", "tiny.ode"]);
+    // A checkpoint that is larger than kernels and manifest: 7 MiB.
+    place.good(&["build", "tiny.ode", "--set", "model.width=256"]);
     place.good(&["train", "tiny.odex", "--out", "run"]);
     let before = place.bytes("run/checkpoint.safetensors");
-    let script = "ulimit -f 32; exec \"$@\"";
     let odec = env!("CARGO_BIN_EXE_odec");
-    let fresh = [
-        "-c",
-        script,
-        "sh",
-        odec,
-        "train",
-        "tiny.odex",
-        "--out",
-        "small",
-    ];
+    let (tight, script) = ("ulimit -f 32; exec \"$@\"", "ulimit -f 2048; exec \"$@\"");
+    let fresh = ["-c", tight, "sh", odec, "train", "tiny.odex"];
+    // The reference device opens no code, which would not fit either.
+    let fresh = [&fresh[..], &["--out", "small", "--device", "reference"]].concat();
     let (code, said) = stderr(spawn(&mut place.through(Command::new("sh"), &fresh)));
     assert_eq!(code, Some(1), "{said}");
     assert!(

@@ -52,7 +52,7 @@ fn paths(path: &Path, set: &[String]) -> Done {
         match (value, given) {
             (Some(value), true) => outln!("  {path:<width$}  {value}"),
             (Some(value), false) => outln!("  {path:<width$}  {value} (by default)"),
-            (None, _) => outln!("  {path:<width$}  (not said)"),
+            (None, _) => outln!("  {path:<width$}  (not set)"),
         }
     }
     Ok(())
