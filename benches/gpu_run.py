@@ -160,7 +160,7 @@ class Session:
 
     def case(self, phase: str, target: str, case: dict[str, Any], work: Callable[[dict[str, Any], str, Path], dict[str, Any]]) -> None:
         """One case of a phase: what `work` finds, or why it failed, with all that is known of that."""
-        artifact = case["artifacts"][target]
+        artifact = self.folder / case["artifacts"][target] if "artifacts" in case else None
         keys = ("label", "system", "precision", "revolve", "size", "shape", "parameters", "flops_per_token", "needed_bytes", "rival")
         found: dict[str, Any] = {"phase": phase, "target": target} | {key: case[key] for key in keys if key in case}
         began = time.monotonic()
@@ -178,7 +178,7 @@ class Session:
                 found |= {"good": False, "why": f"{type(error).__name__}: {error}"}
             if not found["good"]:
                 why = str(found.get("why") or found.get("wrong") or found)
-                self.evidence.keep(f"{phase}-{target}-{case['label']}", done, why, self.folder / artifact, dump)
+                self.evidence.keep(f"{phase}-{target}-{case['label']}", done, why, artifact, dump)
         found["seconds"] = round(time.monotonic() - began, 1)
         with self.lock:
             self.results["cases"].append(found)

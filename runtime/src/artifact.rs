@@ -2,7 +2,7 @@
 //!
 //! Takes a path; gives an [`Artifact`] whose format, hashes and program were verified, or the reason
 //! why it is refused and what to do. Also writes artifacts, all at once or not at all. Hashes guard
-//! against damage; what guards against malice is the signature ([`mod@crate::key`]): code that this user did not sign is opened
+//! against damage; what guards against malice is the signature (`key.rs`): code that this user did not sign is opened
 //! only as [`Unsigned`] says. Leaves running to [`crate::executor`].
 
 use crate::check::{self, Invalid};

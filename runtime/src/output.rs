@@ -84,7 +84,7 @@ pub fn write(
 /// Writes a file of a text.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_text(path: &Path, text: &str) -> Result<(), OutputError> {
     write(path, |out| out.write_all(text.as_bytes()))
 }
