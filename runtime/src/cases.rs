@@ -205,12 +205,25 @@ impl Cases {
         })
     }
 
+    /// What the largest case takes.
+    fn bytes(&self) -> u64 {
+        self.cases.iter().map(Case::bytes).max().unwrap_or(0)
+    }
+
+    /// Memory of a device for one case after the other: a device knows by addresses what is its own, so it is asked once.
+    ///
+    /// # Errors
+    /// When the device has none left.
+    pub fn memory(&self, device: &mut dyn Device) -> Result<Buffer, CaseError> {
+        allocated(device, self.bytes())
+    }
+
     /// Opens a device for these kernels.
     ///
     /// # Errors
     /// When there is no such card, it runs no code for the target, or the driver refuses.
     pub fn device(&self, choice: DeviceChoice) -> Result<Box<dyn Device>, CaseError> {
-        let needed = self.cases.iter().map(Case::bytes).max().unwrap_or(0);
+        let needed = self.bytes();
         let (kernels, ptx) = (&self.kernels[..], |_| Ok(self.ptx.clone().into_bytes()));
         Ok(match choice {
             DeviceChoice::Reference => Box::new(ReferenceDevice::new(kernels)),
@@ -221,6 +234,11 @@ impl Cases {
             DeviceChoice::Cpu => return Err(CaseError::Cpu),
         })
     }
+}
+
+fn allocated(device: &mut dyn Device, bytes: u64) -> Result<Buffer, CaseError> {
+    let memory = device.allocate(bytes.max(WORD));
+    memory.map_err(|e| CaseError::Refused(e.to_string()))
 }
 
 /// Parts of names in the order of their numbers, words behind.
@@ -264,13 +282,25 @@ impl Case {
         self.operands.iter().map(place).collect()
     }
 
-    /// The operands after a launch.
+    /// The operands after a launch on a device in step.
     ///
     /// # Errors
     /// When the device has no memory left, or refuses the launch.
     pub fn run(&self, device: &mut dyn Device) -> Result<Vec<Vec<u32>>, CaseError> {
+        let mut memory = allocated(device, self.bytes())?;
+        self.run_in(device, &mut memory)
+    }
+
+    /// The operands after a launch, which lie in memory of the device that is as large as [`Cases::memory`].
+    ///
+    /// # Errors
+    /// When the device refuses the launch.
+    pub fn run_in(
+        &self,
+        device: &mut dyn Device,
+        memory: &mut Buffer,
+    ) -> Result<Vec<Vec<u32>>, CaseError> {
         let refused = |e: io::Error| CaseError::Refused(e.to_string());
-        let mut memory = device.allocate(self.bytes().max(WORD)).map_err(refused)?;
         let mut copy = Buffer::zeroed(memory.bytes()).map_err(refused)?;
         let (there, here) = (memory.words(), copy.words());
         let places = self.places();
@@ -415,9 +445,11 @@ mod tests {
         }
         // A driver plans every launch, and computes nothing.
         let mut dry = cases.device(DeviceChoice::Dry { memory: 1 << 30 }).unwrap();
-        assert!(cases.cases.iter().all(|c| c.run(&mut *dry).is_ok()));
+        let mut memory = cases.memory(&mut *dry).unwrap();
+        let mut runs = |c: &Case| c.run_in(&mut *dry, &mut memory).is_ok();
+        assert!(cases.cases.iter().all(&mut runs));
         cases.cases[0].dims = vec![3, u64::MAX];
-        assert!(cases.cases[0].run(&mut *dry).is_err());
+        assert!(!runs(&cases.cases[0]));
     }
 
     #[test]

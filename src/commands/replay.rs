@@ -51,9 +51,12 @@ pub fn run(args: &cli::Replay) -> Done {
 fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<String>), String> {
     let cases = Cases::open(path).map_err(|e| e.to_string())?;
     let mut device = cases.device(device).map_err(|e| e.to_string())?;
+    let mut memory = cases.memory(&mut *device).map_err(|e| e.to_string())?;
     let mut differences = vec![];
     for case in &cases.cases {
-        let got = case.run(&mut *device).map_err(|e| e.to_string())?;
+        let got = case
+            .run_in(&mut *device, &mut memory)
+            .map_err(|e| e.to_string())?;
         let found = (!dry)
             .then(|| case.difference(&cases.kernels, &got))
             .flatten();
