@@ -22,6 +22,7 @@ pub mod target;
 pub mod text;
 pub mod tile;
 pub mod transcendental;
+pub mod validate;
 
 pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;

@@ -6,15 +6,22 @@
 //! smaller ones too; of sequence and past, which share one maximum, each is tried at its largest). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
 
 use crate::memory::WORD;
+use crate::numbers;
 use crate::reach::Footprint;
 use odec_program::manifest::Manifest;
 use odec_program::{
-    Bindings, Coeff, DType, Entry, Instr, KernelSpec, Operand, Piece, Program, Size, Slot, noise,
+    Bindings, Coeff, DType, Dim, Entry, Instr, KernelSpec, Operand, Piece, Program, Size, Slot,
+    noise,
 };
 use std::collections::BTreeSet;
 
 /// More than any machine has; keeps the arithmetic below far from overflow.
 const LARGEST: u64 = 1 << 46;
+
+const TOO_MUCH: &str = "its memory is larger than any machine's";
+
+/// The output that tokens are chosen by.
+const LOGITS: &str = "logits";
 
 /// Far more than the compiler makes.
 const MOST_PIECES: u64 = 1 << 16;
@@ -27,7 +34,7 @@ pub struct Invalid {
     pub what: String,
 }
 
-fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Invalid> {
+pub(crate) fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Invalid> {
     Err(Invalid {
         place: place.into(),
         what: what.into(),
@@ -40,8 +47,13 @@ fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, In
 /// The first contradiction.
 pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
     let p = &m.program;
-    if p.maxima.batch == 0 || p.maxima.seq == 0 {
-        return invalid("program", "the planned batch or sequence is zero");
+    let Bindings { batch, seq, past } = p.maxima;
+    let planned = |n: u64| (1..=LARGEST).contains(&n);
+    if !planned(batch) || !planned(seq) || past != 0 || batch.saturating_mul(seq) > LARGEST {
+        return invalid(
+            "program",
+            format!("{batch} sequences of {seq} tokens, after {past}, are planned"),
+        );
     }
     let lasting = [
         p.param_bytes,
@@ -52,25 +64,17 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
     ];
     let memories = lasting
         .into_iter()
-        .chain(p.entries.values().map(|e| e.arena_bytes));
+        .chain((p.entries.values()).flat_map(|e| [e.arena_bytes, e.scratch_bytes]));
     if memories.max() > Some(LARGEST) {
-        return invalid("program", "a memory is larger than any machine's");
+        return invalid("program", TOO_MUCH);
     }
     if p.trained_bytes > p.param_bytes {
         return invalid("program", "more bytes are trained than there are");
     }
-    if m.model.context == 0 {
-        return invalid("model", "the context is zero");
-    }
-    if m.model.vocab == 0 || m.model.vocab > 1 << 24 {
-        return invalid(
-            "model",
-            format!("vocabulary {} is not in 1..=2²⁴", m.model.vocab),
-        );
-    }
     if !matches!(p.real, DType::F32 | DType::F64) {
         return invalid("program", "its reals are neither f32 nor f64");
     }
+    numbers::check(m)?;
     tables(m)?;
     let footprints: Vec<Footprint> = p
         .kernels
@@ -87,6 +91,9 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
         .collect::<Result<_, _>>()?;
     for (name, e) in &p.entries {
         entry(m, name, e, &footprints)?;
+    }
+    if memory_bytes(p) > LARGEST {
+        return invalid("program", TOO_MUCH);
     }
     Ok(footprints)
 }
@@ -127,9 +134,7 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
             .checked_mul(cols)
             .and_then(|n| n.checked_mul(size))
             .and_then(|b| c.offset.checked_add(b));
-        // Tables are made in memory before they are rounded: a bound keeps damage from exhausting it.
-        let bytes = bytes.filter(|_| rows.saturating_mul(cols) <= 1 << 28);
-        if c.offset % size != 0 || cols < 2 || bytes.is_none_or(|end| end > m.program.const_bytes) {
+        if c.offset % size != 0 || bytes.is_none_or(|end| end > m.program.const_bytes) {
             return invalid(
                 format!("constant {i}"),
                 "the table lies outside the constant memory",
@@ -155,12 +160,17 @@ fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Resul
                 format!("`{}` is bf16: what goes in and out is not rounded", io.name),
             );
         }
-        if io_bytes(io, max).is_none() {
+        if io_bytes(io, max).is_none_or(|n| n > LARGEST) {
             return invalid(
                 format!("entry {name}"),
-                format!("the size of `{}` overflows", io.name),
+                format!("`{}` is larger than any machine's memory", io.name),
             );
         }
+    }
+    let logits = e.outputs.iter().find(|io| io.name == LOGITS);
+    if logits.is_some_and(|io| io.shape.last() != Some(&Dim::Fixed(m.model.vocab))) {
+        let what = format!("its `{LOGITS}` are not {} for each token", m.model.vocab);
+        return invalid(format!("entry {name}"), what);
     }
     pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
     let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
@@ -231,10 +241,11 @@ fn instruction(
     }
     let mut dims = Vec::new();
     for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
-        let d = piece
-            .dim(*size, at)
-            .filter(|d| i64::try_from(*d).is_ok())
-            .ok_or("a dimension overflows")?;
+        let d = piece.dim(*size, at).ok_or("a dimension overflows")?;
+        // Nothing but the tokens so far may be none.
+        if d > LARGEST || (d == 0 && size.past == 0) {
+            return Err(format!("a dimension is {d}"));
+        }
         if let Some(w) = wanted
             && *size != Size::fixed(*w)
         {
@@ -244,6 +255,7 @@ fn instruction(
         }
         dims.push(d);
     }
+    let mut largest = 0;
     for (n, (o, touch)) in instr.operands.iter().zip(&foot.operands).enumerate() {
         let what = |s: &str| Err(format!("operand {n} {s}"));
         let bytes = match slot_bytes(p, e, o.slot) {
@@ -266,6 +278,20 @@ fn instruction(
         if end.is_none_or(|end| end > bytes) {
             return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
         }
+        largest = largest.max(bytes);
+    }
+    // A launch that walks over more rows than any of its memories has bytes reads and writes the same ones for ever.
+    if let Some(d) = dims.iter().find(|d| **d > largest) {
+        return Err(format!(
+            "a dimension is {d}, and its memories have {largest} bytes"
+        ));
+    }
+    let scratch = kernel.spec.scratch_bytes(&dims);
+    if scratch > e.scratch_bytes {
+        return Err(format!(
+            "it needs {scratch} bytes of scratch, {} are planned",
+            e.scratch_bytes
+        ));
     }
     if let Some(o) = &instr.guard {
         let size = p.real.bytes();
@@ -365,24 +391,26 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
 
 /// Bytes of memory that a run takes, scratch and code aside.
 pub fn memory_bytes(p: &Program) -> u64 {
-    let ports = |e: &Entry| {
-        let ios = e.inputs.iter().chain(&e.outputs);
-        ios.filter_map(|io| io_bytes(io, e.maxima)).sum::<u64>()
-    };
     let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
-    let states = p.param_bytes + 4 * p.trained_bytes;
-    let fixed = states + p.const_bytes + p.prepared_bytes + p.cache_bytes + arena;
-    fixed + p.entries.values().map(ports).sum::<u64>()
+    let fixed = [
+        p.param_bytes,
+        p.const_bytes,
+        p.prepared_bytes,
+        p.cache_bytes,
+        arena,
+    ];
+    let ios = p.entries.values().flat_map(|e| {
+        let ios = e.inputs.iter().chain(&e.outputs);
+        ios.filter_map(|io| io_bytes(io, e.maxima))
+    });
+    (fixed.into_iter().chain([p.trained_bytes; 4]).chain(ios)).fold(0, u64::saturating_add)
 }
 
 /// Bytes of scratch one thread needs for any launch of the program.
 pub fn scratch_bytes(p: &Program) -> u64 {
-    let of = |e: &Entry| {
-        let launches = e.instrs.iter().map(|i| {
-            let dims: Vec<u64> = i.dims.iter().filter_map(|d| d.at(e.maxima)).collect();
-            p.kernels[i.kernel as usize].spec.scratch_bytes(&dims)
-        });
-        launches.max().unwrap_or(0).max(e.scratch_bytes)
-    };
-    p.entries.values().map(of).max().unwrap_or(0)
+    p.entries
+        .values()
+        .map(|e| e.scratch_bytes)
+        .max()
+        .unwrap_or(0)
 }

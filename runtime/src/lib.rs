@@ -18,6 +18,8 @@
 
 pub mod artifact;
 pub mod cases;
+#[cfg(feature = "tokenizers")]
+mod caught;
 pub mod chart;
 pub mod check;
 pub mod checkpoint;
@@ -48,6 +50,7 @@ pub mod mask;
 pub mod material;
 pub mod memory;
 pub mod metrics;
+mod numbers;
 pub mod output;
 pub mod pool;
 pub(crate) mod ports;

@@ -2,7 +2,7 @@
 //! read or written for given dims.
 //!
 //! Takes a [`KernelSpec`]; gives a [`Footprint`], after checking that the spec is well formed in itself
-//! (indices in range, expressions in order). Leaves where operands lie to [`crate::check`]. The CPU
+//! ([`KernelSpec::validate`]). Leaves where operands lie to [`crate::check`]. The CPU
 //! device asks for the reach before each launch, so a launch never leaves its operands.
 
 use odec_program::expr::{ColMap, Expr, RowMap};
@@ -137,63 +137,25 @@ impl Reach {
     }
 }
 
-/// Pairs are of bf16, their sums f32.
-fn pairs(order: Order, panels: DType, sums: DType) -> Result<(), String> {
-    match (order, panels, sums) {
-        (Order::Pairs, DType::Bf16, DType::F32) | (Order::Chain, ..) => Ok(()),
-        (Order::Pairs, ..) => Err(format!("its pairs are of {panels:?}, their sums {sums:?}")),
-    }
-}
-
-/// How a body may be used.
-struct Scope<'a> {
-    loads: std::ops::Range<usize>,
-    uniforms: u32,
-    cols: Cols,
-    reductions: bool,
-    accumulator: bool,
-    rows: &'a [RowMap],
-}
-
-const ALL_ROWS: [RowMap; 3] = [RowMap::Row, RowMap::Zero, RowMap::Position];
-
 impl Footprint {
     /// What the kernel touches.
     ///
     /// # Errors
     /// In words, what is not well formed in the spec.
     pub fn of(spec: &KernelSpec) -> Result<Footprint, String> {
+        spec.validate()?;
         let product = |factor: u64, dims: u8| vec![Reach::Product { factor, dims }];
         match spec {
             KernelSpec::Rows(k) => {
-                if k.cols == 0 {
-                    return Err("it has no columns".into());
-                }
                 let cols = Cols::Fixed(k.cols);
                 let mut operands: Vec<Touch> = k
                     .operands
                     .iter()
                     .map(|d| Touch::new(*d, false, vec![]))
                     .collect();
-                let scope = Scope {
-                    loads: 0..operands.len(),
-                    uniforms: k.uniforms,
-                    cols,
-                    reductions: true,
-                    accumulator: false,
-                    rows: &ALL_ROWS,
-                };
-                body(&k.body, &scope, &mut operands)?;
+                loads(&k.body, cols, &mut operands);
                 for s in &k.stores {
-                    value(&k.body, s.value)?;
-                    if s.access.row != RowMap::Row
-                        || !matches!(s.access.col, ColMap::Col | ColMap::Zero)
-                    {
-                        return Err("a store is neither per element nor per row".into());
-                    }
-                    let o = operands
-                        .get_mut(s.operand as usize)
-                        .ok_or("a store names an operand that is not there")?;
+                    let o = &mut operands[s.operand as usize];
                     o.written = true;
                     o.reach.push(Reach::Walk {
                         access: s.access,
@@ -212,22 +174,11 @@ impl Footprint {
                     .iter()
                     .map(|d| Touch::new(*d, false, vec![]))
                     .collect();
-                let inputs = operands.len().checked_sub(1).ok_or("it has no output")?;
-                let scope = Scope {
-                    loads: 0..inputs,
-                    uniforms: k.uniforms,
-                    cols: Cols::Fixed(k.cols),
-                    reductions: false,
-                    accumulator: false,
-                    rows: &ALL_ROWS,
-                };
-                body(&k.body, &scope, &mut operands)?;
-                value(&k.body, k.value)?;
-                operands[inputs].written = true;
-                operands[inputs].reach.push(Reach::Product {
-                    factor: k.cols,
-                    dims: 0,
-                });
+                loads(&k.body, Cols::Fixed(k.cols), &mut operands);
+                if let Some(out) = operands.last_mut() {
+                    out.written = true;
+                    out.reach.extend(product(k.cols, 0));
+                }
                 Ok(Footprint {
                     operands,
                     dims: vec![None; 2],
@@ -235,10 +186,6 @@ impl Footprint {
                 })
             }
             KernelSpec::Pack(p) => {
-                if p.nr == 0 {
-                    return Err("its panels have no columns".into());
-                }
-                pairs(p.order, p.dtype, p.from.arithmetic())?;
                 let panels = Reach::Panels {
                     nr: p.nr.into(),
                     n: 0,
@@ -256,23 +203,10 @@ impl Footprint {
                 })
             }
             KernelSpec::Contract(c) => {
-                let b = c.blocking;
-                let sane = [b.mr, b.nr, b.kc, b.nc]
-                    .iter()
-                    .all(|n| (1..=1 << 14).contains(n));
-                if !sane || b.nc % b.nr != 0 {
-                    return Err(
-                        "its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into(),
-                    );
-                }
-                pairs(c.order, c.b, c.dtype)?;
-                if c.order == Order::Pairs && c.layout != Layout::Panels {
-                    return Err("it multiplies pairs that are not packed".into());
-                }
                 let extras = c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
                 let right = match c.layout {
                     Layout::Panels => Reach::Panels {
-                        nr: b.nr.into(),
+                        nr: c.blocking.nr.into(),
                         n: 1,
                         k: 2,
                         order: c.order,
@@ -288,28 +222,17 @@ impl Footprint {
                 ];
                 operands.extend((0..extras).map(|_| Touch::new(c.dtype, false, vec![])));
                 operands.push(Touch::new(c.dtype, true, product(1, 0b011)));
-                let mut coeffs = 0;
                 if let Some(e) = &c.epilogue {
-                    let scope = Scope {
-                        loads: 2..2 + extras,
-                        uniforms: e.uniforms,
-                        cols: Cols::Dim(1),
-                        reductions: false,
-                        accumulator: true,
-                        rows: &ALL_ROWS[..2],
-                    };
-                    body(&e.body, &scope, &mut operands)?;
-                    value(&e.body, e.value)?;
-                    coeffs = e.uniforms as usize;
+                    loads(&e.body, Cols::Dim(1), &mut operands);
                 }
                 Ok(Footprint {
                     operands,
                     dims: vec![fixed(c.m), fixed(c.n), fixed(c.k)],
-                    coeffs,
+                    coeffs: c.epilogue.as_ref().map_or(0, |e| e.uniforms as usize),
                 })
             }
             KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
-                let (width, narrow) = widths(a)?;
+                let (width, narrow) = widths(a);
                 let read = |width| Touch::new(a.inputs, false, product(width, 0b11));
                 let rows = |width, written| Touch::new(a.dtype, written, product(width, 0b11));
                 let lse = |written| Touch::new(a.dtype, written, product(a.heads, 0b11));
@@ -333,7 +256,7 @@ impl Footprint {
                 })
             }
             KernelSpec::AttendCached(a) => {
-                let (width, narrow) = widths(a)?;
+                let (width, narrow) = widths(a);
                 let rows = |dtype, written| Touch::new(dtype, written, product(width, 0b01));
                 let kept = || Touch::new(a.inputs, false, vec![Reach::Tokens { factor: narrow }]);
                 Ok(Footprint {
@@ -369,18 +292,8 @@ impl Footprint {
 }
 
 /// Columns of queries, and of keys and values.
-fn widths(a: &Attend) -> Result<(u64, u64), String> {
-    if a.kv_heads == 0 || !a.heads.is_multiple_of(a.kv_heads) {
-        return Err(format!(
-            "{} heads do not share {} of keys",
-            a.heads, a.kv_heads
-        ));
-    }
-    if a.window == Some(0) || (a.window.is_some() && !a.causal) {
-        return Err("its window is empty, or looks ahead".into());
-    }
-    let width = a.heads.checked_mul(a.head).ok_or("its width overflows")?;
-    Ok((width, a.kv_heads * a.head))
+fn widths(a: &Attend) -> (u64, u64) {
+    (a.heads * a.head, a.kv_heads * a.head)
 }
 
 fn fixed(e: Extent) -> Option<u64> {
@@ -390,57 +303,14 @@ fn fixed(e: Extent) -> Option<u64> {
     }
 }
 
-fn value(body: &Body, id: odec_program::ExprId) -> Result<(), String> {
-    match body.nodes.get(id.0 as usize) {
-        Some(_) => Ok(()),
-        None => Err("a result names an expression that is not there".into()),
-    }
-}
-
-/// Checks a body and adds the reach of its loads to the operands.
-fn body(b: &Body, scope: &Scope, operands: &mut [Touch]) -> Result<(), String> {
-    for (i, e) in b.nodes.iter().enumerate() {
-        if Body::args(e).iter().any(|a| a.0 as usize >= i) {
-            return Err(format!("expression {i} reads a later one"));
-        }
-        match *e {
-            Expr::Uniform(u) if u >= scope.uniforms => {
-                return Err(format!("expression {i} reads a scalar that is not passed"));
-            }
-            Expr::Acc if !scope.accumulator => {
-                return Err(format!(
-                    "expression {i} reads an accumulator outside an epilogue"
-                ));
-            }
-            Expr::Reduce(..) if !scope.reductions => {
-                return Err(format!(
-                    "expression {i} reduces where nothing can be reduced"
-                ));
-            }
-            Expr::Load { operand, access } => {
-                if !scope.loads.contains(&(operand as usize)) || !scope.rows.contains(&access.row) {
-                    return Err(format!("expression {i} loads what this kernel cannot"));
-                }
-                match (access.col, scope.cols) {
-                    (ColMap::Turn { cols: 0, .. }, _) => {
-                        return Err(format!("expression {i} takes columns modulo zero"));
-                    }
-                    (ColMap::HalfSwap(n), Cols::Fixed(cols))
-                        if n > 0 && n % 2 == 0 && cols % n == 0 => {}
-                    (ColMap::HalfSwap(_), _) => {
-                        return Err(format!("expression {i} swaps halves of ragged groups"));
-                    }
-                    _ => {}
-                }
-                operands[operand as usize].reach.push(Reach::Walk {
-                    access,
-                    cols: scope.cols,
-                });
-            }
-            _ => {}
+/// Adds the reach of a body's loads to the operands.
+fn loads(b: &Body, cols: Cols, operands: &mut [Touch]) {
+    for e in &b.nodes {
+        if let Expr::Load { operand, access } = *e {
+            let reach = Reach::Walk { access, cols };
+            operands[operand as usize].reach.push(reach);
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

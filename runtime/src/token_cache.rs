@@ -57,7 +57,7 @@ fn key(texts: &Texts, known: &[Identity]) -> [u8; 32] {
     let mut h = Sha256::new();
     let reading = texts.reading;
     let settings = (
-        "odec tokens 2",
+        "odec tokens 3",
         texts.tokenizer.identity(),
         reading.key,
         reading.separator,

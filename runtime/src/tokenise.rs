@@ -2,8 +2,9 @@
 //!
 //! Takes texts (plain, or a text per line of JSON) and a [`Tokenizer`]; writes one token file, whole or not at all. A text
 //! is handed to the tokenizer in pieces of about 256 KiB that end with a line which the next line follows without blanks
-//! between: tokenizers of the GPT kind give the same tokens as for the whole, those that put a blank before a text put one
-//! before each piece. Leaves windows and parts to [`crate::data`], files that are kept to [`mod@crate::token_cache`].
+//! between, and of at most 1 MiB where there is none: tokenizers of the GPT kind give the same tokens as for the whole if
+//! no line is longer than 768 KiB, those that put a blank before a text put one before each piece. Leaves windows and parts
+//! to [`crate::data`], files that are kept to [`mod@crate::token_cache`].
 
 use crate::data::DataError;
 use crate::files;
@@ -16,8 +17,10 @@ use crate::tokens::Width;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a piece of text.
+/// Bytes of a piece of text that has lines.
 const PIECE: usize = 1 << 18;
+/// No piece is longer.
+const LONGEST: usize = 1 << 20;
 /// Pieces encoded together, one per thread or so.
 const TOGETHER: usize = 16;
 
@@ -229,13 +232,30 @@ fn each_piece(
         piece += found.ok_or_else(|| bad_line(path, n, missing()))?;
         piece += reading.separator;
         if piece.len() >= PIECE {
-            take(std::mem::take(&mut piece), text.at)?;
+            each_of(&std::mem::take(&mut piece), text.at, take)?;
         }
     }
-    if !piece.is_empty() {
-        take(piece, text.at)?;
-    }
-    Ok(())
+    each_of(&piece, text.at, take)
+}
+
+/// Hands out the pieces of a text that ends there in its file.
+fn each_of(
+    text: &str,
+    end: u64,
+    take: &mut dyn FnMut(String, u64) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    pieces(text).try_for_each(|piece| take(piece.into(), end))
+}
+
+/// A text whole, or in pieces if it is longer than a piece may be.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let long = (rest.len() > LONGEST).then(|| end_of_piece(rest.as_bytes(), 0));
+        let (piece, after) = rest.split_at(long.flatten().unwrap_or(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 fn end_of_line(bytes: &[u8], from: usize) -> Option<usize> {
@@ -243,12 +263,22 @@ fn end_of_line(bytes: &[u8], from: usize) -> Option<usize> {
     Some(from + end + 1)
 }
 
-/// The first good place to end a piece of at least [`PIECE`] bytes, at `from` or behind it.
+/// The first good place to end a piece of at least [`PIECE`] bytes, at `from` or behind it. Where there is none in [`LONGEST`]
+/// bytes, before the last word of these; where there is no word either, after the last character.
 fn end_of_piece(bytes: &[u8], from: usize) -> Option<usize> {
-    let blank = |b: &u8| b.is_ascii_whitespace();
-    let good =
-        |end: usize| bytes[end - 1] == b'\n' && !blank(&bytes[end - 2]) && !blank(&bytes[end]);
-    (from.max(PIECE)..bytes.len()).find(|end| good(*end))
+    let blank = |at: usize| bytes.get(at).is_none_or(u8::is_ascii_whitespace);
+    let line = |end: &usize| bytes[end - 1] == b'\n' && !blank(end - 2) && !blank(*end);
+    let word = |end: &usize| bytes[*end] == b' ' && !blank(end - 1) && !blank(end + 1);
+    let character = |end: &usize| bytes[*end] & 0xC0 != 0x80;
+    let most = bytes.len().min(LONGEST + 1);
+    if let Some(end) = (from.max(PIECE)..most).find(line) {
+        return Some(end);
+    }
+    (bytes.len() > LONGEST).then(|| {
+        let end = (PIECE..LONGEST).rev().find(word);
+        end.or_else(|| (LONGEST - 3..=LONGEST).rev().find(character))
+            .unwrap_or(LONGEST)
+    })
 }
 
 /// What a parser says of a line, without the number it gives to it.
@@ -282,5 +312,59 @@ impl From<TokenizerError> for DataError {
 impl From<OutputError> for DataError {
     fn from(e: OutputError) -> DataError {
         DataError::Output(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(text: &str) -> Vec<usize> {
+        assert_eq!(pieces(text).collect::<String>(), text);
+        pieces(text).map(str::len).collect()
+    }
+
+    #[test]
+    fn texts_are_cut_at_lines_then_at_words_then_anywhere() {
+        assert_eq!(pieces("").count(), 0);
+        assert_eq!(lengths(&"x".repeat(LONGEST)), [LONGEST]);
+        // Lines of 10 bytes: the first end of one from 256 KiB on.
+        let lines = "123456789\n".repeat(LONGEST / 9);
+        assert_eq!(lengths(&lines)[0], PIECE + 6);
+        // Lines that blanks follow are not cut; words of 7 bytes and a blank are, before the last one that fits.
+        let words = "1234567 ".repeat(LONGEST / 4);
+        assert_eq!(lengths(&words)[..2], [LONGEST - 1, LONGEST - 8]);
+        // Lines without blanks, of characters of three bytes.
+        let long = "\u{20ac}".repeat(LONGEST);
+        assert_eq!(lengths(&long)[0], LONGEST - LONGEST % 3);
+        assert!(lengths(&long).iter().all(|n| *n <= LONGEST));
+    }
+
+    /// Files are cut where texts are, whatever was read of them at a time.
+    #[test]
+    fn no_line_of_a_file_is_longer_than_a_piece() {
+        let dir = tempfile::tempdir().unwrap();
+        let reading = Reading {
+            key: "text",
+            separator: "",
+        };
+        let cut = |name: &str, contents: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, contents).unwrap();
+            let (file, mut found) = (DataFile::open(&path).unwrap(), Vec::new());
+            each_piece(&file, reading, &mut |piece, _| {
+                found.push(piece);
+                Ok(())
+            })
+            .unwrap();
+            found
+        };
+        let long = "\u{20ac}".repeat(LONGEST);
+        let expected: Vec<&str> = pieces(&long).collect();
+        assert_eq!(cut("long.txt", &long), expected);
+        assert_eq!(
+            cut("long.jsonl", &format!("{{\"text\": \"{long}\"}}\n")),
+            expected
+        );
     }
 }

@@ -244,7 +244,8 @@ impl Run {
     /// By the steps that are left at this rate, or the time limit.
     fn seconds_left(&self, tokens_per_s: f64) -> f64 {
         let p = self.progress();
-        let tokens = ((p.steps - p.step) * self.batch() * window(self.executor())) as f64;
+        let sequences = p.steps.saturating_sub(p.step) as f64 * self.batch() as f64;
+        let tokens = sequences * window(self.executor()) as f64;
         let by_steps = tokens / tokens_per_s.max(1e-9);
         p.time_limit
             .map_or(by_steps, |limit| by_steps.min(limit - p.seconds))

@@ -341,6 +341,69 @@ fn contradictions_are_found_on_load() {
     insta::assert_snapshot!(list.join("\n"));
 }
 
+/// Numbers that something would be divided by, or that memory would be asked for, are looked at before either.
+#[test]
+fn numbers_that_nobody_can_compute_with_are_refused() {
+    use odec_program::kernel::{Epilogue, KernelSpec};
+    use odec_program::{Body, ExprId};
+    let refused = |place: &str, change: &dyn Fn(&mut Manifest)| {
+        let mut m = support::manifest();
+        change(&mut m);
+        for k in &mut m.program.kernels {
+            k.symbol = k.spec.symbol();
+        }
+        let said = Artifact::in_memory(m).map(drop).unwrap_err().to_string();
+        assert!(said.contains(place), "{place}: {said}");
+    };
+    let train = |change: fn(&mut odec_program::manifest::Train)| {
+        move |m: &mut Manifest| change(m.train.as_mut().unwrap())
+    };
+    refused("train: accumulate: 0 is not", &train(|t| t.accumulate = 0));
+    refused(
+        "sequences in 3",
+        &train(|t| (t.batch, t.accumulate) = (4, 3)),
+    );
+    refused("train: batch: 0", &train(|t| t.batch = 0));
+    refused("train: batch", &train(|t| t.batch = u64::MAX));
+    refused("train: steps", &train(|t| t.steps = u64::MAX));
+    refused("train: held out", &train(|t| t.data.held_out_percent = 100));
+    refused("lr is inf", &train(|t| t.optimizer.lr = f64::INFINITY));
+    refused("clip is -1", &train(|t| t.clip = Some(-1.0)));
+    refused("depths: steps", &|m| {
+        m.depths = vec![odec_program::manifest::Depth::Halting {
+            evolve: String::new(),
+            max: u64::MAX,
+        }]
+    });
+    refused("are planned", &|m| m.program.maxima.past = 1);
+    refused("scratch", &|m| {
+        m.program.entries.get_mut("forward").unwrap().scratch_bytes = 0
+    });
+    for operands in [i32::MAX as u32, u32::MAX] {
+        refused(&format!("its epilogue has {operands} operands"), &|m| {
+            let kernels = m.program.kernels.iter_mut();
+            for k in kernels {
+                if let KernelSpec::Contract(c) = &mut k.spec {
+                    let mut body = Body::default();
+                    body.konst(0.0);
+                    c.epilogue = Some(Epilogue {
+                        operands,
+                        uniforms: 0,
+                        body,
+                        value: ExprId(0),
+                    });
+                }
+            }
+        });
+    }
+    // It walks over more rows than there are bytes, and would for ever.
+    refused("a dimension is 35184372088832", &|m| {
+        let loss = m.program.entries.get_mut("loss").unwrap();
+        let columns = loss.instrs.iter_mut().find(|i| i.site == "loss").unwrap();
+        columns.dims[1] = Size::fixed(1 << 45);
+    });
+}
+
 /// A spec whose own indices are wrong is found too: the symbol is recomputed, so only the check can see it.
 #[test]
 fn senseless_kernels_are_found_on_load() {

@@ -480,7 +480,7 @@ pub fn manifest() -> Manifest {
         inputs: inputs.iter().map(|io| (*io).clone()).collect(),
         outputs: outputs.to_vec(),
         arena_bytes,
-        scratch_bytes: 0,
+        scratch_bytes: 1 << 20,
         pieces: vec![],
         instrs,
     };
