@@ -318,7 +318,11 @@ pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
     child.arg("__codegen");
-    let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(Failure::internal)?;
+    let failed = |e: odec_mlir::CodegenError| match e.is_of_the_machine() {
+        true => Failure::input(e),
+        false => Failure::internal(e),
+    };
+    let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(failed)?;
     if target.is_gpu() {
         return Ok(ObjectCode {
             file: odec_program::manifest::GPU_OBJECT_FILE.into(),

@@ -1,20 +1,30 @@
 //! Many kernels to objects: on several threads, through the cache, and in a child process so that an
-//! abort inside LLVM is an error that names the kernel.
+//! abort inside LLVM, or code that is never done, is an error that names the kernel.
 //!
 //! [`compile`] works in this process. [`compile_in_child`] asks a child, which runs [`serve`]: the
 //! request and the answer are JSON (objects follow the answer's line as they are), each kernel's
-//! beginning and end are lines of the child's standard error.
+//! beginning and end are lines of the child's standard error. The streams are files without a name, so the parent needs no
+//! threads, and neither side waits for the other to read.
 
 use crate::cache::Cache;
 use crate::error::CodegenError;
 use crate::object::Object;
 use crate::pipeline::Pipeline;
+use crate::validate;
 use odec_program::{Kernel, Target};
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the child may work without beginning or ending a kernel. The slowest kernels of the library take seconds; a machine
+/// that is a hundred times as busy still is in time.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How often the parent looks.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Compiles kernels for a target, in this process; the objects are in the kernels' order.
 ///
@@ -66,17 +76,29 @@ fn compile_with(
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    std::thread::scope(|s| {
-        for _ in 1..cores.min(kernels.len()) {
-            s.spawn(work);
-        }
-        work();
-    });
+    on_threads(cores.min(kernels.len()), None, &work);
     let mut done = done
         .into_inner()
         .expect("no thread panics while it holds the lock");
     done.sort_by_key(|(n, _)| *n);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs `work` here and on further threads, up to `threads`; on fewer where the system has no more.
+fn on_threads(threads: usize, stack: Option<usize>, work: &(dyn Fn() + Sync)) {
+    std::thread::scope(|s| {
+        for _ in 1..threads {
+            let new = std::thread::Builder::new();
+            let new = match stack {
+                Some(bytes) => new.stack_size(bytes),
+                None => new,
+            };
+            if new.spawn_scoped(s, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
 }
 
 fn one(
@@ -174,40 +196,83 @@ pub fn serve(
 /// Compiles in a child process: `command` is a program that calls [`serve`] on its standard streams.
 ///
 /// # Errors
-/// Those of [`compile`]; [`CodegenError::Aborted`] naming the kernels in work when the child dies.
+/// Those of [`compile`]; [`CodegenError::Aborted`] or [`CodegenError::Stuck`] naming the kernels in work when the child dies, or
+/// works for ten minutes without an end.
 pub fn compile_in_child(
+    command: Command,
+    kernels: &[Kernel],
+    target: Target,
+) -> Result<Vec<Object>, CodegenError> {
+    compile_within(PATIENCE, command, kernels, target)
+}
+
+fn compile_within(
+    patience: Duration,
     mut command: Command,
     kernels: &[Kernel],
     target: Target,
 ) -> Result<Vec<Object>, CodegenError> {
+    for kernel in kernels {
+        validate(kernel)?;
+    }
     let request = Request {
         target,
         kernels: kernels.to_vec(),
     };
     let request = serde_json::to_vec(&request).expect("kernel specs are plain data");
+    let stream = || tempfile::tempfile().map_err(CodegenError::Spawn);
+    let (mut input, mut output, mut log) = (stream()?, stream()?, stream()?);
+    let told = input.write_all(&request).and_then(|()| input.rewind());
+    told.map_err(CodegenError::Spawn)?;
+    let copy = |f: &File| f.try_clone().map(Stdio::from).map_err(CodegenError::Spawn);
     let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdin(copy(&input)?)
+        .stdout(copy(&output)?)
+        .stderr(copy(&log)?)
         .spawn()
         .map_err(CodegenError::Spawn)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let log = std::thread::spawn(move || stderr.map(follow).unwrap_or_default());
-    // a child that dies early closes the pipe: its exit status says more than the failed write
-    let _ = stdin.map(|mut pipe| pipe.write_all(&request));
-    let mut answer = Vec::new();
-    let read = stdout.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut answer));
-    let status = child.wait().map_err(CodegenError::Spawn)?;
-    let log = log.join().unwrap_or_default();
+    let ended = wait(&mut child, &log, patience).map_err(CodegenError::Spawn)?;
+    let said = log.rewind().map(|()| follow(&log)).unwrap_or_default();
+    let Some(status) = ended else {
+        return Err(CodegenError::Stuck {
+            symbols: said.open,
+            seconds: patience.as_secs_f64(),
+        });
+    };
     if !status.success() {
         return Err(CodegenError::Aborted {
-            symbols: log.open,
+            symbols: said.open,
             status: status.to_string(),
-            output: log.rest,
+            output: said.rest,
         });
     }
+    let mut answer = Vec::new();
+    let read = output
+        .rewind()
+        .and_then(|()| output.read_to_end(&mut answer));
     read.map_err(|e| CodegenError::Protocol(e.to_string()))?;
     decode(&answer, target)
+}
+
+/// Waits until the child ends; `None` when it was killed, because for so long it had said nothing.
+fn wait(child: &mut Child, log: &File, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let (mut said, mut since) = (0, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let length = log.metadata()?.len();
+        if length != said {
+            (said, since) = (length, Instant::now());
+        }
+        if since.elapsed() >= patience {
+            // It may have ended just now; then there is nothing to kill.
+            let _ = child.kill();
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// What a child said on standard error.
@@ -270,6 +335,40 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("compiling b: LLVM ERROR: no"), "{error}");
+    }
+
+    /// The child is in an endless sleep and never reads: whatever it does, it is one error that names the kernel.
+    #[test]
+    fn a_child_that_is_never_done_is_an_error_naming_the_kernel_in_work() {
+        let many = vec![pack(8); 10_000];
+        let after = |millis| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "echo odec-codegen begin a >&2; exec sleep 1000000"]);
+            let stuck = compile_within(Duration::from_millis(millis), shell, &many, Target::Avx2);
+            stuck.unwrap_err().to_string()
+        };
+        // A busy machine may take long to start a shell.
+        let mut patience = [100, 1000, 10_000, 100_000].into_iter();
+        let named = patience.find(|millis| after(*millis).contains("while compiling a"));
+        assert!(named.is_some());
+    }
+
+    /// Threads whose stacks are larger than any address space cannot be made.
+    #[test]
+    fn threads_that_cannot_be_made_are_not_needed() {
+        let ran = AtomicUsize::new(0);
+        let work = || _ = ran.fetch_add(1, Ordering::Relaxed);
+        on_threads(4, Some(1 << 60), &work);
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+        on_threads(4, None, &work);
+        assert_eq!(ran.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn kernels_that_make_no_sense_are_refused_before_a_child_is_started() {
+        let asked = compile_in_child(Command::new("/no/such"), &[pack(0)], Target::Avx2);
+        let error = asked.unwrap_err();
+        assert!(matches!(error, CodegenError::Spec { .. }), "{error}");
     }
 
     #[test]

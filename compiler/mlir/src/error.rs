@@ -24,6 +24,9 @@ pub enum CodegenError {
         status: String,
         output: String,
     },
+    /// The code generator's process was killed: for so long it had neither begun nor ended a kernel.
+    #[error("the code generator was not done after {seconds} s while compiling {}", symbols.join(", "))]
+    Stuck { symbols: Vec<String>, seconds: f64 },
     /// The code generator's process answered with something else than objects.
     #[error("the code generator's answer cannot be read: {0}")]
     Protocol(String),
@@ -42,6 +45,12 @@ pub enum CodegenError {
 }
 
 impl CodegenError {
+    /// Whether the machine is at fault, not odec: no process, disk or linker to be had.
+    pub fn is_of_the_machine(&self) -> bool {
+        use CodegenError::*;
+        matches!(self, Spawn(_) | NoLinker { .. } | Io { .. })
+    }
+
     /// The kernel that failed, where it is one kernel.
     pub fn symbol(&self) -> Option<&str> {
         match self {

@@ -42,11 +42,20 @@ pub use object::Object;
 use odec_program::{Kernel, KernelSpec, Target};
 pub use pipeline::Pipeline;
 
+/// Whether a kernel makes sense, on any target.
+fn validate(kernel: &Kernel) -> Result<(), CodegenError> {
+    kernel.spec.validate().map_err(|reason| CodegenError::Spec {
+        symbol: kernel.symbol.clone(),
+        reason,
+    })
+}
+
 /// The MLIR text of a kernel, before lowering.
 ///
 /// # Errors
-/// [`CodegenError::Spec`] when the spec asks for something that no emitter does.
+/// [`CodegenError::Spec`] when the spec makes no sense, or asks for something that no emitter does.
 pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError> {
+    validate(kernel)?;
     if target.is_gpu() {
         return gpu::mlir_text(kernel, target);
     }

@@ -18,7 +18,7 @@ use crate::micro::{self, Left, Right, Tile};
 use crate::pack::extent;
 use crate::panel::{self, Panel, Rounding};
 use crate::{pairs, tiles};
-use odec_program::kernel::{Contract, Order};
+use odec_program::kernel::{Contract, Layout, Order};
 use odec_program::{DType, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
@@ -39,6 +39,9 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
             "a contraction in {:?} does not read {:?} and {:?}",
             spec.dtype, spec.a, spec.b
         ));
+    }
+    if spec.layout != Layout::Panels {
+        return Err("a right-hand operand that is not packed".into());
     }
     let pairs = spec.order == Order::Pairs;
     if pairs {
@@ -134,14 +137,8 @@ impl<'a> Kernel<'a> {
     fn new(e: &mut Emitter, spec: &'a Contract) -> Result<Kernel<'a>, String> {
         let b = spec.blocking;
         let (mr, nr, kc, nc) = (b.mr as u64, b.nr as u64, b.kc as u64, b.nc as u64);
-        if mr == 0
-            || nr == 0
-            || kc == 0
-            || nc == 0
-            || nr % e.lanes != 0
-            || nc % nr != 0
-            || kc % e.lanes != 0
-        {
+        // A register tile is unrolled; the largest of any target are 14 × 2 vectors.
+        if nr % e.lanes != 0 || kc % e.lanes != 0 || mr * (nr / e.lanes) > 64 {
             return Err(format!(
                 "a blocking of {mr} × {nr}, {kc} × {nc} does not fit vectors of {}",
                 e.lanes
