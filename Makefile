@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz bench curves systems setup data build fmt lint clean
+.PHONY: help demo test fuzz hostile bench curves systems setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -32,6 +32,9 @@ test: setup ## Install what is missing, then the whole suite
 
 fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten minutes
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels, checkpoints, tokenizers, sources (an hour)
+	@ODEC_SURVIVAL_WHOLE=1 cargo test --quiet --workspace --test survival -- --nocapture
 
 bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt

@@ -1,0 +1,74 @@
+//! Models of the library made tiny, planned for a target.
+
+use odec_compiler::model::compile;
+use odec_compiler::passes::{Options, build_manifest};
+use odec_compiler::scheme::NoFiles;
+use odec_grammar::{Sources, parse};
+use odec_program::Target;
+use odec_program::manifest::Manifest;
+use std::path::{Path, PathBuf};
+
+/// Files of the library, and what is changed in them beyond their sizes: together they have every kind of kernel, entry and number.
+const MODELS: &[(&str, &str, &str)] = &[
+    ("prenorm", "", ""),
+    ("prenorm", "batch 4;", "batch 4;  accumulate 2;"),
+    ("prenorm", "\ntrain {\n", "\ntrain {\n  precision bf16\n"),
+    ("prenorm", "\ntrain {\n", "\ntrain {\n  precision f64\n"),
+    ("encoder_masked", "", ""),
+    ("recurrent_depth", "", ""),
+    ("grouped", "", ""),
+    ("neural_ode", "", ""),
+    ("deq_layer", "", ""),
+    ("prenorm_dropout", "", ""),
+    ("diffeqformer", "", ""),
+    ("universal", "", ""),
+    ("iiet", "", ""),
+    ("learned_multistep", "", ""),
+];
+
+const SIZES: [(&str, &str); 8] = [
+    ("width: 256", "width: 16"),
+    ("heads: 4", "heads: 2"),
+    ("heads: 8", "heads: 2"),
+    ("hidden: 704", "hidden: 24"),
+    ("context: 256", "context: 16"),
+    ("for 6 steps", "for 2 steps"),
+    ("batch 8", "batch 4"),
+    ("data/shakespeare.txt", "corpus.txt"),
+];
+
+pub fn library() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes")
+}
+
+/// The corpus that the models name, written to the working directory.
+pub fn corpus() {
+    let line = "the quick brown fox jumps over the lazy dog\n";
+    std::fs::write("corpus.txt", line.repeat(100)).unwrap();
+}
+
+/// All of them for a target; those of f64 for processors alone.
+pub fn all(target: Target) -> Vec<Manifest> {
+    let wanted = MODELS
+        .iter()
+        .filter(|m| !(target.is_gpu() && m.2.contains("f64")));
+    wanted.map(|m| planned(m, target)).collect()
+}
+
+fn planned((name, from, to): &(&str, &str, &str), target: Target) -> Manifest {
+    let mut text = std::fs::read_to_string(library().join(format!("{name}.ode"))).unwrap();
+    for (from, to) in SIZES {
+        text = text.replace(from, to);
+    }
+    assert!(text.contains(from), "{name} has no `{from}`");
+    text = text.replacen(from, to, 1);
+    let mut sources = Sources::default();
+    let main = sources.add(*name, &text);
+    let (file, errors) = parse(main, &text);
+    assert_eq!(errors, [], "{name}");
+    let checked = compile(&file, main, &mut sources, &mut NoFiles);
+    let built = checked.unwrap_or_else(|e| panic!("{name}: {e:?}")).built;
+    let built = built.expect("a model");
+    let assembled = build_manifest(&built, &text, Options::of(target, built.real()));
+    assembled.unwrap_or_else(|e| panic!("{name}: {e}")).manifest
+}
