@@ -131,7 +131,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text, of which a long one is taken in [`pieces`].
+    /// The tokens of a text, of which a long one is taken in pieces.
     ///
     /// # Errors
     /// When the tokenizer has no tokens for it.

@@ -325,7 +325,7 @@ fn what_no_kernel_can_do_is_refused() {
     let per_row = refused(|k| k.stores[0].access = Access::PER_ROW);
     assert!(per_row.contains("one element per row"), "{per_row}");
     let zero = refused(|k| k.stores[0].access = Access::PER_COL);
-    assert!(zero.contains("is written under"), "{zero}");
+    assert!(zero.contains("neither per element nor per row"), "{zero}");
     let acc = refused(|k| k.body.nodes.push(Expr::Acc));
     assert!(acc.contains("accumulator"), "{acc}");
 }
