@@ -72,7 +72,9 @@ const WHOLE: &str = "ODEC_SURVIVAL_WHOLE";
 /// How long a case may take. It takes milliseconds, some kernels seconds; the limit is for what would never end, on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Address space of the worker, in KiB: far more than any case plans, far less than what damaged numbers ask for.
-const SPACE: u64 = 8 << 20;
+const SPACE: usize = 8 << 20;
+/// What a thread reserves of it, which there is one of for each core.
+const A_THREAD: usize = 256 << 10;
 
 /// The worker's side.
 pub fn serve(families: &[Family]) {
@@ -120,7 +122,9 @@ pub fn survive(family: &Family) -> Counts {
 /// Watches one worker from a case on; gives the next case that nobody has tried.
 fn watch(name: &'static str, first: u64, end: u64, counts: &mut Counts) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    let limited = format!("ulimit -v {SPACE}; exec \"$0\" \"$@\"");
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let space = SPACE + threads * A_THREAD;
+    let limited = format!("ulimit -v {space}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
         .args(["-c", &limited])
         .arg(std::env::current_exe().unwrap())
