@@ -33,7 +33,7 @@ test: setup ## Install what is missing, then the whole suite
 fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten minutes
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels, checkpoints, tokenizers, sources (an hour)
+hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels, checkpoints, tokenizers, sources
 	@ODEC_SURVIVAL_WHOLE=1 cargo test --quiet --workspace --test survival -- --nocapture
 
 bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
