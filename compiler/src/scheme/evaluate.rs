@@ -5,7 +5,7 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::flow::{Field, FlowArg, Leaf};
+use super::flow::{Field, FlowArg, Leaf, Terms};
 use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
 use super::stage::Instr;
 use super::time;
@@ -24,6 +24,14 @@ pub(super) struct Evaluation {
     at: Vec<ValueId>,
     when: Option<Coeff>,
     /// The time that is said of it, where nobody knows whether the field reads it.
+    said: Option<(ValueId, Coeff)>,
+}
+
+/// What a sum of fields gives depends on these alone, where no place has parameters of its own.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct SumAt {
+    terms: *const Terms,
+    at: ValueId,
     said: Option<(ValueId, Coeff)>,
 }
 
@@ -80,13 +88,8 @@ impl Machine<'_> {
                 self.evaluate(leaf, vec![at], span)
             }
             Field::Sum(terms) => {
-                let at = Combination::value(self.value(at, span)?);
-                let mut sum = Combination::zero();
-                for (c, f, span) in terms {
-                    let k = self.field_at(f, at.clone(), *span)?;
-                    sum = self.add_scaled(sum, &Coeff::constant(c.clone()), &k, *span)?;
-                }
-                Some(sum)
+                let at = self.value(at, span)?;
+                self.sum_of_fields(terms, at)
             }
             Field::Map(flow) => {
                 let start = self.value(at, span)?;
@@ -105,6 +108,27 @@ impl Machine<'_> {
                 self.add_scaled(end, &Coeff::one().neg(), &Combination::value(start), span)
             }
         }
+    }
+
+    /// A sum of fields that share their parameters is made once for a value and a time: sums of sums may name it many times.
+    fn sum_of_fields(&mut self, terms: &Rc<Terms>, at: ValueId) -> Option<Combination> {
+        let key = SumAt {
+            terms: Rc::as_ptr(terms),
+            at,
+            said: self.clocks.said(),
+        };
+        if let Some((_, sum)) = self.sums.get(&key) {
+            return Some(sum.clone());
+        }
+        let mut sum = Combination::zero();
+        for (c, f, span) in terms.iter() {
+            let k = self.field_at(f, Combination::value(at), *span)?;
+            sum = self.add_scaled(sum, &Coeff::constant(c.clone()), &k, *span)?;
+        }
+        if !self.at.per_use.is_any() {
+            self.sums.insert(key, (terms.clone(), sum.clone()));
+        }
+        Some(sum)
     }
 
     pub(super) fn evaluate(

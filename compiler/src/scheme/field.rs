@@ -199,9 +199,8 @@ impl Resolver<'_, '_> {
                 Some((c, self.field(&e, &name)?, e.span))
             })
             .collect();
-        Some(Rc::new(Field::Sum(
-            fields.into_iter().collect::<Option<_>>()?,
-        )))
+        let terms = fields.into_iter().collect::<Option<_>>()?;
+        Some(Rc::new(Field::Sum(Rc::new(terms))))
     }
 
     fn scaled(&mut self, c: &Exact, by: Result<Exact, Diagnostic>, span: Span) -> Option<Exact> {

@@ -22,12 +22,15 @@ pub struct Leaf {
 pub enum Field {
     Leaf(Rc<Leaf>),
     /// `Σ cᵢ fᵢ(x)`.
-    Sum(Vec<(Exact, Rc<Field>, Span)>),
+    Sum(Rc<Terms>),
     /// `Φ(x) − x`, inside with h = 1.
     Increment(Rc<Flow>),
     /// `Φ(x)`, inside with h = 1.
     Map(Rc<Flow>),
 }
+
+/// The terms of a sum of fields, each with its coefficient and the place it is written at.
+pub type Terms = Vec<(Exact, Rc<Field>, Span)>;
 
 /// A scheme with everything it is applied to.
 #[derive(Clone, Debug)]

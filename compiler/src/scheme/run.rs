@@ -9,8 +9,8 @@ use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::define::Body;
 use super::embedded::{Divided, Reached, divide, pruned};
-use super::evaluate::{Evaluation, Used};
-use super::flow::{Flow, Leaf, Setting};
+use super::evaluate::{Evaluation, SumAt, Used};
+use super::flow::{Flow, Leaf, Setting, Terms};
 use super::known_order::Known;
 use super::learn::{self, Declared, Learned, Owner};
 use super::per_use::PerUse;
@@ -154,6 +154,8 @@ pub(super) struct Machine<'s> {
     /// Where the evaluation at hand is written, from the outside in.
     pub(super) place: Vec<Span>,
     pub(super) evaluated: HashMap<Evaluation, ValueId>,
+    /// What sums of fields gave, with the terms, so that none are freed while they are known by their place.
+    pub(super) sums: HashMap<SumAt, (Rc<Terms>, Combination)>,
     /// Other instructions that give the same for the same values, by the first of these.
     pub(super) made: BTreeMap<ValueId, Vec<ValueId>>,
     /// The times of values, as each field sees them.
@@ -198,6 +200,7 @@ impl<'s> Machine<'s> {
             nesting: 0,
             place: Vec::new(),
             evaluated: HashMap::new(),
+            sums: HashMap::new(),
             made: BTreeMap::new(),
             clocks: Clocks::default(),
             work: 0,

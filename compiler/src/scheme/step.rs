@@ -209,6 +209,8 @@ impl Machine<'_> {
         self.pasts.retain(|_, v| made(v));
         self.products.retain(|_, v| made(v));
         self.evaluated.retain(|_, v| made(v));
+        self.sums
+            .retain(|_, (_, sum)| sum.terms().all(|(v, _)| made(&v)));
         self.made.values_mut().for_each(|all| all.retain(made));
         self.clocks.back_to(mark.instrs, mark.usages.len());
         self.leaves.truncate(mark.usages.len());

@@ -47,11 +47,17 @@ struct Clock {
 }
 
 impl Clocks {
+    /// The time that is said of evaluations.
+    pub fn said(&self) -> Option<(ValueId, Coeff)> {
+        let (of, ahead, _) = self.said.as_ref()?;
+        Some((*of, ahead.clone()))
+    }
+
     /// The time that is said of an evaluation at a value, where it is not the value's own.
     pub fn said_of(&self, at: ValueId) -> Option<(ValueId, Coeff)> {
-        let (of, ahead, _) = self.said.as_ref()?;
-        let own = *of == at && ahead.is_zero();
-        (!own).then(|| (*of, ahead.clone()))
+        let (of, ahead) = self.said()?;
+        let own = of == at && ahead.is_zero();
+        (!own).then_some((of, ahead))
     }
 
     /// Forgets values and fields.

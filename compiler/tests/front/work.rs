@@ -33,6 +33,22 @@ fn fields_that_share_their_terms_are_looked_at_once() {
     assert_eq!(done(&doubled(40)), 41);
 }
 
+/// As the field once, times 2^40; under weights of time too, which are made once for each time.
+#[test]
+fn sums_that_share_their_terms_are_made_once() {
+    let once = "field f0 = rmsnorm |> swiglu(hidden: 4)\nfield f40 = 1099511627776*f0\n";
+    for options in ["", "weights of time { embed: 2, hidden: 3 }"] {
+        let made = |fields: &str| {
+            let outcome = compile_text(&(fields.to_string() + &model("rk4(f40)", 3, options)));
+            let built = outcome.checked().built.clone().expect("a model");
+            (built.summary.evaluations, built.forward.nodes().count())
+        };
+        let of_one = made(once);
+        assert_eq!(of_one.0, 12);
+        assert_eq!(made(&doubled(40)), of_one);
+    }
+}
+
 #[test]
 fn too_many_evaluations_are_refused_where_they_are() {
     let text = doubled(23) + &model("euler(f23)", 2, "weights per use");
