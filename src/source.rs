@@ -21,6 +21,8 @@ use odec_runtime::import::Init;
 use odec_runtime::input;
 #[cfg(feature = "mlir")]
 use odec_runtime::private;
+#[cfg(feature = "mlir")]
+use odec_runtime::remedy;
 use odec_runtime::tokenizer::TokenizerError;
 use odec_runtime::{
     Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, TrainError, Unsigned, cuda,
@@ -318,9 +320,14 @@ pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
     child.arg("__codegen");
-    let failed = |e: odec_mlir::CodegenError| match e.is_of_the_machine() {
-        true => Failure::input(e),
-        false => Failure::internal(e),
+    use std::error::Error;
+    let failed = |e: odec_mlir::CodegenError| {
+        let io = e.source().and_then(|e| e.downcast_ref::<std::io::Error>());
+        match io {
+            Some(io) => Failure::Input(format!("{e}; {}, then build again", remedy(io))),
+            None if e.is_of_the_machine() => Failure::input(e),
+            None => Failure::internal(e),
+        }
     };
     let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(failed)?;
     if target.is_gpu() {
@@ -332,7 +339,7 @@ pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     }
     let folder = tempfile::tempdir().map_err(Failure::input)?;
     let file = folder.path().join("kernels.so");
-    odec_mlir::link(&objects, &file).map_err(Failure::input)?;
+    odec_mlir::link(&objects, &file).map_err(failed)?;
     let bytes = std::fs::read(&file).map_err(Failure::input)?;
     Ok(ObjectCode {
         file: odec_program::manifest::CPU_OBJECT_FILE.into(),

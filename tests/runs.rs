@@ -6,6 +6,7 @@
 mod place;
 
 use place::{Place, TINY, text};
+use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -241,6 +242,37 @@ fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
     place.good(&go_on);
     place.good(&["train", "tiny.odex", "--out", "roomy", "--steps", "40"]);
     assert!(place.tensors("run") == place.tensors("roomy"));
+}
+
+/// Wherever a build meets the limit, in what the code generator hands over, in the linker's file or in the artifact, it says what
+/// helps and leaves nothing.
+#[test]
+fn a_full_disk_stops_a_build() {
+    let place = Place::new();
+    let odec = env!("CARGO_BIN_EXE_odec");
+    let mut met = BTreeSet::new();
+    for blocks in (6..20).map(|n| 1 << n) {
+        let limited = format!("ulimit -f {blocks}; exec \"$@\"");
+        let args = [
+            "-c", &limited, "sh", odec, "build", "tiny.ode", "-o", "b.odex",
+        ];
+        let (code, said) = stderr(spawn(&mut place.through(Command::new("sh"), &args)));
+        if code == Some(0) {
+            break;
+        }
+        assert_eq!(code, Some(1), "{blocks}: {said}");
+        assert!(said.contains("allow larger files"), "{blocks}: {said}");
+        assert!(!place.path().join("b.odex").exists());
+        let what = said.split_inclusive("cannot ").nth(1).unwrap_or(&said);
+        met.insert(
+            what.split_whitespace()
+                .take(3)
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
+    }
+    assert!(place.path().join("b.odex").exists());
+    assert!(met.len() > 1, "{met:?}");
 }
 
 /// A folder that becomes read-only under a run. The superuser may write everywhere, so it gives the run to nobody.

@@ -9,7 +9,7 @@ use crate::check::{self, Invalid};
 use crate::cpu::{CpuDevice, CpuError};
 use crate::cuda::{self, CudaError};
 use crate::device::Device;
-use crate::files;
+use crate::files::{self, remedy};
 use crate::input::{self, most};
 use crate::key::Key;
 use crate::pool;
@@ -126,7 +126,7 @@ pub enum ArtifactError {
          move it away, or choose another name with -o"
     )]
     Occupied { path: String, why: String },
-    #[error("cannot write {path}: {source}")]
+    #[error("cannot write {path}: {source}; {}, then build again", remedy(source))]
     Write { path: String, source: io::Error },
     #[error("{path}: {source}")]
     Device { path: String, source: CpuError },

@@ -5,6 +5,7 @@ use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::evaluate::EvaluateError;
 use crate::executor::RunError;
+use crate::files::remedy;
 use crate::import::ImportError;
 use crate::shown::Shown;
 use crate::tokenizer::TokenizerError;
@@ -127,17 +128,5 @@ impl TrainError {
             remedy: remedy(&source),
             source,
         }
-    }
-}
-
-/// What helps when the disk refuses.
-pub fn remedy(e: &io::Error) -> &'static str {
-    use io::ErrorKind::*;
-    match e.kind() {
-        StorageFull | QuotaExceeded => "make room on the disk",
-        FileTooLarge => "allow larger files (`ulimit -f`)",
-        PermissionDenied | ReadOnlyFilesystem => "make the folder writable",
-        NotFound => "put the folder back",
-        _ => "mend that",
     }
 }

@@ -294,6 +294,18 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// What helps when the disk refuses.
+pub fn remedy(e: &io::Error) -> &'static str {
+    use io::ErrorKind::*;
+    match e.kind() {
+        StorageFull | QuotaExceeded => "make room on the disk",
+        FileTooLarge => "allow larger files (`ulimit -f`)",
+        PermissionDenied | ReadOnlyFilesystem => "make the folder writable",
+        NotFound => "put the folder back",
+        _ => "mend that",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,6 +81,7 @@ pub use evaluate::{Evaluation, evaluate};
 pub use exec::exec;
 pub use executor::{Executor, RunError, State, Value};
 pub use failure::TrainError;
+pub use files::remedy;
 pub use generate::{Reader, Sampling, generate};
 pub use material::{corpus_of, tokenizer_of};
 pub use progress::Show;

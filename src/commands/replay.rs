@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::cases::Cases;
+use odec_runtime::cases::{CaseError, Cases};
 use odec_runtime::{DeviceChoice, Shown, outln};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub fn run(args: &cli::Replay) -> Done {
             }
             Err(refused) => {
                 wrong += 1;
-                outln!("{}: {refused}", path.shown());
+                outln!("{refused}");
             }
         }
     }
@@ -49,14 +49,14 @@ pub fn run(args: &cli::Replay) -> Done {
 
 /// The launches of a file, and what was wrong with some of them.
 fn replay(path: &Path, device: DeviceChoice, dry: bool) -> Result<(usize, Vec<String>), String> {
+    // What is wrong with a file names it.
     let cases = Cases::open(path).map_err(|e| e.to_string())?;
-    let mut device = cases.device(device).map_err(|e| e.to_string())?;
-    let mut memory = cases.memory(&mut *device).map_err(|e| e.to_string())?;
+    let on_device = |e: CaseError| format!("{}: {e}", path.shown());
+    let mut device = cases.device(device).map_err(on_device)?;
+    let mut memory = cases.memory(&mut *device).map_err(on_device)?;
     let mut differences = vec![];
     for case in &cases.cases {
-        let got = case
-            .run_in(&mut *device, &mut memory)
-            .map_err(|e| e.to_string())?;
+        let got = case.run_in(&mut *device, &mut memory).map_err(on_device)?;
         let found = (!dry)
             .then(|| case.difference(&cases.kernels, &got))
             .flatten();

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 /// How long the child may work without beginning or ending a kernel. The slowest kernels of the library take seconds; a machine
 /// that is a hundred times as busy still is in time.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// What a child exits with when [`serve`] cannot write its answer; why, it says on standard error.
+pub const CANNOT_WRITE: i32 = 74;
 /// How often the parent looks.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -239,6 +241,9 @@ fn compile_within(
             seconds: patience.as_secs_f64(),
         });
     };
+    if status.code() == Some(CANNOT_WRITE) {
+        return Err(CodegenError::Unwritten(said.rest.trim().to_string()));
+    }
     if !status.success() {
         return Err(CodegenError::Aborted {
             symbols: said.open,

@@ -30,6 +30,9 @@ pub enum CodegenError {
     /// The code generator's process answered with something else than objects.
     #[error("the code generator's answer cannot be read: {0}")]
     Protocol(String),
+    /// The code generator's process could not hand over what it made.
+    #[error("the code generator cannot write what it made: {0}")]
+    Unwritten(String),
     #[error("cannot run the code generator: {0}")]
     Spawn(#[source] std::io::Error),
     /// A linker ran and failed.
@@ -48,7 +51,7 @@ impl CodegenError {
     /// Whether the machine is at fault, not odec: no process, disk or linker to be had.
     pub fn is_of_the_machine(&self) -> bool {
         use CodegenError::*;
-        matches!(self, Spawn(_) | NoLinker { .. } | Io { .. })
+        matches!(self, Unwritten(_) | Spawn(_) | NoLinker { .. } | Io { .. })
     }
 
     /// The kernel that failed, where it is one kernel.

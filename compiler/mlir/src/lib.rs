@@ -34,7 +34,7 @@ mod tiles;
 mod transpose;
 
 pub use cache::Cache;
-pub use codegen::{compile, compile_in_child, serve};
+pub use codegen::{CANNOT_WRITE, compile, compile_in_child, serve};
 use emit::Emitter;
 pub use error::CodegenError;
 pub use link::link;

@@ -5,7 +5,7 @@
 
 use crate::error::CodegenError;
 use crate::object::Object;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -45,6 +45,7 @@ pub fn link(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
         match command.output() {
             Ok(done) if done.status.success() => return Ok(()),
             Ok(done) => {
+                room(objects, out)?;
                 let output = String::from_utf8_lossy(&done.stderr).trim().to_string();
                 return Err(CodegenError::Link {
                     command: format!("{linker} -shared … -o {}", out.display()),
@@ -62,6 +63,20 @@ pub fn link(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
     }
     Err(CodegenError::NoLinker {
         tried: LINKERS.iter().map(|l| l.0.to_string()).collect(),
+    })
+}
+
+/// Whether a file as large as the objects can be written there: linkers say in words of their own why they cannot.
+fn room(objects: &[Object], out: &Path) -> Result<(), CodegenError> {
+    let Some(folder) = out.parent() else {
+        return Ok(());
+    };
+    let bytes = objects.iter().map(|o| o.bytes.len()).sum();
+    let file = tempfile::tempfile_in(folder);
+    let written = file.and_then(|mut f| f.write_all(&vec![0; bytes]));
+    written.map_err(|source| CodegenError::Io {
+        path: out.into(),
+        source,
     })
 }
 
@@ -96,7 +111,7 @@ mod tests {
     fn what_cannot_be_linked_is_an_error_with_the_linkers_reason() {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = link(&objects(), &folder.path().join("no/such/folder.so")).unwrap_err();
-        assert!(matches!(nowhere, CodegenError::Link { .. }), "{nowhere}");
+        assert!(matches!(nowhere, CodegenError::Io { .. }), "{nowhere}");
         let twice = [objects(), objects()].concat();
         let error = link(&twice, &folder.path().join("c.so")).unwrap_err();
         assert!(error.to_string().contains("one"), "{error}");

@@ -229,7 +229,11 @@ impl Failure<'_> {
         });
         let start = self.statement_start(second);
         let labelled = second == start + 2 && self.word(&self.tokens[start]) == "evolve";
+        let memory = self.word(&self.tokens[start]) == "memory";
         Some(match (keyword, self.bracket()) {
+            (_, None) if memory => error
+                .label("no memory policy is written like this")
+                .help("the policies are `store`, `revolve(slots: 8)` and `budget(4 GiB)`"),
             _ if labelled => error.label("expected `:` before this").help(format!(
                 "a label is followed by `:`, as in `evolve {a}: {b}`"
             )),
