@@ -35,16 +35,25 @@ pub struct Part {
     pub result: TensorType,
 }
 
-/// One step, standing for `last − first + 1` equal ones.
+/// One step, standing for all equal ones from the first to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
     pub evolve: String,
     pub first: u32,
     pub last: u32,
+    /// From one of them to the next: 1, or more where steps of other kinds alternate with them.
+    pub every: u32,
     /// In topological order, those that come from outside first.
     pub cells: Vec<Cell>,
     /// Which cell is the state after the step.
     pub result: usize,
+}
+
+impl Steps {
+    /// How many it stands for.
+    pub fn count(&self) -> u32 {
+        (self.last - self.first) / self.every + 1
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -131,8 +140,54 @@ pub fn diagram(graph: &Graph) -> Diagram {
         }
         i += same;
     }
+    let mut sections = alternating(sections);
     sections.extend(backward(graph));
     Diagram { sections }
+}
+
+/// Most kinds of steps that are seen to take turns.
+const MAX_TURNS: usize = 8;
+
+/// Steps of several kinds that take turns, each kind once.
+fn alternating(sections: Vec<Section>) -> Vec<Section> {
+    let mut kept: Vec<Section> = Vec::new();
+    let mut rest = &sections[..];
+    while let [first, after @ ..] = rest {
+        let turns = (2..=MAX_TURNS).find(|kinds| rounds(rest, *kinds) > 1);
+        let Some(kinds) = turns else {
+            kept.push(first.clone());
+            rest = after;
+            continue;
+        };
+        let rounds = rounds(rest, kinds);
+        let (first, last) = (&rest[..kinds], &rest[(rounds - 1) * kinds..]);
+        for (a, z) in first.iter().zip(last) {
+            if let (Section::Steps(a), Section::Steps(z)) = (a, z) {
+                kept.push(Section::Steps(Steps {
+                    last: z.last,
+                    every: kinds as u32,
+                    ..a.clone()
+                }));
+            }
+        }
+        rest = &rest[rounds * kinds..];
+    }
+    kept
+}
+
+/// How often the first so many sections come one after the other, if each is one step.
+fn rounds(sections: &[Section], kinds: usize) -> usize {
+    let equal = |pair: (&Section, &Section)| match pair {
+        (Section::Steps(a), Section::Steps(b)) => {
+            a.first == a.last && b.first == b.last && looks_like(a, b)
+        }
+        _ => false,
+    };
+    let Some(pattern) = sections.get(..kinds) else {
+        return 0;
+    };
+    let same = |round: &&[Section]| pattern.iter().zip(round.iter()).all(equal);
+    sections.chunks_exact(kinds).take_while(same).count()
 }
 
 /// The backward pass, its parts and steps as they come, equal neighbours together.
@@ -297,6 +352,9 @@ fn step_of(
     }
     let result = nodes().next_back().expect("a step has nodes");
     let mut sums = 0;
+    let said = |nodes: &[u32]| nodes.iter().find_map(|n| graph.name(*n));
+    let all = groups.iter().filter_map(|(_, nodes)| said(nodes));
+    let mut names = Names::of_values(all);
     for (group, nodes) in groups {
         let mut operands: Vec<usize> = Vec::new();
         for v in nodes.iter().flat_map(|n| formulas.reads(graph, *n)) {
@@ -337,9 +395,8 @@ fn step_of(
                 (name, CellKind::Combination { terms })
             }
         };
-        let said = nodes.iter().find_map(|n| graph.name(*n));
-        let name = match said.filter(|_| !nodes.contains(&result)) {
-            Some(said) => said.to_string(),
+        let name = match said(nodes).filter(|_| !nodes.contains(&result)) {
+            Some(said) => names.of(said, name),
             None => name,
         };
         for n in *nodes {
@@ -358,15 +415,47 @@ fn step_of(
     Steps {
         first: step,
         last: step,
+        every: 1,
         result: cell_of[&result],
         evolve,
         cells,
     }
 }
 
-/// Two steps whose pictures are equal.
+/// What the source calls values of a step.
+struct Names<'g> {
+    /// How often each name is still to come, and how often it came.
+    counts: BTreeMap<&'g str, [u32; 2]>,
+}
+
+impl<'g> Names<'g> {
+    fn of_values(names: impl Iterator<Item = &'g str>) -> Self {
+        let mut counts: BTreeMap<&str, [u32; 2]> = BTreeMap::new();
+        names.for_each(|n| counts.entry(n).or_default()[0] += 1);
+        Names { counts }
+    }
+
+    /// The name of the next value that is called so. Of those that have one name in turn the last keeps it, for that is what later steps
+    /// read; the others get numbers, or the name they would have without one where that could be taken for it.
+    fn of(&mut self, said: &'g str, else_called: String) -> String {
+        let [left, before] = self.counts.entry(said).or_default();
+        *left -= 1;
+        *before += 1;
+        match (*left, said) {
+            (0, _) => said.to_string(),
+            (_, "k" | "y") => else_called,
+            _ => format!("{said}{}", subscript(*before)),
+        }
+    }
+}
+
+/// Two steps, one after the other, whose pictures are equal.
 fn repeats(a: &Steps, b: &Steps) -> bool {
-    a.evolve == b.evolve && b.first == a.last + 1 && (&a.cells, a.result) == (&b.cells, b.result)
+    b.first == a.last + 1 && looks_like(a, b)
+}
+
+fn looks_like(a: &Steps, b: &Steps) -> bool {
+    a.evolve == b.evolve && (&a.cells, a.result) == (&b.cells, b.result)
 }
 
 /// The leading components that all sites have in common.

@@ -581,9 +581,14 @@ impl<'s> Model<'s> {
             Phase::Start => (None, None),
             Phase::Step(k) => (Some(k as u32), Some(e.h[k].clone())),
         };
+        let path = match at {
+            Phase::Start => "start".into(),
+            Phase::Step(_) => String::new(),
+        };
         let site = Site {
             evolve: e.label.clone(),
             step,
+            path,
             ..Site::default()
         };
         b.site = site.clone();

@@ -152,6 +152,10 @@ impl Place<'_> {
             b.name(v, name);
             entries.push(v);
         }
+        // What is read of it later, and of an earlier step's value, keeps the name it has.
+        for (v, name) in &program.called {
+            b.name(value(&values, *v)?, name);
+        }
         let result = coefficients.combine(b, &program.result, &values)?;
         let partner = program.embedded.as_ref();
         let Some(partner) = partner.filter(|p| p.instrs.is_empty()) else {

@@ -32,6 +32,7 @@ pub(super) struct Divided {
     pub instrs: Vec<Instr>,
     pub result: Combination,
     pub keeps: Vec<(String, ValueId)>,
+    pub called: Vec<(ValueId, String)>,
     pub embedded: Option<Embedded>,
 }
 
@@ -44,7 +45,12 @@ pub struct Embedded {
 }
 
 /// A step without what nothing reads, and without fields that are then not evaluated: one that another scheme takes.
-pub(super) fn pruned(instrs: Vec<Instr>, reached: Reached, leaves: &mut Vec<Used>) -> Divided {
+pub(super) fn pruned(
+    instrs: Vec<Instr>,
+    reached: Reached,
+    called: Called,
+    leaves: &mut Vec<Used>,
+) -> Divided {
     let kept = reached.keeps.iter().map(|(_, v)| *v);
     let own = needed(&instrs, reached.end.terms().map(|(v, _)| v).chain(kept));
     let mut to = vec![ValueId::STATE; instrs.len() + 1];
@@ -77,17 +83,27 @@ pub(super) fn pruned(instrs: Vec<Instr>, reached: Reached, leaves: &mut Vec<Used
         instrs: moved,
         result: reached.end.renamed(&|v| to[v.0 as usize]),
         keeps: keeps.map(|(n, v)| (n, to[v.0 as usize])).collect(),
+        called: moved_names(called, &to),
         embedded: None,
     }
 }
 
+/// Names of values, under their new numbers.
+type Called = Vec<(ValueId, String)>;
+
+fn moved_names(called: Called, to: &[ValueId]) -> Called {
+    let moved = called.into_iter().map(|(v, n)| (to[v.0 as usize], n));
+    moved.filter(|(v, _)| *v != ValueId::STATE).collect()
+}
+
 /// The step's own instructions and its result, then the partner's.
-pub(super) fn divide(instrs: Vec<Instr>, reached: Reached) -> Divided {
+pub(super) fn divide(instrs: Vec<Instr>, reached: Reached, called: Called) -> Divided {
     let Some(partner) = reached.embedded else {
         return Divided {
             instrs,
             result: reached.end,
             keeps: reached.keeps,
+            called,
             embedded: None,
         };
     };
@@ -116,6 +132,7 @@ pub(super) fn divide(instrs: Vec<Instr>, reached: Reached) -> Divided {
         instrs: moved,
         result: renamed(&reached.end),
         keeps: keeps.map(|(n, v)| (n, to[v.0 as usize])).collect(),
+        called: moved_names(called, &to),
         embedded: Some(embedded),
     }
 }

@@ -142,6 +142,7 @@ impl Machine<'_> {
             learned: self.learned.clone(),
             derived: Vec::new(),
             keeps: Vec::new(),
+            called: Vec::new(),
             result: aside.end,
             embedded: None,
         };

@@ -93,14 +93,16 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
             .help("give each a name of its own: `field att = …`"),
         );
     }
+    let called = m.called();
     let Divided {
         instrs,
         result,
         keeps,
+        called,
         embedded,
     } = match m.short && flow.start_by.is_some() {
-        true => pruned(m.instrs, reached, &mut m.leaves),
-        false => divide(m.instrs, reached),
+        true => pruned(m.instrs, reached, called, &mut m.leaves),
+        false => divide(m.instrs, reached, called),
     };
     let mut usages = vec![0; m.leaves.len()];
     for i in &instrs {
@@ -116,6 +118,7 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
         fields: m.leaves.into_iter().map(|l| l.leaf).collect(),
         instrs,
         keeps,
+        called,
         result,
         embedded,
     };
@@ -142,6 +145,8 @@ pub(super) struct Machine<'s> {
     pub(super) instrs: Vec<Instr>,
     /// Combinations that are values already; only looked up, never listed.
     pub(super) known: HashMap<Combination, ValueId>,
+    /// What a step program calls combinations; the first name stays.
+    pub(super) named: HashMap<Combination, String>,
     /// Past values that are loaded already.
     pub(super) pasts: BTreeMap<(String, Moment), ValueId>,
     /// Products that are values already.
@@ -193,6 +198,7 @@ impl<'s> Machine<'s> {
             sink,
             instrs: Vec::new(),
             known: HashMap::new(),
+            named: HashMap::new(),
             pasts: BTreeMap::new(),
             products: BTreeMap::new(),
             leaves: Vec::new(),
@@ -211,6 +217,21 @@ impl<'s> Machine<'s> {
             varies: false,
             short: false,
         }
+    }
+
+    /// The values that have a name.
+    fn called(&self) -> Vec<(ValueId, String)> {
+        let values = self.instrs.iter().enumerate();
+        let called = values.filter_map(|(i, instr)| {
+            let v = ValueId(i as u32 + 1);
+            let own = self.named.get(&Combination::value(v));
+            let name = own.or_else(|| match instr {
+                Instr::Combine(c) => self.named.get(c),
+                _ => None,
+            })?;
+            Some((v, name.clone()))
+        });
+        called.collect()
     }
 
     pub(super) fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {

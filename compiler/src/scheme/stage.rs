@@ -238,6 +238,8 @@ pub struct Program {
     pub derived: Vec<Derived>,
     /// Names of the scheme whose values at the end of this step later ones may read.
     pub keeps: Vec<(String, ValueId)>,
+    /// What the source calls values, where it gives them a name.
+    pub called: Vec<(ValueId, String)>,
     /// The state after the step.
     pub result: Combination,
     /// A second result, which steps of a fixed size do not use.

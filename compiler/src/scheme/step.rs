@@ -209,6 +209,7 @@ impl Machine<'_> {
         self.pasts.retain(|_, v| made(v));
         self.products.retain(|_, v| made(v));
         self.evaluated.retain(|_, v| made(v));
+        self.named.retain(|c, _| c.terms().all(|(v, _)| made(&v)));
         self.sums
             .retain(|_, (_, sum)| sum.terms().all(|(v, _)| made(&v)));
         self.made.values_mut().for_each(|all| all.retain(made));
@@ -237,6 +238,12 @@ impl Machine<'_> {
             *v = Combination::value(self.value(v.clone(), span)?);
         }
         let good = item.is_some();
+        if let Some(Item::Vector(v)) = &item
+            && !self.named.contains_key(v)
+        {
+            self.charge(v.weight(), span)?;
+            self.named.insert(v.clone(), name.name.clone());
+        }
         if let Some(Item::Vector(v)) = &item
             && kept
         {

@@ -42,6 +42,61 @@ fn learned_coefficients_are_named() {
     assert_eq!(panels, [["x′ = (1 − theta) x + theta k₁"]]);
 }
 
+/// Values are called as in the source; of those that have one name in turn the last keeps it.
+#[test]
+fn values_have_their_names() {
+    let named = "scheme named(F) { step x { k = F(x)  mid = x + h/2*k
+        repeat 2 { k = F(mid)  mid = x + h*k }
+        return mid + h*F(mid) } }";
+    let (panels, picture) = sums("named(ffn)", 3, "", named);
+    let said = [
+        "mid₁ = x + 1/2 k₁",
+        "mid₂ = x + k₂",
+        "mid = x + k",
+        "x′ = x + k + k₄",
+    ];
+    assert_eq!(panels, [said]);
+    assert!(picture.contains(">k₂ = ffn(mid₁)<"), "{picture}");
+    // Numbered names are nobody else's.
+    let iterated = "scheme twice(F) { step x { y = x + h*F(2*x)  repeat 2 { y = x + h*F(y) } return y + h*F(y) } }";
+    let (panels, _) = sums("twice(ffn)", 3, "", iterated);
+    let said = [
+        "y₁ = 2 x",
+        "y₂ = x + k₁",
+        "y₃ = x + k₂",
+        "y = x + k₃",
+        "x′ = x + k₃ + k₄",
+    ];
+    assert_eq!(panels, [said]);
+}
+
+/// Steps of two kinds that take turns are drawn once each.
+#[test]
+fn steps_that_take_turns_are_drawn_once() {
+    let scheme = "scheme some(F, n = 1) { step x { return x + h*n*F(x) } }";
+    let (panels, picture) = sums("some(ffn, n: [1, 2, 1, 2, 1, 2, 3])", 7, "", scheme);
+    assert_eq!(
+        panels,
+        [["x′ = x + k₁"], ["x′ = x + 2 k₁"], ["x′ = x + 3 k₁"]]
+    );
+    for title in [
+        "steps 0, 2, … 4 · one of 3 drawn",
+        "steps 1, 3, … 5 · one of 3 drawn",
+        "step 6",
+    ] {
+        assert!(
+            picture.contains(&format!(">{title}<")),
+            "{title}: {picture}"
+        );
+    }
+    let (panels, picture) = sums("some(ffn, n: [1, 2, 1, 2])", 4, "", scheme);
+    assert_eq!(panels.len(), 2);
+    assert!(
+        picture.contains(">steps 1 and 3 · one of 2 drawn<"),
+        "{picture}"
+    );
+}
+
 /// A projection is one box.
 #[test]
 fn projections_are_one_box() {
@@ -54,9 +109,9 @@ fn projections_are_one_box() {
     let (panels, _) = sums("sphere(ffn)", 3, "", sphere);
     let one = [
         "y₁ = x + k₁",
-        "y₂ = normalize(y₁, std: 2)",
-        "y₃ = nonnegative(y₂)",
-        "y₄ = y₂ + y₃",
+        "u = normalize(y₁, std: 2)",
+        "v = nonnegative(u)",
+        "y₄ = u + v",
         "x′ = normalize(y₄, std: s, mean: m)",
     ];
     assert_eq!(panels, [one]);

@@ -208,7 +208,7 @@ impl<'a> Panel<'a> {
         lanes.map(|l| l.place as f64 + 1.0).fold(0.0, f64::max) * LANE
     }
     fn repeated(&self) -> bool {
-        self.steps.last > self.steps.first
+        self.steps.last > self.steps.first && self.steps.every == 1
     }
     /// From the centre of the left column to the panel's left edge.
     pub fn left_extent(&self) -> f64 {
@@ -230,10 +230,18 @@ impl<'a> Panel<'a> {
             "" => String::new(),
             e => format!("{e} · "),
         };
-        let title = match s.last - s.first + 1 {
-            1 => format!("{evolve}step {}", s.first),
-            n => format!("{evolve}steps {}–{} · one of {n} drawn", s.first, s.last),
+        let numbers = match (s.count(), s.every) {
+            (1, _) => format!("step {}", s.first),
+            (n, 1) => format!("steps {}–{} · one of {n} drawn", s.first, s.last),
+            (2, _) => format!("steps {} and {} · one of 2 drawn", s.first, s.last),
+            (n, every) => format!(
+                "steps {}, {}, … {} · one of {n} drawn",
+                s.first,
+                s.first + every,
+                s.last
+            ),
         };
+        let title = format!("{evolve}{numbers}");
         let evaluation = |c: &&Cell| matches!(c.kind, CellKind::Evaluation { .. });
         let n = s.cells.iter().filter(evaluation).count();
         let plural = if n == 1 { "" } else { "s" };
@@ -299,7 +307,7 @@ impl<'a> Panel<'a> {
                     centre - first.width / 2.0,
                 );
                 pen.arrow(&[(start, from), (x, from), (x, to), (end, to)], STATE);
-                let label = format!("× {}", self.steps.last - self.steps.first + 1);
+                let label = format!("× {}", self.steps.count());
                 let (w, y) = (FORMULA.width(&label) + 12.0, (from + to) / 2.0);
                 pen.rect(x - w / 2.0, y - 12.0, w, 24.0, 12.0, STATE);
                 pen.centred(x, y + 4.5, &label, FORMULA);
