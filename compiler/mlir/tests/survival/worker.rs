@@ -69,7 +69,8 @@ const ASKED: &str = "ODEC_SURVIVAL";
 const LINE: &str = "survival ";
 /// All cases, not a part: set by `make hostile`.
 const WHOLE: &str = "ODEC_SURVIVAL_WHOLE";
-/// How long a case may take. It takes milliseconds, some kernels seconds; the limit is for what would never end, on any machine.
+/// How long a case may compute, and how long it may do nothing. It takes milliseconds, some kernels seconds; the limit is for what would
+/// never end. On a busy machine a case waits for a core, so its own time counts.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Address space of the worker, in KiB: far more than any case plans, far less than what damaged numbers ask for.
 const SPACE: usize = 8 << 20;
@@ -140,8 +141,15 @@ fn watch(name: &'static str, first: u64, end: u64, counts: &mut Counts) -> u64 {
         .unwrap();
     let lines = lines(&mut child);
     let (mut case, mut other) = (first, String::new());
+    // The worker's own time when the case began, and when it was last looked at.
+    let (mut began, mut looked) = (Duration::ZERO, Duration::ZERO);
     loop {
         let line = lines.recv_timeout(PATIENCE);
+        let now = computed(&child);
+        if line == Err(RecvTimeoutError::Timeout) && now > looked && now - began < PATIENCE {
+            looked = now;
+            continue;
+        }
         let told = line.as_ref().map(|l| l.strip_prefix(LINE).unwrap_or(""));
         let mut fault = |count: fn(&mut Counts) -> &mut u64, what: &str| {
             *count(counts) += 1;
@@ -150,6 +158,7 @@ fn watch(name: &'static str, first: u64, end: u64, counts: &mut Counts) -> u64 {
         match told {
             Ok(told) if told.starts_with("begin ") => {
                 case = told["begin ".len()..].parse().unwrap();
+                (began, looked) = (now, now);
                 other.clear();
             }
             Ok("end ran") => counts.ran += 1,
@@ -173,6 +182,15 @@ fn watch(name: &'static str, first: u64, end: u64, counts: &mut Counts) -> u64 {
             }
         }
     }
+}
+
+/// How long a process has computed: `utime` and `stime` of proc(5), in hundredths of a second.
+fn computed(child: &Child) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The second field is a name in parentheses, which may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    Duration::from_millis(ticks.map(|n| n.parse().unwrap_or(0)).sum::<u64>() * 10)
 }
 
 /// The worker's lines as they come.
