@@ -148,7 +148,7 @@ pub struct Analyze {
     /// A bound on how fast fields change: |f(x) − f(y)| ≤ K |x − y|; says which steps are stable
     #[arg(long, value_name = "K")]
     pub lipschitz: Option<String>,
-    /// Draw into this folder: NAME.tableau.svg, NAME.region.svg (stability), NAME.convergence.svg (errors of the machine code)
+    /// Draw into this folder: NAME.tableau.svg, NAME.region.svg (stability), NAME.star.svg (order star), NAME.oscillation.svg (dissipation and dispersion), NAME.convergence.svg (errors of the machine code)
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
 }

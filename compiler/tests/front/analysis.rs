@@ -225,7 +225,12 @@ fn pictures() {
         let reports = reports(library(name));
         svg::pictures(&reports[0])
     };
-    for (name, kind) in [("rk4", "region"), ("dormand_prince", "tableau")] {
+    for (name, kind) in [
+        ("rk4", "region"),
+        ("dormand_prince", "tableau"),
+        ("gauss4", "star"),
+        ("rk4", "oscillation"),
+    ] {
         let all = drawn(name);
         let (_, picture) = all.iter().find(|(k, _)| *k == kind).expect(kind);
         let path = format!("{docs}/{name}.{kind}.svg");
@@ -247,6 +252,9 @@ fn pictures() {
     }
     let kinds = |name: &str| drawn(name).iter().map(|(k, _)| *k).collect::<Vec<_>>();
     assert_eq!(kinds("strang"), ["tableau", "region"]);
+    assert_eq!(kinds("bdf3"), ["tableau", "region"]);
+    let all = ["tableau", "region", "star", "oscillation"];
+    assert_eq!(kinds("heun"), all);
     assert_eq!(svg::stem("rk4(layer) / 2"), "rk4-layer-2");
     assert_eq!(svg::stem("∘"), "flow");
 }

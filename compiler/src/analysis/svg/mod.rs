@@ -1,12 +1,15 @@
-//! Reports as pictures: the tableau, and where the method is stable.
+//! Reports as pictures: the tableau, where the method is stable, its order star, and what it makes of oscillations.
 //!
 //! Takes a report; gives self-contained SVG that follows the page into the dark, equal bytes for equal reports. A picture decides nothing:
 //! its curves are sampled in floating point, the numbers that are written beside them are those of the report.
 
 mod contour;
+mod function;
+mod oscillation;
 mod plot;
 mod region;
 mod sheet;
+mod star;
 mod tableau;
 
 use super::report::Report;
@@ -31,9 +34,14 @@ pub fn stem(name: &str) -> String {
     }
 }
 
-/// What there is to draw of a report: `tableau`, `region`, each with its picture.
+/// What there is to draw of a report: `tableau`, `region`, `star`, `oscillation`, each with its picture.
 pub fn pictures(r: &Report) -> Vec<(&'static str, String)> {
-    let tableau = tableau::picture(r).map(|p| ("tableau", p));
-    let region = region::picture(r).map(|p| ("region", p));
-    tableau.into_iter().chain(region).collect()
+    let all = [
+        ("tableau", tableau::picture(r)),
+        ("region", region::picture(r)),
+        ("star", star::picture(r)),
+        ("oscillation", oscillation::picture(r)),
+    ];
+    let drawn = all.into_iter().filter_map(|(name, p)| Some((name, p?)));
+    drawn.collect()
 }

@@ -4,6 +4,7 @@
 //! embedded partner; dots mark the limits on the axes. The window shows the region, or what lies outside of it where that is the
 //! smaller part.
 
+use super::function::{Complex, Level, Rational};
 use super::plot::{Axis, Plot};
 use super::sheet::{Anchor, Sheet, width};
 use crate::analysis::number::about;
@@ -11,8 +12,7 @@ use crate::analysis::report::{Additive, Report};
 use odec_graph::Exact;
 use odec_numerics::joint::{Function, Many};
 use odec_numerics::multistep::Multistep;
-use odec_numerics::poly::{Extent, Poly};
-use odec_numerics::stability::StabilityFunction;
+use odec_numerics::poly::Extent;
 
 /// Half the side of the first window that is tried, and how often it is doubled.
 const WINDOW: f64 = 3.0;
@@ -26,54 +26,6 @@ const LOW: f64 = 150.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 84.0;
 const BELOW: f64 = 56.0;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Complex(f64, f64);
-
-impl Complex {
-    fn plus(self, o: Complex) -> Complex {
-        Complex(self.0 + o.0, self.1 + o.1)
-    }
-    fn minus(self, o: Complex) -> Complex {
-        Complex(self.0 - o.0, self.1 - o.1)
-    }
-    fn times(self, o: Complex) -> Complex {
-        Complex(self.0 * o.0 - self.1 * o.1, self.0 * o.1 + self.1 * o.0)
-    }
-    fn over(self, o: Complex) -> Complex {
-        let d = o.0 * o.0 + o.1 * o.1;
-        Complex(
-            (self.0 * o.0 + self.1 * o.1) / d,
-            (self.1 * o.0 - self.0 * o.1) / d,
-        )
-    }
-    fn modulus(self) -> f64 {
-        (self.0 * self.0 + self.1 * self.1).sqrt()
-    }
-}
-
-/// What is compared with 1 at a point of the plane.
-trait Level {
-    fn at(&mut self, z: Complex) -> f64;
-}
-
-/// |P/Q|.
-struct Rational(Vec<f64>, Vec<f64>);
-
-impl Rational {
-    fn new(f: &StabilityFunction) -> Rational {
-        let floats = |p: &Poly| p.0.iter().map(Exact::to_f64).collect();
-        Rational(floats(&f.numerator), floats(&f.denominator))
-    }
-}
-
-impl Level for Rational {
-    fn at(&mut self, z: Complex) -> f64 {
-        let horner = |sum: Complex, c: &f64| sum.times(z).plus(Complex(*c, 0.0));
-        let value = |p: &[f64]| p.iter().rev().fold(Complex(0.0, 0.0), horner);
-        value(&self.0).modulus() / value(&self.1).modulus()
-    }
-}
 
 /// The largest root of `ρ − zσ`, all found at once (Durand 1960; Kerner 1966) from those of the point before.
 struct Largest {
