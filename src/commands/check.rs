@@ -73,11 +73,19 @@ fn order(e: &Evolved) -> String {
     match order_of(e) {
         Err(beyond) => format!("not known: {} ({})", beyond.why, e.title),
         Ok(found) => {
-            let limit = found.limit.as_ref().map(text::brief);
+            let limit = match &found.first {
+                Some(first) => Some(first.sentence()),
+                None => found.limit.as_ref().map(text::brief),
+            };
             let limit = limit.map_or(String::new(), |l| format!("; {l}"));
             let lift = lift_of(e, found.order).map(|l| format!("; {}", l.sentence()));
             let lift = lift.unwrap_or_default();
-            format!("{} as computed ({}{limit}{lift})", found.order, e.title)
+            let least = found.first.as_ref().is_some_and(|first| !first.exactly);
+            let least = if least { "at least " } else { "" };
+            format!(
+                "{least}{} as computed ({}{limit}{lift})",
+                found.order, e.title
+            )
         }
     }
 }

@@ -14,7 +14,7 @@ pub type Value = usize;
 /// One value more.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<C = Exact> {
-    /// `h·F(y)`.
+    /// `h·F(y)`. In an implicit step y may be a later value; all other steps read earlier ones.
     Eval { field: usize, at: Value },
     /// `Σ cᵢ vᵢ`.
     Combine(Vec<(Value, C)>),
@@ -104,7 +104,7 @@ impl Line {
             state: Exact::one(),
             evals: BTreeMap::new(),
         }];
-        let mut stages: Vec<(usize, Sum)> = Vec::new();
+        let mut stages: Vec<(usize, Value)> = Vec::new();
         let state = |sum: &Sum, v: Value| {
             if sum.state.is_one() {
                 Ok(sum.clone())
@@ -115,7 +115,7 @@ impl Line {
         for (i, step) in self.steps.iter().enumerate() {
             sums.push(match step {
                 Step::Eval { field, at } => {
-                    stages.push((*field, state(&sums[*at], *at)?));
+                    stages.push((*field, *at));
                     Sum {
                         state: Exact::zero(),
                         evals: [(stages.len() - 1, Exact::one())].into(),
@@ -139,11 +139,13 @@ impl Line {
         }
         let n = stages.len();
         let end = |v: Value| Ok(state(&sums[v], v)?.row(n));
+        let a = stages.iter().map(|(_, at)| end(*at));
+        let a = a.collect::<Result<_, NoTableau>>()?;
         let embedded = self.embedded.map(end).transpose()?;
         Ok(Tableau {
             fields: self.fields.clone(),
             field_of: stages.iter().map(|(f, _)| *f).collect(),
-            a: stages.iter().map(|(_, s)| s.row(n)).collect(),
+            a,
             b: end(self.result)?,
             embedded,
         })

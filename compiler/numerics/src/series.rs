@@ -5,7 +5,7 @@
 //! an exact flow solves `Y'(s) = F(Y(s))`, whose coefficients are polynomials in s, integrated one tree after the other.
 //! Slower than [`crate::order::Weights`], which tableaus use, but nothing about a line is asked.
 
-use crate::line::{Line, NoTableau, Step};
+use crate::line::{Line, NoTableau, Step, Value};
 use crate::order::{Expansion, expected};
 use crate::trees::{TreeId, Trees};
 use num_bigint::BigInt;
@@ -63,6 +63,21 @@ pub struct Series<C = Exact> {
     result: usize,
 }
 
+impl<C: Number> Line<C> {
+    /// How often the old state stands in each value: the coefficient of the empty tree.
+    pub fn states(&self) -> Vec<C> {
+        let mut states = vec![one::<C>()];
+        for step in &self.steps {
+            states.push(match step {
+                Step::Eval { .. } => zero(),
+                Step::Flow { .. } | Step::Solution(_) => one(),
+                Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(&states[*v]))),
+            });
+        }
+        states
+    }
+}
+
 impl Series {
     /// Refused where a field meets, or the step ends with, a multiple of the state: such a line has no B-series.
     pub fn new(line: &Line) -> Result<Series, NoTableau> {
@@ -79,30 +94,14 @@ impl<C: Number> Series<C> {
     /// The expansion as if the old state stood once in every state that a field meets and in the result; where it does
     /// not, the value and what is too much.
     pub fn of(line: &Line<C>) -> (Series<C>, Vec<(usize, C)>) {
-        let mut states = vec![one::<C>()];
-        let mut wrong = Vec::new();
+        let states = line.states();
         let less = C::exact(&Exact::int(-1));
-        let mut whole = |states: &[C], v: usize| {
-            let off = states[v].plus(&less);
-            if !off.is_zero() {
-                wrong.push((v, off));
-            }
-        };
-        for step in &line.steps {
-            states.push(match step {
-                Step::Eval { at, .. } => {
-                    whole(&states, *at);
-                    zero()
-                }
-                Step::Flow { at, .. } => {
-                    whole(&states, *at);
-                    one()
-                }
-                Step::Solution(_) => one(),
-                Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(&states[*v]))),
-            });
-        }
-        whole(&states, line.result);
+        let met = line.steps.iter().filter_map(|step| match step {
+            Step::Eval { at, .. } | Step::Flow { at, .. } => Some(*at),
+            Step::Solution(_) | Step::Combine(_) => None,
+        });
+        let off = met.chain([line.result]).map(|v| (v, states[v].plus(&less)));
+        let wrong = off.filter(|(_, off)| !off.is_zero()).collect();
         let empty = Known {
             own: Vec::new(),
             products: Vec::new(),
@@ -118,8 +117,13 @@ impl<C: Number> Series<C> {
 
     /// Φ(t).
     pub fn value(&mut self, trees: &Trees, t: TreeId) -> C {
+        self.value_of(trees, t, self.result)
+    }
+
+    /// The coefficient of any value of the line.
+    pub fn value_of(&mut self, trees: &Trees, t: TreeId, v: Value) -> C {
         self.reach(trees, t);
-        self.known[self.result].own[t.0 as usize].clone()
+        self.known[v].own[t.0 as usize].clone()
     }
 
     fn reach(&mut self, trees: &Trees, t: TreeId) {

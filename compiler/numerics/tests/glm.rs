@@ -6,7 +6,9 @@ use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::angle::Angle;
 use odec_numerics::glm::characteristic::Characteristic;
+use odec_numerics::glm::first::{Missed, Why, missed};
 use odec_numerics::glm::{Facts, Glm, of_multistep};
+use odec_numerics::line::{Line, Step};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::stability::{Stability, StabilityFunction};
@@ -420,4 +422,88 @@ proptest! {
             prop_assert!((at(limit) - 1.0).abs() < 1e-4, "{} at {limit}", at(limit));
         }
     }
+}
+
+/// First steps of F alone that end with the values `ends`, each a sum over the state and evaluations at such sums.
+fn first_steps(
+    method: &Glm,
+    line: &[Step],
+    ends: &[Option<usize>],
+    steps: usize,
+) -> Option<Missed> {
+    let line = Line {
+        fields: vec!["F".into()],
+        steps: line.to_vec(),
+        result: 0,
+        embedded: None,
+    };
+    let (mut started, mut trees) = method.expansion().unwrap();
+    missed(&line, ends, (&mut started, &mut trees), steps, 4).unwrap()
+}
+
+/// x[n+1] = x[n] + h (3/2 f[n] − 1/2 f[n−1]) after one step: with f[−1] = 0, with Euler's step, with the exact one up to h².
+#[test]
+fn what_first_steps_of_adams_leave() {
+    let ab2 = glm(&["0"], &["1 0"], &["3/2", "1"], &["1 -1/2", "0 0"]);
+    let by = |c: (i64, i64)| {
+        [
+            Step::Eval { field: 0, at: 0 },
+            Step::Combine(vec![(0, q(1, 1)), (1, q(c.0, c.1))]),
+        ]
+    };
+    let ends = [Some(2), Some(1)];
+    let zero = first_steps(&ab2, &by((3, 2)), &ends, 1).unwrap();
+    assert_eq!((zero.order, zero.value, zero.lasts), (1, 0, true));
+    let euler = first_steps(&ab2, &by((1, 1)), &ends, 1).unwrap();
+    assert_eq!((euler.order, euler.value, euler.lasts), (2, 0, true));
+    let Why::Tree { has, expected, .. } = euler.why else {
+        panic!("a tree");
+    };
+    assert_eq!((has, expected), (q(0, 1), q(1, 2)));
+    // Nothing kept of f.
+    let lost = first_steps(&ab2, &by((1, 1)), &[Some(2), None], 1).unwrap();
+    assert_eq!((lost.order, lost.value, lost.lasts), (1, 1, true));
+}
+
+/// x[n+1] = x[n−1] + 2h f[n]: the state itself is not there. Half of an error in either value stays.
+#[test]
+fn what_first_steps_of_leapfrog_leave() {
+    let leap = glm(&["0"], &["1 0"], &["2", "0"], &["0 1", "1 0"]);
+    let step = [
+        Step::Eval { field: 0, at: 0 },
+        Step::Combine(vec![(1, q(2, 1))]),
+    ];
+    let found = first_steps(&leap, &step, &[Some(2), Some(0)], 1).unwrap();
+    assert_eq!((found.order, found.lasts), (0, true));
+    let (has, expected) = (q(0, 1), q(1, 1));
+    assert_eq!(found.why, Why::State { has, expected });
+}
+
+/// A difference that dies away limits the order to its own at least: d is forgotten after a step, and stands in h F alone.
+#[test]
+fn differences_that_die_away() {
+    // x + h F(x + d), d = 0·x: values x and d.
+    let method = glm(&["0"], &["1 1"], &["1", "0"], &["1 0", "0 0"]);
+    let first = [
+        Step::Eval { field: 0, at: 0 },
+        Step::Combine(vec![(0, q(1, 1)), (1, q(1, 1))]),
+    ];
+    let found = first_steps(&method, &first, &[Some(2), Some(1)], 1).unwrap();
+    assert_eq!((found.order, found.value, found.lasts), (1, 1, false));
+}
+
+/// A field at twice the state has no expansion: what holds h times it is right up to h⁰.
+#[test]
+fn values_without_an_expansion() {
+    let ab2 = glm(&["0"], &["1 0"], &["3/2", "1"], &["1 -1/2", "0 0"]);
+    let first = [
+        Step::Combine(vec![(0, q(2, 1))]),
+        Step::Eval { field: 0, at: 1 },
+        Step::Combine(vec![(0, q(1, 1)), (2, q(1, 1))]),
+    ];
+    let found = first_steps(&ab2, &first, &[Some(3), Some(2)], 1).unwrap();
+    assert_eq!(
+        (found.order, found.why, found.lasts),
+        (1, Why::NoSeries, false)
+    );
 }

@@ -412,3 +412,29 @@ proptest! {
         prop_assert!(after(Exact::one(), &t, &adjoint).is_symmetric());
     }
 }
+
+/// Evaluations at later values: the implicit midpoint rule as a line, by its tableau and as a series.
+#[test]
+fn implicit_lines() {
+    let half = Exact::ratio(1, 2);
+    let line = Line {
+        fields: vec!["F".into()],
+        steps: vec![
+            Step::Eval { field: 0, at: 3 },
+            Step::Combine(vec![(0, Exact::one()), (1, Exact::one())]),
+            Step::Combine(vec![(0, half.clone()), (2, half.clone())]),
+        ],
+        result: 2,
+        embedded: None,
+    };
+    let tableau = line.tableau().unwrap();
+    assert_eq!(tableau.a, vec![vec![half]]);
+    let mut weights = Weights::new(&tableau).unwrap();
+    let by_tableau = prove(&mut weights, &mut Trees::new(1), 5, None);
+    let mut series = Series::new(&line).unwrap();
+    let by_series = prove(&mut series, &mut Trees::new(1), 5, None);
+    assert_eq!(by_tableau.order, 2);
+    assert_eq!(by_series.order, 2);
+    let values = |p: Proof| p.violation.map(|v| v.value);
+    assert_eq!(values(by_tableau), values(by_series));
+}

@@ -5,10 +5,10 @@
 //! to `odec-numerics`.
 
 use super::general::general;
-use super::line::{Beyond, DIFFERENT_POWERS, Placed, placed, to_tolerance};
+use super::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
 use super::rates::without_h;
 use super::stand_in::{Settings, alone};
-use super::start::started;
+use super::start::{Limited, limited, started, with_start};
 use super::{mend, suspect, written};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
@@ -134,11 +134,15 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
 /// That learned coefficients keep an order.
 fn kept_claim(i: &Instance, sink: &mut Vec<Diagnostic>) -> Option<Claim> {
     let kept = super::keep::kept(i)?.map_err(|d| sink.push(d)).ok()?;
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let first = limited(&flow, kept.order).ok().flatten();
+    let first = first.map(|first| exactly_started(i, &flow, &first));
+    let notes = [kept.dimension()].into_iter().chain(first);
     Some(Claim {
         scheme: i.scheme.name.name.clone(),
         claim: format!("keep order {}", kept.order),
         status: ClaimStatus::Proved,
-        note: kept.dimension(),
+        note: notes.collect::<Vec<_>>().join("; "),
     })
 }
 
@@ -214,6 +218,17 @@ fn claim(
         ));
         return None;
     }
+    if let Some(beyond) = away(&flow) {
+        return unproved(beyond, sink);
+    }
+    let first = match limited(&flow, order) {
+        // Nothing is known of what no claim is made of either.
+        Err(beyond) => return unproved(beyond, sink),
+        Ok(first) => first,
+    };
+    if let Some(first) = first.as_ref().filter(|_| i.start_by.is_none()) {
+        return too_short(i, c, &flow, (order, first), sink);
+    }
     if within.is_some() {
         let found = expanded.prove(order + 1, None);
         return Some((
@@ -224,24 +239,25 @@ fn claim(
             },
         ));
     }
-    if expanded.prove(order + 1, None).order > order {
-        let found = expanded.prove(MAX_CLAIM as usize, None).order;
+    let found = expanded.prove(MAX_CLAIM as usize, None).order;
+    let found = match limited(&flow, found) {
+        Ok(first) => first.map_or(found, |l| l.order),
+        Err(_) => order,
+    };
+    if found > order && i.applied.is_none() {
         let message = format!(
             "`{}` has order {found}, more than it claims",
             i.scheme.name.name
         );
-        if i.applied.is_none() {
-            sink.push(
-                Diagnostic::warning(codes::HIGHER_ORDER, c.span, message)
-                    .label(format!("`order {found}` is true as well")),
-            );
-        }
+        sink.push(
+            Diagnostic::warning(codes::HIGHER_ORDER, c.span, message)
+                .label(format!("`order {found}` is true as well")),
+        );
     }
     let note = match line.is_some_and(|p| p.has_flows()) {
         true => sub_steps(&flow, order).unwrap_or_default(),
         false => {
-            let started = started(i, &flow).filter(|s| s.limit(order).is_some());
-            let started = started.map(|s| format!("started by {}", s.sentence(order)));
+            let started = first.map(|first| exactly_started(i, &flow, &first));
             let solved = to_tolerance(&flow, &SHARED)
                 .map(|(tol, _)| format!("of the equation, solved to {tol}"));
             let notes = diverges(i, &flow).into_iter().chain(started).chain(solved);
@@ -249,6 +265,49 @@ fn claim(
         }
     };
     Some((ClaimStatus::Proved, note))
+}
+
+/// A claim that needs a better start than `start by` names.
+fn exactly_started(i: &Instance, flow: &Flow, first: &Limited) -> String {
+    let by = started(i, flow).map(|s| format!("started by {}: ", s.sentence()));
+    format!(
+        "for exact starting values; as computed order {}: {}{}",
+        first.order,
+        by.unwrap_or_default(),
+        first.sentence()
+    )
+}
+
+/// A claim that does not hold for the steps as they are computed, because the first ones read what is not there.
+fn too_short(
+    i: &Instance,
+    c: &OrderClaim,
+    flow: &Flow,
+    (order, first): (usize, &Limited),
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(ClaimStatus, String)> {
+    let name = &i.scheme.name.name;
+    let place = i.applied.unwrap_or(c.span);
+    if !first.exactly {
+        let why = first.sentence();
+        let message = format!("that `{name}` has {} is not proved: {why}", c.text);
+        let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
+        sink.push(with_start(d, flow, first, order));
+        return Some((ClaimStatus::ClaimedNotProved, why));
+    }
+    let message = format!(
+        "`{name}` has order {} as it is computed, not {order}",
+        first.order
+    );
+    let d = Diagnostic::error(codes::FALSE_ORDER, place, message);
+    let d = match i.applied {
+        None => d.label("this claim is false"),
+        Some(_) => d
+            .label("applied here")
+            .also(c.span, "this claim does not hold"),
+    };
+    sink.push(with_start(d, flow, first, order));
+    None
 }
 
 /// A method of any order whose errors grow from step to step (Dahlquist 1956).

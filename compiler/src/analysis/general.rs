@@ -5,10 +5,10 @@
 //! them to `odec-numerics`.
 
 use super::claims::Expanded;
-use super::line::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
+use super::line::{Asked, Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::flow::Flow;
 use crate::scheme::per_use::SHARED;
-use crate::scheme::stage::{Instr, Moment, Program, Steps};
+use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
 use crate::scheme::{Combination, ValueId};
 use odec_grammar::Span;
 use odec_graph::Exact;
@@ -24,6 +24,8 @@ pub struct General {
     pub glm: Glm,
     /// `x`, `x[-1]`, `h f[-2]`.
     pub names: Vec<String>,
+    /// Behind the state, each name with the steps since and its power of h.
+    pub(super) asked: Vec<Asked>,
 }
 
 impl General {
@@ -101,7 +103,8 @@ struct Made<'p> {
     powers: Vec<Option<i32>>,
 }
 
-fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyond> {
+/// The method of one program.
+pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyond> {
     let body = program_span(flow);
     let beyond = |span: Span, why: &str| Beyond {
         span,
@@ -130,7 +133,7 @@ fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyond> {
         powers: vec![None; program.instrs.len() + 1],
     };
     for (i, instr) in program.instrs.iter().enumerate() {
-        if let Instr::Combine(c) = instr {
+        if let Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) = instr {
             made.terms.insert(i + 1, terms(c)?);
         }
     }
@@ -154,7 +157,9 @@ impl Made<'_> {
                 continue;
             }
             match &self.program.instrs[v - 1] {
-                Instr::Combine(_) => open.extend(self.terms[&v].iter().map(|(v, ..)| *v)),
+                Instr::Combine(_) | Instr::Unknown(Unknown::Solved { .. }) => {
+                    open.extend(self.terms[&v].iter().map(|(v, ..)| *v));
+                }
                 Instr::Past {
                     name,
                     when: Moment::Ago(n),
@@ -175,14 +180,18 @@ impl Made<'_> {
     /// A name has the power of the value that is kept of it, which may depend on that of the name.
     fn find_powers(&mut self) {
         self.powers[0] = Some(0);
-        for _ in 0..=self.depth.len() {
+        let unknown = |i: &&Instr| matches!(i, Instr::Unknown(_));
+        let unknowns = self.program.instrs.iter().filter(unknown).count();
+        for _ in 0..=self.depth.len() + unknowns {
             for v in 1..self.powers.len() {
                 self.powers[v] = match &self.program.instrs[v - 1] {
                     Instr::Eval { .. } => Some(1),
                     Instr::Past { name, .. } => {
                         self.kept(name).and_then(|v| self.powers[v.0 as usize])
                     }
-                    Instr::Combine(_) => self.power(&self.terms[&v]),
+                    Instr::Combine(_) | Instr::Unknown(Unknown::Solved { .. }) => {
+                        self.power(&self.terms[&v])
+                    }
                     _ => Some(0),
                 };
             }
@@ -214,6 +223,7 @@ impl Made<'_> {
 
     fn matrices(&self) -> Result<General, Beyond> {
         let mut names = vec!["x".to_string()];
+        let mut asked: Vec<Asked> = Vec::new();
         let mut first: BTreeMap<&str, usize> = BTreeMap::new();
         for (name, depth) in &self.depth {
             first.insert(name, names.len());
@@ -227,22 +237,25 @@ impl Made<'_> {
                 return self.beyond(self.body, "it reads too many values of earlier steps");
             }
             names.extend((1..=*depth).map(|n| format!("{times}{name}[-{n}]")));
+            asked.extend((1..=*depth).map(|n| (name.clone(), n, power)));
         }
-        let mut sums = vec![Sum::value(0)];
-        let mut fields: Vec<usize> = Vec::new();
-        let (mut field_of, mut stages): (Vec<usize>, Vec<Sum>) = (Vec::new(), Vec::new());
-        for (i, instr) in self.program.instrs.iter().enumerate() {
-            if !self.needed[i + 1] {
-                sums.push(Sum::default());
-                continue;
+        let past = |name: &String, when: &Moment| match (when, first.get(name.as_str())) {
+            (Moment::Ago(n), Some(first)) if self.kept(name).is_some() => {
+                Some(Sum::value(first + n - 1))
             }
-            sums.push(match instr {
-                Instr::Combine(_) => self.sum(&self.terms[&(i + 1)], &sums)?,
-                Instr::Past { name, when } => match (when, first.get(name.as_str())) {
-                    (Moment::Ago(n), Some(first)) if self.kept(name).is_some() => {
-                        Sum::value(first + n - 1)
-                    }
-                    _ => {
+            _ => None,
+        };
+        let mut fields: Vec<usize> = Vec::new();
+        let (mut field_of, mut points): (Vec<usize>, Vec<ValueId>) = (Vec::new(), Vec::new());
+        // What came in and evaluations are known before they are made: unknowns read them.
+        let mut sums = vec![Sum::default(); self.program.instrs.len() + 1];
+        sums[0] = Sum::value(0);
+        let all = self.program.instrs.iter().enumerate();
+        for (i, instr) in all.filter(|(i, _)| self.needed[i + 1]) {
+            match instr {
+                Instr::Past { name, when } => match past(name, when) {
+                    Some(past) => sums[i + 1] = past,
+                    None => {
                         return self
                             .beyond(self.body, "it uses a value from the start of the evolution");
                     }
@@ -257,7 +270,7 @@ impl Made<'_> {
                         return self
                             .beyond(*span, "it evaluates a field at a rate, not at a state");
                     }
-                    if stages.len() == MAX_STAGES {
+                    if points.len() == MAX_STAGES {
                         return self.beyond(*span, "it has too many evaluations");
                     }
                     let known = fields.iter().position(|f| f == field);
@@ -265,12 +278,20 @@ impl Made<'_> {
                         fields.push(*field);
                         fields.len() - 1
                     }));
-                    stages.push(sums[at.0 as usize].clone());
-                    Sum {
-                        evals: [(stages.len() - 1, Exact::one())].into(),
-                        ..Sum::default()
-                    }
+                    sums[i + 1].evals = [(points.len(), Exact::one())].into();
+                    points.push(at);
                 }
+                _ => {}
+            }
+        }
+        let all = self.program.instrs.iter().enumerate();
+        for (i, instr) in all.filter(|(i, _)| self.needed[i + 1]) {
+            match instr {
+                Instr::Combine(_) | Instr::Unknown(Unknown::Solved { .. }) => {
+                    sums[i + 1] = self.sum(&self.terms[&(i + 1)], &sums)?;
+                }
+                Instr::Past { .. } | Instr::Eval { .. } => {}
+                Instr::Unknown(Unknown::Without { why, span }) => return self.beyond(*span, why),
                 Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
                     return self.beyond(self.body, "it solves to a tolerance");
                 }
@@ -282,8 +303,9 @@ impl Made<'_> {
                 Instr::Flow { span, .. } => {
                     return self.beyond(*span, "an exact flow has no stages");
                 }
-            });
+            }
         }
+        let stages: Vec<Sum> = points.iter().map(|v| sums[v.0 as usize].clone()).collect();
         if self.power(&self.result).is_some_and(|p| p != 0) {
             return self.beyond(
                 self.body,
@@ -312,6 +334,7 @@ impl Made<'_> {
                 state: 0,
             },
             names,
+            asked,
         })
     }
 }

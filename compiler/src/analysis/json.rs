@@ -5,7 +5,7 @@ use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
 use super::report::{Additive, Found, Limit, PrincipalError, Report};
 use super::stable;
-use super::start::Started;
+use super::start::{Limited, Started};
 use super::text::end;
 use crate::scheme::Learned;
 use odec_graph::Exact;
@@ -38,6 +38,9 @@ fn found(f: &Found) -> Value {
         "order": f.order,
         "within": f.within.as_ref().map(Exact::to_string),
         "limit": f.limit.as_ref().map(limit),
+        "first_steps": f.first.as_ref().map(|l| json!({
+            "order": l.order, "exactly": l.exactly, "steps": l.steps, "what": l.what,
+        })),
     })
 }
 
@@ -142,8 +145,8 @@ fn general(g: &General, f: &glm::Facts) -> Value {
     })
 }
 
-fn started(s: &Started, order: usize) -> Value {
-    json!({ "by": s.by, "order": s.order, "steps": s.steps, "limits_order_to": s.limit(order) })
+fn started(s: &Started, first: Option<&Limited>) -> Value {
+    json!({ "by": s.by, "order": s.order, "steps": s.steps, "limits_order_to": first.map(|l| l.order) })
 }
 
 /// Bounds of `hK`, and what follows for the K and the h that are known.
@@ -254,15 +257,17 @@ pub fn json(r: &Report) -> Value {
     let learned = r.learning.as_ref().and_then(|l| l.as_ref().ok());
     all["learned"] = json!(learned.map(learning));
     all["keeps"] = json!(r.kept.as_ref().map(kept));
-    let order = r.order.as_ref().map_or(0, |f| f.order);
     all["general_linear"] = r
         .general
         .as_ref()
         .map_or(Value::Null, |(g, f)| general(g, f));
+    let computed = r.computed.as_ref().and_then(|f| f.as_ref().ok());
+    let first = computed.and_then(|f| f.first.as_ref());
     all["started_by"] = r
         .started
         .as_ref()
-        .map_or(Value::Null, |s| started(s, order));
+        .map_or(Value::Null, |s| started(s, first));
+    all["as_computed"] = computed.map_or(Value::Null, found);
     if let Some(tol) = &r.tolerance {
         all["tolerance"] = json!(tol.to_string());
     }

@@ -1,14 +1,15 @@
 //! Stage programs as lines of numbers: what `odec-numerics` proves things about.
 //!
 //! Takes a flow; runs it as a step far from the start of an evolution, with learned coefficients at their initial values;
-//! gives a [`Line`]. Past values become those that a step on the exact solution would have made. What lies outside of it
-//! is a sentence with a place ([`Beyond`]). Leaves proofs to `odec-numerics`.
+//! gives a [`Line`]. Past values become those that a step on the exact solution would have made. The first steps, as they are
+//! computed, are one line together. What lies outside of it is a sentence with a place ([`Beyond`]). Leaves proofs to
+//! `odec-numerics`.
 
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Field, Flow, FlowArgKind};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::run::{At, MAX_TOTAL, Run, run};
-use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps};
+use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps, Unknown};
 use crate::scheme::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -16,7 +17,7 @@ use odec_graph::Exact;
 use odec_numerics::line::{NoTableau, Step, Value};
 use odec_numerics::series::Number;
 use odec_numerics::{Line, Tableau};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The step that is looked at, or a later one if a multistep method reaches back farther.
 const LATE: usize = 24;
@@ -35,6 +36,8 @@ pub struct Beyond {
     pub why: String,
 }
 
+const SEVERAL: &str = "it evaluates a field of several states";
+const RATE: &str = "it evaluates a field at a rate, not at a state";
 /// What a step program does that forgets `h`.
 pub const DIFFERENT_POWERS: &str = "it adds what depends on `h` in different powers";
 
@@ -133,40 +136,85 @@ pub fn placed_at<C: Number>(
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
 ) -> Result<Placed<C>, Beyond> {
-    let mut made = Made {
-        program,
-        coefficients: known,
-        per_use,
-        body: program_span(flow),
-        fields: Vec::new(),
-        known: BTreeMap::new(),
-        steps: Vec::new(),
-        spans: vec![program_span(flow)],
-        powers: vec![0],
-    };
+    let mut made = Made::new(flow, Programs::Alike(program), per_use, known);
     let result = made.state(&program.result, 0)?;
     let embedded = match &program.embedded {
         Some(e) => Some(made.state(&e.result, 0)?),
         None => None,
     };
+    made.close()?;
     // A field that is never evaluated belongs to the equation all the same.
     for name in leaves(flow) {
-        let evaluated = |f: &((usize, usize), String)| {
-            let leaf = program.fields.get(f.0.0);
-            leaf.is_some_and(|leaf| leaf.name == name)
-        };
+        let evaluated = |f: &Named| f.leaf == name;
         if !made.fields.iter().any(evaluated) {
-            made.fields.push(((usize::MAX, 0), name));
+            made.fields.push(Named::alone(name));
         }
     }
     let line = Line {
-        fields: made.fields.into_iter().map(|(_, name)| name).collect(),
+        fields: made.fields.into_iter().map(|f| f.shown).collect(),
         steps: made.steps,
         result,
         embedded,
     };
     let spans = made.spans;
     Ok(Placed { line, spans })
+}
+
+/// The first steps as one line, which ends with the state after them, and in it what later steps read.
+pub(super) struct FirstSteps {
+    pub line: Line,
+    /// The state, then the values that were asked for; `None`: it is 0.
+    pub ends: Vec<Option<Value>>,
+}
+
+/// What a name was so many steps ago, as a power of h more than what the program has; `None`: any.
+pub(super) type Asked = (String, usize, Option<i32>);
+
+/// `programs`: all from the first one; `fields`: those that later steps evaluate.
+pub(super) fn first_steps(
+    flow: &Flow,
+    programs: &[Program],
+    fields: &[String],
+    asked: &[Asked],
+) -> Result<FirstSteps, Beyond> {
+    let known = |c: &Coeff, ago: i64| {
+        let program = programs.len().checked_sub(ago as usize + 1)?;
+        at_start(&programs[program], c)
+    };
+    let mut made = Made::new(flow, Programs::First(programs), &SHARED, &known);
+    made.fields = fields.iter().cloned().map(Named::alone).collect();
+    let result = made.value(ValueId::STATE, -1)?;
+    let mut ends = vec![Some(result)];
+    for (name, steps, power) in asked {
+        let ago = *steps as i64 - 1;
+        let Some(kept) = made.kept(name, ago) else {
+            ends.push(None);
+            continue;
+        };
+        let v = made.value(kept, ago)?;
+        if made.is_zero(v) {
+            ends.push(None);
+            continue;
+        }
+        if power.is_some_and(|p| p != made.powers[v]) {
+            return made.beyond(made.body, DIFFERENT_POWERS);
+        }
+        ends.push(Some(v));
+    }
+    made.close()?;
+    if made.fields.len() > fields.len() {
+        return made.beyond(
+            made.body,
+            "its first steps evaluate a field that later ones do not",
+        );
+    }
+    let line = Line {
+        fields: fields.to_vec(),
+        steps: made.steps,
+        result,
+        embedded: None,
+    };
+    Ok(FirstSteps { line, ends })
 }
 
 /// Names of a flow's fields, each once.
@@ -206,10 +254,10 @@ pub(super) struct Late {
     pub grows: Beyond,
 }
 
-/// One step of a flow by itself.
+/// One step of a flow by itself, or its start.
 fn at(
     flow: &Flow,
-    k: usize,
+    phase: Phase,
     steps: usize,
     how: (Steps, &PerUse),
     budget: u64,
@@ -217,7 +265,7 @@ fn at(
     let (inner, per_use) = how;
     let mut sink: Vec<Diagnostic> = Vec::new();
     let at = At {
-        phase: Phase::Step(k),
+        phase,
         steps,
         inner,
         solved: false,
@@ -258,6 +306,22 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
     Some((tol, program))
 }
 
+/// Why the iterations that are computed do not reach the solution that a late step is judged by.
+pub(super) fn away(flow: &Flow) -> Option<Beyond> {
+    let late = late(flow, Steps::Euler, &SHARED).ok()?;
+    late.here.instrs.iter().find_map(|i| match i {
+        Instr::Unknown(Unknown::Solved {
+            away: Some(why),
+            span,
+            ..
+        }) => Some(Beyond {
+            span: *span,
+            why: why.clone(),
+        }),
+        _ => None,
+    })
+}
+
 /// A step that finds all the history it reads.
 pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
     let mut k = match &flow.scheme.body {
@@ -265,7 +329,7 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
         _ => LATE,
     };
     let how = (inner, per_use);
-    let mut here = at(flow, k, k + 2, how, MAX_TOTAL)?;
+    let mut here = at(flow, Phase::Step(k), k + 2, how, MAX_TOTAL)?;
     while here.short {
         k *= 2;
         if k > LATEST {
@@ -274,11 +338,11 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
-        here = at(flow, k, k + 2, how, MAX_TOTAL)?;
+        here = at(flow, Phase::Step(k), k + 2, how, MAX_TOTAL)?;
     }
     let mut next = None;
     if here.varies && !flow.scheme.history.past.is_empty() {
-        let after = at(flow, k + 1, k + 2, how, MAX_TOTAL)?.program;
+        let after = at(flow, Phase::Step(k + 1), k + 2, how, MAX_TOTAL)?.program;
         let same = after.instrs == here.program.instrs && after.result == here.program.result;
         next = (!same).then_some(after);
     }
@@ -296,7 +360,8 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
 pub(super) fn short_steps(flow: &Flow) -> usize {
     let mut budget = MAX_TOTAL;
     let short = |k: &usize| {
-        at(flow, *k, LATEST, (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
+        let phase = Phase::Step(*k);
+        at(flow, phase, LATEST, (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
             budget = budget.saturating_sub(r.work);
             r.short
         })
@@ -305,6 +370,34 @@ pub(super) fn short_steps(flow: &Flow) -> usize {
         Body::Multistep(m) => m.steps().saturating_sub(1),
         _ => (0..LATEST).take_while(short).count(),
     }
+}
+
+/// The programs from the start of an evolution up to the first step that `usual` is true of, which is left out.
+pub(super) fn first_programs(
+    flow: &Flow,
+    usual: &dyn Fn(&Program) -> bool,
+) -> Result<Vec<Program>, Beyond> {
+    let mut budget = MAX_TOTAL;
+    let mut one = |phase| {
+        let done = at(flow, phase, LATEST, (Steps::Euler, &SHARED), budget)?;
+        budget = budget.saturating_sub(done.work);
+        Ok(done)
+    };
+    let mut all = Vec::new();
+    if flow.scheme.start.is_some() {
+        all.push(one(Phase::Start)?.program);
+    }
+    for k in 0..=LATE {
+        let done = one(Phase::Step(k))?;
+        if !done.short && usual(&done.program) {
+            return Ok(all);
+        }
+        all.push(done.program);
+    }
+    Err(Beyond {
+        span: flow.scheme.name.span,
+        why: format!("its first {LATE} steps differ from later ones"),
+    })
 }
 
 /// `c·hⁿ`.
@@ -337,23 +430,144 @@ pub(super) fn coefficient<C: Number>(
     Ok(found)
 }
 
+/// The programs whose values a line holds.
+#[derive(Clone, Copy)]
+enum Programs<'p> {
+    /// A step like all before it, which the exact solution goes through.
+    Alike(&'p Program),
+    /// All from the beginning, oldest first.
+    First(&'p [Program]),
+}
+
+impl<'p> Programs<'p> {
+    /// The program so many steps before the newest one.
+    fn at(self, ago: i64) -> Option<&'p Program> {
+        match self {
+            Programs::Alike(program) => Some(program),
+            Programs::First(all) => {
+                let back = usize::try_from(ago).ok()?;
+                all.get(all.len().checked_sub(back + 1)?)
+            }
+        }
+    }
+
+    /// What made the state that a program begins with.
+    fn before(self, ago: i64) -> Option<&'p Program> {
+        match self {
+            Programs::Alike(_) => None,
+            Programs::First(_) => self.at(ago + 1),
+        }
+    }
+}
+
+/// A field of a line.
+struct Named {
+    leaf: String,
+    usage: usize,
+    shown: String,
+}
+
+impl Named {
+    fn alone(name: String) -> Named {
+        Named {
+            leaf: name.clone(),
+            usage: 0,
+            shown: name,
+        }
+    }
+}
+
 /// A line being made. Values are kept at some distance from the step: `(value, steps ago)`.
 struct Made<'p, C> {
-    program: &'p Program,
+    programs: Programs<'p>,
     coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
     per_use: &'p PerUse,
     body: Span,
-    /// Field and usage, and the name.
-    fields: Vec<((usize, usize), String)>,
+    fields: Vec<Named>,
     known: BTreeMap<(ValueId, i64), Value>,
     steps: Vec<Step<C>>,
     /// Of each value.
     spans: Vec<Span>,
     /// What each value of the line must be divided by, as a power of h, to be what the program has.
     powers: Vec<i32>,
+    /// Evaluations without what they are evaluated at.
+    open: VecDeque<(Value, ValueId, i64)>,
 }
 
 impl<'p, C: Number> Made<'p, C> {
+    fn new(
+        flow: &Flow,
+        programs: Programs<'p>,
+        per_use: &'p PerUse,
+        coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
+    ) -> Self {
+        Made {
+            programs,
+            coefficients,
+            per_use,
+            body: program_span(flow),
+            fields: Vec::new(),
+            known: BTreeMap::new(),
+            steps: Vec::new(),
+            spans: vec![program_span(flow)],
+            powers: vec![0],
+            open: VecDeque::new(),
+        }
+    }
+
+    /// The solution of an equation: evaluations in it are made first, and what they are evaluated at in [`Self::close`].
+    fn solution(&mut self, sum: &Combination, ago: i64) -> Result<Value, Beyond> {
+        for (v, _) in self.read(sum, ago) {
+            let Some(Instr::Eval {
+                field,
+                usage,
+                at,
+                span,
+                ..
+            }) = self.instr(v, ago)
+            else {
+                continue;
+            };
+            if self.known.contains_key(&(v, ago)) {
+                continue;
+            }
+            let [at] = at[..] else {
+                return self.beyond(*span, SEVERAL);
+            };
+            let field = self.field(*field, *usage, ago);
+            let made = self.push(Step::Eval { field, at: 0 }, *span, 1)?;
+            self.known.insert((v, ago), made);
+            self.open.push_back((made, at, ago));
+        }
+        self.combined(sum, ago)
+    }
+
+    /// Finds what is evaluated at unknowns.
+    fn close(&mut self) -> Result<(), Beyond> {
+        while let Some((made, of, ago)) = self.open.pop_front() {
+            let v = self.value(of, ago)?;
+            if self.powers[v] != 0 {
+                return self.beyond(self.spans[made], RATE);
+            }
+            if let Step::Eval { at, .. } = &mut self.steps[made - 1] {
+                *at = v;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a program keeps of a name.
+    fn kept(&self, name: &str, ago: i64) -> Option<ValueId> {
+        let mut kept = self.programs.at(ago)?.keeps.iter();
+        kept.find(|(n, _)| n == name).map(|(_, v)| *v)
+    }
+
+    /// Whether a value is 0, which has any power of h.
+    fn is_zero(&self, v: Value) -> bool {
+        let step = v.checked_sub(1).map(|i| &self.steps[i]);
+        matches!(step, Some(Step::Combine(terms)) if terms.is_empty())
+    }
+
     fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
         let why = why.to_string();
         Err(Beyond { span, why })
@@ -403,26 +617,40 @@ impl<'p, C: Number> Made<'p, C> {
         Ok(self.known[&(v, ago)])
     }
 
-    fn instr(&self, v: ValueId) -> Option<&'p Instr> {
+    fn instr(&self, v: ValueId, ago: i64) -> Option<&'p Instr> {
         let i = (v.0 as usize).checked_sub(1)?;
-        let own = self.program.instrs.len();
-        Some(match &self.program.embedded {
+        let program = self.programs.at(ago)?;
+        let own = program.instrs.len();
+        Some(match &program.embedded {
             Some(e) if i >= own => &e.instrs[i - own],
-            _ => &self.program.instrs[i],
+            _ => &program.instrs[i],
         })
+    }
+
+    /// The values in a combination whose coefficients are not 0.
+    fn read(&self, c: &Combination, ago: i64) -> Vec<(ValueId, i64)> {
+        let is_zero = |c: &Coeff| {
+            let value = self.coefficient(c, self.body, ago);
+            value.is_ok_and(|(c, _)| c.is_zero())
+        };
+        let terms = c.terms().filter(|(_, c)| !is_zero(c));
+        terms.map(|(v, _)| (v, ago)).collect()
     }
 
     /// The values that [`Self::made`] asks for, in its order.
     fn needs(&self, v: ValueId, ago: i64) -> Vec<(ValueId, i64)> {
-        match self.instr(v) {
+        match self.instr(v, ago) {
             _ if ago > MAX_PAST => vec![],
-            Some(Instr::Combine(c)) => {
-                let is_zero = |c: &Coeff| {
-                    let value = self.coefficient(c, self.body, ago);
-                    value.is_ok_and(|(c, _)| c.is_zero())
-                };
-                let terms = c.terms().filter(|(_, c)| !is_zero(c));
-                terms.map(|(v, _)| (v, ago)).collect()
+            None => match self.programs.before(ago) {
+                Some(before) => self.read(&before.result, ago + 1),
+                None => vec![],
+            },
+            Some(Instr::Combine(c)) => self.read(c, ago),
+            // Evaluations at the unknown come after it.
+            Some(Instr::Unknown(u)) => {
+                let mut all = u.sum().map_or(vec![], |sum| self.read(sum, ago));
+                all.retain(|(v, _)| !matches!(self.instr(*v, ago), Some(Instr::Eval { .. })));
+                all
             }
             Some(Instr::Eval { at, .. }) if at.len() == 1 => vec![(at[0], ago)],
             Some(Instr::Flow { at, .. }) => vec![(*at, ago)],
@@ -430,10 +658,8 @@ impl<'p, C: Number> Made<'p, C> {
                 name,
                 when: Moment::Ago(n),
             }) => {
-                let kept = self.program.keeps.iter().find(|(k, _)| k == name);
-                kept.map(|(_, v)| (*v, ago + *n as i64))
-                    .into_iter()
-                    .collect()
+                let ago = ago + *n as i64;
+                self.kept(name, ago).map(|v| (v, ago)).into_iter().collect()
             }
             _ => vec![],
         }
@@ -446,14 +672,19 @@ impl<'p, C: Number> Made<'p, C> {
                 "what it keeps for later steps depends on all earlier ones",
             );
         }
-        let Some(instr) = self.instr(v) else {
-            return match ago {
-                0 => Ok(0),
-                _ => self.push(Step::Solution(-ago), self.body, 0),
+        let Some(instr) = self.instr(v, ago) else {
+            return match (self.programs, self.programs.before(ago)) {
+                (_, Some(before)) => self.state(&before.result, ago + 1),
+                (Programs::Alike(_), None) if ago > 0 => {
+                    self.push(Step::Solution(-ago), self.body, 0)
+                }
+                (_, None) => Ok(0),
             };
         };
         match instr {
             Instr::Combine(c) => self.combined(c, ago),
+            Instr::Unknown(Unknown::Without { why, span }) => self.beyond(*span, why),
+            Instr::Unknown(Unknown::Solved { sum, .. }) => self.solution(sum, ago),
             Instr::Eval {
                 field,
                 usage,
@@ -462,13 +693,13 @@ impl<'p, C: Number> Made<'p, C> {
                 ..
             } => {
                 let [at] = at[..] else {
-                    return self.beyond(*span, "it evaluates a field of several states");
+                    return self.beyond(*span, SEVERAL);
                 };
                 let at = self.value(at, ago)?;
                 if self.powers[at] != 0 {
-                    return self.beyond(*span, "it evaluates a field at a rate, not at a state");
+                    return self.beyond(*span, RATE);
                 }
-                let field = self.field(*field, *usage);
+                let field = self.field(*field, *usage, ago);
                 self.push(Step::Eval { field, at }, *span, 1)
             }
             Instr::Flow {
@@ -485,7 +716,7 @@ impl<'p, C: Number> Made<'p, C> {
                         "it follows a flow over another time than a part of `h`",
                     );
                 }
-                let field = self.field(*field, 0);
+                let field = self.field(*field, 0, ago);
                 let flow = Step::Flow {
                     field,
                     at,
@@ -494,10 +725,15 @@ impl<'p, C: Number> Made<'p, C> {
                 self.push(flow, *span, 0)
             }
             Instr::Past { name, when } => {
-                let kept = self.program.keeps.iter().find(|(n, _)| n == name);
-                match (when, kept) {
-                    (Moment::Ago(n), Some((_, v))) => self.value(*v, ago + *n as i64),
-                    _ => self.beyond(self.body, "it uses a value from the start of the evolution"),
+                let then = match when {
+                    Moment::Ago(n) => Some(ago + *n as i64),
+                    Moment::Start => None,
+                };
+                match then.and_then(|then| Some((self.kept(name, then)?, then))) {
+                    Some((v, then)) => self.value(v, then),
+                    None => {
+                        self.beyond(self.body, "it uses a value from the start of the evolution")
+                    }
                 }
             }
             Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
@@ -509,18 +745,22 @@ impl<'p, C: Number> Made<'p, C> {
         }
     }
 
-    fn field(&mut self, field: usize, usage: usize) -> usize {
-        let own = self.per_use.of(&self.program.fields[field].name);
+    fn field(&mut self, field: usize, usage: usize, ago: i64) -> usize {
+        let Some(program) = self.programs.at(ago) else {
+            return 0;
+        };
+        let leaf = program.fields[field].name.clone();
+        let own = self.per_use.of(&leaf);
         let usage = if own { usage } else { 0 };
-        let key = (field, usage);
-        if let Some(known) = self.fields.iter().position(|(k, _)| *k == key) {
+        let same = |f: &Named| f.leaf == leaf && f.usage == usage;
+        if let Some(known) = self.fields.iter().position(same) {
             return known;
         }
-        let mut name = self.program.fields[field].name.clone();
-        if own && self.program.usages[field] > 1 {
-            name += &format!(".{}", usage + 1);
-        }
-        self.fields.push((key, name));
+        let shown = match own && program.usages[field] > 1 {
+            true => format!("{leaf}.{}", usage + 1),
+            false => leaf.clone(),
+        };
+        self.fields.push(Named { leaf, usage, shown });
         self.fields.len() - 1
     }
 
@@ -532,6 +772,9 @@ impl<'p, C: Number> Made<'p, C> {
                 continue;
             }
             let v = self.value(v, ago)?;
+            if self.is_zero(v) {
+                continue;
+            }
             let span = self.spans[v];
             let own = power - self.powers[v];
             if *degree.get_or_insert(own) != own {

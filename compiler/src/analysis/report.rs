@@ -7,9 +7,9 @@ use super::general::{General, general};
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
-use super::line::{Beyond, Placed, placed, to_tolerance};
+use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use super::stand_in::{alone, opaque};
-use super::start::{Started, started};
+use super::start::{Limited, Started, limited, started};
 use super::written;
 use crate::cost::StepWork;
 use crate::scheme::PerUse;
@@ -56,6 +56,8 @@ pub struct Found {
     pub limit: Option<Limit>,
     /// What conditions may be off by; `None`: nothing.
     pub within: Option<Exact>,
+    /// What the first steps leave of the order, where it is that of the steps as they are computed, first ones included.
+    pub first: Option<Limited>,
 }
 
 /// A condition that does not hold.
@@ -143,6 +145,9 @@ pub struct Report {
     pub general: Option<(General, glm::Facts)>,
     /// Who takes the first steps.
     pub started: Option<Started>,
+    /// The order as it is computed, where that may be another: of schemes with a history, first steps included, and of equations that
+    /// iterations do not solve.
+    pub computed: Option<Result<Found, Beyond>>,
 }
 
 /// The order of an expansion.
@@ -158,7 +163,34 @@ fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
         order: proof.order,
         limit,
         within: within.cloned(),
+        first: None,
     }
+}
+
+/// An order of later steps with what the first ones leave of it.
+fn as_computed(
+    order: Result<Found, Beyond>,
+    flow: &Flow,
+    general: Option<&General>,
+) -> Result<Found, Beyond> {
+    let mut found = order?;
+    if general
+        .and_then(|g| g.glm.zero_stable())
+        .is_some_and(|s| !s.0)
+    {
+        return Err(Beyond {
+            span: flow.scheme.name.span,
+            why: "it is not zero-stable: its errors grow from step to step".into(),
+        });
+    }
+    if let Some(beyond) = away(flow) {
+        return Err(beyond);
+    }
+    found.first = limited(flow, found.order)?;
+    if let Some(first) = &found.first {
+        found.order = first.order;
+    }
+    Ok(found)
 }
 
 fn of_tableau(t: &Tableau, within: Option<&Exact>) -> Option<Found> {
@@ -230,12 +262,14 @@ fn meant(i: &Instance) -> Result<Placed, Beyond> {
     placed(&flow, Steps::Exact, &SHARED)
 }
 
-/// The order that is proved of a scheme, as claims are meant: within the residual that its claim allows.
+/// The order that is proved of a scheme, first steps included, within the residual that its claim allows.
 pub fn proved(i: &Instance) -> Result<Found, Beyond> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let within = residual(&i.scheme, &i.settings);
     let found = order(&meant(i), within.as_ref());
-    order_or(found, with_history(&flow).as_ref(), within.as_ref())
+    let general = with_history(&flow);
+    let found = order_or(found, general.as_ref(), within.as_ref());
+    as_computed(found, &flow, general.as_ref())
 }
 
 /// Whether a scheme is made of flows of its fields.
@@ -245,11 +279,10 @@ pub fn has_flows(i: &Instance) -> bool {
 
 /// Field evaluations of a late step; sub-flows take one Euler step each.
 pub fn evaluations(flow: &Flow) -> usize {
-    if let Some((_, program)) = to_tolerance(flow, &SHARED) {
-        return program.evaluations();
+    match to_tolerance(flow, &SHARED) {
+        Some((_, program)) => program.evaluations(),
+        None => late(flow, Steps::Euler, &SHARED).map_or(0, |l| l.here.evaluations()),
     }
-    let line = placed(flow, Steps::Euler, &SHARED);
-    line.map_or(0, |p| p.stages().len())
 }
 
 /// A scheme on fields of which nothing is known.
@@ -282,6 +315,8 @@ pub fn scheme(i: &Instance) -> Report {
     };
     let rows = written::multistep(&i.scheme, &i.settings);
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
+    let all = history(&flow);
+    let otherwise = flow.scheme.looks_back() || away(&flow).is_some();
     Report {
         learning: learned::learning(i, known),
         kept: keep::kept(i).and_then(Result::ok),
@@ -317,6 +352,7 @@ pub fn scheme(i: &Instance) -> Report {
             (g, facts)
         }),
         started: started(i, &flow),
+        computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
         flows: written::flows(&i.scheme, &i.settings),
         order,
         tableau,
@@ -324,12 +360,18 @@ pub fn scheme(i: &Instance) -> Report {
     }
 }
 
-/// A step program with a history as a general linear method.
-fn with_history(flow: &Flow) -> Option<General> {
-    if !matches!(flow.scheme.body, Body::Step(_)) || flow.scheme.history.past.is_empty() {
+/// What has a history as a general linear method.
+fn history(flow: &Flow) -> Option<General> {
+    if flow.scheme.history.past.is_empty() {
         return None;
     }
     general(flow).ok().filter(General::has_history)
+}
+
+/// The same of a step program: multistep methods are reported by their rows.
+fn with_history(flow: &Flow) -> Option<General> {
+    let step = matches!(flow.scheme.body, Body::Step(_));
+    history(flow).filter(|_| step)
 }
 
 /// An order, or that of a general linear method where a line has none.
@@ -396,6 +438,13 @@ fn computed(e: &Evolved) -> Computed {
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
     let order = order_or(order, general.as_ref(), within.as_ref());
+    let order = match e.per_use.is_any() && whole.scheme.looks_back() {
+        false => as_computed(order, &whole, history(&whole).as_ref()),
+        true => order.and(Err(Beyond {
+            span: whole.span,
+            why: "each occurrence of a field has weights of its own, in the first steps too".into(),
+        })),
+    };
     Computed {
         order,
         tableau,
@@ -447,6 +496,7 @@ pub fn evolve(e: &Evolved) -> Report {
             (g, facts)
         }),
         started: None,
+        computed: None,
         order,
         tableau,
     }

@@ -1,15 +1,23 @@
 //! How the first steps are taken, whose history is too short, and what that means for the order.
 //!
 //! A step of order q has a local error of order q + 1, so a fixed number of them leaves an error of that order at the end
-//! (Hairer, Nørsett & Wanner 1993, III.4). Takes a scheme with settings; gives a sentence.
+//! (Hairer, Nørsett & Wanner 1993, III.4). The first steps are expanded as they are computed, with zeros, entries of `start`, or another
+//! scheme where values are not there yet, and compared with what an exact starting procedure gives. Takes a flow; gives the order
+//! that is left, and why, in words. Leaves the comparison to `odec-numerics`.
 
 use super::claims::{Instance, MAX_CLAIM, expanded};
-use super::line::{placed, short_steps};
+use super::general::{General, general, of_program};
+use super::line::{Beyond, first_programs, first_steps, placed, short_steps};
 use super::stand_in::{alone, settings};
 use crate::scheme::flow::Flow;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_numerics::Trees;
+use odec_numerics::draw;
+use odec_numerics::glm::first::{Missed, Why, missed};
 
 /// What `start by` does.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,24 +42,129 @@ pub fn started(i: &Instance, flow: &Flow) -> Option<Started> {
 }
 
 impl Started {
-    /// The order that is left of a method's own.
-    pub fn limit(&self, order: usize) -> Option<usize> {
-        let left = self.order + 1;
-        (self.steps > 0 && left < order).then_some(left)
+    /// `rk4, of order 4, for 3 steps`.
+    pub fn sentence(&self) -> String {
+        let steps = count(self.steps, "step");
+        format!("{}, of order {}, for {steps}", self.by, self.order)
     }
+}
 
-    /// `rk4, of order 4, for 3 steps`, `euler, of order 1: the first 3 steps limit the global order to 2`.
-    pub fn sentence(&self, order: usize) -> String {
-        let by = format!("{}, of order {}", self.by, self.order);
-        match self.limit(order) {
-            None => format!("{by}, for {}", count(self.steps, "step")),
-            Some(left) => {
-                let first = match self.steps {
-                    1 => "the first step limits".to_string(),
-                    n => format!("the first {n} steps limit"),
-                };
-                format!("{by}: {first} the global order to {left}")
-            }
+/// What the first steps leave of an order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limited {
+    pub order: usize,
+    /// Whether the order is not higher.
+    pub exactly: bool,
+    /// How many steps are computed otherwise than later ones.
+    pub steps: usize,
+    /// What is wrong after them: "`x` has 3/2 of F, exact 1".
+    pub what: String,
+}
+
+impl Limited {
+    /// `the first step limits the global order to 1: after it, x has 3/2 of F, exact 1`.
+    pub fn sentence(&self) -> String {
+        let (first, after) = match self.steps {
+            0 => ("the start limits".to_string(), "it"),
+            1 => ("the first step limits".to_string(), "it"),
+            n => (format!("the first {n} steps limit"), "them"),
+        };
+        let (order, what) = (self.order, &self.what);
+        format!("{first} the global order to {order}: after {after}, {what}")
+    }
+}
+
+/// What the first steps leave of an order, where that is less; `Err`: nothing is known.
+pub fn limited(flow: &Flow, order: usize) -> Result<Option<Limited>, Beyond> {
+    if !flow.scheme.looks_back() {
+        return Ok(None);
+    }
+    let usual = general(flow)?;
+    let programs = first_programs(flow, &|p| of_program(flow, p).is_ok_and(|g| g == usual))?;
+    let steps = programs.len() - usize::from(flow.scheme.start.is_some());
+    if programs.is_empty() {
+        return Ok(None);
+    }
+    let beyond = |why: &str| Beyond {
+        span: flow.scheme.name.span,
+        why: why.to_string(),
+    };
+    let (mut method, mut trees) = usual
+        .glm
+        .expansion()
+        .ok_or_else(|| beyond("no starting procedure is exact for it"))?;
+    let first = first_steps(flow, &programs, &usual.glm.fields, &usual.asked)?;
+    let both = (&mut method, &mut trees);
+    let found = missed(&first.line, &first.ends, both, steps, order);
+    let found = found.map_err(|_| beyond("there are too many trees for its first steps"))?;
+    Ok(found.map(|m| Limited {
+        order: m.order,
+        exactly: m.lasts,
+        steps,
+        what: what(&m, &usual, &trees),
+    }))
+}
+
+fn what(m: &Missed, usual: &General, trees: &Trees) -> String {
+    let name = &usual.names[m.value];
+    match &m.why {
+        Why::State { has, expected } => format!("{name} is {has} of the state, exact {expected}"),
+        Why::Tree {
+            tree,
+            has,
+            expected,
+        } => {
+            let differential = draw::differential(trees, *tree, &usual.glm.fields);
+            format!("{name} has {has} of {differential}, exact {expected}")
+        }
+        Why::NoSeries => {
+            format!("{name} holds an evaluation at another multiple of the state than 1")
         }
     }
+}
+
+/// Methods of the library that take first steps, with their orders.
+const STARTERS: [(usize, &str); 5] = [
+    (2, "heun"),
+    (3, "kutta3"),
+    (4, "rk4"),
+    (6, "butcher6"),
+    (10, "hairer10"),
+];
+
+/// How the first steps could be taken, such that an order is left.
+pub fn how_to_start(flow: &Flow, order: usize) -> String {
+    let entries = "make the first entries: `start { … }`";
+    let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
+    match (flow.scheme.fields.len(), enough) {
+        (1, Some((_, name))) => {
+            format!("say how the first steps are taken: `start by {name}`")
+        }
+        _ => entries.to_string(),
+    }
+}
+
+/// Where a scheme reads values from before its first step.
+pub fn read_before(flow: &Flow) -> Option<(&str, Span)> {
+    let history = &flow.scheme.history;
+    let mut past = history.past.iter();
+    let none = past.find(|(name, _)| !history.started.contains(*name));
+    none.map(|(name, span)| (name.as_str(), *span))
+}
+
+/// Says in a message what is read before there is anything, and how to start.
+pub fn with_start(d: Diagnostic, flow: &Flow, limited: &Limited, order: usize) -> Diagnostic {
+    let exactly = format!(
+        "with exact starting values it has order {order}; {}\n{}",
+        limited.sentence(),
+        how_to_start(flow, order)
+    );
+    match read_before(flow).filter(|_| flow.start_by.is_none()) {
+        Some((name, span)) => d.also(
+            span,
+            format!("there is no `{name}` before the first step: it counts as 0"),
+        ),
+        None => d,
+    }
+    .help(exactly)
 }

@@ -221,7 +221,10 @@ fn orders(page: &mut Page, r: &Report) {
     match &r.order {
         Ok(f) => {
             page.fact("order", &format!("{}{claimed}", order(f)));
-            limited(page, f);
+            match &f.first {
+                Some(_) => limited_first(page, f),
+                None => limited(page, f),
+            }
         }
         Err(beyond) => page.fact("order", &format!("not known: {}{claimed}", beyond.why)),
     }
@@ -258,8 +261,23 @@ fn orders(page: &mut Page, r: &Report) {
         page.fact("error constant", &number(c));
     }
     if let Some(s) = &r.started {
-        let order = r.order.as_ref().map_or(0, |f| f.order);
-        page.fact("started by", &s.sentence(order));
+        page.fact("started by", &s.sentence());
+    }
+    match &r.computed {
+        None => {}
+        Some(Ok(f)) => {
+            page.fact("as computed", &order(f));
+            limited_first(page, f);
+        }
+        Some(Err(_)) if r.order.is_err() => {}
+        Some(Err(beyond)) => page.fact("as computed", &format!("not known: {}", beyond.why)),
+    }
+}
+
+/// What the first steps leave.
+fn limited_first(page: &mut Page, f: &Found) {
+    if let Some(first) = &f.first {
+        page.fact("limited by", &first.sentence());
     }
 }
 
@@ -277,7 +295,11 @@ fn order(f: &Found) -> String {
         .within
         .as_ref()
         .map(|w| format!(" within {:e}", w.to_f64()));
-    let least = if f.limit.is_none() { "at least " } else { "" };
+    let exactly = match &f.first {
+        Some(first) => first.exactly,
+        None => f.limit.is_some(),
+    };
+    let least = if exactly { "" } else { "at least " };
     format!("{least}{}{}", f.order, within.unwrap_or_default())
 }
 

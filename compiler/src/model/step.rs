@@ -111,6 +111,8 @@ impl Place<'_> {
                     let like = value(&values, *like)?;
                     b.part(START, |b| fields.normal(b, like, std, *number))?
                 }
+                // Only analyses have unknowns.
+                Instr::Unknown(_) => return Err(BuildError::Missing("an unknown".into())),
                 Instr::Stop(at) => {
                     let at = value(&values, *at)?;
                     b.push1(StopGradient, &[at])?

@@ -59,7 +59,8 @@ impl Widths<'_> {
                 self.evaluated(*field, at, *span)?
             }
             Instr::Combine(c) => self.combined(c)?,
-            Instr::Past { .. } => (self.sizes.width, None),
+            // Only analyses have unknowns.
+            Instr::Past { .. } | Instr::Unknown(_) => (self.sizes.width, None),
             Instr::Product([a, b]) => {
                 let (a, b) = (self.values[a.0 as usize], self.values[b.0 as usize]);
                 match (a, b) {

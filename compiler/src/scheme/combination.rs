@@ -81,6 +81,11 @@ impl Combination {
         Ok(out)
     }
 
+    /// Takes a value out; gives its coefficient.
+    pub fn without(&mut self, v: ValueId) -> Option<Coeff> {
+        self.terms.remove(&v)
+    }
+
     /// The same vector with `v` replaced by what it was made of.
     pub fn substituted(&self, v: ValueId, by: &Combination) -> Result<Combination, CoeffError> {
         let mut out = self.clone();

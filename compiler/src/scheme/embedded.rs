@@ -137,16 +137,14 @@ pub(super) fn divide(instrs: Vec<Instr>, reached: Reached, called: Called) -> Di
     }
 }
 
-/// Which instructions some values need.
+/// Which instructions some values need. An unknown reads later ones.
 fn needed(instrs: &[Instr], values: impl Iterator<Item = ValueId>) -> Vec<bool> {
     let mut needed = vec![false; instrs.len() + 1];
-    values.for_each(|v| needed[v.0 as usize] = true);
-    for (i, instr) in instrs.iter().enumerate().rev() {
-        if needed[i + 1] {
-            instr
-                .reads()
-                .iter()
-                .for_each(|v| needed[v.0 as usize] = true);
+    let mut open: Vec<ValueId> = values.collect();
+    while let Some(v) = open.pop() {
+        let first = !std::mem::replace(&mut needed[v.0 as usize], true);
+        if let Some(i) = (v.0 as usize).checked_sub(1).filter(|_| first) {
+            open.extend(instrs[i].reads());
         }
     }
     needed.remove(0);

@@ -10,7 +10,7 @@ use super::embedded::Reached;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
 use super::per_use::OWN;
 use super::run::{At, Frame, MAX_TOTAL, Machine};
-use super::stage::{Instr, Phase, Steps};
+use super::stage::{Instr, Phase, Steps, Unknown};
 use odec_grammar::Span;
 use odec_grammar::ast::Ident;
 use odec_grammar::diag::Diagnostic;
@@ -166,7 +166,8 @@ impl Machine<'_> {
                 Instr::Eval { span, .. } => {
                     return beyond(Some(*span), "it evaluates a field of several states");
                 }
-                Instr::Combine(_) => {}
+                Instr::Combine(_) | Instr::Unknown(Unknown::Solved { .. }) => {}
+                Instr::Unknown(Unknown::Without { why, span }) => return beyond(Some(*span), why),
                 Instr::Past { .. } => return beyond(None, "it looks back at earlier steps"),
                 Instr::Product(_) => return beyond(None, "it multiplies states"),
                 Instr::Normal { .. } => return beyond(None, "it starts at random"),
@@ -187,7 +188,9 @@ impl Machine<'_> {
         let mut sums: Vec<Combination> = vec![Combination::value(ValueId::STATE)];
         for (i, instr) in aside.instrs.iter().enumerate() {
             sums.push(match instr {
-                Instr::Combine(c) => self.flattened(c, &sums, &stage_of, span)?,
+                Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => {
+                    self.flattened(c, &sums, &stage_of, span)?
+                }
                 _ => Combination::value(ValueId(i as u32 + 1)),
             });
         }

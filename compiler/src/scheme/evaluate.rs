@@ -7,7 +7,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf, Terms};
 use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
-use super::stage::Instr;
+use super::stage::{Instr, Unknown};
 use super::time;
 use crate::codes;
 use odec_grammar::Span;
@@ -240,7 +240,9 @@ impl Machine<'_> {
                 .map(|(v, _)| v)
                 .filter(|v| *v > start)
                 .find_map(|v| match &self.instrs[v.0 as usize - 1] {
-                    Instr::Combine(of) => Some((v, of.clone())),
+                    Instr::Combine(of) | Instr::Unknown(Unknown::Solved { sum: of, .. }) => {
+                        Some((v, of.clone()))
+                    }
                     _ => None,
                 });
             let Some((v, of)) = inner else { return Some(c) };

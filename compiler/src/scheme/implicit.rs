@@ -21,11 +21,12 @@ use odec_grammar::ast::{Expr, Ident, Method, Tableau};
 use odec_grammar::diag::Diagnostic;
 use std::collections::HashMap;
 
-/// Plain iterations that decide the order of a step whose equation is solved to a tolerance, up to one less.
+/// As many plain iterations decide the order of a step's equation, up to one less: with fewer, they are analysed as they are computed.
 const DECIDES: usize = 16;
 
 /// One application of an equation: from its unknowns to what it makes of them.
-type Update<'u> = &'u mut dyn FnMut(&mut Machine<'_>, &[Combination]) -> Option<Vec<Combination>>;
+pub(super) type Update<'u> =
+    &'u mut dyn FnMut(&mut Machine<'_>, &[Combination]) -> Option<Vec<Combination>>;
 
 /// How a stage of some kind is evaluated.
 pub(super) type Evaluate<'e> =
@@ -170,14 +171,7 @@ impl Machine<'_> {
     ) -> Option<Vec<Combination>> {
         let (mut z, n) = (start, solver.finds.iterations);
         if self.at.analysed {
-            let n = match solver.mixing() {
-                None => solver.evaluations(),
-                Some(_) => solver.evaluations().min(decides),
-            };
-            for _ in 0..n {
-                z = update(self, &z)?;
-            }
-            return Some(z);
+            return self.unknown(solver, z, decides, span, update);
         }
         let mut seen: Vec<Iterates> = Vec::new();
         for i in 0..n {

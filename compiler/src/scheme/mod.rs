@@ -37,6 +37,7 @@ pub mod stage;
 mod step;
 mod tableau;
 pub(crate) mod time;
+mod unknown;
 pub mod unroll;
 pub(crate) mod unused;
 mod value;

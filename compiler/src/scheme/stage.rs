@@ -68,6 +68,22 @@ pub enum Instr {
         unknowns: Iterates,
         solver: Solver,
     },
+    /// The solution of an equation, for those that read coefficients alone ([`super::unknown`]).
+    Unknown(Unknown),
+}
+
+/// An unknown of an equation that is solved to a tolerance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unknown {
+    /// What solves the equation: earlier values, and evaluations and past values that may be made after it.
+    Solved {
+        sum: Combination,
+        /// Why the iterations that are computed do not get there.
+        away: Option<String>,
+        span: Span,
+    },
+    /// Nothing is known of it.
+    Without { why: &'static str, span: Span },
 }
 
 /// Of each unknown, a value and what the equation makes of it.
@@ -104,6 +120,12 @@ impl Instr {
             Instr::Normal { like, .. } => vec![*like],
             Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
             Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
+            Instr::Unknown(u) => u
+                .sum()
+                .into_iter()
+                .flat_map(Combination::terms)
+                .map(|(v, _)| v)
+                .collect(),
         }
     }
 
@@ -145,6 +167,7 @@ impl Instr {
                 span: *span,
             },
             Instr::Combine(c) => Instr::Combine(c.renamed(to)),
+            Instr::Unknown(u) => Instr::Unknown(u.renamed(to)),
             Instr::Past { .. } => self.clone(),
             Instr::Product(of) => Instr::Product(of.map(to)),
             Instr::Project { at, onto } => Instr::Project {
@@ -170,6 +193,7 @@ impl Instr {
         let mut own = self.clone();
         match &mut own {
             Instr::Combine(c) => *c = c.with(symbol, value)?,
+            Instr::Unknown(Unknown::Solved { sum, .. }) => *sum = sum.with(symbol, value)?,
             Instr::Project {
                 onto: Projection::Moments { mean, std, .. },
                 ..
@@ -188,7 +212,7 @@ impl Instr {
 
     fn symbols(&self) -> BTreeSet<Arc<str>> {
         match self {
-            Instr::Combine(c) => c.symbols(),
+            Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => c.symbols(),
             Instr::Project {
                 onto: Projection::Moments { mean, std, .. },
                 ..
@@ -196,6 +220,24 @@ impl Instr {
             Instr::Flow { over, .. } => over.symbols(),
             _ => BTreeSet::new(),
         }
+    }
+}
+
+impl Unknown {
+    /// What solves its equation.
+    pub fn sum(&self) -> Option<&Combination> {
+        match self {
+            Unknown::Solved { sum, .. } => Some(sum),
+            Unknown::Without { .. } => None,
+        }
+    }
+
+    fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Unknown {
+        let mut own = self.clone();
+        if let Unknown::Solved { sum, .. } = &mut own {
+            *sum = sum.renamed(to);
+        }
+        own
     }
 }
 
@@ -322,7 +364,7 @@ impl Program {
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
     /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`,
-    /// random numbers `n1 …`.
+    /// random numbers `n1 …`, unknowns `w1 …`.
     fn names(&self) -> Vec<String> {
         let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
@@ -339,6 +381,7 @@ impl Program {
                 Instr::Stop(_) => 's',
                 Instr::Normal { .. } => 'n',
                 Instr::Solution { .. } => 'e',
+                Instr::Unknown(_) => 'w',
             };
             let n = counts.entry(letter).or_default();
             *n += 1;
@@ -411,6 +454,12 @@ impl Program {
                 }
                 Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
                 Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
+                Instr::Unknown(u) => match u {
+                    Unknown::Solved { sum, .. } => {
+                        writeln!(f, "  {made} = {}", sum.display(&name))?
+                    }
+                    Unknown::Without { why, .. } => writeln!(f, "  {made} unknown: {why}")?,
+                },
                 Instr::Product([a, b]) => writeln!(f, "  {made} = {}*{}", name(*a), name(*b))?,
                 Instr::Flow {
                     field, at, over, ..

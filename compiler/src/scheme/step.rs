@@ -193,7 +193,7 @@ impl Machine<'_> {
         self.is_started(frame) && self.messages() == mark.messages
     }
 
-    fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         Mark {
             messages: self.messages(),
             instrs: self.instrs.len(),
@@ -202,7 +202,7 @@ impl Machine<'_> {
     }
 
     /// Takes back what was made since.
-    fn back_to(&mut self, mark: &Mark) {
+    pub(super) fn back_to(&mut self, mark: &Mark) {
         let made = |v: &ValueId| v.0 as usize <= mark.instrs;
         self.instrs.truncate(mark.instrs);
         self.known.retain(|_, v| made(v));
@@ -335,7 +335,7 @@ impl<'f> Names<'f> {
 }
 
 /// What there was at some moment.
-struct Mark {
+pub(super) struct Mark {
     messages: usize,
     instrs: usize,
     /// Of each leaf.

@@ -193,7 +193,7 @@ impl Machine<'_> {
                 of: n, unknowns, ..
             } => of(unknowns[*n][1]),
             Instr::Past { .. } | Instr::Product(_) | Instr::Flow { .. } => None,
-            Instr::Normal { .. } => None,
+            Instr::Normal { .. } | Instr::Unknown(_) => None,
         })
     }
 

@@ -208,7 +208,7 @@ fn an_unstable_multistep_method_is_named() {
 fn step_programs() {
     let proved = [
         "scheme mine(F) {\n  order 2\n  learn b = 1/2\n  step x {\n    k = F(x)\n    return x + h*((1 - b)*k + b*F(x + h*k))\n  }\n}\n",
-        "scheme mine(F) {\n  order 2\n  step x {\n    f = F(x)\n    return x + h*(3/2*f - 1/2*f[-1])\n  }\n}\n",
+        "scheme mine(F) {\n  order 2\n  step x {\n    f = F(x)\n    return x + h*(3/2*f - 1/2*f[-1])\n  }\n  start by euler\n}\n",
         "scheme mine(A, B) {\n  order 2\n  step x { y = flow A(1/2) B(1) A(1/2) from x  return y }\n}\n",
         "scheme mine(A, B) {\n  order 2\n  step x { y = flow A(1) B(1) from x  z = flow B(1) A(1) from x  return 1/2*y + 1/2*z }\n}\n",
     ];

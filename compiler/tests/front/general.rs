@@ -77,6 +77,7 @@ fn what_is_kept_may_depend_on_itself() {
         g = F(p)
         return x + h/2*(g + g[-1])
       }
+      start by heun
     }";
     let outcome = compile_text(pec);
     assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
@@ -152,9 +153,13 @@ fn a_start_of_low_order_is_told() {
     let low = library("abm4").replace("start by rk4", "start by euler");
     let low = low.replace("scheme abm4", "scheme mine");
     let outcome = compile_text(&low);
+    let limits =
+        "the first 3 steps limit the global order to 2: after them, x has 3 of F'F, exact 9/2";
     assert_eq!(
         outcome.checked().claims[0].note,
-        "started by euler, of order 1: the first 3 steps limit the global order to 2"
+        format!(
+            "for exact starting values; as computed order 2: started by euler, of order 1, for 3 steps: {limits}"
+        )
     );
     let shown = text::text(&report(&low));
     assert!(

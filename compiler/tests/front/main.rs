@@ -28,6 +28,7 @@ mod solves;
 mod splittings;
 mod stability;
 mod stages;
+mod starts;
 mod systems;
 mod tuning;
 mod unused;

@@ -63,6 +63,109 @@ fn orders() {
     assert_eq!(outcome.messages[0].code, codes::FALSE_ORDER);
 }
 
+fn claiming(order: usize, body: &str) -> String {
+    format!("scheme s(F) {{\n  order {order}\n  step x {{\n    {body}\n    return z\n  }}\n}}\n")
+}
+
+/// Runge and Kutta's step from x, as `s`.
+const FROM: &str = "k = F(x);  l = F(x + h/2*k);  m = F(x + h/2*l);  s = x + h/6*(k + 2*l + 2*m + F(x + h*m));  y = x + h*k";
+
+/// An equation is judged by what solves it, wherever its unknown stands; where the iterations begin says nothing.
+#[test]
+fn solutions_of_affine_equations() {
+    let by = "by anderson(tol: 1e-6, max: 50)";
+    let cases = [
+        // y, Euler's step.
+        (1, format!("{FROM}\n    solve z = 2*y - z from s {by}")),
+        (1, format!("{FROM}\n    solve z = 3*z - 2*y from s {by}")),
+        // Backward Euler, and the implicit midpoint rule.
+        (
+            1,
+            "solve z = 1/2*z + 1/2*(x + h*F(z)) from x by fixed_point(tol: 1e-6, max: 50)".into(),
+        ),
+        (1, format!("solve z = 2*(x + h*F(z)) - z from 0 {by}")),
+        (
+            2,
+            format!("solve z = 1/3*z + 2/3*(x + h*F(1/2*x + 1/2*z)) from x {by}"),
+        ),
+        // One inside the other: y = x + h/2 F(y) + h/2 F(z) is what z is made of.
+        (
+            1,
+            format!(
+                "solve z = 1/2*z + 1/2*x + h/2*F(z) from x {by};  solve w = z - w/2 + w/2 from z {by};  z = w"
+            ),
+        ),
+    ];
+    for (order, body) in cases {
+        let outcome = compile_text(&claiming(order, &body));
+        assert_eq!(outcome.messages, [], "{}", outcome.rendered());
+        let more = compile_text(&claiming(order + 1, &body));
+        let has = format!("`s` has order {order}, not {}", order + 1);
+        assert_eq!(more.messages[0].message, has, "{}", more.rendered());
+    }
+}
+
+/// A backward Euler step by an equation has the tableau of backward Euler, at any order of trees: no iterations stand for it.
+#[test]
+fn a_solution_is_not_a_number_of_iterations() {
+    // Composed with 17 steps of the adjoint nothing is left but x: order 0 exactly, for all trees.
+    let there = "scheme s(F) { step x {
+        solve z = x + h*F(z) from x by anderson(tol: 1e-6, max: 50)
+        return z - h*F(z) + h*F(x) } }";
+    let outcome = compile_text(there);
+    let r = report::scheme(&outcome.checked().instances[0]);
+    let found = r.order.expect("an order");
+    assert_eq!(found.order, 1);
+    assert_eq!(
+        found.limit.expect("a limit").value,
+        odec_graph::Exact::zero()
+    );
+}
+
+/// What is said where an equation has no solution that iterations reach, each at the equation.
+#[test]
+fn equations_without_an_order() {
+    let cases = [
+        (
+            "away",
+            format!("{FROM}\n    solve z = 2*y - z from s by fixed_point(tol: 1e-6, max: 50)"),
+            1,
+        ),
+        (
+            "slow",
+            "solve z = 9/10*z + 1/10*(x + h*F(z)) from 0 by fixed_point(tol: 1e-6, max: 50)".into(),
+            1,
+        ),
+        (
+            "singular",
+            "solve z = z + h*F(z) from x by anderson(tol: 1e-6, max: 50)".into(),
+            1,
+        ),
+        (
+            "powers",
+            "solve z = x + h*z + h*F(z) from x by anderson(tol: 1e-6, max: 50)".into(),
+            1,
+        ),
+        (
+            "few",
+            "solve z = 1/2*z + 1/2*(x + h*F(z)) from x by anderson(tol: 1e-6, max: 6)".into(),
+            1,
+        ),
+        (
+            "away_and_false",
+            format!("{FROM}\n    solve z = 2*y - z from s by fixed_point(tol: 1e-6, max: 50)"),
+            4,
+        ),
+    ];
+    let mut shown = Vec::new();
+    for (name, body, order) in cases {
+        let outcome = compile_text(&claiming(order, &body));
+        assert!(!outcome.messages.is_empty(), "{name}");
+        shown.push(format!("{name}\n{}", outcome.rendered()));
+    }
+    insta::assert_snapshot!("solves_without_an_order", shown.join("\n\n"));
+}
+
 /// What a report says of a solution, and how much it may take.
 #[test]
 fn reports() {
@@ -75,6 +178,10 @@ fn reports() {
             implicit("anderson(memory: 2, tol: 1e-3, max: 9)"),
         ),
         ("equation", step("fixed_point(tol: 1e-3, max: 9)")),
+        (
+            "away",
+            "scheme s(F) { step x { solve z = 2*(x + h*F(z)) - z from x by fixed_point(tol: 1e-3, max: 9)  return z } }".into(),
+        ),
     ] {
         let outcome = compile_text(&text);
         let instances = &outcome.checked().instances;

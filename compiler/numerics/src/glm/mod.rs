@@ -8,6 +8,7 @@
 
 pub mod axis;
 pub mod characteristic;
+pub mod first;
 pub mod matrix;
 pub mod order;
 

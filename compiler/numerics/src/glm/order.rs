@@ -68,6 +68,33 @@ impl Started {
         })
     }
 
+    /// u: how often the state stands in each value.
+    pub fn states(&self) -> &[Exact] {
+        &self.empty
+    }
+
+    /// l: what a change of the values becomes in the state after many steps.
+    pub fn left(&self) -> &[Exact] {
+        &self.left
+    }
+
+    /// ξ of each value, so many steps later on the exact solution.
+    pub fn later(&mut self, trees: &Trees, t: TreeId, steps: usize) -> Vec<Exact> {
+        self.reach(trees, t);
+        let n = Exact::int(steps as i64);
+        let times = |from: TreeId| {
+            let vertices = trees.order(t) - trees.order(from);
+            (0..vertices).fold(Exact::one(), |p, _| &p * &n)
+        };
+        let whole = (0..trees.order(t)).fold(expected(trees, t), |p, _| &p * &n);
+        let of = |(i, empty): (usize, &Exact)| -> Exact {
+            let parts = self.pruned[t.0 as usize].iter();
+            let parts = parts.map(|(s, c)| &(c * &times(*s)) * &self.values[s.0 as usize][i]);
+            &parts.sum::<Exact>() + &(empty * &whole)
+        };
+        self.empty.iter().enumerate().map(of).collect()
+    }
+
     fn reach(&mut self, trees: &Trees, t: TreeId) {
         while self.values.len() <= t.0 as usize {
             let tree = TreeId(self.values.len() as u32);
