@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz hostile bench curves systems setup data build fmt lint clean
+.PHONY: help demo test fuzz hostile slopes bench curves systems setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -35,6 +35,9 @@ fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten
 
 hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels, checkpoints, tokenizers, sources
 	@ODEC_SURVIVAL_WHOLE=1 cargo test --quiet --workspace --test survival -- --nocapture
+
+slopes: setup ## Thousands of random step programs: none converges more slowly than is proved
+	@ODEC_SLOPES=$(or $(SLOPES),5000) cargo test --quiet -p odec-compiler --test front -- --nocapture slopes
 
 bench: build ## The training step beside PyTorch's, for five systems (half an hour; 5 GB for PyTorch)
 	@scripts/venv.sh .venv-bench benches/requirements.txt

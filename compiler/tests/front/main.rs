@@ -24,6 +24,7 @@ mod pictures;
 mod properties;
 mod reference;
 mod slips;
+mod slopes;
 mod solves;
 mod splittings;
 mod stability;

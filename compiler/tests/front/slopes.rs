@@ -1,0 +1,515 @@
+//! Random step programs with histories, equations, nested flows and starts: none converges more slowly than is proved.
+//!
+//! Programs are interpreted in f64 on the graded system of [`odec_compiler::measure`], whose field is a polynomial, over more and more steps until their
+//! slope is as steep as the proof says. A false proof is off by one, rounding by 10⁻⁴. `ODEC_SLOPES=5000` takes so many programs.
+
+use crate::common::compile_text;
+use odec_compiler::analysis::report::{Evolved, Found, order_of};
+use odec_compiler::analysis::stand_in::alone;
+use odec_compiler::measure::Problem;
+use odec_compiler::scheme::flow::Flow;
+use odec_compiler::scheme::per_use::SHARED;
+use odec_compiler::scheme::stage::Phase;
+use odec_compiler::scheme::unroll::{Unrolled, unroll};
+use odec_compiler::scheme::{Coeff, Combination, Instr, Moment, Program};
+use odec_graph::Exact;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Programs of an ordinary run.
+const FEW: usize = 96;
+/// Step counts, until a slope is decided.
+const COUNTS: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+/// Later steps are like the last of so many.
+const UNROLLED: usize = 12;
+/// Errors below may be rounding, or what a tolerance leaves.
+const FLOOR: f64 = 1e-10;
+const MARGIN: f64 = 0.1;
+
+/// A linear congruential generator (Knuth, MMIX).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        ((self.0 >> 33) as usize) % n
+    }
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+    fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Quarters and thirds between −2 and 2.
+fn number(r: &mut Random) -> String {
+    let (n, d) = (r.below(17) as i64 - 8, [4, 3][r.below(2)]);
+    format!("{}/{d}", n.clamp(-2 * d, 2 * d))
+}
+
+/// Weights of rates, newest first: Adams' explicit methods, others whose sum is 1, and some that are not consistent.
+fn weights(r: &mut Random) -> Vec<String> {
+    let known: [&[&str]; 6] = [
+        &["1"],
+        &["3/2", "-1/2"],
+        &["23/12", "-4/3", "5/12"],
+        &["55/24", "-59/24", "37/24", "-3/8"],
+        &["0", "1"],
+        &["1", "1/4"],
+    ];
+    let written = |w: &[&str]| w.iter().map(|w| w.to_string()).collect();
+    match r.below(12) {
+        n @ 0..6 => written(known[n]),
+        6 | 7 => written(known[1]),
+        8 => written(known[2]),
+        // Of order 2: w₁ + 2 w₂ = −1/2.
+        9 => {
+            let c = number(r);
+            vec![format!("3/2 + {c}"), format!("-1/2 - 2*({c})"), c]
+        }
+        _ => {
+            let (a, b) = (number(r), number(r));
+            vec![format!("1 - {a} - ({b})"), a, b]
+        }
+    }
+}
+
+fn weighted(weights: &[String], rate: &str) -> String {
+    let term = |(i, w): (usize, &String)| match i {
+        0 => format!("({w})*{rate}"),
+        _ => format!("({w})*{rate}[-{i}]"),
+    };
+    weights
+        .iter()
+        .enumerate()
+        .map(term)
+        .collect::<Vec<_>>()
+        .join(" + ")
+}
+
+/// The right-hand side at a value.
+fn rate(fields: usize, at: &str) -> String {
+    match fields {
+        1 => format!("F({at})"),
+        _ => format!("(F({at}) + G({at}))"),
+    }
+}
+
+/// Statements of a step, the last of which returns.
+fn body(r: &mut Random, fields: usize) -> Vec<String> {
+    let mut all = vec![format!("f = {}", rate(fields, "x"))];
+    match r.below(7) {
+        0 => all.push(format!("return x + h*({})", weighted(&weights(r), "f"))),
+        // Two steps: x[n+1] = (1 − a) x[n] + a x[n−1] + …, of order 2 where the rates are right.
+        1 => {
+            let (a, newer, older) = [
+                ("1", "2", "0"),
+                ("1/2", "7/4", "-1/4"),
+                ("-1/2", "5/4", "-3/4"),
+                ("1/3", "5/3", "-1/3"),
+                ("1/2", "3/2", "0"),
+                ("1", "1", "1"),
+            ][r.below(6)];
+            all.push(format!(
+                "return (1 - {a})*x + {a}*x[-1] + h*(({newer})*f + ({older})*f[-1])"
+            ));
+        }
+        2 => {
+            all.push(format!("p = x + h*({})", weighted(&weights(r), "f")));
+            let (new, rest) = [
+                ("1/2", "1/2*f"),
+                ("5/12", "2/3*f - 1/12*f[-1]"),
+                ("3/8", "19/24*f - 5/24*f[-1] + 1/24*f[-2]"),
+                ("1", "0*f"),
+            ][r.below(4)];
+            all.push(format!(
+                "return x + h*({new}*{} + {rest})",
+                rate(fields, "p")
+            ));
+        }
+        3 => {
+            let b = r.pick(&["1/2", "-1/2", "1/4", "3/4"]);
+            all.push("v = f".into());
+            all.push(format!("v = {b}*v[-1] + (1 - {b})*f"));
+            all.push(format!(
+                "return x + h*{}",
+                r.pick(&["v", "(2*v - v[-1])", "(v + f)/2"])
+            ));
+        }
+        4 => {
+            let m = r.pick(&["0", "1/2", "-1/2", "1/4"]);
+            let e = match r.below(4) {
+                0 => format!("x + h*{}", rate(fields, "z")),
+                1 => format!("x + h/2*(f + {})", rate(fields, "z")),
+                2 => format!("4/3*x - 1/3*x[-1] + 2/3*h*{}", rate(fields, "z")),
+                _ => format!("x + h*(5/12*{} + 2/3*f - 1/12*f[-1])", rate(fields, "z")),
+            };
+            let from = r.pick(&["x", "0", "x + h*f"]);
+            let by = "fixed_point(tol: 1e-14, max: 60)";
+            all.push(format!(
+                "solve z = {m}*z + (1 - {m})*({e}) from {from} by {by}"
+            ));
+            all.push(match r.below(3) {
+                0 => format!("return x + h/2*(f + {})", rate(fields, "z")),
+                _ => "return z".into(),
+            });
+        }
+        5 => {
+            let w = r.pick(&["1/2", "1", "1/3", "3/4"]);
+            // The place of the second rate, of which w times is 1/2.
+            let (b, c) = (
+                number(r),
+                r.pick(&["1/2/{w}", "1/2/{w}", "1"]).replace("{w}", w),
+            );
+            all.push(format!("y = x + h*(({c} - ({b}))*f + ({b})*f[-1])"));
+            all.push(format!(
+                "return x + h*((1 - {w})*f + {w}*{})",
+                rate(fields, "y")
+            ));
+        }
+        // Two steps and one: Richardson's extrapolation, and less.
+        _ if fields == 1 => {
+            let c = r.pick(&["1/2", "1/3", "1"]);
+            all.push(format!("y = flow F({c}) F(1 - {c}) from x"));
+            all.push("z = flow F(1) from x".into());
+            let end = [
+                "2*y - z".to_string(),
+                format!(
+                    "2*y - z + h/4*(f - {})",
+                    r.pick(&["f[-1]", "2*f[-1] + f[-2]"])
+                ),
+                "y".into(),
+                "1/2*(2*y - z) + 1/2*x + h*(3/4*f - 1/4*f[-1])".into(),
+            ];
+            all.push(format!("return {}", end[r.below(4)]));
+        }
+        _ => {
+            let c = r.pick(&["1/2", "1/3", "1"]);
+            all.push(format!("y = flow F({c}) G(1) F(1 - {c}) from x"));
+            all.push("z = flow G(1) F(1) from x".into());
+            let end = [
+                "y",
+                "1/2*y + 1/2*z",
+                "y + h/4*(f - f[-1])",
+                "2*y - z[-1] + z - y",
+            ];
+            all.push(format!("return {}", end[r.below(4)]));
+        }
+    }
+    all
+}
+
+fn scheme(r: &mut Random) -> String {
+    let fields = if r.once_in(4) { 2 } else { 1 };
+    let body = body(r, fields);
+    let reads = body.iter().any(|s| s.contains("[-"));
+    let start = match (reads, fields) {
+        (false, _) => "",
+        (true, 1) => r.pick(&[
+            "",
+            "start by euler",
+            "start by heun",
+            "start by heun",
+            "start by kutta3",
+            "start by rk4",
+        ]),
+        _ => "",
+    };
+    let start = match body
+        .iter()
+        .any(|s| s.contains(" f[-1]") || s.contains("*f[-1]"))
+    {
+        true if start.is_empty() && r.once_in(2) => {
+            format!("start {{ f = {} }}", rate(fields, "x"))
+        }
+        _ => start.to_string(),
+    };
+    let params = if fields == 1 { "F" } else { "F, G" };
+    format!(
+        "scheme s({params}) {{ step x {{\n  {}\n}} {start} }}",
+        body.join("\n  ")
+    )
+}
+
+type State = Vec<f64>;
+
+fn sum(terms: &[(f64, &State)], n: usize) -> State {
+    let mut sum = vec![0.0; n];
+    for (c, v) in terms {
+        sum.iter_mut().zip(v.iter()).for_each(|(s, x)| *s += c * x);
+    }
+    sum
+}
+
+/// Rows of a matrix without their zeros.
+type Sparse = Vec<Vec<(usize, f64)>>;
+
+/// The fields of a problem, by name.
+struct System {
+    factors: [Sparse; 3],
+    fields: BTreeMap<String, [Sparse; 2]>,
+}
+
+impl System {
+    fn new(problem: Problem, names: &BTreeSet<String>) -> System {
+        let all = problem.matrices(names.len());
+        let sparse = |path: &str| -> Sparse {
+            let m = all.iter().find(|m| m.path == path).expect("a matrix");
+            let row = |r: &[f64]| {
+                let entries = r.iter().copied().enumerate();
+                entries.filter(|(_, x)| *x != 0.0).collect()
+            };
+            m.values.chunks(m.cols()).map(row).collect()
+        };
+        let field = |(j, name): (usize, &String)| {
+            let of = ["linear", "product"].map(|m| sparse(&format!("field.{j}.{m}")));
+            (name.clone(), of)
+        };
+        System {
+            factors: ["a", "b", "c"].map(sparse),
+            fields: names.iter().enumerate().map(field).collect(),
+        }
+    }
+
+    fn at(&self, name: &str, x: &State) -> State {
+        let times = |m: &Sparse, x: &State| -> State {
+            let row = |r: &Vec<(usize, f64)>| r.iter().map(|(j, c)| c * x[*j]).sum();
+            m.iter().map(row).collect()
+        };
+        let [a, b, c] = self.factors.each_ref().map(|m| times(m, x));
+        let products = (0..a.len()).map(|k| a[k] * b[k] * c[k]).collect();
+        let [linear, product] = &self.fields[name];
+        let parts = (times(linear, x), times(product, &products));
+        parts.0.iter().zip(parts.1).map(|(l, p)| l + p).collect()
+    }
+}
+
+/// A program with the coefficients of one step size.
+struct Ready<'p> {
+    program: &'p Program,
+    /// Of each combination, and of the result.
+    sums: Vec<Vec<(usize, f64)>>,
+}
+
+impl<'p> Ready<'p> {
+    fn new(program: &'p Program, h: &Exact) -> Ready<'p> {
+        let of = |c: &Coeff| {
+            let value = c.at(&|s| (s == "h").then(|| h.clone()));
+            value.expect("nothing is learned").to_f64()
+        };
+        let sum = |c: &Combination| c.terms().map(|(v, c)| (v.0 as usize, of(c))).collect();
+        let instrs = program.instrs.iter().map(|i| match i {
+            Instr::Combine(c) => sum(c),
+            _ => Vec::new(),
+        });
+        let sums = instrs.chain([sum(&program.result)]).collect();
+        Ready { program, sums }
+    }
+
+    /// The state after a step, and what it keeps.
+    fn step(
+        &self,
+        x: &State,
+        past: &[BTreeMap<String, State>],
+        s: &System,
+    ) -> (State, BTreeMap<String, State>) {
+        let mut values = vec![x.clone()];
+        let add = |values: &[State], terms: &[(usize, f64)]| {
+            let terms: Vec<(f64, &State)> = terms.iter().map(|(v, c)| (*c, &values[*v])).collect();
+            sum(&terms, x.len())
+        };
+        for (i, instr) in self.program.instrs.iter().enumerate() {
+            let made = match instr {
+                Instr::Combine(_) => add(&values, &self.sums[i]),
+                Instr::Eval { field, at, .. } => {
+                    s.at(&self.program.fields[*field].name, &values[at[0].0 as usize])
+                }
+                Instr::Past {
+                    name,
+                    when: Moment::Ago(n),
+                } => past[past.len() - n][name].clone(),
+                Instr::Mix { seen, mixing, .. } if mixing.memory == 0 => {
+                    let [z, f] = seen[0][0].map(|v| &values[v.0 as usize]);
+                    let off: f64 = z.iter().zip(f).map(|(z, f)| (z - f).powi(2)).sum();
+                    let size: f64 = f.iter().map(|f| f * f).sum();
+                    let solved = off <= mixing.tol.to_f64().powi(2) * (size + 1e-20);
+                    if solved { z.clone() } else { f.clone() }
+                }
+                other => panic!("{other:?}"),
+            };
+            values.push(made);
+        }
+        let kept = self.program.keeps.iter();
+        let kept = kept.map(|(n, v)| (n.clone(), values[v.0 as usize].clone()));
+        (
+            add(&values, &self.sums[self.program.instrs.len()]),
+            kept.collect(),
+        )
+    }
+}
+
+/// The error at time 1 after so many steps.
+fn error(all: &Unrolled, problem: Problem, steps: usize) -> f64 {
+    let h = Exact::ratio(1, steps as i64);
+    let names = all
+        .programs
+        .iter()
+        .flat_map(|p| &p.fields)
+        .map(|f| f.name.clone())
+        .collect();
+    let system = System::new(problem, &names);
+    let ready: Vec<Ready> = all.programs.iter().map(|p| Ready::new(p, &h)).collect();
+    let mut x = problem.start().to_vec();
+    let mut past = Vec::new();
+    let start = all.start.iter().map(|_| Phase::Start);
+    for at in start.chain((0..steps).map(Phase::Step)) {
+        let number = match at {
+            Phase::Start => all.start,
+            Phase::Step(k) => all.steps.get(k).or(all.steps.last()).copied(),
+        };
+        let (next, kept) = ready[number.expect("a program")].step(&x, &past, &system);
+        x = next;
+        past.push(kept);
+    }
+    problem.error(&x, 1.0)
+}
+
+/// What a program measures, against an order.
+#[derive(Debug, PartialEq)]
+enum Measured {
+    /// Its slope is that, or steeper.
+    Reached(f64),
+    /// It is not, however many steps are taken.
+    Slower(f64),
+    /// Errors are too small to tell.
+    Small,
+}
+
+fn measured(flow: &Rc<Flow>, order: usize) -> Measured {
+    let flows = [(flow.clone(), "s".to_string())];
+    let mut sink = Vec::new();
+    let all = unroll(&flows, UNROLLED, false, &SHARED, flow.span, &mut sink);
+    let all = all.unwrap_or_else(|| panic!("{sink:?}"));
+    let last = &all.steps[UNROLLED - 2..];
+    assert_eq!(last[0], last[1], "later steps are alike");
+    let problem = Problem::Graded(order + 1);
+    let mut before: Option<f64> = None;
+    let mut slope = f64::NEG_INFINITY;
+    for steps in COUNTS {
+        let error = error(&all, problem, steps);
+        if error < FLOOR {
+            return Measured::Small;
+        }
+        if let Some(before) = before {
+            slope = (before / error).log2();
+            if slope >= order as f64 - MARGIN {
+                return Measured::Reached(slope);
+            }
+        }
+        before = Some(error);
+    }
+    Measured::Slower(slope)
+}
+
+fn flow(text: &str) -> Rc<Flow> {
+    let outcome = compile_text(text);
+    let i = &outcome.checked().instances[0];
+    let start = i.start_by.clone();
+    Rc::new(alone(&i.scheme, start, i.settings.clone(), i.listed))
+}
+
+/// The order as it is computed.
+fn proved(flow: &Rc<Flow>) -> Option<Found> {
+    let evolved = Evolved {
+        title: "s".into(),
+        flow: flow.clone(),
+        step: 0,
+        per_use: SHARED.clone(),
+        h: Exact::one(),
+    };
+    order_of(&evolved).ok()
+}
+
+/// What was once proved of these is seen to be false.
+#[test]
+fn a_false_order_is_seen() {
+    let slower = |text: &str, order| match measured(&flow(text), order) {
+        Measured::Slower(slope) => slope,
+        other => panic!("{other:?}: {text}"),
+    };
+    let leap = slower("scheme s(F) { step x { return x[-1] + 2*h*F(x) } }", 2);
+    assert!(leap.abs() < 0.1, "{leap}");
+    let adams = slower(
+        "scheme s(F) { step x { f = F(x);  return x + h*(3/2*f - 1/2*f[-1]) } }",
+        2,
+    );
+    assert!((adams - 1.0).abs() < 0.1, "{adams}");
+    let away =
+        "k = F(x);  l = F(x + h/2*k);  m = F(x + h/2*l);  s = x + h/6*(k + 2*l + 2*m + F(x + h*m))";
+    let by = "fixed_point(tol: 1e-14, max: 61)";
+    let away = format!(
+        "scheme s(F) {{ step x {{ {away}  solve z = 2*x + 2*h*k - z from s by {by}  return z }} }}"
+    );
+    let away = slower(&away, 4);
+    assert!((away - 1.0).abs() < 0.1, "{away}");
+}
+
+#[test]
+fn random_programs_converge_as_is_proved() {
+    let cases = std::env::var("ODEC_SLOPES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(FEW);
+    let mut random = Random(1);
+    let (mut decided, mut positive, mut close, mut small) = (0, 0, 0, 0);
+    let (mut wrong, mut texts) = (Vec::new(), BTreeSet::new());
+    while texts.len() < cases {
+        let text = scheme(&mut random);
+        if !texts.insert(text.clone()) {
+            continue;
+        }
+        let flow = flow(&text);
+        let Some(found) = proved(&flow) else {
+            continue;
+        };
+        decided += 1;
+        // Nothing is measured of an order that says nothing.
+        if found.order == 0 {
+            continue;
+        }
+        positive += 1;
+        match measured(&flow, found.order) {
+            Measured::Reached(slope) => close += usize::from(slope < found.order as f64 + 0.5),
+            Measured::Small => small += 1,
+            Measured::Slower(slope) => wrong.push(format!(
+                "{} proved, {slope:.2} measured\n{text}",
+                found.order
+            )),
+        }
+    }
+    println!(
+        "{cases} programs, {decided} with an order, {positive} above 0, {close} as steep, {small} too accurate"
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} of {cases}:\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+    assert!(
+        decided * 3 > cases * 2,
+        "{decided} of {cases} have an order"
+    );
+    assert!(
+        close * 5 > positive * 4,
+        "{close} of {positive} are as steep as is proved, and no more"
+    );
+    assert!(
+        small * 20 <= positive,
+        "{small} of {positive} cannot be told"
+    );
+}
