@@ -66,6 +66,8 @@ pub const HIGHER_ORDER: &str = "higher-order";
 pub const UNPROVED_CLAIM: &str = "unproved-claim";
 /// An order that learned coefficients cannot keep.
 pub const KEEP_ORDER: &str = "keep-order";
+/// A method that looks back and has a lower order on the steps that are taken than on equal ones (warning).
+pub const UNEQUAL_STEPS: &str = "unequal-steps";
 /// Two parameters with one path.
 pub const PARAMETER_COLLISION: &str = "parameter-collision";
 
@@ -104,5 +106,6 @@ pub const ALL: &[&str] = &[
     HIGHER_ORDER,
     UNPROVED_CLAIM,
     KEEP_ORDER,
+    UNEQUAL_STEPS,
     PARAMETER_COLLISION,
 ];

@@ -6,7 +6,7 @@ use crate::source;
 use crate::terminal;
 use odec_compiler::analysis::number;
 use odec_compiler::analysis::page::Page;
-use odec_compiler::analysis::report::{Evolved, lift_of, order_of};
+use odec_compiler::analysis::report::{Evolved, lift_of, order_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
@@ -70,7 +70,8 @@ fn look(path: &Path, set: &[String]) -> Done<(Checked, Option<Cost>)> {
 
 /// The order of a flow as it is computed, and what limits it.
 fn order(e: &Evolved) -> String {
-    match order_of(e) {
+    let (order, unequal) = steps_of(e);
+    match order {
         Err(beyond) => format!("not known: {} ({})", beyond.why, e.title),
         Ok(found) => {
             let limit = match &found.first {
@@ -82,8 +83,9 @@ fn order(e: &Evolved) -> String {
             let lift = lift.unwrap_or_default();
             let least = found.first.as_ref().is_some_and(|first| !first.exactly);
             let least = if least { "at least " } else { "" };
+            let on = unequal.map_or(String::new(), |u| format!(" {}", u.brief(found.order)));
             format!(
-                "{least}{} as computed ({}{limit}{lift})",
+                "{least}{} as computed{on} ({}{limit}{lift})",
                 found.order, e.title
             )
         }

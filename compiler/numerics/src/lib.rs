@@ -25,6 +25,7 @@ pub mod stability;
 pub mod steps;
 pub mod tableau;
 pub mod trees;
+pub mod variable;
 
 pub use line::Line;
 pub use order::{Proof, Violation, prove};

@@ -24,8 +24,8 @@ pub enum Step<C = Exact> {
         at: Value,
         fraction: C,
     },
-    /// The exact solution so many steps from the start of the step, earlier ones being negative.
-    Solution(i64),
+    /// The exact solution at a time in units of the step, 0 at its start; earlier ones are negative.
+    Solution(C),
 }
 
 /// What one step computes.
@@ -92,7 +92,8 @@ impl Line {
         let coefficients = self.steps.iter().flat_map(|s| match s {
             Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
             Step::Flow { fraction, .. } => vec![fraction],
-            Step::Eval { .. } | Step::Solution(_) => Vec::new(),
+            Step::Solution(time) => vec![time],
+            Step::Eval { .. } => Vec::new(),
         });
         Exact::are_comparable(coefficients).map_err(|why| NoTableau::Roots(self.result, why))
     }

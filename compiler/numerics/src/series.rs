@@ -8,8 +8,6 @@
 use crate::line::{Line, NoTableau, Step, Value};
 use crate::order::{Expansion, expected};
 use crate::trees::{TreeId, Trees};
-use num_bigint::BigInt;
-use num_rational::BigRational;
 use odec_exact::Exact;
 
 /// What coefficients of a line are: exact numbers, or [`crate::jet::Jet`]s.
@@ -143,8 +141,8 @@ impl<C: Number> Series<C> {
         let own = match &self.line.steps[i] {
             Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(of(*v, t)))),
             Step::Solution(time) => {
-                let power = num_traits::pow(BigInt::from(*time), trees.order(t));
-                C::exact(&(&Exact::from(BigRational::from_integer(power)) * &expected(trees, t)))
+                let whole = C::exact(&expected(trees, t));
+                (0..trees.order(t)).fold(whole, |product, _| product.times(time))
             }
             Step::Eval { field, at } => {
                 let product = match parts {

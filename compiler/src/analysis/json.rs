@@ -7,6 +7,7 @@ use super::report::{Additive, Found, Limit, PrincipalError, Report};
 use super::stable;
 use super::start::{Limited, Started};
 use super::text::end;
+use super::unequal::{Growth, Unequal};
 use crate::scheme::Learned;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
@@ -149,6 +150,15 @@ fn started(s: &Started, first: Option<&Limited>) -> Value {
     json!({ "by": s.by, "order": s.order, "steps": s.steps, "limits_order_to": first.map(|l| l.order) })
 }
 
+fn unequal(u: &Unequal) -> Value {
+    let stable = |g: &Growth| json!({ "bounded": g.bounded, "growth": g.largest });
+    json!({
+        "ratios": u.ratios.as_ref().map(|r| row(r)),
+        "coefficients_of_grid": u.fitted, "order_on_equal_steps": u.equal,
+        "zero_stable": u.growth.as_ref().map(stable),
+    })
+}
+
 /// Bounds of `hK`, and what follows for the K and the h that are known.
 fn stable_step(r: &Report) -> Value {
     let over = |x: Option<f64>, by: &Option<Exact>| match (x, by) {
@@ -268,6 +278,9 @@ pub fn json(r: &Report) -> Value {
         .as_ref()
         .map_or(Value::Null, |s| started(s, first));
     all["as_computed"] = computed.map_or(Value::Null, found);
+    if let Some(u) = &r.unequal {
+        all["unequal_steps"] = unequal(u);
+    }
     if let Some(tol) = &r.tolerance {
         all["tolerance"] = json!(tol.to_string());
     }

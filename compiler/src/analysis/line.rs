@@ -1,9 +1,9 @@
 //! Stage programs as lines of numbers: what `odec-numerics` proves things about.
 //!
 //! Takes a flow; runs it as a step far from the start of an evolution, with learned coefficients at their initial values;
-//! gives a [`Line`]. Past values become those that a step on the exact solution would have made. The first steps, as they are
-//! computed, are one line together. What lies outside of it is a sentence with a place ([`Beyond`]). Leaves proofs to
-//! `odec-numerics`.
+//! gives a [`Line`]. Past values become those that a step on the exact solution would have made, on equal steps or on a given
+//! grid. The first steps, as they are computed, are one line together. What lies outside of it is a sentence with a place
+//! ([`Beyond`]). Leaves proofs to `odec-numerics`.
 
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Field, Flow, FlowArgKind};
@@ -45,6 +45,8 @@ pub const DIFFERENT_POWERS: &str = "it adds what depends on `h` in different pow
 #[derive(Clone, Debug)]
 pub struct Placed<C = Exact> {
     pub line: Line<C>,
+    /// How many steps back it looks.
+    pub reach: i64,
     spans: Vec<Span>,
 }
 
@@ -64,6 +66,13 @@ impl Placed {
     pub fn has_flows(&self) -> bool {
         let flow = |s: &Step| matches!(s, Step::Flow { .. });
         self.line.steps.iter().any(flow)
+    }
+
+    /// What gives the second result, where there is one.
+    pub fn partner(&self) -> Option<Placed> {
+        let mut partner = self.clone();
+        partner.line.result = partner.line.embedded.take()?;
+        Some(partner)
     }
 
     /// Where each evaluation is written, in the order of the tableau's stages.
@@ -109,6 +118,35 @@ fn of_program(flow: &Flow, program: &Program, per_use: &PerUse) -> Result<Placed
     placed_at(flow, program, per_use, &|c, _| at_start(program, c))
 }
 
+/// The line of step `k` of an evolution whose steps have these sizes; `None`: it looks back farther than to the first one.
+pub(super) fn placed_in(
+    flow: &Flow,
+    k: usize,
+    sizes: &[Exact],
+    per_use: &PerUse,
+) -> Result<Option<Placed>, Beyond> {
+    let whole = (sizes.len(), sizes);
+    let program = at(
+        flow,
+        Phase::Step(k),
+        whole,
+        (Steps::Euler, per_use),
+        MAX_TOTAL,
+    )?
+    .program;
+    let own = sizes[k].recip().map_err(|why| Beyond {
+        span: flow.span,
+        why: format!("of the size of step {k}: {why}"),
+    })?;
+    let ratio = |ago: i64| match k.checked_sub(ago as usize) {
+        Some(before) => &sizes[before] * &own,
+        None => Exact::one(),
+    };
+    let known = |c: &Coeff, _| at_start(&program, c);
+    let placed = placed_on(flow, &program, per_use, &known, &ratio)?;
+    Ok((placed.reach <= k as i64).then_some(placed))
+}
+
 /// A coefficient where learned ones are at their start.
 pub fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
     let start = |name: &str| {
@@ -136,7 +174,19 @@ pub fn placed_at<C: Number>(
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
 ) -> Result<Placed<C>, Beyond> {
-    let mut made = Made::new(flow, Programs::Alike(program), per_use, known);
+    let equal = |_| C::exact(&Exact::one());
+    placed_on(flow, program, per_use, known, &equal)
+}
+
+/// The same on any grid: `ratio` gives the size of a step so many steps ago, over that of the step that is looked at.
+pub(super) fn placed_on<C: Number>(
+    flow: &Flow,
+    program: &Program,
+    per_use: &PerUse,
+    known: &dyn Fn(&Coeff, i64) -> Option<C>,
+    ratio: &dyn Fn(i64) -> C,
+) -> Result<Placed<C>, Beyond> {
+    let mut made = Made::new(flow, Programs::Alike(program), per_use, (known, ratio));
     let result = made.state(&program.result, 0)?;
     let embedded = match &program.embedded {
         Some(e) => Some(made.state(&e.result, 0)?),
@@ -156,8 +206,11 @@ pub fn placed_at<C: Number>(
         result,
         embedded,
     };
-    let spans = made.spans;
-    Ok(Placed { line, spans })
+    Ok(Placed {
+        line,
+        reach: made.reach,
+        spans: made.spans,
+    })
 }
 
 /// The first steps as one line, which ends with the state after them, and in it what later steps read.
@@ -181,7 +234,8 @@ pub(super) fn first_steps(
         let program = programs.len().checked_sub(ago as usize + 1)?;
         at_start(&programs[program], c)
     };
-    let mut made = Made::new(flow, Programs::First(programs), &SHARED, &known);
+    let equal = |_| Exact::one();
+    let mut made = Made::new(flow, Programs::First(programs), &SHARED, (&known, &equal));
     made.fields = fields.iter().cloned().map(Named::alone).collect();
     let result = made.value(ValueId::STATE, -1)?;
     let mut ends = vec![Some(result)];
@@ -258,7 +312,7 @@ pub(super) struct Late {
 fn at(
     flow: &Flow,
     phase: Phase,
-    steps: usize,
+    (steps, sizes): (usize, &[Exact]),
     how: (Steps, &PerUse),
     budget: u64,
 ) -> Result<Run, Beyond> {
@@ -267,6 +321,7 @@ fn at(
     let at = At {
         phase,
         steps,
+        sizes,
         inner,
         solved: false,
         analysed: true,
@@ -291,6 +346,7 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
     let at = At {
         phase: Phase::Step(k),
         steps: k + 2,
+        sizes: &[],
         inner: Steps::Euler,
         solved: false,
         analysed: false,
@@ -329,7 +385,7 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
         _ => LATE,
     };
     let how = (inner, per_use);
-    let mut here = at(flow, Phase::Step(k), k + 2, how, MAX_TOTAL)?;
+    let mut here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
     while here.short {
         k *= 2;
         if k > LATEST {
@@ -338,11 +394,11 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
         }
-        here = at(flow, Phase::Step(k), k + 2, how, MAX_TOTAL)?;
+        here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
     }
     let mut next = None;
     if here.varies && !flow.scheme.history.past.is_empty() {
-        let after = at(flow, Phase::Step(k + 1), k + 2, how, MAX_TOTAL)?.program;
+        let after = at(flow, Phase::Step(k + 1), (k + 2, &[]), how, MAX_TOTAL)?.program;
         let same = after.instrs == here.program.instrs && after.result == here.program.result;
         next = (!same).then_some(after);
     }
@@ -361,7 +417,7 @@ pub(super) fn short_steps(flow: &Flow) -> usize {
     let mut budget = MAX_TOTAL;
     let short = |k: &usize| {
         let phase = Phase::Step(*k);
-        at(flow, phase, LATEST, (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
+        at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
             budget = budget.saturating_sub(r.work);
             r.short
         })
@@ -379,7 +435,7 @@ pub(super) fn first_programs(
 ) -> Result<Vec<Program>, Beyond> {
     let mut budget = MAX_TOTAL;
     let mut one = |phase| {
-        let done = at(flow, phase, LATEST, (Steps::Euler, &SHARED), budget)?;
+        let done = at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget)?;
         budget = budget.saturating_sub(done.work);
         Ok(done)
     };
@@ -481,6 +537,8 @@ impl Named {
 struct Made<'p, C> {
     programs: Programs<'p>,
     coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
+    ratio: &'p dyn Fn(i64) -> C,
+    reach: i64,
     per_use: &'p PerUse,
     body: Span,
     fields: Vec<Named>,
@@ -499,11 +557,13 @@ impl<'p, C: Number> Made<'p, C> {
         flow: &Flow,
         programs: Programs<'p>,
         per_use: &'p PerUse,
-        coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
+        (coefficients, ratio): (&'p dyn Fn(&Coeff, i64) -> Option<C>, &'p dyn Fn(i64) -> C),
     ) -> Self {
         Made {
             programs,
             coefficients,
+            ratio,
+            reach: 0,
             per_use,
             body: program_span(flow),
             fields: Vec::new(),
@@ -672,11 +732,12 @@ impl<'p, C: Number> Made<'p, C> {
                 "what it keeps for later steps depends on all earlier ones",
             );
         }
+        self.reach = self.reach.max(ago);
         let Some(instr) = self.instr(v, ago) else {
             return match (self.programs, self.programs.before(ago)) {
                 (_, Some(before)) => self.state(&before.result, ago + 1),
                 (Programs::Alike(_), None) if ago > 0 => {
-                    self.push(Step::Solution(-ago), self.body, 0)
+                    self.push(Step::Solution(self.before(ago)), self.body, 0)
                 }
                 (_, None) => Ok(0),
             };
@@ -785,7 +846,18 @@ impl<'p, C: Number> Made<'p, C> {
         self.push(Step::Combine(terms), self.body, -degree.unwrap_or(0))
     }
 
+    /// In a step so many steps ago, h was another one.
     fn coefficient(&self, c: &Coeff, span: Span, ago: i64) -> Result<(C, i32), Beyond> {
-        coefficient(c, span, &|c| (self.coefficients)(c, ago))
+        let (c, power) = coefficient(c, span, &|c| (self.coefficients)(c, ago))?;
+        let ratio = (self.ratio)(ago);
+        let scaled = (0..power).fold(c, |product, _| product.times(&ratio));
+        Ok((scaled, power))
+    }
+
+    /// When the step so many steps ago began.
+    fn before(&self, ago: i64) -> C {
+        let less = C::exact(&Exact::int(-1));
+        let each = (1..=ago).map(|n| (self.ratio)(n).times(&less));
+        each.fold(C::exact(&Exact::zero()), |sum, h| sum.plus(&h))
     }
 }

@@ -294,7 +294,7 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
             Step::Combine(terms) => {
                 Step::Combine(terms.iter().map(|(v, c)| (*v, jet(c))).collect())
             }
-            Step::Solution(k) => Step::Solution(*k),
+            Step::Solution(time) => Step::Solution(jet(time)),
             Step::Flow {
                 field,
                 at,

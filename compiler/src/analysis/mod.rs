@@ -25,4 +25,5 @@ pub mod suspect;
 pub mod svg;
 pub mod table;
 pub mod text;
+pub mod unequal;
 pub mod written;

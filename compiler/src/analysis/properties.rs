@@ -5,8 +5,8 @@
 //! mathematics to `odec-numerics`.
 
 use super::claims::Instance;
-use super::line::{Beyond, placed, to_tolerance};
-use super::report::embedded;
+use super::line::{Beyond, Placed, placed};
+use super::report::{embedded, embedded_in, evaluations};
 use super::stand_in::alone;
 use super::written;
 use crate::codes;
@@ -38,16 +38,14 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
     }
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let computed = placed(&flow, Steps::Euler, &SHARED);
-    let evaluated = match to_tolerance(&flow, &SHARED) {
-        Some((_, program)) => Some(program.evaluations()),
-        None => computed.as_ref().ok().map(|p| p.stages().len()),
-    };
+    let meant = placed(&flow, Steps::Exact, &SHARED);
     let subject = Subject {
         computed: computed.and_then(|p| p.tableau()),
         implicit: written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()),
         multistep: written::multistep(&i.scheme, &i.settings)
             .map(|(alpha, beta)| Multistep { alpha, beta }),
-        evaluated,
+        evaluated: evaluations(&flow),
+        flows: meant.ok().filter(Placed::has_flows),
     };
     let all = i.scheme.properties.iter();
     all.filter_map(|c| claim(i, c, &subject, sink)).collect()
@@ -60,6 +58,8 @@ struct Subject {
     multistep: Option<Multistep>,
     /// Evaluations of a step.
     evaluated: Option<usize>,
+    /// With exact sub-flows, where it has such.
+    flows: Option<Placed>,
 }
 
 impl Subject {
@@ -156,11 +156,17 @@ fn decide(name: &str, value: Option<&Exact>, s: &Subject) -> Result<Found, Strin
             })
         }
         "embedded order" => {
-            let t = s.tableau()?;
-            match (&t.embedded, embedded(t, None)) {
-                (None, _) => Found::False("it has no embedded partner".to_string()),
-                (_, Some(p)) => counted(value, p, "a partner of order"),
-                _ => return Err(undecided()),
+            let (is_there, order) = match &s.flows {
+                Some(p) => (p.line.embedded.is_some(), embedded_in(p, None)),
+                None => {
+                    let t = s.tableau()?;
+                    (t.embedded.is_some(), embedded(t, None))
+                }
+            };
+            match order {
+                _ if !is_there => Found::False("it has no embedded partner".to_string()),
+                Some(p) => counted(value, p, "a partner of order"),
+                None => return Err(undecided()),
             }
         }
         "stage_order" => counted(

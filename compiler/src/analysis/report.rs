@@ -10,6 +10,7 @@ use super::lift::{Lift, lift};
 use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use super::stand_in::{alone, opaque};
 use super::start::{Limited, Started, limited, started};
+use super::unequal::{Sizes, Unequal, unequal};
 use super::written;
 use crate::cost::StepWork;
 use crate::scheme::PerUse;
@@ -46,6 +47,8 @@ pub struct Evolved {
     pub per_use: PerUse,
     /// The largest step size it is taken with.
     pub h: Exact,
+    /// Of all steps.
+    pub sizes: Sizes,
 }
 
 /// An order and what limits it.
@@ -148,10 +151,12 @@ pub struct Report {
     /// The order as it is computed, where that may be another: of schemes with a history, first steps included, and of equations that
     /// iterations do not solve.
     pub computed: Option<Result<Found, Beyond>>,
+    /// Of an evolve that looks back at steps of other sizes.
+    pub unequal: Option<Unequal>,
 }
 
 /// The order of an expansion.
-fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
+pub(super) fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
     let proof = e.prove(MAX_CLAIM as usize, within);
     let limit = proof.violation.as_ref().map(|v| Limit {
         differential: draw::differential(&e.trees, v.tree, &e.fields),
@@ -245,6 +250,12 @@ pub(super) fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
     Some(prove(&mut weights, &mut trees, MAX_CLAIM as usize, within).order)
 }
 
+/// The order of the partner of a line, with exact sub-flows where it has such.
+pub(super) fn embedded_in(p: &Placed, within: Option<&Exact>) -> Option<usize> {
+    let mut partner = expanded(&p.partner()?).ok()?;
+    Some(partner.prove(MAX_CLAIM as usize, within).order)
+}
+
 /// What a scheme is called by how it is written.
 pub fn kind(scheme: &SchemeDef) -> &'static str {
     match &scheme.body {
@@ -277,12 +288,13 @@ pub fn has_flows(i: &Instance) -> bool {
     meant(i).is_ok_and(|p| p.has_flows())
 }
 
-/// Field evaluations of a late step; sub-flows take one Euler step each.
-pub fn evaluations(flow: &Flow) -> usize {
-    match to_tolerance(flow, &SHARED) {
-        Some((_, program)) => program.evaluations(),
-        None => late(flow, Steps::Euler, &SHARED).map_or(0, |l| l.here.evaluations()),
-    }
+/// Field evaluations of a late step; sub-flows take one Euler step each. What earlier steps evaluated is not evaluated again.
+pub fn evaluations(flow: &Flow) -> Option<usize> {
+    let program = match to_tolerance(flow, &SHARED) {
+        Some((_, program)) => program,
+        None => late(flow, Steps::Euler, &SHARED).ok()?.here,
+    };
+    Some(program.evaluations())
 }
 
 /// A scheme on fields of which nothing is known.
@@ -324,7 +336,11 @@ pub fn scheme(i: &Instance) -> Report {
         kind: kind(&i.scheme),
         claims: i.scheme.claims.iter().map(|c| c.text.clone()).collect(),
         stepped: stepped.clone(),
-        embedded: best.and_then(|t| embedded(t, within)),
+        embedded: match &meant {
+            // As the order is meant.
+            Ok(p) if has_flows => embedded_in(p, within),
+            _ => best.and_then(|t| embedded(t, within)),
+        },
         error: best
             .zip(of_best)
             .filter(|_| !has_flows)
@@ -353,6 +369,7 @@ pub fn scheme(i: &Instance) -> Report {
         }),
         started: started(i, &flow),
         computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
+        unequal: None,
         flows: written::flows(&i.scheme, &i.settings),
         order,
         tableau,
@@ -415,6 +432,7 @@ struct Computed {
     order: Result<Found, Beyond>,
     tableau: Result<Tableau, Beyond>,
     general: Option<General>,
+    unequal: Option<Unequal>,
     /// Where each stage is written.
     written: Vec<Span>,
 }
@@ -438,17 +456,28 @@ fn computed(e: &Evolved) -> Computed {
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
     let order = order_or(order, general.as_ref(), within.as_ref());
-    let order = match e.per_use.is_any() && whole.scheme.looks_back() {
+    let looks_back = tableau.is_err().then(|| unequal(e, &order)).flatten();
+    let with_first_steps = |order| match e.per_use.is_any() && whole.scheme.looks_back() {
         false => as_computed(order, &whole, history(&whole).as_ref()),
         true => order.and(Err(Beyond {
             span: whole.span,
             why: "each occurrence of a field has weights of its own, in the first steps too".into(),
         })),
     };
+    let (unequal, order) = match looks_back {
+        Some((about, on_grid)) => {
+            let equal = with_first_steps(order).ok().map(|f| f.order);
+            (Some(Unequal { equal, ..about }), on_grid)
+        }
+        None => (None, order),
+    };
+    let order = with_first_steps(order);
     Computed {
         order,
         tableau,
-        general,
+        // What is said of it is true of equal steps.
+        general: general.filter(|_| unequal.is_none()),
+        unequal,
         written,
     }
 }
@@ -459,6 +488,7 @@ pub fn evolve(e: &Evolved) -> Report {
         order,
         tableau,
         general,
+        unequal,
         written,
     } = computed(e);
     let flow = opaque(&e.flow, e.step);
@@ -497,6 +527,7 @@ pub fn evolve(e: &Evolved) -> Report {
         }),
         started: None,
         computed: None,
+        unequal,
         order,
         tableau,
     }
@@ -553,4 +584,10 @@ fn computed_tableau(
 /// The order of an evolve as it is computed, and what limits it.
 pub fn order_of(e: &Evolved) -> Result<Found, Beyond> {
     computed(e).order
+}
+
+/// The same, and what is known of its steps where they are not equal.
+pub fn steps_of(e: &Evolved) -> (Result<Found, Beyond>, Option<Unequal>) {
+    let Computed { order, unequal, .. } = computed(e);
+    (order, unequal)
 }

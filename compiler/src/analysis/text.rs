@@ -228,6 +228,12 @@ fn orders(page: &mut Page, r: &Report) {
         }
         Err(beyond) => page.fact("order", &format!("not known: {}{claimed}", beyond.why)),
     }
+    if let Some(u) = &r.unequal {
+        page.fact("steps", &u.sentence());
+        if let Some(g) = &u.growth {
+            page.fact("zero-stable", &g.sentence());
+        }
+    }
     if let Some(tol) = &r.tolerance {
         let sentence = format!(
             "each token until its residual is {tol} of its length; what is said here is true of the solution"

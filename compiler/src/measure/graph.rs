@@ -59,25 +59,42 @@ pub fn plan(
     until: (i64, i64),
     options: Options,
 ) -> Result<Planned, MeasureError> {
+    let h = Exact::ratio(until.0, until.1 * steps as i64);
+    plan_on(flow, problem, &vec![h; steps], options)
+}
+
+/// The program that takes steps of these sizes from time 0.
+///
+/// # Errors
+/// When the method is not made of combinations and evaluations of its fields.
+pub fn plan_on(
+    flow: &Rc<Flow>,
+    problem: Problem,
+    sizes: &[Exact],
+    options: Options,
+) -> Result<Planned, MeasureError> {
     let name = flow.scheme.name.name.clone();
     let flows = [(flow.clone(), name.clone())];
     let mut sink = Vec::new();
-    let unrolled = |n, sink: &mut _| unroll(&flows, n, false, &SHARED, flow.span, sink);
+    let equal = sizes.iter().all(|h| *h == sizes[0]);
+    let grid = if equal { &[] } else { sizes };
+    let unrolled = |n, sink: &mut _| unroll(&flows, (n, grid), false, &SHARED, flow.span, sink);
     let alone = |u: &Unrolled| u.start.is_none() && u.programs.iter().all(|p| p.keeps.is_empty());
-    let mut all = unrolled(2, &mut sink);
-    let one_step = all
-        .as_ref()
-        .is_some_and(|u| u.programs.len() == 1 && alone(u));
-    if !one_step {
-        all = unrolled(steps, &mut sink);
-    }
+    let first = unrolled(2, &mut sink);
+    let one_step = equal
+        && first
+            .as_ref()
+            .is_some_and(|u| u.programs.len() == 1 && alone(u));
+    let all = match one_step {
+        true => first,
+        false => unrolled(sizes.len(), &mut sink),
+    };
     let all = all.ok_or_else(|| MeasureError::Scheme(message(&sink)))?;
-    let h = Exact::ratio(until.0, until.1 * steps as i64);
-    let taken = if one_step { 1 } else { steps };
-    let graph = evolution(&all, problem, taken, &h)?;
-    let runs = if one_step { steps } else { 1 };
+    let taken = if one_step { &sizes[..1] } else { sizes };
+    let graph = evolution(&all, problem, taken)?;
+    let runs = if one_step { sizes.len() } else { 1 };
     let evaluations = match one_step {
-        true => steps * all.programs[0].evaluations(),
+        true => sizes.len() * all.programs[0].evaluations(),
         false => all.evaluations(),
     };
     let fields = fields(&all);
@@ -187,13 +204,8 @@ fn started(d: &Derived, known: &BTreeMap<String, Exact>) -> Option<Exact> {
     Some(&at(&d.over)? * &at(&d.under)?.recip().ok()?)
 }
 
-/// The graph of the first `steps` steps.
-fn evolution(
-    all: &Unrolled,
-    problem: Problem,
-    steps: usize,
-    h: &Exact,
-) -> Result<Graph, BuildError> {
+/// The graph of the first steps, of these sizes.
+fn evolution(all: &Unrolled, problem: Problem, sizes: &[Exact]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let ty = TensorType::state(WIDTH as u64);
     let name = INPUT.into();
@@ -207,10 +219,10 @@ fn evolution(
     let mut kept = Kept::new();
     for (at, number) in all.phases() {
         let program = &all.programs[number];
-        let step = match at {
-            Phase::Step(k) if k >= steps => break,
-            Phase::Step(k) => Some(k as u32),
-            Phase::Start => None,
+        let (step, h) = match at {
+            Phase::Step(k) if k >= sizes.len() => break,
+            Phase::Step(k) => (Some(k as u32), &sizes[k]),
+            Phase::Start => (None, &sizes[0]),
         };
         let learned = program.learned.iter();
         let mut known: BTreeMap<String, Exact> =

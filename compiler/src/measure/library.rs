@@ -3,14 +3,17 @@
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
 use crate::analysis::claims::Instance;
-use crate::analysis::report;
+use crate::analysis::report::{self, Evolved};
 use crate::analysis::stand_in::alone;
+use crate::analysis::unequal::Sizes;
 use crate::model::{CompileError, compile};
 use crate::scheme::NoFiles;
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, FlowArgKind, Method};
+use crate::scheme::per_use::SHARED;
 use odec_grammar::library::LIBRARY;
 use odec_grammar::{Sources, parse};
+use odec_graph::Exact;
 use std::rc::Rc;
 
 /// A scheme with what is said, and known, of it.
@@ -53,6 +56,14 @@ pub fn library() -> Result<Vec<Entry>, String> {
     Ok(all.into_iter().flatten().collect())
 }
 
+/// The schemes of a text.
+///
+/// # Errors
+/// When it does not compile.
+pub fn of_text(name: &str, text: &str) -> Result<Vec<Entry>, String> {
+    entries(&instances(name, text)?)
+}
+
 /// The schemes of a library text.
 fn instances(name: &str, text: &str) -> Result<Vec<Instance>, String> {
     let mut sources = Sources::default();
@@ -80,7 +91,7 @@ fn entry(i: &Instance) -> Result<Entry, String> {
     let order = report::proved(i);
     let proved = order.as_ref().ok().map(|f| f.order).filter(|p| *p > 0);
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let evaluations = report::evaluations(&flow);
+    let evaluations = report::evaluations(&flow).unwrap_or_default();
     let splits = matches!(i.scheme.body, Body::Splitting(_)) || report::has_flows(i);
     let flow = match (splits, proved) {
         (true, Some(p)) => by(flow, &inner(p)?),
@@ -97,6 +108,22 @@ fn entry(i: &Instance) -> Result<Entry, String> {
         why: order.err().map(|b| b.why),
         flow: Rc::new(flow),
     })
+}
+
+impl Entry {
+    /// The order that is proved on a grid.
+    pub fn proved_on(&self, sizes: &[Exact]) -> Option<usize> {
+        let largest = sizes.iter().max()?;
+        let evolved = Evolved {
+            title: self.name.clone(),
+            flow: self.flow.clone(),
+            step: 0,
+            per_use: SHARED.clone(),
+            h: largest.clone(),
+            sizes: Sizes::Known(sizes.to_vec()),
+        };
+        Some(report::order_of(&evolved).ok()?.order)
+    }
 }
 
 /// A Runge–Kutta method of at least this order.

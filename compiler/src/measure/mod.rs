@@ -11,7 +11,7 @@ pub mod picture;
 pub mod problem;
 pub mod slope;
 
-pub use graph::{INPUT, MeasureError, OUTPUT, Planned};
-pub use library::{Entry, entries, library};
+pub use graph::{INPUT, MeasureError, OUTPUT, Planned, plan_on};
+pub use library::{Entry, entries, library, of_text};
 pub use problem::Problem;
 pub use slope::{Curve, Point, measure};

@@ -244,6 +244,11 @@ pub fn compile(
             for applied in r.used().to_vec() {
                 claims.add_applied(&applied, &mut r);
             }
+            let evolves = spec.iter().flat_map(|s| &s.evolves);
+            for e in evolves {
+                let schemes = e.warn_of_unequal_steps(r.sink);
+                claims.hold_on_equal_steps(&schemes);
+            }
         }
     }
     let table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
@@ -390,7 +395,14 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
-    let mut unrolled = unroll(&flows, STEPS_ALONE, false, &SHARED, scheme.name.span, sink)?;
+    let mut unrolled = unroll(
+        &flows,
+        (STEPS_ALONE, &[]),
+        false,
+        &SHARED,
+        scheme.name.span,
+        sink,
+    )?;
     keep::rewrite(&mut unrolled.programs, sink)?;
     let instance = Instance {
         scheme,
@@ -443,6 +455,20 @@ impl Claims {
         self.done.push(instance);
         if first {
             self.list.extend(found);
+        }
+    }
+
+    /// Orders that these schemes have where steps are equal, which those of the model are not.
+    fn hold_on_equal_steps(&mut self, schemes: &[String]) {
+        let order = |c: &&mut manifest::Claim| {
+            let about = c.claim.starts_with("order") || c.claim.starts_with("keep order");
+            about && schemes.contains(&c.scheme)
+        };
+        for c in self.list.iter_mut().filter(order) {
+            let said = std::mem::take(&mut c.note);
+            let notes = ["on equal steps", &said];
+            let notes = notes.into_iter().filter(|n| !n.is_empty());
+            c.note = notes.collect::<Vec<_>>().join("; ");
         }
     }
 

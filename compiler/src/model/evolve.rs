@@ -7,6 +7,7 @@ use super::of_time::{self, OfTime};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::settings;
+use crate::analysis::unequal::{self, Sizes};
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
@@ -46,6 +47,8 @@ pub struct EvolveSpec {
     pub h: Vec<Exact>,
     /// How the step size is learned; its `init` is that of the first step.
     pub learn_h: Option<Learned>,
+    /// Where it is written.
+    pub h_at: Option<Span>,
     pub span: Span,
 }
 
@@ -120,7 +123,12 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     let titles = written.iter().map(title);
     let flows: Vec<(Rc<Flow>, String)> = flows.into_iter().zip(titles).collect();
     let (timed, per_use) = (policies.is_timed(), policies.per_use());
-    let mut unrolled = unroll(&flows, steps as usize, timed, &per_use, e.span, r.sink)?;
+    let grid = match sizes(&h, learn_h.as_ref()) {
+        Sizes::Known(sizes) => sizes,
+        Sizes::Equal | Sizes::Learned => Vec::new(),
+    };
+    let all = (steps as usize, &grid[..]);
+    let mut unrolled = unroll(&flows, all, timed, &per_use, e.span, r.sink)?;
     keep::rewrite(&mut unrolled.programs, r.sink)?;
     let programs = &unrolled.programs;
     if let Some(l) = &learn_h
@@ -136,6 +144,10 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         );
         return None;
     }
+    let h_at = e.options.iter().find_map(|o| match o {
+        EvolveOption::H { span, .. } | EvolveOption::LearnH { span, .. } => Some(*span),
+        EvolveOption::Gradient { .. } | EvolveOption::Weights { .. } => None,
+    });
     let mut sharing = Vec::new();
     for p in programs {
         sharing.push(p.fields.iter().map(|f| policies.of(&f.name)).collect());
@@ -166,6 +178,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         t: Vec::new(),
         h,
         learn_h,
+        h_at,
         span: e.span,
     };
     spec.find_times(r.sink)?;
@@ -248,11 +261,27 @@ impl EvolveSpec {
         }
     }
 
+    /// Says where a method that looks back has a lower order because steps are not equal; gives the schemes that do.
+    pub fn warn_of_unequal_steps(&self, sink: &mut Vec<Diagnostic>) -> Vec<String> {
+        let Some(at) = self.h_at else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        for e in self.evolved() {
+            if let Some(warning) = unequal::warning(&e, at) {
+                sink.push(warning);
+                names.push(e.flow.scheme.name.name.clone());
+            }
+        }
+        names
+    }
+
     /// The flows as they are computed, those with different settings apart.
     pub fn evolved(&self) -> Vec<Evolved> {
         let per_use = self.per_use();
         let mut seen: Vec<(_, Evolved)> = Vec::new();
         let size = |h: &Exact| if h.is_negative() { -h } else { h.clone() };
+        let sizes = sizes(&self.h, self.learn_h.as_ref());
         for k in 0..self.steps as usize {
             let (flow, title) = &self.flows[k.min(self.flows.len() - 1)];
             let settings = settings(&flow.settings, k);
@@ -262,6 +291,7 @@ impl EvolveSpec {
             } else {
                 let evolved = Evolved {
                     h: size(&self.h[k]),
+                    sizes: sizes.clone(),
                     title: title.clone(),
                     flow: flow.clone(),
                     step: k,
@@ -285,6 +315,14 @@ impl EvolveSpec {
         let program = self.unrolled.program(at).into_iter();
         h.chain(program.flat_map(|p| p.learned.iter().cloned()))
             .collect()
+    }
+}
+
+fn sizes(h: &[Exact], learned: Option<&Learned>) -> Sizes {
+    match learned {
+        Some(l) if !l.shared && h.len() > 1 => Sizes::Learned,
+        None if h.iter().any(|each| *each != h[0]) => Sizes::Known(h.to_vec()),
+        _ => Sizes::Equal,
     }
 }
 

@@ -273,6 +273,7 @@ pub(crate) fn solved(flow: &Flow) -> Option<Tableau> {
     let at = At {
         phase: Phase::Step(0),
         steps: 1,
+        sizes: &[],
         inner: Steps::Exact,
         solved: true,
         analysed: true,

@@ -1,7 +1,8 @@
 //! Linear multistep methods: `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`, newest first from x[k+1] and f[k+1].
 //!
 //! Σ αᵢ x[k+1−i] = h Σ βᵢ f[k+1−i], with f = F(x). What is older than the step at hand is read from the history, so f was
-//! evaluated with the weights of its own step. Until there is enough history another scheme takes the steps (`start by`).
+//! evaluated with the weights of its own step. On steps that are not equal, methods that integrate or differentiate a polynomial
+//! have the coefficients of their grid ([`variable`]). Until there is enough history another scheme takes the steps (`start by`).
 //! Where β₀ is not 0 the new state is solved for from the old one, as the stages of implicit tableaus are.
 
 use super::coeff::Coeff;
@@ -19,6 +20,8 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_numerics::multistep as numerics;
+use odec_numerics::variable::{self, Family};
 
 /// Names of the state and of the evaluation in the history.
 pub const STATE: &str = "x";
@@ -113,25 +116,36 @@ impl Machine<'_> {
         };
         self.history(m.span, frame)?;
         let mut both = self.coefficients(m, &frame.scope)?;
+        let family = self.family(&both, frame);
         if let Some(l) = &frame.flow.scheme.learned {
             self.learn_multistep(l, m, &mut both, frame)?;
         }
+        let solver = self.solver_of(m, &both.beta, frame)?;
+        // On another grid an entry may be 0 that is none on this one.
+        let quadrature = matches!(family, Some(Family::Quadrature { .. }));
+        let read = |row: &[Coeff]| row.iter().any(|c| !c.is_zero());
+        let keeps_state = read(&both.alpha[2..]) || family.is_some_and(|_| !quadrature);
+        let keeps_rate = read(&both.beta[2..]) || quadrature;
+        let evaluates = read(&both.beta[1..]) || quadrature;
+        if let Some(fitted) = family.and_then(|f| self.on_grid(f, m)) {
+            both = fitted;
+        }
         let Coefficients { alpha, beta } = both;
-        let solver = self.solver_of(m, &beta, frame)?;
+        let solver = solver.filter(|_| !beta[0].is_zero());
         let Phase::Step(step) = self.at.phase else {
             return None;
         };
         let state = Combination::value(frame.start);
         // Later steps read it even where this one does not.
-        let rate = match beta[1..].iter().all(Coeff::is_zero) {
-            true => Combination::zero(),
-            false => self.field(field, state.clone(), m.span)?,
+        let rate = match evaluates {
+            false => Combination::zero(),
+            true => self.field(field, state.clone(), m.span)?,
         };
         let mut keeps = Vec::new();
-        if alpha[2..].iter().any(|a| !a.is_zero()) {
+        if keeps_state {
             keeps.push((STATE.to_string(), ValueId::STATE));
         }
-        if beta[2..].iter().any(|b| !b.is_zero()) {
+        if keeps_rate {
             keeps.push((RATE.to_string(), self.value(rate.clone(), m.span)?));
         }
         if step + 1 < m.steps() {
@@ -198,6 +212,38 @@ impl Machine<'_> {
     ) -> Option<Combination> {
         let c = self.exact(frame.h.mul(beta), span)?;
         self.add_scaled(to, &c, f, span)
+    }
+
+    /// What the rows are made from, where steps are not equal and the rows are not learned.
+    fn family(&self, written: &Coefficients, frame: &Frame) -> Option<Family> {
+        if self.at.sizes.is_empty() || frame.flow.scheme.learned.is_some() {
+            return None;
+        }
+        let constants =
+            |row: &[Coeff]| -> Option<Vec<Exact>> { row.iter().map(Coeff::as_constant).collect() };
+        let rows = numerics::Multistep {
+            alpha: constants(&written.alpha)?,
+            beta: constants(&written.beta)?,
+        };
+        rows.family()
+    }
+
+    /// The rows on the grid of a step; `None`: it is one of the first, or its points coincide.
+    fn on_grid(&self, family: Family, m: &Multistep) -> Option<Coefficients> {
+        let Phase::Step(step) = self.at.phase else {
+            return None;
+        };
+        if step + 1 < m.steps() {
+            return None;
+        }
+        let sizes = self.at.sizes.get(..=step)?.iter().rev();
+        let sizes: Vec<Exact> = sizes.take(m.steps().max(1)).cloned().collect();
+        let rows = family.on(&variable::points(&sizes)?)?;
+        let row = |row: Vec<Exact>| row.into_iter().map(Coeff::constant).collect();
+        Some(Coefficients {
+            alpha: row(rows.alpha),
+            beta: row(rows.beta),
+        })
     }
 
     /// One step of the scheme that makes the history.

@@ -43,6 +43,8 @@ const MAX_NESTING: usize = 500;
 pub(crate) struct At<'a> {
     pub phase: Phase,
     pub steps: usize,
+    /// The size of each step where they are known and not all equal, or none.
+    pub sizes: &'a [Exact],
     pub inner: Steps,
     /// Whether stages of implicit tableaus are found exactly instead of by iteration: evaluations then stand before what
     /// they are evaluated at, and only coefficients can be read off.

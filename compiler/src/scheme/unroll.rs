@@ -11,6 +11,7 @@ use super::stage::{Phase, Program, Steps};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use std::rc::Rc;
 
 /// An evolution as programs.
@@ -58,10 +59,11 @@ impl Unrolled {
 }
 
 /// Unrolls one flow, or one for each step, with what they are called. `span` is blamed when there are too many
-/// evaluations, `timed` says that weights of fields depend on time, `per_use` which fields have weights at each place.
+/// evaluations, `timed` says that weights of fields depend on time, `per_use` which fields have weights at each place; `sizes`:
+/// of the steps, where they are known and not all equal.
 pub fn unroll(
     flows: &[(Rc<Flow>, String)],
-    steps: usize,
+    (steps, sizes): (usize, &[Exact]),
     timed: bool,
     per_use: &PerUse,
     span: Span,
@@ -105,6 +107,7 @@ pub fn unroll(
         let at = At {
             phase,
             steps,
+            sizes,
             inner: Steps::Euler,
             solved: false,
             analysed: false,

@@ -32,5 +32,6 @@ mod stages;
 mod starts;
 mod systems;
 mod tuning;
+mod unequal;
 mod unused;
 mod work;

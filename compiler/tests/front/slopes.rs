@@ -6,6 +6,7 @@
 use crate::common::compile_text;
 use odec_compiler::analysis::report::{Evolved, Found, order_of};
 use odec_compiler::analysis::stand_in::alone;
+use odec_compiler::analysis::unequal::Sizes;
 use odec_compiler::measure::Problem;
 use odec_compiler::scheme::flow::Flow;
 use odec_compiler::scheme::per_use::SHARED;
@@ -392,7 +393,14 @@ enum Measured {
 fn measured(flow: &Rc<Flow>, order: usize) -> Measured {
     let flows = [(flow.clone(), "s".to_string())];
     let mut sink = Vec::new();
-    let all = unroll(&flows, UNROLLED, false, &SHARED, flow.span, &mut sink);
+    let all = unroll(
+        &flows,
+        (UNROLLED, &[]),
+        false,
+        &SHARED,
+        flow.span,
+        &mut sink,
+    );
     let all = all.unwrap_or_else(|| panic!("{sink:?}"));
     let last = &all.steps[UNROLLED - 2..];
     assert_eq!(last[0], last[1], "later steps are alike");
@@ -430,6 +438,7 @@ fn proved(flow: &Rc<Flow>) -> Option<Found> {
         step: 0,
         per_use: SHARED.clone(),
         h: Exact::one(),
+        sizes: Sizes::Equal,
     };
     order_of(&evolved).ok()
 }

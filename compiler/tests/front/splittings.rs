@@ -2,7 +2,7 @@
 //! exponentials, which is compared with exp(h (A + B)) word by word in the letters A and B.
 
 use crate::common::{compile_text, model};
-use odec_compiler::analysis::report::{lift_of, order_of};
+use odec_compiler::analysis::report::{self, lift_of, order_of};
 use odec_compiler::scheme::{Combination, Instr};
 use odec_graph::Exact;
 use std::collections::BTreeMap;
@@ -220,4 +220,43 @@ fn four_operators_and_one() {
     let one = "scheme one(A) { order 10  A(1/3) A(2/3) }";
     let rendered = compile_text(one).rendered();
     assert!(!rendered.contains("error"), "{rendered}");
+}
+
+/// The order of a partner is meant as the order is: with exact sub-flows.
+#[test]
+fn partners_of_splittings() {
+    let ruth = |claim: &str, partner: &str| {
+        let text = format!(
+            "scheme mine(A, B) {{ order 3  {claim}\n\
+             A(7/24) B(2/3) A(3/4) B(-2/3) A(-1/24) B(1)\n  embedded {partner} }}"
+        );
+        compile_text(&text)
+    };
+    for (partner, order) in [("A(1/2) B(1) A(1/2)", 2), ("A(1) B(1)", 1)] {
+        let outcome = ruth(&format!("embedded order {order}"), partner);
+        assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+        let report = report::scheme(&outcome.checked().instances[0]);
+        assert_eq!(report.embedded, Some(order));
+        let more = ruth(&format!("embedded order {}", order + 1), partner);
+        let said = format!("it has a partner of order {order}");
+        assert!(
+            more.messages[0].message.contains(&said),
+            "{}",
+            more.rendered()
+        );
+    }
+    let (_, text) = odec_grammar::LIBRARY
+        .iter()
+        .find(|(n, _)| *n == "richardson_strang4")
+        .unwrap();
+    let outcome = compile_text(text);
+    assert_eq!(
+        report::scheme(&outcome.checked().instances[0]).embedded,
+        Some(2)
+    );
+    // A step program that flows along its fields.
+    let text = "scheme mine(A, B) { order 2  embedded order 1\n\
+                step x { return flow A(1/2) B(1) A(1/2) from x embedded flow A(1) B(1) from x } }";
+    let outcome = compile_text(text);
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
 }

@@ -2,8 +2,10 @@
 
 use crate::systems::options;
 use odec_compiler::measure::{
-    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, library, measure,
+    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, library, measure, of_text, plan_on,
 };
+use odec_grammar::LIBRARY;
+use odec_graph::Exact;
 use odec_runtime::integrate::integrate;
 use odec_runtime::reference::ReferenceDevice;
 use odec_runtime::{Artifact, Executor};
@@ -48,5 +50,101 @@ fn methods_have_the_order_that_is_proved() {
             general > proved - 0.1,
             "{name}: {general} measured, {proved} proved"
         );
+    }
+}
+
+/// A scheme of the library.
+fn named(name: &str) -> Entry {
+    let (_, text) = LIBRARY.iter().find(|(n, _)| *n == name).unwrap();
+    let mut all = of_text(name, text).unwrap().into_iter();
+    all.find(|e| e.name == name).unwrap()
+}
+
+/// A grid of `steps` steps until about 1: the same few sizes again and again, drawn from a seed, none more than 5/3 of another.
+fn grid(seed: u64, steps: usize) -> Vec<Exact> {
+    let mut state = seed;
+    let mut drawn = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        12 + (state >> 33) as i64 % 9
+    };
+    let sizes: Vec<i64> = (0..5).map(|_| drawn()).collect();
+    (0..steps)
+        .map(|k| Exact::ratio(sizes[k % 5], 16 * steps as i64))
+        .collect()
+}
+
+/// The slope of the error between two grids of one kind.
+fn slope(e: &Entry, seed: u64, steps: usize) -> f64 {
+    let error = |steps: usize| {
+        let sizes = grid(seed, steps);
+        let end: f64 = sizes.iter().map(Exact::to_f64).sum();
+        let planned = plan_on(&e.flow, Problem::General, &sizes, options()).unwrap();
+        Problem::General.error(&run(&planned).unwrap(), end)
+    };
+    (error(steps) / error(2 * steps)).log2()
+}
+
+/// Methods with the coefficients of the grid have their order on it; others have the one that is proved, which is lower.
+#[test]
+fn orders_on_unequal_steps_are_measured() {
+    let mine = of_text(
+        "mine.ode",
+        "scheme mine(F) { order 2  step x { f = F(x)  return x + h*(3/2*f - 1/2*f[-1]) }  start by heun }\n\
+         scheme pece(F) { order 3  step x { f = F(x)  p = x + h/12*(23*f - 16*f[-1] + 5*f[-2])\n\
+         return x + h/12*(5*F(p) + 8*f - f[-1]) }  start by kutta3 }",
+    );
+    let mine = mine.unwrap();
+    let fitted = [
+        ("ab2", 2),
+        ("ab3", 3),
+        ("ab4", 4),
+        ("am3", 3),
+        ("bdf2", 2),
+        ("bdf3", 3),
+        ("nystrom2", 2),
+    ];
+    let fixed = [("mine", 1), ("pece", 1), ("rk4", 4)];
+    for (i, (name, order)) in fitted.into_iter().chain(fixed).enumerate() {
+        let own = mine.iter().find(|e| e.name == name);
+        let e = &own.cloned().unwrap_or_else(|| named(name));
+        for seed in [3, 40 + i as u64] {
+            let steps = [160, 60, 40][order.min(3) - 1];
+            let proved = e.proved_on(&grid(seed, steps));
+            assert_eq!(proved, Some(order), "{name} on grid {seed}");
+            let measured = slope(e, seed, steps);
+            assert!(
+                measured > order as f64 - 0.25,
+                "{name} on grid {seed}: {measured} measured, {order} proved"
+            );
+            if e.proved != proved {
+                assert!(
+                    measured < order as f64 + 0.5,
+                    "{name} on grid {seed}: {measured}"
+                );
+            }
+        }
+    }
+}
+
+/// Evaluations of a late step: what earlier steps evaluated is kept, and histories that grow are counted too.
+#[test]
+fn evaluations_are_those_of_a_late_step() {
+    let known = [
+        ("ab2", 1),
+        ("ab4", 1),
+        ("bdf2", 3),
+        ("abm4", 2),
+        ("milne_pece4", 2),
+        ("hamming5", 2),
+        ("dlcl", 2),
+        ("encoder", 3),
+        ("rk4", 4),
+        ("bogacki_shampine", 3),
+        ("dormand_prince", 6),
+    ];
+    for (name, n) in known {
+        assert_eq!(named(name).evaluations, n, "{name}");
     }
 }
