@@ -27,8 +27,8 @@ fn claiming() -> Vec<String> {
     names
 }
 
-/// Name, claim and proof of each row of `docs/methods.md`.
-fn written() -> Vec<[String; 3]> {
+/// Name, evaluations, claim and proof of each row of `docs/methods.md`.
+fn written() -> Vec<[String; 4]> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methods.md");
     let page = std::fs::read_to_string(page).expect("docs/methods.md");
     let rows = page.lines().filter(|l| l.starts_with("| ")).skip(1);
@@ -38,7 +38,7 @@ fn written() -> Vec<[String; 3]> {
             .map(String::from)
             .collect::<Vec<_>>()
     });
-    let row = |c: Vec<String>| [c[1].clone(), c[5].clone(), c[6].clone()];
+    let row = |c: Vec<String>| [1, 4, 5, 6].map(|i| c[i].clone());
     cells.map(row).collect()
 }
 
@@ -100,9 +100,10 @@ fn machine_code_has_the_orders_that_are_proved() {
             .as_str()
             .map_or("–", |c| c.trim_start_matches("order "));
         let proved = m["proved"].as_u64().map_or("–".into(), |p| p.to_string());
-        [name(m), claimed.into(), proved]
+        let evaluations = m["evaluations"].to_string();
+        [name(m), evaluations, claimed.into(), proved]
     });
-    let now: Vec<[String; 3]> = now.collect();
+    let now: Vec<[String; 4]> = now.collect();
     assert_eq!(
         written, now,
         "write docs/methods.md anew: odec methods > docs/methods.md"

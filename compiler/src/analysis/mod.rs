@@ -26,4 +26,5 @@ pub mod svg;
 pub mod table;
 pub mod text;
 pub mod unequal;
+mod varied;
 pub mod written;

@@ -11,6 +11,7 @@ use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use super::stand_in::{alone, opaque};
 use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
+use super::varied::keeps_differ;
 use super::written;
 use crate::cost::StepWork;
 use crate::scheme::PerUse;
@@ -456,6 +457,13 @@ fn computed(e: &Evolved) -> Computed {
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
     let order = order_or(order, general.as_ref(), within.as_ref());
+    let order = match tableau.is_err() && keeps_differ(e) {
+        true => Err(Beyond {
+            span: e.flow.span,
+            why: "earlier steps, with other settings, keep other values".into(),
+        }),
+        false => order,
+    };
     let looks_back = tableau.is_err().then(|| unequal(e, &order)).flatten();
     let with_first_steps = |order| match e.per_use.is_any() && whole.scheme.looks_back() {
         false => as_computed(order, &whole, history(&whole).as_ref()),

@@ -73,6 +73,25 @@ pub fn settings(flow: &[(String, Setting)], step: usize) -> Settings {
     named.collect()
 }
 
+/// The settings of a flow, and of the flows and methods inside it.
+pub fn all_settings(flow: &Flow) -> Vec<&[(String, Setting)]> {
+    let mut all = vec![&flow.settings[..]];
+    all.extend(flow.start_by.iter().map(|m| &m.settings[..]));
+    for arg in flow.args.iter().chain(&flow.list) {
+        match &arg.kind {
+            FlowArgKind::Flow(inner) => all.extend(all_settings(inner)),
+            FlowArgKind::Field { by, .. } => all.extend(by.iter().map(|m| &m.settings[..])),
+        }
+    }
+    all
+}
+
+/// All of them at a step.
+pub fn settings_at(flow: &Flow, step: usize) -> Vec<Settings> {
+    let all = all_settings(flow).into_iter();
+    all.map(|each| settings(each, step)).collect()
+}
+
 /// Fields seen so far, by identity, and the leaves that stand for them.
 struct Wholes {
     step: usize,

@@ -23,6 +23,7 @@ use odec_numerics::order::expected;
 use odec_numerics::series::{Number, Series};
 use odec_numerics::variable::{Family, bdf2_is_stable, growth, points};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Most different sequences of sizes that a step may look back at.
 const MAX_WINDOWS: usize = 1024;
@@ -46,7 +47,8 @@ pub enum Sizes {
 pub struct Unequal {
     /// The order that it has on equal steps.
     pub equal: Option<usize>,
-    /// The smallest and the largest step, each over the one before it; `None`: they are learned.
+    pub learned: bool,
+    /// The smallest and the largest step, each over the one before it; `None`: they are learned, or have no exact quotients.
     pub ratios: Option<[Exact; 2]>,
     /// The coefficients are those of the grid.
     pub fitted: bool,
@@ -67,12 +69,13 @@ impl Unequal {
     /// `unequal, each 1/2 to 6/7 of the one before; coefficients of this grid`.
     pub fn sentence(&self) -> String {
         let steps = match &self.ratios {
+            _ if self.learned => "learned, so they differ (shown for steps that halve)".to_string(),
             Some([least, most]) => format!(
                 "unequal, each {} to {} times as long as the one before",
                 number(least),
                 number(most)
             ),
-            None => "learned, so they differ (shown for steps that halve)".to_string(),
+            None => "unequal".to_string(),
         };
         let of = match (self.fitted, self.equal) {
             (true, _) => "coefficients are those of this grid".to_string(),
@@ -121,39 +124,52 @@ pub fn unequal(
     let flow = opaque(&e.flow, e.step);
     let set = settings(&e.flow.settings, e.step);
     let equal = equal.as_ref().map_err(Clone::clone);
-    let (order, ratios) = match &e.sizes {
-        Sizes::Known(sizes) => (
-            equal.clone().and_then(|f| known(e, &flow, sizes, f)),
-            Some(ratios(sizes)),
-        ),
-        _ => (equal.clone().and_then(|f| learned(e, &flow, f)), None),
+    let order = equal.clone().and_then(|f| match &e.sizes {
+        Sizes::Known(sizes) => known(e, &flow, sizes, f),
+        _ => learned(e, &flow, f),
+    });
+    let grid: &[Exact] = match &e.sizes {
+        Sizes::Known(sizes) => sizes,
+        _ => &[],
     };
+    let ratios = ratios(grid);
     let rows = rows(e, &set);
-    let family = rows.as_ref().and_then(|(m, _)| m.family());
+    let family = rows.as_ref().and_then(|m| m.family());
+    let family = family.filter(|_| e.flow.scheme.learned.is_none() && !grid.is_empty());
     let about = Unequal {
         equal: equal.ok().map(|f| f.order),
-        fitted: family.is_some() && rows.as_ref().is_some_and(|(_, fits)| *fits),
-        growth: rows.map(|(m, fits)| followed(e, &m, family.filter(|_| fits), ratios.as_ref())),
+        learned: e.sizes == Sizes::Learned,
+        fitted: family
+            .zip(rows.as_ref())
+            .is_some_and(|(f, m)| late_steps(m, grid).all(|k| on_grid(f, m, grid, k).is_some())),
+        growth: rows.map(|m| followed(&m, family, grid, ratios.as_ref())),
         ratios,
     };
     Some((about, order))
 }
 
-/// The rows of a multistep method, and whether they are fitted to the grid.
-fn rows(e: &Evolved, set: &Settings) -> Option<(Multistep, bool)> {
+/// The rows of a multistep method.
+fn rows(e: &Evolved, set: &Settings) -> Option<Multistep> {
     let (alpha, beta) = written::multistep(&e.flow.scheme, set)?;
-    let fits = e.flow.scheme.learned.is_none() && matches!(e.sizes, Sizes::Known(_));
-    Some((Multistep { alpha, beta }, fits))
+    Some(Multistep { alpha, beta })
 }
 
-fn ratios(sizes: &[Exact]) -> [Exact; 2] {
-    let each = sizes
-        .windows(2)
-        .filter_map(|h| Some(&h[1] * &h[0].recip().ok()?));
-    let each: Vec<Exact> = each.collect();
-    let one = Exact::one();
-    let (least, most) = (each.iter().min(), each.iter().max());
-    [least.unwrap_or(&one).clone(), most.unwrap_or(&one).clone()]
+/// The steps that such a method takes itself.
+fn late_steps(m: &Multistep, sizes: &[Exact]) -> Range<usize> {
+    m.alpha.len() - 2..sizes.len()
+}
+
+/// The rows of one of them.
+fn on_grid(family: Family, m: &Multistep, sizes: &[Exact], k: usize) -> Option<Multistep> {
+    let back = m.alpha.len() - 1;
+    let sizes: Vec<Exact> = sizes[k + 1 - back..=k].iter().rev().cloned().collect();
+    family.on(&points(&sizes)?)
+}
+
+fn ratios(sizes: &[Exact]) -> Option<[Exact; 2]> {
+    let each = sizes.windows(2).map(|h| Some(&h[1] * &h[0].recip().ok()?));
+    let each: Vec<Exact> = each.collect::<Option<_>>()?;
+    Some([each.iter().min()?.clone(), each.iter().max()?.clone()])
 }
 
 /// The lowest order of all steps that find the history they read.
@@ -164,7 +180,7 @@ fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Fou
     let mut lowest: Option<Found> = None;
     for k in first..sizes.len() {
         let Ok(own) = sizes[k].recip() else {
-            continue;
+            return beyond(flow, "its steps have sizes without exact quotients");
         };
         let window = sizes[k.saturating_sub(reach)..k].iter().rev();
         if !seen.insert(window.map(|h| h * &own).collect()) {
@@ -264,46 +280,26 @@ fn halving(e: &Evolved, flow: &Flow) -> Option<Found> {
 
 /// How perturbations grow; where sizes are learned, rows are the same in all steps.
 fn followed(
-    e: &Evolved,
     m: &Multistep,
     family: Option<Family>,
+    sizes: &[Exact],
     ratios: Option<&[Exact; 2]>,
 ) -> Growth {
-    let (back, steps) = (m.alpha.len() - 1, &e.sizes);
-    let Sizes::Known(sizes) = steps else {
-        return Growth {
-            largest: None,
-            bounded: m.zero_stable(),
-        };
-    };
     let row = |k: usize| {
-        let points = || {
-            points(
-                &sizes[k + 1 - back..=k]
-                    .iter()
-                    .rev()
-                    .cloned()
-                    .collect::<Vec<_>>(),
-            )
-        };
-        let fitted = family.and_then(|f| f.on(&points()?));
+        let fitted = family.and_then(|f| on_grid(f, m, sizes, k));
         fitted.map_or_else(|| scaled(&m.alpha), |m| m.alpha)
     };
-    let few = sizes.len() <= MAX_FOLLOWED;
-    let alphas: Vec<Vec<Exact>> = match few {
-        true => (back - 1..sizes.len()).map(row).collect(),
-        false => Vec::new(),
-    };
-    let bounded = match (family, back) {
+    let few = (1..=MAX_FOLLOWED).contains(&sizes.len());
+    let bounded = match (family, m.alpha.len()) {
         // The roots of ρ are those on equal steps.
         (None | Some(Family::Quadrature { .. }), _) => m.zero_stable(),
-        (Some(Family::Differentiation { at: 0 }), 2) => ratios
+        (Some(Family::Differentiation { at: 0 }), 3) => ratios
             .filter(|[least, most]| *least > Exact::zero() && bdf2_is_stable(most))
             .map(|_| true),
         _ => None,
     };
     Growth {
-        largest: few.then(|| growth(&alphas)),
+        largest: few.then(|| growth(&late_steps(m, sizes).map(row).collect::<Vec<_>>())),
         bounded,
     }
 }
@@ -333,14 +329,19 @@ pub fn warning(e: &Evolved, at: Span) -> Option<Diagnostic> {
         ),
     };
     let label = match &about.ratios {
+        _ if about.learned => "training makes the steps different".to_string(),
         Some([least, most]) => {
+            let [least, most] = [least, most].map(number);
             format!("a step is {least} to {most} times as long as the one before it")
         }
-        None => "training makes the steps different".to_string(),
+        None => "steps are not equal".to_string(),
     };
-    let help = match (&about.ratios, &e.flow.scheme.learned) {
-        (None, _) => {
+    let help = match (about.learned, &e.flow.scheme.learned) {
+        (true, _) => {
             "`learn shared h` keeps steps equal; a method of one step keeps its order with any"
+        }
+        _ if about.fitted => {
+            "it has the coefficients of the grid, and the higher order on equal steps alone"
         }
         (_, Some(_)) => {
             "learned rows stay as they are on every grid; take equal steps, or the method that they are learned from"

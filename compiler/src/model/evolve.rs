@@ -6,7 +6,7 @@ use super::layer::Layer;
 use super::of_time::{self, OfTime};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
-use crate::analysis::stand_in::settings;
+use crate::analysis::stand_in::settings_at;
 use crate::analysis::unequal::{self, Sizes};
 use crate::codes;
 use crate::scheme::resolve::Resolver;
@@ -284,7 +284,7 @@ impl EvolveSpec {
         let sizes = sizes(&self.h, self.learn_h.as_ref());
         for k in 0..self.steps as usize {
             let (flow, title) = &self.flows[k.min(self.flows.len() - 1)];
-            let settings = settings(&flow.settings, k);
+            let settings = settings_at(flow, k);
             let key = (title.clone(), settings);
             if let Some((_, e)) = seen.iter_mut().find(|(s, _)| *s == key) {
                 e.h = e.h.clone().max(size(&self.h[k]));

@@ -136,6 +136,45 @@ fn stability_on_a_grid() {
     assert_eq!((growth.bounded, growth.largest), (Some(true), Some(1.0)));
 }
 
+/// Points that coincide carry no polynomial: the rows stay as they are, and the order of that is said.
+#[test]
+fn steps_forth_and_back() {
+    let (_, report) = evolved("bdf3(layer)", "h = (-1)^k/8", "");
+    let about = report.unequal.unwrap();
+    assert_eq!((report.order.unwrap().order, about.fitted), (0, false));
+    // Sizes with roots are exact too.
+    assert_eq!(
+        order("ab3(layer)", "h = sqrt(k+1)/8", ""),
+        (Some(3), vec![])
+    );
+}
+
+/// A step that reads what others kept with other settings is not like one among its own kind.
+#[test]
+fn settings_of_earlier_steps() {
+    let scaled = "scheme mine(F, a = 1) { step x { f = F(x)  g = a*f  return x + h*(f + 1/2*g - 1/2*g[-1]) }  start by heun }\n";
+    let alike = "mine(layer, a: [1, 1, 1, 1, 1, 1, 1, 1])";
+    assert_eq!(order(alike, "h = 1/8", scaled), (Some(2), vec![]));
+    let varied = "mine(layer, a: [1, 2, 1, 2, 1, 2, 1, 2])";
+    assert_eq!(order(varied, "h = 1/8", scaled), (None, vec![]));
+    // An inner method may be the one whose settings differ: each kind of step has an order of its own.
+    let inner = "scheme own(F, a = 1) { step x { return x + h*a*F(x) } }\n";
+    let (outcome, _) = evolved(
+        "lie(ffn by own(a: [1, 2, 1, 1, 1, 1, 1, 1]), att)",
+        "h = 1/8",
+        inner,
+    );
+    let orders = outcome
+        .checked()
+        .evolved
+        .iter()
+        .map(|e| report::evolve(e).order.unwrap().order);
+    assert_eq!(orders.collect::<Vec<_>>(), [1, 0]);
+    // Iterations change nothing of what is kept.
+    let iterated = "bdf2(layer, r: [1, 2, 2, 2, 3, 3, 3, 3])";
+    assert_eq!(order(iterated, "h = 1/8", ""), (Some(2), vec![]));
+}
+
 #[test]
 fn reports() {
     let mut shown = Vec::new();
