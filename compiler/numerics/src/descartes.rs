@@ -252,7 +252,12 @@ pub(crate) fn first_change(p: &Poly) -> Option<Option<(Exact, Exact)>> {
     let half = Exact::ratio(1, 2);
     while &(&hi - &lo) * &Exact::int(WIDTH) > hi {
         let middle = &(&lo + &hi) * &half;
-        if p.sign_at(&middle) == before {
+        let sign = p.sign_at(&middle);
+        if sign.is_eq() && p.derivative().sign_at(&middle).is_eq() {
+            // A multiple root, where the sign need not change.
+            return first_change(&p.odd_part()?);
+        }
+        if sign == before {
             lo = middle;
         } else {
             hi = middle;

@@ -6,6 +6,7 @@ use crate::descartes::{is_nonnegative, odd_roots};
 use crate::glm::axis;
 use crate::glm::characteristic::Characteristic;
 use crate::poly::{Extent, Poly, chebyshev};
+use crate::roots::squarefree;
 use odec_exact::Exact;
 
 /// Coefficients, newest first, equally long.
@@ -128,15 +129,25 @@ impl Multistep {
         mirrored.a_stable()
     }
 
-    /// ρ/σ maps the outside of the unit disc into the right half-plane: σ has no root outside, and `Re ρσ̄ ≥ 0` on the circle,
-    /// as a polynomial in cos θ (Dahlquist 1963).
+    /// ρ/σ maps the outside of the unit disc into the right half-plane: σ has no root outside, `Re ρσ̄ ≥ 0` on the circle, as a
+    /// polynomial in cos θ (Dahlquist 1963), and one point to the left is stable: a root of σ on the circle may let all of the left
+    /// half-plane through.
     fn a_stable(&self) -> Option<bool> {
         let (sigma, _) = root_condition(&self.sigma())?;
         let (rho, _) = root_condition(&self.rho())?;
-        if !sigma || !rho {
+        if !sigma || !rho || !self.stable_at_minus_one()? {
             return Some(false);
         }
         is_nonnegative(&self.real_part(), &Exact::int(-1), &Exact::one())
+    }
+
+    /// Whether no root of ρ − zσ lies outside the disc at z = −1. How many do changes only across the boundary locus.
+    fn stable_at_minus_one(&self) -> Option<bool> {
+        let p = self.rho().plus(&self.sigma());
+        if p.degree() + 1 < self.alpha.len() {
+            return Some(false);
+        }
+        Some(root_condition(&squarefree(&p)?)?.0)
     }
 
     /// Re ρσ̄ on the circle, as a polynomial in cos θ.
@@ -172,7 +183,10 @@ impl Multistep {
                 };
             }
         }
-        angle::least(&self.real_part(), &imaginary)
+        match angle::least(&self.real_part(), &imaginary)? {
+            found if found.is_none() || self.stable_at_minus_one()? => Some(found),
+            _ => Some(Angle::none()),
+        }
     }
 }
 

@@ -350,6 +350,14 @@ fn signs_of_polynomials() {
         panic!("a root");
     };
     assert!(lo < q(3, 1) && hi >= q(3, 1));
+    // (2 − x)²(10/3 − x)³: bisection meets the double root before the change of sign.
+    let double = p(&[4, -4, 1]);
+    let third = Poly::new(vec![q(10, 3), q(-1, 1)]);
+    let both = double.times(&third).times(&third).times(&third);
+    let Some(Extent::Until { lo, hi }) = extent(&[both]) else {
+        panic!("a root");
+    };
+    assert!(lo < q(10, 3) && hi >= q(10, 3), "{lo} {hi}");
     assert_eq!(extent(&[p(&[1, -2, 1])]), Some(Extent::Infinite));
     let unit = |c: &[i64]| is_nonnegative(&p(c), &q(-1, 1), &q(1, 1));
     assert_eq!(unit(&[1, 0, -1]), Some(true));
