@@ -23,6 +23,7 @@ pub mod series;
 pub mod ssp;
 pub mod stability;
 pub mod steps;
+pub mod symplectic;
 pub mod tableau;
 pub mod trees;
 pub mod variable;

@@ -87,6 +87,39 @@ impl<C> Line<C> {
 }
 
 impl Line {
+    /// The exact flows that make the result one after the other, each with its part of the step: neighbours of one field joined, those of
+    /// no time left out. `None`: it is made of more than flows. Flows of fields of which nothing is known satisfy no relations, so
+    /// two such words are the same method only if they are the same.
+    pub fn word(&self) -> Option<Vec<(usize, Exact)>> {
+        let mut word: Vec<(usize, Exact)> = Vec::new();
+        let mut value = self.result;
+        while let Some(step) = value.checked_sub(1).map(|i| &self.steps[i]) {
+            value = match step {
+                Step::Flow {
+                    field,
+                    at,
+                    fraction,
+                } => {
+                    match word.last_mut().filter(|(last, _)| last == field) {
+                        Some((_, sum)) => *sum = &*sum + fraction,
+                        None => word.push((*field, fraction.clone())),
+                    }
+                    if word.last().is_some_and(|(_, sum)| sum.is_zero()) {
+                        word.pop();
+                    }
+                    *at
+                }
+                Step::Combine(terms) => match &terms[..] {
+                    [(v, c)] if c.is_one() => *v,
+                    _ => return None,
+                },
+                Step::Eval { .. } | Step::Solution(_) => return None,
+            };
+        }
+        word.reverse();
+        Some(word)
+    }
+
     /// Whether its coefficients can be computed with.
     pub fn comparable(&self) -> Result<(), NoTableau> {
         let coefficients = self.steps.iter().flat_map(|s| match s {

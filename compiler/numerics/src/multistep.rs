@@ -5,8 +5,9 @@ use crate::angle::{self, Angle};
 use crate::descartes::{is_nonnegative, odd_roots};
 use crate::glm::axis;
 use crate::glm::characteristic::Characteristic;
-use crate::poly::{Extent, Poly, chebyshev};
+use crate::poly::{Extent, Poly, chebyshev, inverse};
 use crate::roots::squarefree;
+use crate::ssp::Ssp;
 use odec_exact::Exact;
 
 /// Coefficients, newest first, equally long.
@@ -70,6 +71,52 @@ impl Multistep {
                 &left - &right
             }
         }
+    }
+
+    /// Whether the method taken with −h goes back: `ζᵏρ(1/ζ) = −ρ(ζ)` and `ζᵏσ(1/ζ) = σ(ζ)`, or both with the other sign, without what ρ
+    /// and σ have in common (Hairer, Lubich & Wanner 2006, XV.1).
+    pub fn is_symmetric(&self) -> Option<bool> {
+        let (rho, sigma) = (self.rho(), self.sigma());
+        let common = rho.gcd(&sigma)?;
+        let (rho, sigma) = (rho.divided(&common)?.0, sigma.divided(&common)?.0);
+        let steps = rho.degree().max(sigma.degree());
+        let reversed = |p: &Poly| Poly::new((0..=steps).rev().map(|i| p.coefficient(i)).collect());
+        let minus = |p: &Poly| p.scaled(&Exact::int(-1));
+        let (back, mirrored) = (reversed(&rho), reversed(&sigma));
+        let odd = back == minus(&rho) && mirrored == sigma;
+        Some(odd || back == rho && mirrored == minus(&sigma))
+    }
+
+    /// The coefficient of strong stability preservation: the least −αᵢ/βᵢ of earlier steps, where none of −αᵢ and βᵢ is negative
+    /// (Gottlieb, Ketcheson & Shu 2011, 8.1).
+    pub fn ssp(&self) -> Option<Ssp> {
+        let over = inverse(&self.alpha[0])?;
+        let old = self.alpha.iter().skip(1).map(|a| -&(a * &over));
+        let slopes: Vec<Exact> = self.beta.iter().map(|b| b * &over).collect();
+        let mut least: Option<Exact> = None;
+        if slopes[0].is_negative() {
+            return Some(Ssp::None);
+        }
+        for (a, b) in old.zip(&slopes[1..]) {
+            if a.is_negative() || b.is_negative() {
+                return Some(Ssp::None);
+            }
+            if !b.is_zero() {
+                let quotient = &a * &inverse(b)?;
+                least = Some(least.map_or(quotient.clone(), |l| l.min(quotient)));
+            }
+        }
+        Some(match least {
+            None => Ssp::Unbounded,
+            Some(c) if c.is_zero() => Ssp::None,
+            Some(c) => Ssp::Exactly(c),
+        })
+    }
+
+    /// A-stable, and all roots of ρ − zσ go to 0 as z goes to −∞.
+    pub fn l_stable(&self) -> Option<bool> {
+        let damped = Characteristic::of_multistep(&self.alpha, &self.beta)?.is_damped();
+        Some(damped && self.facts().a_stable?)
     }
 
     /// All roots of ρ lie in the unit disc, those on the circle are simple.

@@ -1,5 +1,6 @@
 //! What a tableau of one field is called: kinds, simplifying assumptions, symmetries.
 
+use crate::symplectic::symplectic;
 use crate::tableau::Tableau;
 use odec_exact::Exact;
 
@@ -83,12 +84,7 @@ impl Properties {
             }),
             first_same_as_last: stiffly_accurate && explicit_first && s > 1,
             stiffly_accurate,
-            symplectic: (0..s).all(|i| {
-                (0..=i).all(|j| {
-                    let left = &(&t.b[i] * &t.a[i][j]) + &(&t.b[j] * &t.a[j][i]);
-                    left == &t.b[i] * &t.b[j]
-                })
-            }),
+            symplectic: symplectic(t).is_ok(),
             symmetric: t.is_symmetric(),
         }
     }

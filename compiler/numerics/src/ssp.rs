@@ -7,10 +7,12 @@
 
 use crate::poly::{Extent, Poly, extent};
 use crate::tableau::Tableau;
+use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
 use odec_exact::Exact;
+use std::cmp::Ordering;
 
 /// Most stages of a method whose coefficient is sought.
 const MAX_STAGES: usize = 64;
@@ -19,6 +21,8 @@ const MAX_PRODUCTS: u64 = 400_000;
 /// Largest coefficients of x² and x of the quadratic equations whose roots are recognised.
 const SQUARE: i64 = 12;
 const LINEAR: i64 = 120;
+/// Most decimals that are compared.
+const MAX_PLACES: usize = 400;
 
 /// A coefficient of strong stability preservation.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +33,89 @@ pub enum Ssp {
     /// Exactly: a fraction, or a root of a quadratic equation with small coefficients.
     Exactly(Exact),
     /// Between two numbers, 2⁻⁴⁰ of it apart.
-    Between(Exact, Exact),
+    Between(Enclosed),
+}
+
+/// The smallest of some algebraic numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Enclosed {
+    pub lo: Exact,
+    pub hi: Exact,
+    /// Polynomials that change their sign once in `(lo, hi]`, at one of the numbers each.
+    of: Vec<(Exact, Exact, Poly)>,
+}
+
+impl Ssp {
+    /// The coefficient, compared with a number; `None`: not decided.
+    pub fn compared(&self, with: &Exact) -> Option<Ordering> {
+        match self {
+            Ssp::None => Some(Exact::zero().cmp(with)),
+            Ssp::Unbounded => Some(Ordering::Greater),
+            Ssp::Exactly(c) => Some(c.cmp(with)),
+            Ssp::Between(e) => e.compared(with),
+        }
+    }
+}
+
+impl Enclosed {
+    /// The number, compared with another.
+    pub fn compared(&self, with: &Exact) -> Option<Ordering> {
+        let mut least = Ordering::Greater;
+        for (lo, hi, p) in &self.of {
+            least = least.min(change_compared(p, lo, hi, with)?);
+        }
+        Some(least)
+    }
+
+    /// As many decimals as tell it from another number, six at least: it lies between what is printed and one more in the last place.
+    pub fn decimals(&self, other: &Exact) -> Option<String> {
+        let ten = BigInt::from(10);
+        let mut scale = BigInt::from(1_000_000);
+        let at =
+            |n: &BigInt, scale: &BigInt| Exact::from(BigRational::new(n.clone(), scale.clone()));
+        let mut n = (self.lo.as_rational()? * BigRational::from_integer(scale.clone()))
+            .floor()
+            .to_integer();
+        for places in 6..MAX_PLACES {
+            while self.compared(&at(&(&n + 1), &scale))?.is_ge() {
+                n += 1;
+            }
+            if *other < at(&n, &scale) || *other >= at(&(&n + 1), &scale) {
+                let (whole, rest) = n.div_rem(&scale);
+                return Some(format!("{whole}.{:0>places$}", rest.to_string()));
+            }
+            n *= &ten;
+            scale *= &ten;
+        }
+        None
+    }
+}
+
+/// Where a polynomial changes its sign, the only such place in `(lo, hi]`, compared with a number.
+fn change_compared(p: &Poly, lo: &Exact, hi: &Exact, with: &Exact) -> Option<Ordering> {
+    if with <= lo {
+        return Some(Ordering::Greater);
+    }
+    if with > hi {
+        return Some(Ordering::Less);
+    }
+    let sign = p.sign_at(with);
+    if sign.is_eq() {
+        return match p.derivative().sign_at(with) {
+            // A multiple root need not be a change.
+            Ordering::Equal => change_compared(&p.odd_part()?, lo, hi, with),
+            _ => Some(Ordering::Equal),
+        };
+    }
+    let (before, after) = (p.sign_at(lo), p.sign_at(hi));
+    match (before.is_ne(), after.is_ne()) {
+        (true, _) if sign == before => Some(Ordering::Greater),
+        (true, _) => Some(Ordering::Less),
+        (_, true) if sign == after => Some(Ordering::Less),
+        (_, true) => Some(Ordering::Greater),
+        // Both ends are multiple roots.
+        (false, false) => change_compared(&p.odd_part()?, lo, hi, with),
+    }
 }
 
 /// The coefficient of a method of one field; `None`: there are too many stages.
@@ -56,24 +142,31 @@ pub fn ssp(t: &Tableau) -> Option<Ssp> {
     if t.stages() > MAX_STAGES {
         return None;
     }
-    let mut first: Option<(Exact, Exact, Poly)> = None;
+    let mut found: Vec<(Exact, Exact, Poly)> = Vec::new();
     for p in numerators(&k)? {
         match extent(std::slice::from_ref(&p))? {
             Extent::Infinite => {}
             Extent::Zero => return Some(Ssp::None),
-            Extent::Until { lo, hi } => {
-                if first.as_ref().is_none_or(|(_, known, _)| hi < *known) {
-                    first = Some((lo, hi, p));
-                }
-            }
+            Extent::Until { lo, hi } => found.push((lo, hi, p)),
         }
     }
-    Some(match first {
-        None => Ssp::Unbounded,
-        Some((lo, hi, p)) => match recognised(&p, &lo, &hi) {
-            Some(r) => Ssp::Exactly(r),
-            None => Ssp::Between(lo, hi),
-        },
+    // Those that may be the smallest one.
+    let Some(most) = found.iter().map(|(_, hi, _)| hi.clone()).min() else {
+        return Some(Ssp::Unbounded);
+    };
+    found.retain(|(lo, ..)| *lo < most);
+    let enclosed = Enclosed {
+        lo: found.iter().map(|(lo, ..)| lo.clone()).min()?,
+        hi: most,
+        of: found,
+    };
+    let exact = enclosed.of.iter().find_map(|(lo, hi, p)| {
+        let root = recognised(p, lo, hi)?;
+        (enclosed.compared(&root) == Some(Ordering::Equal)).then_some(root)
+    });
+    Some(match exact {
+        Some(r) => Ssp::Exactly(r),
+        None => Ssp::Between(enclosed),
     })
 }
 

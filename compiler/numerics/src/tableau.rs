@@ -5,6 +5,7 @@
 //! [`Tableau::parts`]. Leaves orders to [`crate::order`].
 
 use odec_exact::Exact;
+use std::collections::HashMap;
 
 /// Coefficients of a method of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,16 @@ impl Part {
     pub fn nodes(&self) -> Vec<Exact> {
         self.a.iter().map(|r| r.iter().cloned().sum()).collect()
     }
+}
+
+/// The sums over classes that are numbered by their first members.
+fn summed(row: &[Exact], class: &[usize]) -> Vec<Exact> {
+    let count = class.iter().max().map_or(0, |most| most + 1);
+    let mut sums = vec![Exact::zero(); count];
+    for (x, c) in row.iter().zip(class).filter(|(x, _)| !x.is_zero()) {
+        sums[*c] = &sums[*c] + x;
+    }
+    sums
 }
 
 impl Tableau {
@@ -87,10 +98,71 @@ impl Tableau {
         }
     }
 
-    /// Whether the method is its own adjoint, stage by stage.
+    /// Whether the method is its own adjoint, however its stages are numbered.
     pub fn is_symmetric(&self) -> bool {
-        let adjoint = self.adjoint();
-        (&adjoint.field_of, &adjoint.a, &adjoint.b) == (&self.field_of, &self.a, &self.b)
+        let t = self.reduced();
+        match t.is_explicit() {
+            // The adjoint has b on its diagonal.
+            true => t.stages() == 0,
+            false => t.is_same_method(&t.adjoint()),
+        }
+    }
+
+    /// Whether both give the same result for all fields: their stages, side by side, fall into classes of equal ones, and each class
+    /// has the same weight in both.
+    pub fn is_same_method(&self, other: &Tableau) -> bool {
+        let (one, two) = (self.reduced(), other.reduced());
+        let (s, n) = (one.stages(), one.stages() + two.stages());
+        let placed = |row: &Vec<Exact>, from: usize| {
+            let mut wide = vec![Exact::zero(); n];
+            wide[from..from + row.len()].clone_from_slice(row);
+            wide
+        };
+        let rows = one.a.iter().map(|r| placed(r, 0));
+        let both = Tableau {
+            fields: one.fields.clone(),
+            field_of: [one.field_of.as_slice(), &two.field_of].concat(),
+            a: rows.chain(two.a.iter().map(|r| placed(r, s))).collect(),
+            b: vec![Exact::zero(); n],
+            embedded: None,
+        };
+        let class = both.classes();
+        let weights = |b: &Vec<Exact>, from: usize| summed(&placed(b, from), &class);
+        one.fields == two.fields && weights(&one.b, 0) == weights(&two.b, s)
+    }
+
+    /// The class of each stage, numbered by first members: stages of one field are alike when each takes the same of every class, so that
+    /// their values are equal (Hundsdorfer & Spijker 1981). Classes by field are split until that holds; where each stage needs earlier
+    /// ones alone, one after the other is put into its class.
+    fn classes(&self) -> Vec<usize> {
+        if self.is_explicit() {
+            let mut known: HashMap<(usize, Vec<Exact>), usize> = HashMap::new();
+            let mut class = Vec::new();
+            for (i, field) in self.field_of.iter().enumerate() {
+                let mut takes = summed(&self.a[i][..i], &class);
+                while takes.last().is_some_and(Exact::is_zero) {
+                    takes.pop();
+                }
+                let number = known.len();
+                class.push(*known.entry((*field, takes)).or_insert(number));
+            }
+            return class;
+        }
+        let mut class = self.field_of.clone();
+        let mut count = 0;
+        loop {
+            let mut known: HashMap<(usize, Vec<Exact>), usize> = HashMap::new();
+            let takes = |i: usize| (class[i], summed(&self.a[i], &class));
+            let next = (0..self.stages()).map(|i| {
+                let number = known.len();
+                *known.entry(takes(i)).or_insert(number)
+            });
+            class = next.collect();
+            if known.len() == count {
+                return class;
+            }
+            count = known.len();
+        }
     }
 
     /// The distinct points, as numbers of the first stages that lie there, and the point of each stage.
@@ -170,32 +242,42 @@ impl Tableau {
     }
 
     /// The method without the stages on which the result does not depend, and with one stage for those of a field that are alike; no
-    /// embedded partner (Dahlquist & Jeltsch 1979; Hundsdorfer & Spijker 1981: irreducible but for weights that cancel).
+    /// embedded partner (Dahlquist & Jeltsch 1979; Hundsdorfer & Spijker 1981: irreducible).
     pub fn reduced(&self) -> Tableau {
-        let mut t = self.clone();
-        t.embedded = None;
-        let alike = |t: &Tableau| {
-            let s = t.stages();
-            let pairs = (0..s).flat_map(|i| (i + 1..s).map(move |j| (i, j)));
-            let mut pairs = pairs.filter(|(i, j)| t.field_of[*i] == t.field_of[*j]);
-            pairs.find(|(i, j)| t.a[*i] == t.a[*j])
-        };
-        while let Some((i, j)) = alike(&t) {
-            for row in t.a.iter_mut().chain([&mut t.b]) {
-                row[i] = &row[i] + &row[j];
+        let mut t = self.without_idle();
+        loop {
+            let class = t.classes();
+            let first = |(i, c): (usize, &usize)| (!class[..i].contains(c)).then_some(i);
+            let firsts: Vec<usize> = class.iter().enumerate().filter_map(first).collect();
+            if firsts.len() == t.stages() {
+                return t;
             }
-            let rest: Vec<usize> = (0..t.stages()).filter(|k| *k != j).collect();
-            t = t.kept(&rest);
+            let merged = Tableau {
+                fields: t.fields.clone(),
+                field_of: firsts.iter().map(|i| t.field_of[*i]).collect(),
+                a: firsts.iter().map(|i| summed(&t.a[*i], &class)).collect(),
+                b: summed(&t.b, &class),
+                embedded: None,
+            };
+            t = merged.without_idle();
         }
-        let mut needed: Vec<bool> = t.b.iter().map(|b| !b.is_zero()).collect();
-        while let Some(more) = (0..t.stages()).find(|j| {
-            let uses = |i: usize| needed[i] && !t.a[i][*j].is_zero();
-            !needed[*j] && (0..t.stages()).any(uses)
-        }) {
-            needed[more] = true;
+    }
+
+    /// Without the stages on which the result does not depend.
+    fn without_idle(&self) -> Tableau {
+        let mut needed: Vec<bool> = self.b.iter().map(|b| !b.is_zero()).collect();
+        let mut open: Vec<usize> = (0..self.stages()).filter(|j| needed[*j]).collect();
+        while let Some(i) = open.pop() {
+            for (j, a) in self.a[i].iter().enumerate() {
+                if !a.is_zero() && !std::mem::replace(&mut needed[j], true) {
+                    open.push(j);
+                }
+            }
         }
-        let rest: Vec<usize> = (0..t.stages()).filter(|j| needed[*j]).collect();
-        t.kept(&rest)
+        let rest: Vec<usize> = (0..self.stages()).filter(|j| needed[*j]).collect();
+        let mut t = self.kept(&rest);
+        t.embedded = None;
+        t
     }
 
     /// The method of one field alone: the others are 0.

@@ -97,9 +97,10 @@ fn strong_stability_between_two_numbers() {
         "1/3 1/4 1/3 1/2",
         "1/5 1/5 1/5 1/7 1/8",
     ]);
-    let Some(Ssp::Between(lo, hi)) = ssp(&t) else {
+    let Some(Ssp::Between(found)) = ssp(&t) else {
         panic!("{:?}", ssp(&t));
     };
+    let (lo, hi) = (&found.lo, &found.hi);
     let rows = t.a.iter().chain([&t.b]);
     let k: Vec<Vec<f64>> = rows
         .map(|r| r.iter().map(Exact::to_f64).collect())

@@ -260,7 +260,7 @@ pub fn json(r: &Report) -> Value {
             Ssp::None => json!(0.0),
             Ssp::Unbounded => json!("unbounded"),
             Ssp::Exactly(c) => json!(c.to_f64()),
-            Ssp::Between(lo, _) => json!(lo.to_f64()),
+            Ssp::Between(c) => json!(c.lo.to_f64()),
         }),
         "multistep": r.multistep.as_ref().map(|(m, f)| multistep(m, f)),
     });
@@ -284,6 +284,12 @@ pub fn json(r: &Report) -> Value {
     if let Some(tol) = &r.tolerance {
         all["tolerance"] = json!(tol.to_string());
     }
+    all["computed_stability"] = r.iterated.as_ref().map_or(Value::Null, |i| {
+        json!({
+            "num": i.function.as_ref().map(poly),
+            "real_limit": extent(&i.real, false), "imaginary_limit": extent(&i.imaginary_squared, true),
+        })
+    });
     all["stable_step"] = stable_step(r);
     all["joint"] = r.additive.as_ref().map(additive).into();
     all

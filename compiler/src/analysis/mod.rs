@@ -5,7 +5,9 @@
 
 pub mod claims;
 mod coefficients;
+mod decide;
 pub mod general;
+pub mod iterated;
 pub mod json;
 pub mod keep;
 pub mod latex;

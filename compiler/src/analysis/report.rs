@@ -4,6 +4,7 @@
 
 use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
 use super::general::{General, general};
+use super::iterated::Iterated;
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
@@ -126,6 +127,8 @@ pub struct Report {
     /// What a token's residual may be in a step that is solved for, as a share of its length: everything else is said of the
     /// solution.
     pub tolerance: Option<Exact>,
+    /// What of its stability is left in the step that is computed.
+    pub iterated: Option<Iterated>,
     /// The order of the embedded partner.
     pub embedded: Option<usize>,
     pub error: Option<PrincipalError>,
@@ -330,6 +333,13 @@ pub fn scheme(i: &Instance) -> Report {
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
     let all = history(&flow);
     let otherwise = flow.scheme.looks_back() || away(&flow).is_some();
+    let solves = rows.as_ref().is_some_and(|(_, beta)| !beta[0].is_zero());
+    let iterated = match (&tableau, &implicit) {
+        _ if tolerance.is_some() => None,
+        (Ok(t), Some(_)) => Iterated::of_tableau(t),
+        _ if solves => Iterated::of_steps(&flow),
+        _ => None,
+    };
     Report {
         learning: learned::learning(i, known),
         kept: keep::kept(i).and_then(Result::ok),
@@ -372,6 +382,7 @@ pub fn scheme(i: &Instance) -> Report {
         computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
         unequal: None,
         flows: written::flows(&i.scheme, &i.settings),
+        iterated,
         order,
         tableau,
         implicit,
@@ -519,6 +530,7 @@ pub fn evolve(e: &Evolved) -> Report {
         work: work(&flow, &e.per_use),
         tolerance,
         implicit: None,
+        iterated: None,
         embedded: None,
         error: meant
             .as_ref()

@@ -40,6 +40,7 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         structure(&mut page, f);
         page.section("Stability");
         stability(&mut page, f);
+        iterated(&mut page, r);
         page.section("Stable step, for a Lipschitz bound K");
         stable::stable_step(&mut page, r);
     }
@@ -50,6 +51,7 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
     if let Some((_, f)) = &r.multistep {
         page.section("Stability");
         multistep(&mut page, f);
+        iterated(&mut page, r);
     }
     if let Some((_, f)) = &r.general {
         page.section("Stability");
@@ -393,9 +395,24 @@ fn stability(page: &mut Page, f: &OneField) {
         Some(Ssp::None) => "0".to_string(),
         Some(Ssp::Unbounded) => "unbounded".to_string(),
         Some(Ssp::Exactly(c)) => c.to_string(),
-        Some(Ssp::Between(lo, _)) => format!("{:.5}", lo.to_f64()),
+        Some(Ssp::Between(c)) => format!("{:.5}", c.lo.to_f64()),
     };
     page.fact("SSP coefficient", &ssp);
+}
+
+/// What is left in the step that is computed; all else is said of the equation.
+fn iterated(page: &mut Page, r: &Report) {
+    if let Some(i) = &r.iterated {
+        let real = format!("real axis{FAST}{}", extent(&i.real, false, "-"));
+        let sentence = match i.shown() {
+            Some(function) => format!(
+                "{function}, {real}, imaginary axis{FAST}{}",
+                extent(&i.imaginary_squared, true, "±")
+            ),
+            None => real,
+        };
+        page.fact("as it is iterated", &sentence);
+    }
 }
 
 fn axes(page: &mut Page, real: &Option<Extent>, imaginary_squared: &Option<Extent>) {

@@ -90,6 +90,12 @@ impl Characteristic {
     pub fn leading(&self) -> &Poly {
         &self.by_w[self.degree()]
     }
+    /// Whether all roots w go to 0 as z goes to infinity.
+    pub fn is_damped(&self) -> bool {
+        let most = self.leading().degree();
+        let others = &self.by_w[..self.degree()];
+        others.iter().all(|c| c.is_zero() || c.degree() < most)
+    }
     /// As a polynomial in w.
     pub fn at(&self, z: &Exact) -> Poly {
         Poly::new(self.by_w.iter().map(|c| c.at(z)).collect())

@@ -1,0 +1,77 @@
+//! What is left of an implicit method when its equation is iterated a number of times: an explicit step, with limits of its own.
+//!
+//! Takes a scheme that is written as an implicit tableau or multistep method; gives the stability of the step that is computed. Facts
+//! of the method itself are those of the equation. Nothing is given where it is solved to a tolerance.
+
+use super::general::general;
+use super::number::polynomial;
+use super::text::extent;
+use crate::scheme::flow::Flow;
+use odec_numerics::Tableau;
+use odec_numerics::glm::axis;
+use odec_numerics::glm::characteristic::Characteristic;
+use odec_numerics::poly::{Extent, Poly};
+use odec_numerics::stability::Stability;
+
+/// Highest degree of a polynomial that is written out.
+const MAX_DEGREE: usize = 6;
+
+/// Stability of the step that is computed.
+#[derive(Clone, Debug)]
+pub struct Iterated {
+    /// R, which is a polynomial; `None`: the method has several steps.
+    pub function: Option<Poly>,
+    pub real: Option<Extent>,
+    /// As y²; of methods of one step.
+    pub imaginary_squared: Option<Extent>,
+}
+
+impl Iterated {
+    /// Of a tableau's iterations.
+    pub fn of_tableau(computed: &Tableau) -> Option<Iterated> {
+        if computed.fields.len() != 1 {
+            return None;
+        }
+        let s = Stability::new(computed)?;
+        Some(Iterated {
+            function: Some(s.function.numerator),
+            real: s.real,
+            imaginary_squared: s.imaginary_squared,
+        })
+    }
+
+    /// Of the iterations of a multistep method.
+    pub fn of_steps(flow: &Flow) -> Option<Iterated> {
+        let phi = Characteristic::of(&general(flow).ok()?.glm)?;
+        Some(Iterated {
+            function: None,
+            real: axis::real(&phi),
+            imaginary_squared: None,
+        })
+    }
+
+    /// `R(z) = 1 + z + z²`, or its degree.
+    pub fn shown(&self) -> Option<String> {
+        let p = self.function.as_ref()?;
+        Some(match p.degree() {
+            0..=MAX_DEGREE => format!("R(z) = {}", polynomial(p)),
+            n => format!("R, a polynomial of degree {n}"),
+        })
+    }
+
+    /// `what is computed is stable to -1 on the negative axis`.
+    pub fn sentence(&self) -> String {
+        let real = match &self.real {
+            Some(Extent::Zero) => "on no part of the negative axis".to_string(),
+            Some(Extent::Infinite) => "on all of the negative axis".to_string(),
+            Some(Extent::Until { .. }) => {
+                format!("to {} on the negative axis", extent(&self.real, false, "-"))
+            }
+            None => "as far as nobody decided".to_string(),
+        };
+        match self.shown() {
+            Some(function) => format!("what is computed, {function}, is stable {real}"),
+            None => format!("what is computed is stable {real}"),
+        }
+    }
+}
