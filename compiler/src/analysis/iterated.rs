@@ -12,9 +12,17 @@ use odec_numerics::glm::axis;
 use odec_numerics::glm::characteristic::Characteristic;
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::stability::Stability;
+use odec_numerics::steps::StepBounds;
 
 /// Highest degree of a polynomial that is written out.
 const MAX_DEGREE: usize = 6;
+
+fn stability(computed: &Tableau) -> Option<Stability> {
+    match computed.fields.len() {
+        1 => Stability::new(computed),
+        _ => None,
+    }
+}
 
 /// Stability of the step that is computed.
 #[derive(Clone, Debug)]
@@ -24,19 +32,28 @@ pub struct Iterated {
     pub real: Option<Extent>,
     /// As y²; of methods of one step.
     pub imaginary_squared: Option<Extent>,
+    /// How long a step may be; of methods of one step, in reports.
+    pub steps: Option<StepBounds>,
 }
 
 impl Iterated {
     /// Of a tableau's iterations.
     pub fn of_tableau(computed: &Tableau) -> Option<Iterated> {
-        if computed.fields.len() != 1 {
-            return None;
-        }
-        let s = Stability::new(computed)?;
+        let s = stability(computed)?;
         Some(Iterated {
             function: Some(s.function.numerator),
             real: s.real,
             imaginary_squared: s.imaginary_squared,
+            steps: None,
+        })
+    }
+
+    /// The same, with all that a report says.
+    pub fn with_steps(computed: &Tableau) -> Option<Iterated> {
+        let steps = StepBounds::new(computed, &stability(computed)?);
+        Some(Iterated {
+            steps: Some(steps),
+            ..Iterated::of_tableau(computed)?
         })
     }
 
@@ -47,6 +64,7 @@ impl Iterated {
             function: None,
             real: axis::real(&phi),
             imaginary_squared: None,
+            steps: None,
         })
     }
 

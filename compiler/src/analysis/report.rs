@@ -336,7 +336,7 @@ pub fn scheme(i: &Instance) -> Report {
     let solves = rows.as_ref().is_some_and(|(_, beta)| !beta[0].is_zero());
     let iterated = match (&tableau, &implicit) {
         _ if tolerance.is_some() => None,
-        (Ok(t), Some(_)) => Iterated::of_tableau(t),
+        (Ok(t), Some(_)) => Iterated::with_steps(t),
         _ if solves => Iterated::of_steps(&flow),
         _ => None,
     };

@@ -59,7 +59,7 @@ impl Bound<'_> {
     }
 }
 
-/// All bounds of a method of one field.
+/// All bounds of a method of one field, as it is iterated where it is.
 pub fn bounds(r: &Report) -> Vec<Bound<'_>> {
     let Some(one) = r.one_field.as_ref().filter(|_| r.multistep.is_none()) else {
         return Vec::new();
@@ -72,9 +72,16 @@ pub fn bounds(r: &Report) -> Vec<Bound<'_>> {
         extent,
         squared,
     };
+    let (real, imaginary_squared, steps) = match &r.iterated {
+        Some(i) => (&i.real, &i.imaginary_squared, i.steps.as_ref()),
+        None => (&s.real, &s.imaginary_squared, Some(steps)),
+    };
+    let Some(steps) = steps else {
+        return Vec::new();
+    };
     vec![
-        bound("real decay", s.real.as_ref(), false),
-        bound("oscillation", s.imaginary_squared.as_ref(), true),
+        bound("real decay", real.as_ref(), false),
+        bound("oscillation", imaginary_squared.as_ref(), true),
         bound("dissipation", steps.dissipation.as_ref(), false),
         bound("disc of stability", steps.disc.as_ref(), false),
         bound("contractivity", steps.contractive.as_ref(), false),

@@ -41,7 +41,10 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         page.section("Stability");
         stability(&mut page, f);
         iterated(&mut page, r);
-        page.section("Stable step, for a Lipschitz bound K");
+        page.section(match &r.iterated {
+            Some(_) => "Stable step as it is iterated, for a Lipschitz bound K",
+            None => "Stable step, for a Lipschitz bound K",
+        });
         stable::stable_step(&mut page, r);
     }
     if let Some(a) = r.additive.as_ref().filter(|_| r.multistep.is_none()) {

@@ -1,7 +1,7 @@
 //! Claims about stages, structure and stability: true of what the literature says, false of what it does not.
 
 use crate::common::compile_text;
-use odec_compiler::analysis::report;
+use odec_compiler::analysis::{report, stable};
 use odec_grammar::ast::{Item, Scheme, SchemeItem};
 use odec_program::manifest::ClaimStatus;
 
@@ -283,6 +283,26 @@ fn what_is_left_in_the_computed_step_is_said() {
         ]
         .join("\n\n")
     );
+}
+
+/// A step that is stable for the equation may be none for its iterations.
+#[test]
+fn stable_steps_are_those_that_are_computed() {
+    let text = "scheme mine(F) { tableau { 1 | 1\n | 1 } solve by HOW }";
+    let bounds = |how: &str| {
+        let outcome = compile_text(&text.replace("HOW", how));
+        let report = report::scheme(&outcome.checked().instances[0]);
+        let bounds = stable::bounds(&report);
+        bounds.iter().map(|b| b.value()).collect::<Vec<_>>()
+    };
+    let iterated = bounds("fixed_point(iterations: 1)");
+    assert_eq!(iterated[..2], [Some(1.0), Some(1.0)]);
+    assert!(
+        iterated.iter().all(|b| b.is_some_and(f64::is_finite)),
+        "{iterated:?}"
+    );
+    let solved = bounds("fixed_point(tol: 1e-3, max: 9)");
+    assert_eq!(solved[..2], [Some(f64::INFINITY); 2]);
 }
 
 /// A scheme without a stable history is consistent and of no use.
