@@ -7,7 +7,7 @@
 use super::claims::Instance;
 use super::general::{General, general};
 use super::iterated::Iterated;
-use super::line::{Beyond, placed, program, to_tolerance};
+use super::line::{Beyond, Placed, placed, to_tolerance};
 use super::number::number;
 use super::report::{embedded, embedded_in, evaluations};
 use super::stand_in::alone;
