@@ -438,7 +438,7 @@ fn first_steps(
         embedded: None,
     };
     let (mut started, mut trees) = method.expansion().unwrap();
-    missed(&line, ends, (&mut started, &mut trees), steps, 4).unwrap()
+    missed(&line, ends, (&mut started, &mut trees), steps, (4, None)).unwrap()
 }
 
 /// x[n+1] = x[n] + h (3/2 f[n] − 1/2 f[n−1]) after one step: with f[−1] = 0, with Euler's step, with the exact one up to h².
@@ -506,4 +506,27 @@ fn values_without_an_expansion() {
         (found.order, found.why, found.lasts),
         (1, Why::NoSeries, false)
     );
+}
+
+/// What a claim's residual lets a coefficient be off, it lets one after the first steps.
+#[test]
+fn first_steps_within_a_residual() {
+    let ab2 = glm(&["0"], &["1 0"], &["3/2", "1"], &["1 -1/2", "0 0"]);
+    let line = Line {
+        fields: vec!["F".into()],
+        steps: vec![
+            Step::Eval { field: 0, at: 0 },
+            Step::Combine(vec![(0, q(1, 1)), (1, q(1_000_001, 1_000_000))]),
+        ],
+        result: 0,
+        embedded: None,
+    };
+    let order = |within: Option<Exact>| {
+        let (mut started, mut trees) = ab2.expansion().unwrap();
+        let both = (&mut started, &mut trees);
+        let found = missed(&line, &[Some(2), Some(1)], both, 1, (4, within.as_ref()));
+        found.unwrap().map(|m| m.order)
+    };
+    assert_eq!(order(None), Some(1));
+    assert_eq!(order(Some(q(1, 100_000))), Some(2));
 }

@@ -135,7 +135,7 @@ pub fn claims(i: &Instance, sink: &mut Vec<Diagnostic>) -> Vec<Claim> {
 fn kept_claim(i: &Instance, sink: &mut Vec<Diagnostic>) -> Option<Claim> {
     let kept = super::keep::kept(i)?.map_err(|d| sink.push(d)).ok()?;
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let first = limited(&flow, kept.order).ok().flatten();
+    let first = limited(&flow, kept.order, None).ok().flatten();
     let first = first.map(|first| exactly_started(i, &flow, &first));
     let notes = [kept.dimension()].into_iter().chain(first);
     Some(Claim {
@@ -221,7 +221,7 @@ fn claim(
     if let Some(beyond) = away(&flow) {
         return unproved(beyond, sink);
     }
-    let first = match limited(&flow, order) {
+    let first = match limited(&flow, order, within.as_ref()) {
         // Nothing is known of what no claim is made of either.
         Err(beyond) => return unproved(beyond, sink),
         Ok(first) => first,
@@ -240,7 +240,7 @@ fn claim(
         ));
     }
     let found = expanded.prove(MAX_CLAIM as usize, None).order;
-    let found = match limited(&flow, found) {
+    let found = match limited(&flow, found, None) {
         Ok(first) => first.map_or(found, |l| l.order),
         Err(_) => order,
     };

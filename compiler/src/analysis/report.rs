@@ -195,7 +195,7 @@ fn as_computed(
     if let Some(beyond) = away(flow) {
         return Err(beyond);
     }
-    found.first = limited(flow, found.order)?;
+    found.first = limited(flow, found.order, found.within.as_ref())?;
     if let Some(first) = &found.first {
         found.order = first.order;
     }

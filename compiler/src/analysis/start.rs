@@ -9,12 +9,14 @@ use super::claims::{Instance, MAX_CLAIM, expanded};
 use super::general::{General, general, of_program};
 use super::line::{Beyond, first_programs, first_steps, placed, short_steps};
 use super::stand_in::{alone, settings};
-use crate::scheme::flow::Flow;
+use crate::scheme::define::Body;
+use crate::scheme::flow::{Flow, Method};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use odec_numerics::Trees;
 use odec_numerics::draw;
 use odec_numerics::glm::first::{Missed, Why, missed};
@@ -31,12 +33,9 @@ pub struct Started {
 /// The start of a scheme, on a flow of it; `None`: it has none, or nothing is known of its order.
 pub fn started(i: &Instance, flow: &Flow) -> Option<Started> {
     let method = i.start_by.as_ref()?;
-    let starter = alone(&method.scheme, None, settings(&method.settings, 0), 0);
-    let line = placed(&starter, Steps::Exact, &SHARED).ok()?;
-    let proof = expanded(&line).ok()?.prove(MAX_CLAIM as usize, None);
     Some(Started {
         by: method.scheme.name.name.clone(),
-        order: proof.order,
+        order: order_of(method).ok()?,
         steps: short_steps(flow),
     })
 }
@@ -74,11 +73,43 @@ impl Limited {
     }
 }
 
-/// What the first steps leave of an order, where that is less; `Err`: nothing is known.
-pub fn limited(flow: &Flow, order: usize) -> Result<Option<Limited>, Beyond> {
+/// What the first steps leave of an order, where that is less; `Err`: nothing is known. `within`: what a coefficient may be off.
+pub fn limited(
+    flow: &Flow,
+    order: usize,
+    within: Option<&Exact>,
+) -> Result<Option<Limited>, Beyond> {
     if !flow.scheme.looks_back() {
         return Ok(None);
     }
+    let found = expanded_from_the_start(flow, order, within);
+    // A multistep method keeps states and rates at states: they are as good as the scheme that takes the first steps.
+    match (&flow.scheme.body, &flow.start_by) {
+        (Body::Multistep(m), Some(method)) if found.is_err() => {
+            let (order_of, steps) = (order_of(method)?, m.steps().saturating_sub(1));
+            Ok((order_of + 1 < order).then(|| Limited {
+                order: order_of + 1,
+                exactly: false,
+                steps,
+                what: format!("x is what a method of order {order_of} gives"),
+            }))
+        }
+        _ => found,
+    }
+}
+
+/// The order of a scheme that takes first steps.
+fn order_of(method: &Method) -> Result<usize, Beyond> {
+    let starter = alone(&method.scheme, None, settings(&method.settings, 0), 0);
+    let line = placed(&starter, Steps::Exact, &SHARED)?;
+    Ok(expanded(&line)?.prove(MAX_CLAIM as usize, None).order)
+}
+
+fn expanded_from_the_start(
+    flow: &Flow,
+    order: usize,
+    within: Option<&Exact>,
+) -> Result<Option<Limited>, Beyond> {
     let usual = general(flow)?;
     let programs = first_programs(flow, &|p| of_program(flow, p).is_ok_and(|g| g == usual))?;
     let steps = programs.len() - usize::from(flow.scheme.start.is_some());
@@ -95,7 +126,7 @@ pub fn limited(flow: &Flow, order: usize) -> Result<Option<Limited>, Beyond> {
         .ok_or_else(|| beyond("no starting procedure is exact for it"))?;
     let first = first_steps(flow, &programs, &usual.glm.fields, &usual.asked)?;
     let both = (&mut method, &mut trees);
-    let found = missed(&first.line, &first.ends, both, steps, order);
+    let found = missed(&first.line, &first.ends, both, steps, (order, within));
     let found = found.map_err(|_| beyond("there are too many trees for its first steps"))?;
     Ok(found.map(|m| Limited {
         order: m.order,

@@ -102,3 +102,16 @@ fn evolves_as_they_are_computed() {
         "it is not zero-stable: its errors grow from step to step"
     );
 }
+
+/// A residual is one of the first steps too, and a method that has no exact starting procedure is as good as its start.
+#[test]
+fn starts_within_a_residual_and_of_unstable_methods() {
+    let near = ADAMS
+        .replace("order 2", "order 2 within 1e-6")
+        .replace("3/2*f - 1/2*f[-1]", "1.50000001*f - 0.5*f[-1]");
+    let proved = |text: &str| compile_text(text).checked().claims[0].status == ClaimStatus::Proved;
+    assert!(proved(&with(&near, "start by euler")));
+    assert!(compile_text(&near).checked.is_none());
+    let twice = "scheme mine { order 1;  multistep { alpha 1 -2 1; beta 0 0 0 };  start by euler }";
+    assert!(proved(twice), "1 is a root of ρ twice");
+}

@@ -68,14 +68,14 @@ fn valid(line: &Line, states: &[Exact]) -> Vec<usize> {
     }
 }
 
-/// Compares the values after `steps` first steps with exact ones, in powers of h below `below`. `ends`: the value of the line in the
+/// Compares the values after `steps` first steps with exact ones, in powers of h below `below`; `within`: what a coefficient may be off. `ends`: the value of the line in the
 /// place of each value of the method; `None`: it is 0.
 pub fn missed(
     line: &Line,
     ends: &[Option<Value>],
     (method, trees): (&mut Started, &mut Trees),
     steps: usize,
-    below: usize,
+    (below, within): (usize, Option<&Exact>),
 ) -> Result<Option<Missed>, TooMany> {
     let states = line.states();
     let known = valid(line, &states);
@@ -93,9 +93,16 @@ pub fn missed(
             lasts: false,
         })
     };
+    let small = |x: &Exact| {
+        let size = if x.is_negative() { -x } else { x.clone() };
+        within.is_some_and(|within| size <= *within)
+    };
     // The first value that is off: what it is, and what it should be.
     let first = |has: &[Exact], expected: &[Exact]| {
-        let off: Vec<Exact> = has.iter().zip(expected).map(|(a, b)| a - b).collect();
+        let mut off: Vec<Exact> = has.iter().zip(expected).map(|(a, b)| a - b).collect();
+        off.iter_mut()
+            .filter(|x| small(x))
+            .for_each(|x| *x = Exact::zero());
         let value = off.iter().position(|x| !x.is_zero())?;
         let both = (has[value].clone(), expected[value].clone());
         Some((value, both, lasts(&off)))
