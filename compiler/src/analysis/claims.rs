@@ -1,8 +1,8 @@
 //! Claims, proved: `order p` is true, or an error at its line that shows the first condition that does not hold.
 //!
 //! Takes a scheme with settings. A splitting is meant with exact sub-flows, an implicit tableau with the iterations that are
-//! computed or, where it is solved to a tolerance, with its solution, a multistep method on exact past values. Gives what was found; pushes messages. Leaves the conditions
-//! to `odec-numerics`.
+//! computed or, where it is solved to a tolerance, with its solution, a method that another one starts on exact past values, and any other
+//! history as it is computed from the first step on. Gives what was found; pushes messages. Leaves the conditions to `odec-numerics`.
 
 use super::general::general;
 use super::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
@@ -222,7 +222,6 @@ fn claim(
         return unproved(beyond, sink);
     }
     let first = match limited(&flow, order, within.as_ref()) {
-        // Nothing is known of what no claim is made of either.
         Err(beyond) => return unproved(beyond, sink),
         Ok(first) => first,
     };

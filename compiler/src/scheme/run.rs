@@ -49,8 +49,8 @@ pub(crate) struct At<'a> {
     /// Whether stages of implicit tableaus are found exactly instead of by iteration: evaluations then stand before what
     /// they are evaluated at, and only coefficients can be read off.
     pub solved: bool,
-    /// Whether only coefficients are read off: gradients are not told apart, and what is solved to a tolerance is iterated
-    /// plainly, as often as decides its order.
+    /// Whether only coefficients are read off: gradients are not told apart, and what is solved to a tolerance is its solution
+    /// (`unknown.rs`).
     pub analysed: bool,
     /// Whether fields have weights that depend on time.
     pub timed: bool,

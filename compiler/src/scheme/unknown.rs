@@ -40,48 +40,47 @@ impl Machine<'_> {
     pub(super) fn unknown(
         &mut self,
         solver: &Solver,
-        mut z: Vec<Combination>,
+        z: Vec<Combination>,
         decides: usize,
         span: Span,
         update: Update,
     ) -> Option<Vec<Combination>> {
         let n = solver.evaluations();
-        if let Some(mixing) = solver.mixing() {
-            let mark = self.mark();
-            let unknowns: Vec<ValueId> = (0..z.len())
-                .map(|_| self.push(Instr::Unknown(Unknown::Without { why: OPEN, span })))
-                .collect();
-            let own: Vec<Combination> = unknowns.iter().map(|v| Combination::value(*v)).collect();
-            let made = update(self, &own)?;
-            let read = self.read_equation(&unknowns, made, span)?;
-            let plain = mixing.memory == 0;
-            let solved = match read {
-                Read::Without(why) => Err(why),
-                // Each iteration gains one order.
-                Read::Sums(_, m) if m.is_zero() && n < decides => {
-                    self.back_to(&mark);
-                    return self.iterated(n, z, update);
-                }
-                Read::Sums(_, m) if !plain && !m.is_zero() && n < decides => Err(FEW),
-                Read::Sums(sums, m) => self.divided(sums, &m, span)?.map(|sums| (sums, m)),
-            };
-            let away = solved.as_ref().ok().filter(|_| plain);
-            let away = away.and_then(|(_, m)| away_from(m, solver.finds.iterations, &mixing.tol));
-            for (i, v) in unknowns.iter().enumerate() {
-                let unknown = match &solved {
-                    Err(why) => Unknown::Without { why, span },
-                    Ok((sums, _)) => Unknown::Solved {
-                        sum: sums[i].clone(),
-                        away: away.clone(),
-                        span,
-                    },
-                };
-                self.instrs[v.0 as usize - 1] = Instr::Unknown(unknown);
+        let Some(mixing) = solver.mixing() else {
+            return self.iterated(n, z, update);
+        };
+        let mark = self.mark();
+        let open = Unknown::Without { why: OPEN, span };
+        let push = |_| self.push(Instr::Unknown(open.clone()));
+        let unknowns: Vec<ValueId> = (0..z.len()).map(push).collect();
+        let own: Vec<Combination> = unknowns.iter().map(|v| Combination::value(*v)).collect();
+        let made = update(self, &own)?;
+        let plain = mixing.memory == 0;
+        let solved = match self.read_equation(&unknowns, made, span)? {
+            Read::Without(why) => Err(why),
+            // Each iteration gains one order.
+            Read::Sums(_, m) if m.is_zero() && n < decides => {
+                self.back_to(&mark);
+                return self.iterated(n, z, update);
             }
-            return Some(own);
+            Read::Sums(_, m) if !plain && !m.is_zero() && n < decides => Err(FEW),
+            Read::Sums(sums, m) => {
+                let away = away_from(&m, solver.finds.iterations, &mixing.tol);
+                let away = away.filter(|_| plain);
+                self.divided(sums, &m, span)?.map(|sums| (sums, away))
+            }
+        };
+        for (i, v) in unknowns.iter().enumerate() {
+            self.instrs[v.0 as usize - 1] = Instr::Unknown(match &solved {
+                Err(why) => Unknown::Without { why, span },
+                Ok((sums, away)) => Unknown::Solved {
+                    sum: sums[i].clone(),
+                    away: away.clone(),
+                    span,
+                },
+            });
         }
-        z = self.iterated(n, z, update)?;
-        Some(z)
+        Some(own)
     }
 
     fn iterated(
