@@ -68,6 +68,7 @@ impl Enclosed {
     }
 
     /// As many decimals as tell it from another number, six at least: it lies between what is printed and one more in the last place.
+    /// `None`: too many are alike.
     pub fn decimals(&self, other: &Exact) -> Option<String> {
         let ten = BigInt::from(10);
         let mut scale = BigInt::from(1_000_000);

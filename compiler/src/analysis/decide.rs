@@ -271,7 +271,10 @@ fn monotone(value: &Exact, s: &Subject) -> Decided {
         Ssp::None => "0".to_string(),
         Ssp::Unbounded => "unbounded".to_string(),
         Ssp::Exactly(c) => c.to_string(),
-        Ssp::Between(c) => format!("{}…", c.decimals(value).ok_or_else(undecided)?),
+        Ssp::Between(c) => match c.decimals(value) {
+            Some(digits) => format!("{digits}…"),
+            None => "another number near it".to_string(),
+        },
     };
     Ok(Found::False(format!("its SSP coefficient is {actual}")))
 }
