@@ -3,7 +3,8 @@
 use super::radical::{Radical, Unit};
 use super::tower::{Tower, in_one_tower, together};
 use super::{Exact, ExactError};
-use num_rational::BigRational;
+use num_integer::Integer;
+use num_rational::{BigRational, Ratio};
 
 /// A field with a basis of products of roots; the first element of the basis is 1.
 pub struct Field {
@@ -67,6 +68,51 @@ impl Field {
     /// Elements of the basis.
     pub fn dimension(&self) -> usize {
         self.units.len()
+    }
+
+    /// How large each element of the basis is, a little more than its value; `None`: there are nested roots. All conjugates are
+    /// as large, because powers of the same radicals are rational.
+    pub fn sizes(&self) -> Option<Vec<f64>> {
+        let size = |u: &Unit| {
+            let power =
+                |(p, e): (u64, Ratio<i64>)| (p as f64).powf(*e.numer() as f64 / *e.denom() as f64);
+            u.radical.powers().map(power).product::<f64>() * (1.0 + 1e-9)
+        };
+        self.tower
+            .is_empty()
+            .then(|| self.units.iter().map(size).collect())
+    }
+
+    /// What the basis is modulo a prime below 2³¹, products going to products; `None`: the prime does not serve, or there are nested
+    /// roots. With `p ≡ 3 mod 4` the squares are a group of odd order, in which each has one N-th root for every N prime to that
+    /// order.
+    pub fn modulo(&self, p: u64) -> Option<Vec<u64>> {
+        if !self.tower.is_empty() || p % 4 != 3 {
+            return None;
+        }
+        let order = (p as i64 - 1) / 2;
+        let power = |x: u64, n: i64| {
+            let (mut power, mut square, mut n) = (1, x % p, n);
+            while n > 0 {
+                if n % 2 == 1 {
+                    power = power * square % p;
+                }
+                square = square * square % p;
+                n /= 2;
+            }
+            power
+        };
+        let image = |u: &Unit| {
+            u.radical.powers().try_fold(1, |product, (q, e)| {
+                let inverse = e.denom().extended_gcd(&order);
+                if inverse.gcd != 1 || power(q, order) != 1 {
+                    return None;
+                }
+                let n = (inverse.x.rem_euclid(order) * e.numer()).rem_euclid(order);
+                Some(product * power(q, n) % p)
+            })
+        };
+        self.units.iter().map(image).collect()
     }
 
     /// A number of this field over the basis, without zeros.

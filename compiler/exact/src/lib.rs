@@ -36,7 +36,7 @@ use thiserror::Error;
 /// Most bits of a numerator or denominator.
 pub const MAX_BITS: u64 = 2048;
 /// Most roots that one number is a sum of.
-pub const MAX_RADICALS: usize = 32;
+pub const MAX_RADICALS: usize = 128;
 
 /// Why exact arithmetic has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -21,7 +21,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// `work`: products of terms.
+    /// `work`: products of terms, counted as often as [`Exact::weight`] says.
     pub fn new(degree: usize, work: usize) -> Rc<Space> {
         let left = Cell::new(work);
         Rc::new(Space { degree, left })
@@ -168,7 +168,8 @@ impl Number for Jet {
     fn times(&self, other: &Jet) -> Jet {
         let space = self.space.clone().or_else(|| other.space.clone());
         let lost = self.lost || other.lost;
-        let work = self.terms.len() * other.terms.len();
+        let weight = |j: &Jet| -> usize { j.terms.values().map(Exact::weight).sum() };
+        let work = weight(self) * weight(other);
         if let Some(s) = &space
             && (lost || !s.spend(work))
         {

@@ -5,6 +5,10 @@
 //! values of a stage program to odec-compiler.
 
 use crate::tableau::Tableau;
+use num_bigint::BigInt;
+use num_integer::Integer;
+use num_rational::BigRational;
+use num_traits::{One, Zero};
 use odec_exact::{Exact, ExactError};
 use std::collections::BTreeMap;
 
@@ -53,20 +57,130 @@ pub enum NoTableau {
     Roots(Value, ExactError),
 }
 
-/// `x·c + Σ aⱼ kⱼ`.
-#[derive(Clone, Debug, Default)]
-struct Sum {
+/// `x·c + Σ aⱼ kⱼ`, x the old state and kⱼ evaluations.
+trait Sum: Sized {
+    /// The old state.
+    fn start() -> Self;
+    fn evaluation(j: usize) -> Self;
+    fn combined(terms: &[(&Self, &Exact)]) -> Self;
+    /// c.
+    fn state(&self) -> Exact;
+    /// All aⱼ, for so many evaluations.
+    fn row(&self, n: usize) -> Vec<Exact>;
+}
+
+/// With any numbers.
+#[derive(Default)]
+struct Numbers {
     state: Exact,
     evals: BTreeMap<usize, Exact>,
 }
 
-impl Sum {
+impl Sum for Numbers {
+    fn start() -> Numbers {
+        Numbers {
+            state: Exact::one(),
+            evals: BTreeMap::new(),
+        }
+    }
+    fn evaluation(j: usize) -> Numbers {
+        Numbers {
+            state: Exact::zero(),
+            evals: [(j, Exact::one())].into(),
+        }
+    }
+    fn combined(terms: &[(&Numbers, &Exact)]) -> Numbers {
+        let mut sum = Numbers::default();
+        for (value, c) in terms {
+            sum.state = &sum.state + &(*c * &value.state);
+            for (j, a) in &value.evals {
+                let slot = sum.evals.entry(*j).or_default();
+                *slot = &*slot + &(*c * a);
+            }
+        }
+        sum.evals.retain(|_, a| !a.is_zero());
+        sum
+    }
+    fn state(&self) -> Exact {
+        self.state.clone()
+    }
     fn row(&self, n: usize) -> Vec<Exact> {
         let mut row = vec![Exact::zero(); n];
         for (j, a) in &self.evals {
             row[*j] = a.clone();
         }
         row
+    }
+}
+
+/// With fractions: whole numbers over one denominator, so that a combination takes few greatest common divisors. The old state
+/// stands at 0, evaluation j at j + 1.
+struct Fractions {
+    whole: BTreeMap<usize, BigInt>,
+    under: BigInt,
+}
+
+impl Fractions {
+    fn unit(place: usize) -> Fractions {
+        Fractions {
+            whole: [(place, BigInt::one())].into(),
+            under: BigInt::one(),
+        }
+    }
+    fn at(&self, place: usize) -> Exact {
+        let quotient = |x: &BigInt| BigRational::new(x.clone(), self.under.clone());
+        self.whole
+            .get(&place)
+            .map(quotient)
+            .map_or_else(Exact::zero, Exact::from)
+    }
+}
+
+impl Sum for Fractions {
+    fn start() -> Fractions {
+        Fractions::unit(0)
+    }
+    fn evaluation(j: usize) -> Fractions {
+        Fractions::unit(j + 1)
+    }
+    fn combined(terms: &[(&Fractions, &Exact)]) -> Fractions {
+        let rational = |(value, c): &(&Fractions, &Exact)| {
+            let c = c.as_rational().cloned().unwrap_or_default();
+            (c.denom() * &value.under, c.numer().clone())
+        };
+        let factors: Vec<(BigInt, BigInt)> = terms.iter().map(rational).collect();
+        let mut under = BigInt::one();
+        for (own, _) in &factors {
+            if !(&under % own).is_zero() {
+                under = under.lcm(own);
+            }
+        }
+        let mut whole: BTreeMap<usize, BigInt> = BTreeMap::new();
+        for ((value, _), (own, by)) in terms.iter().zip(&factors) {
+            let by = by * (&under / own);
+            for (place, x) in &value.whole {
+                *whole.entry(*place).or_default() += x * &by;
+            }
+        }
+        whole.retain(|_, x| !x.is_zero());
+        let mut common = under.clone();
+        for x in whole.values().rev() {
+            if common.is_one() {
+                break;
+            }
+            common = common.gcd(&(x % &common));
+        }
+        if !common.is_one() {
+            whole.values_mut().for_each(|x| *x /= &common);
+            under /= &common;
+        }
+        Fractions { whole, under }
+    }
+    fn state(&self) -> Exact {
+        self.at(0)
+    }
+    fn row(&self, n: usize) -> Vec<Exact> {
+        (0..n).map(|j| self.at(j + 1)).collect()
     }
 }
 
@@ -134,45 +248,42 @@ impl Line {
     /// One stage for each evaluation.
     pub fn tableau(&self) -> Result<Tableau, NoTableau> {
         self.comparable()?;
-        let mut sums = vec![Sum {
-            state: Exact::one(),
-            evals: BTreeMap::new(),
-        }];
+        let rational = |s: &Step| match s {
+            Step::Combine(terms) => terms.iter().all(|(_, c)| c.as_rational().is_some()),
+            _ => true,
+        };
+        match self.steps.iter().all(rational) {
+            true => self.summed::<Fractions>(),
+            false => self.summed::<Numbers>(),
+        }
+    }
+
+    fn summed<S: Sum>(&self) -> Result<Tableau, NoTableau> {
+        let mut sums = vec![S::start()];
+        // The field of each stage, and the value it is evaluated at.
         let mut stages: Vec<(usize, Value)> = Vec::new();
-        let state = |sum: &Sum, v: Value| {
-            if sum.state.is_one() {
-                Ok(sum.clone())
-            } else {
-                Err(NoTableau::State(v, sum.state.clone()))
-            }
+        let is_state = |sums: &[S], v: Value| match sums[v].state() {
+            c if c.is_one() => Ok(()),
+            c => Err(NoTableau::State(v, c)),
         };
         for (i, step) in self.steps.iter().enumerate() {
             sums.push(match step {
                 Step::Eval { field, at } => {
                     stages.push((*field, *at));
-                    Sum {
-                        state: Exact::zero(),
-                        evals: [(stages.len() - 1, Exact::one())].into(),
-                    }
+                    S::evaluation(stages.len() - 1)
                 }
                 Step::Combine(terms) => {
-                    let mut sum = Sum::default();
-                    for (v, c) in terms {
-                        sum.state = &sum.state + &(c * &sums[*v].state);
-                        for (j, a) in &sums[*v].evals {
-                            let slot = sum.evals.entry(*j).or_default();
-                            *slot = &*slot + &(c * a);
-                        }
-                    }
-                    sum.evals.retain(|_, a| !a.is_zero());
-                    sum
+                    let terms: Vec<(&S, &Exact)> =
+                        terms.iter().map(|(v, c)| (&sums[*v], c)).collect();
+                    S::combined(&terms)
                 }
                 Step::Flow { .. } => return Err(NoTableau::Flow(i + 1)),
                 Step::Solution(_) => return Err(NoTableau::History(i + 1)),
             });
         }
         let n = stages.len();
-        let end = |v: Value| Ok(state(&sums[v], v)?.row(n));
+        let end = |v: Value| is_state(&sums, v).map(|()| sums[v].row(n));
+        // What an evaluation reads may be made after it.
         let a = stages.iter().map(|(_, at)| end(*at));
         let a = a.collect::<Result<_, NoTableau>>()?;
         let embedded = self.embedded.map(end).transpose()?;

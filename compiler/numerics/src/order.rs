@@ -16,6 +16,12 @@ use odec_exact::Exact;
 pub trait Expansion {
     /// Φ(t). Trees of lower order have been asked for, or are known without.
     fn coefficient(&mut self, trees: &Trees, t: TreeId) -> Exact;
+
+    /// The first condition of an order that does not hold, if any, found without the values, where those of lower orders
+    /// hold. `None`: not known.
+    fn violated(&mut self, _trees: &Trees, _order: usize) -> Option<Option<TreeId>> {
+        None
+    }
 }
 
 /// An order condition that does not hold.
@@ -58,7 +64,15 @@ pub fn prove(
                 violation: None,
             };
         }
-        for tree in trees.of_order(n) {
+        let known = match within {
+            None => method.violated(trees, n),
+            Some(_) => None,
+        };
+        let open: Vec<TreeId> = match known {
+            Some(violated) => violated.into_iter().collect(),
+            None => trees.of_order(n).collect(),
+        };
+        for tree in open {
             let value = method.coefficient(trees, tree);
             let expected = expected(trees, tree);
             let off = &value - &expected;

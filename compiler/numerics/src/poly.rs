@@ -4,6 +4,8 @@
 //! questions are answered by `None`: not decided.
 
 use crate::descartes::first_change;
+use crate::modular::Residue;
+use crate::series::Number;
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;
@@ -25,6 +27,30 @@ pub(crate) fn inverse(x: &Exact) -> Option<Exact> {
         Some(_) => None,
         None => x.recip().ok(),
     }
+}
+
+/// `q` with `q(0) = 1` and `qⁿ = p`, from `n p q' = p' q`; `p(0) = 1`, and n divides the degree.
+fn nth_root<C: Number>(p: &[C], n: usize) -> Option<Vec<C>> {
+    let degree = p.len() - 1;
+    let whole = |k: i64| C::exact(&Exact::int(k));
+    let mut q = vec![whole(1)];
+    for k in 1..=degree + degree / n {
+        let mut sum = whole(0);
+        for (i, q) in q.iter().enumerate() {
+            let j = k - i;
+            if (1..=degree).contains(&j) {
+                let factor = whole(j as i64 - (n * i) as i64);
+                sum = sum.plus(&factor.times(&p[j]).times(q));
+            }
+        }
+        if k <= degree / n {
+            let over = C::exact(&Exact::ratio(1, (n * k) as i64));
+            q.push(sum.times(&over));
+        } else if !sum.is_zero() {
+            return None;
+        }
+    }
+    Some(q)
 }
 
 impl Poly {
@@ -107,6 +133,19 @@ impl Poly {
     /// `xⁿ p(1/x)` for the degree n.
     pub fn reversed(&self) -> Poly {
         Poly::new(self.0.iter().rev().cloned().collect())
+    }
+
+    /// The polynomial q with `q(0) = 1` whose n-th power it is.
+    pub(crate) fn root(&self, n: usize) -> Option<Poly> {
+        if !self.coefficient(0).is_one() || !self.degree().is_multiple_of(n) {
+            return None;
+        }
+        // What is no power modulo a prime is none.
+        let residues: Option<Vec<Residue>> = self.0.iter().map(Residue::of).collect();
+        if let Some(residues) = residues {
+            nth_root(&residues, n)?;
+        }
+        nth_root(&self.0, n).map(Poly::new)
     }
 
     /// Divided by a positive number so that rational coefficients are small whole ones.

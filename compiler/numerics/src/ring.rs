@@ -5,12 +5,15 @@
 //! number is a sum of whole multiples of products of roots, whose products are looked up in a table.
 
 use num_bigint::BigInt;
+use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 use odec_exact::{Exact, Field};
 
 /// Most products of roots that products of the coefficients may have.
 const MAX_DIMENSION: usize = 48;
+/// The same where few products are formed.
+pub const LARGE: usize = 128;
 
 /// One whole number for each product of roots in the field.
 pub type Int = Vec<BigInt>;
@@ -26,7 +29,14 @@ pub struct Ring {
 impl Ring {
     /// A ring for some numbers; `None`: their products have too many different roots.
     pub fn of<'e>(numbers: impl Iterator<Item = &'e Exact> + Clone) -> Option<Ring> {
-        let field = Field::of(numbers.clone(), MAX_DIMENSION).ok()?;
+        Ring::up_to(numbers, MAX_DIMENSION)
+    }
+    /// The same with a limit of the dimension.
+    pub fn up_to<'e>(
+        numbers: impl Iterator<Item = &'e Exact> + Clone,
+        most: usize,
+    ) -> Option<Ring> {
+        let field = Field::of(numbers.clone(), most).ok()?;
         let mut denominator = BigInt::one();
         for (_, c) in numbers.flat_map(|x| field.coordinates(x)) {
             let scaled = c * &denominator;
@@ -65,6 +75,19 @@ impl Ring {
             int[i] = (c * &self.denominator).to_integer();
         }
         int
+    }
+
+    /// The whole number and the least denominator that a number of this field is the quotient of.
+    pub fn quotient(&self, x: &Exact) -> (Int, BigInt) {
+        let coordinates = self.field.coordinates(x);
+        let denominator = coordinates
+            .iter()
+            .fold(BigInt::one(), |d, (_, c)| d.lcm(c.denom()));
+        let mut int = self.zero();
+        for (i, c) in coordinates {
+            int[i] = c.numer() * (&denominator / c.denom());
+        }
+        (int, denominator)
     }
 
     /// `sum += a·b`.

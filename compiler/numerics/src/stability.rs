@@ -1,10 +1,12 @@
 //! Stability functions: what a method does to `x' = λx`, `z = hλ`, as exact rational functions (Hairer & Wanner 1996, IV.3).
 //!
-//! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods the series
-//! `1 + Σ bᵀAᵏ⁻¹1 zᵏ`. I-stability is decided on the E-polynomial `|Q(iy)|² − |P(iy)|²`, A-stability on it and the poles.
+//! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods
+//! stage by stage (`stages.rs`). Where `R = rⁿ`, as for n equal steps, `|R| ≤ 1` is decided on r. I-stability is decided on the E-polynomial `|Q(iy)|² − |P(iy)|²`, A-stability on it and the poles.
 
 use crate::poly::{Extent, Poly, extent, inverse};
+use crate::stages;
 use crate::tableau::Tableau;
+use num_integer::Integer;
 use odec_exact::Exact;
 
 /// Most stages of an implicit method whose determinants are expanded.
@@ -21,6 +23,8 @@ pub struct StabilityFunction {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stability {
     pub function: StabilityFunction,
+    /// The r of lowest degree of which `function` is a power: `|r| ≤ 1` where `|R| ≤ 1`.
+    pub base: StabilityFunction,
     /// `|R(iy)| ≤ 1` for all y.
     pub i_stable: Option<bool>,
     pub a_stable: Option<bool>,
@@ -35,14 +39,8 @@ impl StabilityFunction {
     pub fn new(t: &Tableau) -> Option<StabilityFunction> {
         let s = t.stages();
         if t.is_explicit() {
-            let mut series = vec![Exact::one()];
-            let mut v = vec![Exact::one(); s];
-            for _ in 0..s {
-                series.push(dot(&t.b, &v));
-                v = t.a.iter().map(|row| dot(row, &v)).collect();
-            }
             return Some(StabilityFunction {
-                numerator: Poly::new(series),
+                numerator: stages::stability(t)?.0,
                 denominator: Poly::constant(Exact::one()),
             });
         }
@@ -61,6 +59,20 @@ impl StabilityFunction {
             numerator: p.scaled(&over),
             denominator: q.scaled(&over),
         })
+    }
+
+    /// The r of lowest degree with `R = rⁿ`.
+    fn base(&self) -> StabilityFunction {
+        let (p, q) = (&self.numerator, &self.denominator);
+        let n = p.degree().gcd(&q.degree());
+        let mut powers = (2..=n).rev().filter(|k| n.is_multiple_of(*k));
+        let found = powers.find_map(|k| {
+            Some(StabilityFunction {
+                numerator: p.root(k)?,
+                denominator: q.root(k)?,
+            })
+        });
+        found.unwrap_or_else(|| self.clone())
     }
 
     /// `|Q(iy)|² − |P(iy)|²` as a polynomial in y².
@@ -121,11 +133,9 @@ impl Stability {
     }
 
     pub fn of(function: StabilityFunction) -> Stability {
-        let imaginary_squared = extent(&[function.e_polynomial()]);
-        let (p, q) = (
-            function.numerator.mirrored(),
-            function.denominator.mirrored(),
-        );
+        let base = function.base();
+        let imaginary_squared = extent(&[base.e_polynomial()]);
+        let (p, q) = (base.numerator.mirrored(), base.denominator.mirrored());
         // Q² − P² = (Q − P)(Q + P), which have no common roots, as P and Q have none.
         let real = extent(&[q.minus(&p), q.plus(&p)]);
         // Poles have positive real parts when those of Q(−z) have negative ones.
@@ -138,7 +148,7 @@ impl Stability {
             (Some(_), _) | (_, Some(false)) => Some(false),
             (None, _) => None,
         };
-        let damped = function.numerator.degree() < function.denominator.degree();
+        let damped = base.numerator.degree() < base.denominator.degree();
         Stability {
             i_stable: imaginary_squared.as_ref().map(|e| *e == Extent::Infinite),
             l_stable: a_stable.map(|a| a && damped),
@@ -146,6 +156,7 @@ impl Stability {
             real,
             imaginary_squared,
             function,
+            base,
         }
     }
 }

@@ -16,6 +16,8 @@ use odec_exact::Exact;
 
 /// Most stages of a method whose contractivity is sought.
 const MAX_STAGES: usize = 24;
+/// Highest degree of a stability function whose discs and half-discs are sought.
+pub const MAX_DEGREE: usize = 128;
 /// Halvings of an interval around a radius.
 const HALVINGS: usize = 20;
 /// Where a search for a radius starts that has no bound.
@@ -33,10 +35,16 @@ pub struct StepBounds {
 }
 
 impl StepBounds {
+    /// The degree of what `|R| ≤ 1` is decided on.
+    pub fn degree(s: &Stability) -> usize {
+        s.base.numerator.degree().max(s.base.denominator.degree())
+    }
+
     pub fn new(t: &Tableau, s: &Stability) -> StepBounds {
+        let small = StepBounds::degree(s) <= MAX_DEGREE;
         StepBounds {
-            dissipation: dissipation(s),
-            disc: disc(s),
+            dissipation: small.then(|| dissipation(s)).flatten(),
+            disc: small.then(|| disc(s)).flatten(),
             contractive: contractive(t),
         }
     }
@@ -226,8 +234,8 @@ fn disc(s: &Stability) -> Option<Extent> {
     if s.a_stable? {
         return Some(Extent::Infinite);
     }
-    let scaled = Scaled::new(&s.function);
-    largest(s.real.as_ref()?, |d| on_disc(&s.function, &scaled, d))
+    let scaled = Scaled::new(&s.base);
+    largest(s.real.as_ref()?, |d| on_disc(&s.base, &scaled, d))
 }
 
 /// Whether `|R| ≤ 1` on the arc `|z| = ρ, Re z ≤ 0`: `|Q|² − |P|²` is a polynomial in cos θ.
@@ -291,7 +299,7 @@ fn dissipation(s: &Stability) -> Option<Extent> {
         return Some(Extent::Infinite);
     }
     // No pole to the left, so that |R| is largest on the edge.
-    if !s.function.denominator.mirrored().is_hurwitz()? {
+    if !s.base.denominator.mirrored().is_hurwitz()? {
         return None;
     }
     let imaginary = match s.imaginary_squared.as_ref()? {
@@ -301,7 +309,7 @@ fn dissipation(s: &Stability) -> Option<Extent> {
         },
         other => other.clone(),
     };
-    let scaled = Scaled::new(&s.function);
+    let scaled = Scaled::new(&s.base);
     largest(&smaller(s.real.as_ref()?, &imaginary), |r| {
         on_arc(&scaled, r)
     })

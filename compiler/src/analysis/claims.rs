@@ -22,7 +22,9 @@ use odec_graph::Exact;
 use odec_numerics::line::Step;
 use odec_numerics::multistep::Multistep;
 use odec_numerics::order::{Expansion, Proof, Violation, Weights, prove};
+use odec_numerics::past::Past;
 use odec_numerics::series::Series;
+use odec_numerics::words::Words;
 use odec_numerics::{Tableau, Trees, draw};
 use odec_program::manifest::{Claim, ClaimStatus};
 use std::rc::Rc;
@@ -60,6 +62,24 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
         return Ok(Expanded {
             method: Box::new(weights),
             trees: Trees::new(n).for_values(steps.len()),
+            fields,
+        });
+    }
+    if p.line.comparable().is_ok()
+        && let Some(past) = Past::new(&p.line)
+    {
+        return Ok(Expanded {
+            method: Box::new(past),
+            // One tree of each order.
+            trees: Trees::tall(n),
+            fields,
+        });
+    }
+    let words = Words::new(&p.line).map_err(|no| p.why_not(&no))?;
+    if let Some(words) = words {
+        return Ok(Expanded {
+            method: Box::new(words),
+            trees: Trees::tall(n).for_values(steps.len()),
             fields,
         });
     }
@@ -390,7 +410,9 @@ fn false_claim(
                 Some((place, "look at this evaluation", found.of_evaluations()))
             };
             let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
-            mend::step(i, step, order, (expanded.trees.len(), line))
+            let mut trees = Trees::new(expanded.fields.len());
+            while trees.orders() <= proof.order && trees.grow() {}
+            mend::step(i, step, order, (trees.len(), line))
                 .map(here)
                 .or_else(evaluation)
         }

@@ -112,7 +112,7 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
         Jet::from_terms(terms, j.space())
     };
     let jets = c.up_to(order);
-    let lost = !c.are_whole() || jets.iter().any(Jet::is_lost);
+    let lost = !c.are_whole || c.orders < order || jets.iter().any(Jet::is_lost);
     let fewer = "learn fewer coefficients, such as the weights alone, in which the conditions are linear: `learn b[…] = […]` in a step program";
     let too_large = || refused(span, order, "its conditions are too large").help(fewer);
     if lost {

@@ -43,6 +43,10 @@ pub struct Conditions {
     pub learned: Vec<Learned>,
     pub all: Vec<Condition>,
     pub trees: Trees,
+    /// The highest order whose conditions are all there.
+    pub orders: usize,
+    /// The polynomials of all conditions are known, not only their slopes.
+    pub are_whole: bool,
     pub fields: Vec<String>,
     /// Earlier steps were made with coefficients of their own, which these conditions take at their initial values.
     pub of_earlier_steps: bool,
@@ -63,19 +67,20 @@ impl Conditions {
             .filter(|j| !j.is_zero())
             .collect()
     }
-    /// Whether the polynomials of all conditions are known, not only their slopes.
-    pub fn are_whole(&self) -> bool {
-        self.all.iter().all(|c| !c.off.is_lost())
-    }
 }
 
-/// The conditions up to an order, or up to where there are too many: whole polynomials where that takes little enough work, else
-/// values and slopes.
+/// The conditions up to an order, or up to where there are too many or they take too much work: whole polynomials where that takes
+/// little enough, else values and slopes.
 pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
     let whole = polynomials(i, up_to)?;
-    match whole.are_whole() {
+    match whole.are_whole {
         true => Ok(whole),
-        false => with(i, up_to, Space::new(1, 20 * WORK)),
+        false => {
+            let mut slopes = with(i, up_to, Space::new(1, 8 * WORK))?;
+            slopes.all.retain(|c| c.order <= slopes.orders);
+            slopes.are_whole = false;
+            Ok(slopes)
+        }
     }
 }
 
@@ -142,6 +147,7 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
         false => Trees::new(n),
     };
     let mut trees = trees.for_values(placed.line.steps.len());
+    let mut orders = 0;
     for order in 1..=up_to {
         if !trees.grow() || all.len() + trees.of_order(order).count() > MAX_CONDITIONS {
             break;
@@ -153,11 +159,17 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
             let tree = Some(t);
             all.push(Condition { order, tree, off });
         }
+        if all.iter().any(|c| c.off.is_lost()) {
+            break;
+        }
+        orders = order;
     }
     Ok(Conditions {
         learned,
+        are_whole: all.iter().all(|c| !c.off.is_lost()),
         all,
         trees,
+        orders,
         fields: placed.line.fields.clone(),
         of_earlier_steps: earlier.get(),
     })
@@ -219,7 +231,7 @@ fn facts(c: &Conditions, order: usize) -> Learning {
     let methods = (1..=order).map_while(|order| {
         let jets = c.up_to(order);
         let rank = manifold::rank(&manifold::jacobian(&jets, n), n)?;
-        let known = c.trees.orders() >= order;
+        let known = c.orders >= order;
         known.then(|| Methods {
             order,
             tangent: n - rank,
@@ -232,6 +244,6 @@ fn facts(c: &Conditions, order: usize) -> Learning {
     Learning {
         methods: methods.collect(),
         coefficients: c.learned.iter().enumerate().map(touch).collect(),
-        up_to: c.trees.orders(),
+        up_to: c.orders,
     }
 }

@@ -272,7 +272,7 @@ fn number(i: &Instance, step: &Written, site: &Site, order: usize) -> Option<(Ex
         true => value.recip().ok()?,
         false => value,
     };
-    (c.trees.orders() >= order).then(|| (&value - &written, value))
+    (c.orders >= order).then(|| (&value - &written, value))
 }
 
 /// One fraction of a splitting.

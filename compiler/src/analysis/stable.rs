@@ -11,6 +11,7 @@ use odec_graph::Exact;
 use odec_numerics::joint::{AtInfinity, Function, Many};
 use odec_numerics::poly::Extent;
 use odec_numerics::stability::Stability;
+use odec_numerics::steps::{MAX_DEGREE, StepBounds};
 use std::cmp::Ordering;
 
 /// Most terms of a polynomial in several variables that is written out.
@@ -22,6 +23,8 @@ pub struct Bound<'r> {
     pub extent: Option<&'r Extent>,
     /// The extent is that of (hK)².
     squared: bool,
+    /// What to say where there is no extent.
+    unknown: String,
 }
 
 impl Bound<'_> {
@@ -71,6 +74,15 @@ pub fn bounds(r: &Report) -> Vec<Bound<'_>> {
         name,
         extent,
         squared,
+        unknown: "not decided".to_string(),
+    };
+    let degree = StepBounds::degree(s);
+    let disc = |name, extent| Bound {
+        unknown: match degree {
+            ..=MAX_DEGREE => "not decided".to_string(),
+            _ => format!("not sought: R has degree {degree}, above {MAX_DEGREE}"),
+        },
+        ..bound(name, extent, false)
     };
     let (real, imaginary_squared, steps) = match &r.iterated {
         Some(i) => (&i.real, &i.imaginary_squared, i.steps.as_ref()),
@@ -82,8 +94,8 @@ pub fn bounds(r: &Report) -> Vec<Bound<'_>> {
     vec![
         bound("real decay", real.as_ref(), false),
         bound("oscillation", imaginary_squared.as_ref(), true),
-        bound("dissipation", steps.dissipation.as_ref(), false),
-        bound("disc of stability", steps.disc.as_ref(), false),
+        disc("dissipation", steps.dissipation.as_ref()),
+        disc("disc of stability", steps.disc.as_ref()),
         bound("contractivity", steps.contractive.as_ref(), false),
     ]
 }
@@ -111,7 +123,7 @@ fn down(x: f64) -> String {
 pub fn stable_step(page: &mut Page, r: &Report) {
     for b in bounds(r) {
         let first = match b.value() {
-            None => "not decided".to_string(),
+            None => b.unknown.clone(),
             Some(0.0) => "no step".to_string(),
             Some(x) if x.is_infinite() => "every step".to_string(),
             Some(x) => format!("hK{FAST}≤{FAST}{}", down(x)),

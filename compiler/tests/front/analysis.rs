@@ -258,3 +258,21 @@ fn pictures() {
     assert_eq!(svg::stem("rk4(layer) / 2"), "rk4-layer-2");
     assert_eq!(svg::stem("∘"), "flow");
 }
+
+/// What would take long is not sought, and that is said.
+#[test]
+fn limits_are_said() {
+    let long = library("iie").replace("scheme iie(F, r = 3)", "scheme mine(F, r = 140)");
+    let said = text::text(&reports(&long)[0]);
+    assert!(
+        said.contains("not sought: R has degree 141, above 128"),
+        "{said}"
+    );
+
+    // Products of numbers with nested roots count for more.
+    let all = reports("scheme mine { learn tableau from gauss10 }");
+    let learning = all[0].learning.as_ref().and_then(|l| l.as_ref().ok());
+    let learning = learning.expect("conditions");
+    assert!((2..7).contains(&learning.up_to), "{}", learning.up_to);
+    assert!(learning.methods.iter().all(|m| m.order <= learning.up_to));
+}

@@ -217,3 +217,65 @@ fn step_programs() {
         assert_eq!(found[0].status, ClaimStatus::Proved, "{text}");
     }
 }
+
+/// Long methods, decided modulo primes or by the exact solution's powers.
+#[test]
+fn long_methods_are_proved() {
+    let triple = |name: &str, inner: &str, root: u32, order: u32| {
+        format!(
+            "scheme {name}(A, B) {{\n  order {order}\n  let u = 1/(2 - root(2, {root}))\n  \
+             method compose({inner}(u), {inner}(1 - 2*u), {inner}(u))\n}}\n"
+        )
+    };
+    let eighth = [
+        triple("four", "strang", 3, 4),
+        triple("six", "four", 5, 6),
+        triple("eight", "six", 7, 8),
+    ];
+    let adams = "scheme adams16(F) {\n  order 16\n  multistep {\n    alpha 1 -1\n    beta 0 WEIGHTS\n  }\n  start by rk4\n}\n";
+    let weights = adams_bashforth(16).join(" ");
+    let cases = [
+        (eighth.concat(), "order 8"),
+        (adams.replace("WEIGHTS", &weights), "order 16"),
+    ];
+    for (text, claim) in cases {
+        let outcome = compile_text(&text);
+        assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+        let last = outcome.checked().claims.last().cloned().expect("a claim");
+        assert_eq!(
+            (last.claim.as_str(), last.status),
+            (claim, ClaimStatus::Proved)
+        );
+    }
+    // One more is false: no tree of that order is made for it.
+    let more = adams
+        .replace("WEIGHTS", &weights)
+        .replace("order 16", "order 17");
+    let outcome = compile_text(&more);
+    assert!(
+        outcome.rendered().contains("has order 16, not 17"),
+        "{}",
+        outcome.rendered()
+    );
+}
+
+/// The weights `∫₀¹ Π (t + i)/(i − j) dt`, i ≠ j below k.
+fn adams_bashforth(k: i64) -> Vec<String> {
+    use odec_graph::Exact;
+    let weight = |j: i64| {
+        let mut p = vec![Exact::one()];
+        for i in (0..k).filter(|i| *i != j) {
+            let over = Exact::ratio(1, i - j);
+            let mut next = vec![Exact::zero(); p.len() + 1];
+            for (n, c) in p.iter().enumerate() {
+                next[n] = &next[n] + &(&(c * &Exact::int(i)) * &over);
+                next[n + 1] = &next[n + 1] + &(c * &over);
+            }
+            p = next;
+        }
+        let terms = p.iter().enumerate();
+        let sum: Exact = terms.map(|(n, c)| c * &Exact::ratio(1, n as i64 + 1)).sum();
+        sum.to_string()
+    };
+    (0..k).map(weight).collect()
+}
