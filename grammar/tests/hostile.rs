@@ -2,6 +2,7 @@
 
 use odec_grammar::ast::*;
 use odec_grammar::{Diagnostic, Sources, dump, dump_expr, parse, parse_value, render};
+use odec_program::text::escaped_lines;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ fn answers(name: &str, text: &str) -> (File, Vec<Diagnostic>) {
             );
         }
         let shown = render(error, &sources, false);
-        assert!(shown.contains(&error.message), "{name}: {shown}");
+        let said = escaped_lines(&error.message);
+        assert!(shown.contains(&said), "{name}: {shown}");
     }
     dump(&file);
     let took = begin.elapsed();

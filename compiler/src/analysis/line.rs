@@ -186,7 +186,7 @@ pub(super) fn placed_on<C: Number>(
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
     ratio: &dyn Fn(i64) -> C,
 ) -> Result<Placed<C>, Beyond> {
-    let mut made = Made::new(flow, Programs::Alike(program), per_use, (known, ratio));
+    let mut made = Made::new(flow, Programs::Alike(program), per_use, known, ratio);
     let result = made.state(&program.result, 0)?;
     let embedded = match &program.embedded {
         Some(e) => Some(made.state(&e.result, 0)?),
@@ -235,7 +235,7 @@ pub(super) fn first_steps(
         at_start(&programs[program], c)
     };
     let equal = |_| Exact::one();
-    let mut made = Made::new(flow, Programs::First(programs), &SHARED, (&known, &equal));
+    let mut made = Made::new(flow, Programs::First(programs), &SHARED, &known, &equal);
     made.fields = fields.iter().cloned().map(Named::alone).collect();
     let result = made.value(ValueId::STATE, -1)?;
     let mut ends = vec![Some(result)];
@@ -557,7 +557,8 @@ impl<'p, C: Number> Made<'p, C> {
         flow: &Flow,
         programs: Programs<'p>,
         per_use: &'p PerUse,
-        (coefficients, ratio): (&'p dyn Fn(&Coeff, i64) -> Option<C>, &'p dyn Fn(i64) -> C),
+        coefficients: &'p dyn Fn(&Coeff, i64) -> Option<C>,
+        ratio: &'p dyn Fn(i64) -> C,
     ) -> Self {
         Made {
             programs,
