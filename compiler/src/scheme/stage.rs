@@ -68,7 +68,7 @@ pub enum Instr {
         unknowns: Iterates,
         solver: Solver,
     },
-    /// The solution of an equation, for those that read coefficients alone ([`super::unknown`]).
+    /// The solution of an equation, for those that read coefficients alone (`unknown.rs`).
     Unknown(Unknown),
 }
 
