@@ -53,7 +53,7 @@ impl Emitter {
     /// Lets tensor cores see what this thread has written to shared memory; a barrier must follow.
     pub fn publish(&mut self) {
         self.stmt(format_args!(
-            "llvm.inline_asm has_side_effects \"fence.proxy.async.shared::cta;\", \"~{{memory}}\" : () -> ()"
+            "nvvm.fence.proxy {{kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}}"
         ));
     }
 

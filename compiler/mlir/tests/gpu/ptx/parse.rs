@@ -457,13 +457,13 @@ impl Function {
                 }
             }
             "mbarrier" => match &parts[1..] {
-                ["init", "shared::cta", "b64"] => Op::Prepare,
-                ["arrive", "expect_tx", "shared::cta", "b64"] => Op::Expect,
-                ["try_wait", "parity", "shared::cta", "b64"] => Op::Over,
+                ["init", "shared", "b64"] => Op::Prepare,
+                ["arrive", "expect_tx", "shared", "b64"] => Op::Expect,
+                ["try_wait", "parity", "shared", "b64"] => Op::Over,
                 _ => panic!("unknown instruction: {line}"),
             },
             "cp" if has("bulk") => {
-                let known = "shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+                let known = "shared::cluster.global.mbarrier::complete_tx::bytes";
                 assert_eq!(parts[..4].join("."), "cp.async.bulk.tensor", "{line}");
                 assert_eq!(parts[5..].join("."), known, "{line}");
                 let rank = groups[1].matches(',').count();

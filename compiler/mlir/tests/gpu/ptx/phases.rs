@@ -268,7 +268,7 @@ mod tests {
     mov.u64 %rd1, k_shared;
     add.s64 %rd2, %rd1, 1024;
     setp.eq.s32 %p1, %r1, 0;
-    @%p1 mbarrier.init.shared::cta.b64 [%rd2], 1;
+    @%p1 mbarrier.init.shared.b64 [%rd2], 1;
     fence.proxy.async.shared::cta;
     bar.sync 0;
     mov.u64 %rd3, k_param_1;
@@ -276,13 +276,15 @@ mod tests {
     mov.b32 %r2, 0;
     mov.b32 %r4, 8;
     mov.b32 %r5, -1;
-    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd2], 1024;
-    @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%rd1], [%rd3, {%r4, %r5}], [%rd2];
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%rd2], 1024;
+    @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd1], [%rd3, {%r4, %r5}], [%rd2];
     {
-    .reg .pred over;
-    again:
-    mbarrier.try_wait.parity.shared::cta.b64 over, [%rd2], %r2;
-    @!over bra again;
+    .reg .pred P1;
+    LAB_WAIT:
+    mbarrier.try_wait.parity.shared.b64 P1, [%rd2], %r2, 100;
+    @P1 bra.uni DONE;
+    bra.uni LAB_WAIT;
+    DONE:
     }
     mul.wide.u32 %rd4, %r1, 4;
     add.s64 %rd5, %rd1, %rd4;
@@ -295,9 +297,9 @@ mod tests {
 ";
     const ROWS: u64 = 5;
     const COLS: u64 = 40;
-    const EXPECT: &str = "    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd2], 1024;\n";
+    const EXPECT: &str = "    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%rd2], 1024;\n";
     const FENCE: &str = "    fence.proxy.async.shared::cta;\n";
-    const WAIT: (&str, &str) = ("    {\n    .reg", "bra again;\n    }\n");
+    const WAIT: (&str, &str) = ("    {\n    .reg", "    DONE:\n    }\n");
 
     fn map() -> TensorMap {
         TensorMap {
@@ -351,7 +353,7 @@ mod tests {
     fn mbarriers_that_are_not_ready() {
         refused(KERNEL.replace(FENCE, ""), "no fence.proxy.async since");
         refused(KERNEL.replace("    bar.sync 0;\n", ""), "no barrier since");
-        let init = "    @%p1 mbarrier.init.shared::cta.b64 [%rd2], 1;\n";
+        let init = "    @%p1 mbarrier.init.shared.b64 [%rd2], 1;\n";
         refused(KERNEL.replace(init, ""), "no mbarrier");
         refused(
             KERNEL.replace("%rd1, 1024;", "%rd1, 1028;"),
