@@ -9,7 +9,7 @@ use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::stability::Stability;
 use odec_numerics::steps::StepBounds;
-use written::{q, rk4, row, tableau};
+use written::{five_stages, q, rk4, row, tableau};
 
 fn sqrt(n: i64) -> Exact {
     Exact::int(n).root(2).unwrap()
@@ -89,14 +89,7 @@ fn strong_stability_of_many_stages() {
 /// A coefficient that is no simple number, against bisection on X = rK − rKX in floating point.
 #[test]
 fn strong_stability_between_two_numbers() {
-    let t = tableau(&[
-        "",
-        "1",
-        "1/2 1/3",
-        "1/3 1/4 2/3",
-        "1/3 1/4 1/3 1/2",
-        "1/5 1/5 1/5 1/7 1/8",
-    ]);
+    let t = five_stages();
     let Some(Ssp::Between(found)) = ssp(&t) else {
         panic!("{:?}", ssp(&t));
     };

@@ -12,7 +12,7 @@ use odec_numerics::ssp::{Ssp, ssp};
 use odec_numerics::symplectic::{Symplectic, symplectic};
 use proptest::prelude::*;
 use std::cmp::Ordering;
-use written::{q, rk4, row, tableau};
+use written::{five_stages, q, rk4, row, tableau};
 
 /// Gauss's method of three stages (Butcher 1964).
 fn gauss3() -> Tableau {
@@ -262,14 +262,7 @@ fn symplectic_pairs() {
 /// A coefficient that is no simple number is told from every other: from those in the interval that is known first, too.
 #[test]
 fn an_enclosed_coefficient_is_compared_exactly() {
-    let t = tableau(&[
-        "",
-        "1",
-        "1/2 1/3",
-        "1/3 1/4 2/3",
-        "1/3 1/4 1/3 1/2",
-        "1/5 1/5 1/5 1/7 1/8",
-    ]);
+    let t = five_stages();
     let Some(Ssp::Between(c)) = ssp(&t) else {
         panic!("{:?}", ssp(&t));
     };

@@ -32,3 +32,15 @@ pub fn tableau(rows: &[&str]) -> Tableau {
 pub fn rk4() -> Tableau {
     tableau(&["", "1/2", "0 1/2", "0 0 1", "1/6 1/3 1/3 1/6"])
 }
+
+/// An explicit method whose SSP coefficient solves no small equation.
+pub fn five_stages() -> Tableau {
+    tableau(&[
+        "",
+        "1",
+        "1/2 1/3",
+        "1/3 1/4 2/3",
+        "1/3 1/4 1/3 1/2",
+        "1/5 1/5 1/5 1/7 1/8",
+    ])
+}
