@@ -42,12 +42,15 @@ scripts_parse() {
     if have shellcheck; then
         shellcheck --severity=warning --external-sources --source-path=SCRIPTDIR scripts/*.sh .ci/run || return 1
     fi
-    python3 - benches/*.py tests/reference/*.py <<'PYTHON'
+    python3 - benches/*.py scripts/*.py tests/reference/*.py <<'PYTHON'
 import ast, pathlib, sys
 for path in sys.argv[1:]:
     ast.parse(pathlib.Path(path).read_text(encoding="utf-8"), path)
 PYTHON
 }
+
+# No cycle of imports between folders, in the crates that have none; and which there are inside of folders.
+import_cycles() { python3 scripts/cycles.py compiler/exact compiler/mlir program runtime . | grep -v '^  '; return "${PIPESTATUS[0]}"; }
 
 reference() { .venv/bin/python tests/reference/check.py "$program"; }
 
@@ -95,6 +98,7 @@ gpu_script() {
 
 step 'format' cargo fmt --all -- --check -l
 step 'scripts' scripts_parse
+step 'import cycles' import_cycles
 step 'lint' cargo clippy --quiet --workspace --all-targets -- -D warnings
 step 'without LLVM' without_llvm
 step 'tests' rust_tests

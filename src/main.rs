@@ -1,7 +1,7 @@
 //! odec's command line. Parses arguments, calls one command, prints its failure, and chooses the exit code:
 //! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal with all work saved.
 
-// `odec_runtime::stdio` prints: what `println!` prints can end a run.
+// `odec_runtime::system::stdio` prints: what `println!` prints can end a run.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
@@ -16,7 +16,7 @@ mod terminal;
 use clap::Parser;
 use cli::{Cli, Command};
 use fail::{Done, Failure};
-use odec_runtime::stdio;
+use odec_runtime::system::stdio;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

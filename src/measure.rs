@@ -12,7 +12,7 @@ use odec_compiler::passes::fuse::Fusion;
 use odec_program::manifest::Precision;
 use odec_program::{DType, Target};
 use odec_runtime::device::Device;
-use odec_runtime::integrate::integrate;
+use odec_runtime::infer::integrate::integrate;
 use odec_runtime::{Artifact, Executor};
 
 impl From<MeasureError> for Failure {
@@ -114,9 +114,9 @@ impl Code {
             |o: &std::collections::BTreeSet<String>| kernels.iter().all(|k| o.contains(&k.symbol));
         let known = self.objects.iter().position(has);
         let n = known.map_or_else(|| self.compile([p].into_iter()), Ok)?;
-        let scratch = odec_runtime::check::scratch_bytes(&p.manifest.program);
+        let scratch = odec_runtime::artifact::check::scratch_bytes(&p.manifest.program);
         let (file, target) = (self.file(n), self.target.name());
-        let device = odec_runtime::cpu::CpuDevice::open(&file, target, kernels, scratch, 1);
+        let device = odec_runtime::device::cpu::CpuDevice::open(&file, target, kernels, scratch, 1);
         Ok(Box::new(device.map_err(Failure::internal)?))
     }
 }
@@ -136,7 +136,7 @@ impl Code {
 
     fn device(&mut self, p: &Planned) -> Done<Box<dyn Device>> {
         let kernels = &p.manifest.program.kernels;
-        let device = odec_runtime::reference::ReferenceDevice::new(kernels);
+        let device = odec_runtime::device::reference::ReferenceDevice::new(kernels);
         Ok(Box::new(device))
     }
 }

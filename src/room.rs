@@ -9,8 +9,8 @@ use odec_compiler::model::Built;
 use odec_compiler::passes::{Assembled, Options};
 use odec_program::{Program, Target};
 use odec_runtime::ArtifactError;
-use odec_runtime::check::memory_bytes;
-use odec_runtime::cuda::fit::Card;
+use odec_runtime::artifact::check::memory_bytes;
+use odec_runtime::device::cuda::fit::Card;
 
 /// Refuses a program that card number `number` has no room for.
 pub fn fits(

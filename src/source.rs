@@ -14,18 +14,19 @@ use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
 use odec_program::manifest::Precision;
 use odec_program::{DType, Kernel, Target};
-use odec_runtime::cuda::fit::Card;
-use odec_runtime::cuda::recording::Recording;
+use odec_runtime::data::tokenizer::TokenizerError;
+use odec_runtime::device::cuda;
+use odec_runtime::device::cuda::fit::Card;
+use odec_runtime::device::cuda::recording::Recording;
 use odec_runtime::errln;
-use odec_runtime::import::Init;
-use odec_runtime::input;
-#[cfg(feature = "mlir")]
-use odec_runtime::private;
+use odec_runtime::parameters::import::Init;
 #[cfg(feature = "mlir")]
 use odec_runtime::remedy;
-use odec_runtime::tokenizer::TokenizerError;
+use odec_runtime::system::input;
+#[cfg(feature = "mlir")]
+use odec_runtime::system::private;
 use odec_runtime::{
-    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, TrainError, Unsigned, cuda,
+    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, TrainError, Unsigned,
 };
 use std::collections::BTreeMap;
 use std::io::Read;

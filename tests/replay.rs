@@ -2,7 +2,7 @@
 
 use odec_program::kernel::Gather;
 use odec_program::{DType, Kernel, KernelSpec, Target};
-use odec_runtime::cases::{Case, Cases, Expected};
+use odec_runtime::conformance::cases::{Case, Cases, Expected};
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -5,7 +5,7 @@
 mod place;
 
 use odec_program::manifest::{HASH_FILE, MANIFEST_FILE, SIGNATURE_FILE};
-use odec_runtime::artifact::sha256;
+use odec_runtime::system::hash::sha256;
 use place::{Place, text};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

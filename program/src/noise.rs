@@ -3,7 +3,7 @@
 //! PCG4D (Jarzynski & Olano 2020, "Hash functions for GPU rendering", J. Computer Graphics Techniques 9(3), listing 4): a linear
 //! congruential step of each word, two rounds that mix the words, a shift between them. Takes a key, a stream, a row and a
 //! column; gives a number in [0, 1), or a normal one: the quantile of its middle, by Wichura's rational functions (1988, "Algorithm AS 241", Applied
-//! Statistics 37, 477, PPND7), to seven digits. Leaves the drawing of keys to the runtime (`runtime/src/rng.rs`).
+//! Statistics 37, 477, PPND7), to seven digits. Leaves the drawing of keys to the runtime (`runtime/src/device/rng.rs`).
 
 use crate::expr::{BinaryOp, Body, CmpOp, ExprId, UnaryOp};
 

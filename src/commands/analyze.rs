@@ -11,7 +11,8 @@ use odec_compiler::analysis::{json, latex, page::Page, svg, text};
 use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_graph::Exact;
-use odec_runtime::{Shown, files, out, outln, output};
+use odec_runtime::system::{files, output};
+use odec_runtime::{Shown, out, outln};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -2,7 +2,8 @@
 
 use crate::fail::{Done, Failure};
 #[cfg(feature = "mlir")]
-use odec_runtime::{errln, private, remedy};
+use odec_runtime::system::private;
+use odec_runtime::{errln, remedy};
 #[cfg(feature = "mlir")]
 use std::io::ErrorKind;
 

@@ -3,8 +3,8 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_runtime::compare::compare;
-use odec_runtime::launches::{Found, Wrong, launches};
+use odec_runtime::conformance::compare::compare;
+use odec_runtime::conformance::launches::{Found, Wrong, launches};
 use odec_runtime::{Artifact, DeviceChoice, Shown, out, outln};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub fn run(args: &cli::Compare) -> Done {
     let dry = matches!(args.device, DeviceChoice::Dry { .. });
     let wrong = found.iter().filter(|d| !d.good()).count();
     if args.json {
-        let one = |d: &odec_runtime::compare::Difference| {
+        let one = |d: &odec_runtime::conformance::compare::Difference| {
             json!({
                 "what": d.what, "elements": d.elements, "differ": d.differ,
                 "apart": d.apart.is_finite().then_some(d.apart), "most": d.most, "good": d.good(),

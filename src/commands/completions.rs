@@ -3,7 +3,7 @@
 use crate::cli::{self, Cli};
 use crate::fail::Done;
 use clap::CommandFactory;
-use odec_runtime::stdio;
+use odec_runtime::system::stdio;
 
 pub fn run(args: &cli::Completions) -> Done {
     let mut script = Vec::new();

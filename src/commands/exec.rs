@@ -6,7 +6,9 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
-use odec_runtime::{Executor, Shown, exec, input, output};
+use odec_runtime::infer::exec;
+use odec_runtime::system::{input, output};
+use odec_runtime::{Executor, Shown};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,7 +32,7 @@ pub fn run(args: &cli::Exec) -> Done {
         EntryName::Loss => "loss",
         EntryName::Grad => "grad",
     };
-    exec(&mut executor, entry, &args.inputs, &args.outputs).map_err(Failure::input)
+    exec::exec(&mut executor, entry, &args.inputs, &args.outputs).map_err(Failure::input)
 }
 
 /// Runs the graph itself, in f64. Inputs may be f32 or f64; outputs are f64.

@@ -3,7 +3,9 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
-use odec_runtime::{DeviceChoice, Shown, import, open_run, outln, output};
+use odec_runtime::parameters::import;
+use odec_runtime::system::output;
+use odec_runtime::{DeviceChoice, Shown, open_run, outln};
 
 pub fn run(args: &cli::Export) -> Done {
     output::check_beside(&args.output, &args.run).map_err(Failure::input)?;

@@ -6,7 +6,7 @@ use crate::source;
 use odec_grammar::{Sources, dump, format, parse};
 use odec_program::text::escaped;
 use odec_runtime::Shown;
-use odec_runtime::files;
+use odec_runtime::system::files;
 use odec_runtime::{out, outln};
 use std::fs;
 use std::io::Write;

@@ -4,8 +4,9 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_runtime::Shown;
-use odec_runtime::generate::GenerateError;
-use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, stdio, tokenizer_of};
+use odec_runtime::infer::generate::GenerateError;
+use odec_runtime::system::stdio;
+use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
 use std::io::ErrorKind;
 
 pub fn run(args: &cli::Generate) -> Done {

@@ -3,7 +3,8 @@
 use crate::cli::{self, GraphFormat, GraphStage};
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_runtime::{out, output};
+use odec_runtime::out;
+use odec_runtime::system::output;
 
 pub fn run(args: &cli::Graph) -> Done {
     if let Some(path) = &args.output {

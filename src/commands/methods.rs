@@ -7,7 +7,8 @@ use crate::measure::Curves;
 use crate::source;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
-use odec_runtime::{out, outln, output};
+use odec_runtime::system::output;
+use odec_runtime::{out, outln};
 use serde_json::{Value, json};
 use std::path::Path;
 

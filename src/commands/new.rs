@@ -4,7 +4,8 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use odec_grammar::{Sources, parse, render};
-use odec_runtime::{Shown, files, outln};
+use odec_runtime::system::files;
+use odec_runtime::{Shown, outln};
 use std::io::ErrorKind;
 
 /// What the file says, `NAME` standing for the model's name.

@@ -2,7 +2,7 @@
 
 use crate::cli;
 use crate::fail::{Done, Failure};
-use odec_runtime::cases::{CaseError, Cases};
+use odec_runtime::conformance::cases::{CaseError, Cases};
 use odec_runtime::{DeviceChoice, Shown, outln};
 use std::path::{Path, PathBuf};
 

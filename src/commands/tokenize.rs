@@ -3,7 +3,7 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::terminal;
-use odec_runtime::tokenise::{self, Reading};
+use odec_runtime::data::tokenise::{self, Reading};
 use odec_runtime::{Show, Tokenizer};
 use odec_runtime::{Shown, outln};
 use std::path::Path;

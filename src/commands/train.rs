@@ -6,9 +6,10 @@ use crate::signals::Signals;
 use crate::source;
 use crate::terminal;
 use odec_runtime::Shown;
-use odec_runtime::import::Init;
-use odec_runtime::run::CHART;
-use odec_runtime::{End, Run, Settings, Summary, chart, lock, out, outln};
+use odec_runtime::parameters::import::Init;
+use odec_runtime::system::owned::CHART;
+use odec_runtime::train::{chart, lock};
+use odec_runtime::{End, Run, Settings, Summary, out, outln};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

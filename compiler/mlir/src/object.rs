@@ -1,7 +1,6 @@
 //! Object code of one kernel, and the check that it stands on its own.
 
 use crate::error::CodegenError;
-use crate::gpu::ptx;
 use odec_program::Target;
 
 /// An ELF object, or a PTX module, holding one kernel.
@@ -23,8 +22,8 @@ impl Object {
     pub fn new(symbol: &str, target: Target, bytes: Vec<u8>) -> Result<Object, CodegenError> {
         let symbol = symbol.to_string();
         let (found, what) = match target.is_gpu() {
-            true => (ptx::undefined(&symbol, &bytes), "PTX with the kernel"),
-            false => (undefined_symbols(&bytes), "an ELF object"),
+            true => (undefined_in_ptx(&symbol, &bytes), "PTX with the kernel"),
+            false => (undefined_in_elf(&bytes), "an ELF object"),
         };
         let Some(names) = found else {
             return Err(CodegenError::Lower {
@@ -43,9 +42,30 @@ impl Object {
     }
 }
 
+/// The functions that a module refers to and does not have; `None` when it is not PTX, or has not exactly this kernel.
+fn undefined_in_ptx(symbol: &str, bytes: &[u8]) -> Option<Vec<String>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    if !text.contains(".version") || !text.contains(".address_size 64") {
+        return None;
+    }
+    let entries: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.split_once(".entry "))
+        .map(|e| e.1)
+        .collect();
+    if entries.len() != 1 || entries[0].trim_end_matches('(') != symbol {
+        return None;
+    }
+    // Shared memory whose size a launch says is declared as if it were somebody else's.
+    let own = format!(" {symbol}_shared[];");
+    let outside = text.lines().filter(|l| l.contains(".extern"));
+    let outside = outside.filter(|l| !(l.contains(".extern .shared ") && l.ends_with(&own)));
+    Some(outside.map(|l| l.trim().to_string()).collect())
+}
+
 /// The names in the symbol table of a 64-bit little-endian ELF file that have no section (System V ABI,
 /// chapter 4, "Symbol Table"). `None` when the file is something else or cut short.
-fn undefined_symbols(file: &[u8]) -> Option<Vec<String>> {
+fn undefined_in_elf(file: &[u8]) -> Option<Vec<String>> {
     const SYMBOL_TABLE: u64 = 2;
     let field = |at: u64, bytes: usize| -> Option<u64> {
         let part = file.get(at as usize..)?.get(..bytes)?;

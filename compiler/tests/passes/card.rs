@@ -10,15 +10,15 @@ use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Kernel, Target};
-use odec_runtime::cuda::graphs::Planned;
-use odec_runtime::cuda::recording::{Made, Recording};
-use odec_runtime::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::Device;
-use odec_runtime::memory::{Buffer, Words};
-use odec_runtime::metrics::{self, Record};
-use odec_runtime::reach::Footprint;
-use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::run::{CHECKPOINT, METRICS};
+use odec_runtime::device::cuda::graphs::Planned;
+use odec_runtime::device::cuda::recording::{Made, Recording};
+use odec_runtime::device::cuda::{self, CudaDevice, Driver};
+use odec_runtime::device::memory::{Buffer, Words};
+use odec_runtime::device::reach::Footprint;
+use odec_runtime::device::reference::ReferenceDevice;
+use odec_runtime::system::owned::{CHECKPOINT, METRICS};
+use odec_runtime::train::metrics::{self, Record};
 use odec_runtime::{Artifact, ArtifactError, Executor, Run, Settings, Show, TrainError, Value};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -447,7 +447,7 @@ fn a_profile_has_the_cards_own_times() {
 #[test]
 fn what_cannot_run_on_a_card_is_said_first() {
     let m = small(ONE);
-    let needed = odec_runtime::check::memory_bytes(&m.program);
+    let needed = odec_runtime::artifact::check::memory_bytes(&m.program);
     let kernels = &m.program.kernels;
     let said = |recording: Recording, built: &[Target]| {
         let loaded = Cell::new(false);

@@ -7,7 +7,7 @@ use odec_compiler::passes::{Model, assemble};
 use odec_graph::interp;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, DType};
-use odec_runtime::import::{self, Init};
+use odec_runtime::parameters::import::{self, Init};
 use odec_runtime::{Executor, Reader, State, Value, exec};
 use safetensors::SafeTensors;
 

@@ -4,13 +4,14 @@ use crate::card::{code, late};
 use crate::source::built;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_program::{DType, Kernel, KernelSpec, Target};
-use odec_runtime::cuda::CudaDevice;
-use odec_runtime::cuda::recording::Recording;
+use odec_runtime::conformance::launches;
+use odec_runtime::conformance::launches::{Found, Rule, beside};
 use odec_runtime::device::Device;
-use odec_runtime::launches::{Found, Rule, beside};
-use odec_runtime::memory::Words;
-use odec_runtime::reference::ReferenceDevice;
-use odec_runtime::{Artifact, DeviceChoice, launches};
+use odec_runtime::device::cuda::CudaDevice;
+use odec_runtime::device::cuda::recording::Recording;
+use odec_runtime::device::memory::Words;
+use odec_runtime::device::reference::ReferenceDevice;
+use odec_runtime::{Artifact, DeviceChoice};
 use std::path::Path;
 
 /// A model whose contractions and attention run on tensor cores in `precision bf16`: heads that share keys, a window, epilogues.

@@ -8,9 +8,10 @@ use odec_compiler::passes::build_manifest;
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
-use odec_runtime::depth::usual;
-use odec_runtime::gradient::gradient;
-use odec_runtime::{Executor, Reader, Value, mask};
+use odec_runtime::data::mask;
+use odec_runtime::executor::depth::usual;
+use odec_runtime::train::gradient::gradient;
+use odec_runtime::{Executor, Reader, Value};
 
 /// Tokens of the context.
 const CONTEXT: usize = 20;

@@ -9,9 +9,11 @@ use odec_compiler::passes::{build_manifest, print};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::{Manifest, Param, added};
 use odec_program::{Bindings, DECODE};
-use odec_runtime::run::{CHECKPOINT, Run};
+use odec_runtime::parameters::import;
+use odec_runtime::system::owned::CHECKPOINT;
+use odec_runtime::train::run::Run;
 use odec_runtime::{
-    Artifact, DeviceChoice, Executor, Reader, Settings, Show, State, Value, import, open_run,
+    Artifact, DeviceChoice, Executor, Reader, Settings, Show, State, Value, open_run,
 };
 use std::collections::BTreeMap;
 use std::path::Path;

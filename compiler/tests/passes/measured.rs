@@ -6,8 +6,8 @@ use odec_compiler::measure::{
 };
 use odec_grammar::LIBRARY;
 use odec_graph::Exact;
-use odec_runtime::integrate::integrate;
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::reference::ReferenceDevice;
+use odec_runtime::infer::integrate::integrate;
 use odec_runtime::{Artifact, Executor};
 
 fn run(p: &Planned) -> Result<Vec<f64>, MeasureError> {

@@ -6,7 +6,7 @@ use odec_compiler::passes::{Assembled, Options, assemble};
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
 use odec_program::manifest::Manifest;
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::reference::ReferenceDevice;
 use odec_runtime::{Artifact, Executor, State, Value};
 use std::collections::BTreeMap;
 

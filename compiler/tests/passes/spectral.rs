@@ -6,7 +6,8 @@ use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_program::Bindings;
 use odec_program::manifest::{Manifest, Param, added};
-use odec_runtime::run::{CHECKPOINT, Run};
+use odec_runtime::system::owned::CHECKPOINT;
+use odec_runtime::train::run::Run;
 use odec_runtime::{Artifact, DeviceChoice, Executor, Settings, Show, State, open_run};
 use std::path::Path;
 

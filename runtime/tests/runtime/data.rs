@@ -1,8 +1,8 @@
 //! Texts through a real tokenizer: byte-level BPE of 320 tokens, in the format of Hugging Face.
 
 use odec_program::manifest::{self, Data, Form};
+use odec_runtime::data::tokenise::{self, Reading};
 use odec_runtime::data::{DataError, Source};
-use odec_runtime::tokenise::{self, Reading};
 use odec_runtime::{Corpus, Show, Tokenizer};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn tokens_of(file: &Path) -> Vec<u32> {
 
 /// The tokens of a file of the cache.
 fn kept(file: &Path) -> Vec<u32> {
-    tokens_of(file).split_off(odec_runtime::token_cache::HEADER as usize / 2)
+    tokens_of(file).split_off(odec_runtime::data::token_cache::HEADER as usize / 2)
 }
 
 fn decoded(t: &Tokenizer, tokens: &[u32]) -> String {
@@ -223,7 +223,7 @@ fn a_damaged_cache_is_made_anew() {
     std::thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {
-                let file = odec_runtime::identity::DataFile::open(&dir.path().join("a.txt"));
+                let file = odec_runtime::data::identity::DataFile::open(&dir.path().join("a.txt"));
                 let files = [file.unwrap()];
                 let known = [files[0].identity().unwrap()];
                 let texts = tokenise::Texts {
@@ -232,7 +232,7 @@ fn a_damaged_cache_is_made_anew() {
                     tokenizer: &t,
                     show: Show::Nothing,
                 };
-                let all = odec_runtime::token_cache::tokens(&texts, &known, &cache).unwrap();
+                let all = odec_runtime::data::token_cache::tokens(&texts, &known, &cache).unwrap();
                 assert_eq!(all.file.bytes() as usize, whole.len());
             });
         }

@@ -5,7 +5,7 @@ use odec_program::expr::{BinaryOp, CmpOp, Expr, ReduceOp, UnaryOp};
 use odec_program::kernel::*;
 use odec_program::manifest::*;
 use odec_program::*;
-use odec_runtime::rng::Stream;
+use odec_runtime::device::rng::Stream;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

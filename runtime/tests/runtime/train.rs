@@ -2,10 +2,10 @@
 
 use crate::support;
 use odec_program::manifest::Manifest;
-use odec_runtime::checkpoint::Checkpoint;
-use odec_runtime::metrics::{self, Record};
-use odec_runtime::rng::Stream;
-use odec_runtime::run::{CHART, CHECKPOINT, METRICS, MODEL};
+use odec_runtime::device::rng::Stream;
+use odec_runtime::parameters::checkpoint::Checkpoint;
+use odec_runtime::system::owned::{CHART, CHECKPOINT, METRICS, MODEL};
+use odec_runtime::train::metrics::{self, Record};
 use odec_runtime::{
     Artifact, DeviceChoice, End, Executor, Run, Sampling, Settings, Show, State, Tokenizer,
     TrainError, evaluate, generate, open_run, resume, train,
@@ -269,6 +269,24 @@ fn a_time_limit_ends_the_run_with_an_annealed_rate() {
     // Its time is used up.
     let again = resume(&run, &p.settings()).unwrap();
     assert_eq!(again.steps, summary.steps);
+}
+
+/// With a checkpoint after every step, nearly all of the time goes into saving: the limit is reached by a checkpoint.
+#[test]
+fn a_time_limit_that_saving_reaches_is_kept_in_the_checkpoint() {
+    let p = place();
+    let run = p.at("run");
+    let s = Settings {
+        steps: Some(1_000_000),
+        time_limit: Some(0.2),
+        checkpoint_seconds: 0.0,
+        ..p.settings()
+    };
+    let summary = train(&p.artifact, &run, &s).unwrap();
+    assert!(summary.end == End::TimeLimit, "{summary:?}");
+    let again = resume(&run, &p.settings()).unwrap();
+    assert_eq!(again.steps, summary.steps);
+    assert_eq!(again.held_out, summary.held_out);
 }
 
 #[test]

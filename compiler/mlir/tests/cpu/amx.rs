@@ -9,8 +9,8 @@ use crate::tiles::products::{Data, FORMS, Form, Shape, kernels};
 use crate::tiles::{Machine, machine};
 use odec_program::kernel::{Blocking, Contract, Order, Pack};
 use odec_program::{Bindings, DType, Kernel, KernelSpec, Target};
-use odec_runtime::cpu::CpuDevice;
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::cpu::CpuDevice;
+use odec_runtime::device::reference::ReferenceDevice;
 
 /// The target's tiles, and cache blocks so small that a sweep crosses them.
 fn small_blocks() -> Blocking {
@@ -317,7 +317,7 @@ fn a_model_in_bf16() {
     let path = folder.path().join("kernels.so");
     odec_mlir::link(&objects, &path).unwrap();
     let name = if emulated { "emulated" } else { target.name() };
-    let scratch = odec_runtime::check::scratch_bytes(&manifest.program);
+    let scratch = odec_runtime::artifact::check::scratch_bytes(&manifest.program);
     let at = Bindings::new(2, 19);
     let want = two_steps(&manifest, Box::new(ReferenceDevice::new(kernels)), at);
     for threads in [1, 3] {

@@ -10,9 +10,9 @@ use crate::harness::models::{
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
 use odec_program::{Bindings, Target};
-use odec_runtime::cpu::CpuDevice;
 use odec_runtime::device::Device;
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::cpu::CpuDevice;
+use odec_runtime::device::reference::ReferenceDevice;
 
 /// The program's kernels, compiled.
 struct Compiled<'a> {

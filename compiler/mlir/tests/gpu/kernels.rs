@@ -14,8 +14,8 @@ use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
-use odec_runtime::cases::{self, Cases};
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::conformance::cases::{self, Cases};
+use odec_runtime::device::reference::ReferenceDevice;
 use proptest::prelude::*;
 
 /// One launch: kernel, operands' bits, operands in the place of others (b, a), dims, coefficients.

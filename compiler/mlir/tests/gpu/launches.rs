@@ -6,9 +6,9 @@ use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, te
 use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, KernelSpec, Piece, Target};
-use odec_runtime::cuda::plan::Mapped;
-use odec_runtime::cuda::recording::{Recorded, Recording};
-use odec_runtime::cuda::{CudaDevice, CudaError};
+use odec_runtime::device::cuda::plan::Mapped;
+use odec_runtime::device::cuda::recording::{Recorded, Recording};
+use odec_runtime::device::cuda::{CudaDevice, CudaError};
 use odec_runtime::{Artifact, Executor, Value};
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use crate::harness::models::{in_bf16, near_steps, planned, ragged, same_steps, t
 use crate::ptx::Emulated;
 use odec_program::gpu::tensor;
 use odec_program::{Bindings, KernelSpec, Target};
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::reference::ReferenceDevice;
 
 fn check(name: &str, sizes: &[(&str, &str)], target: Target) {
     let at = Bindings::new(2, 19);

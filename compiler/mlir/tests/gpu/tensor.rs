@@ -12,7 +12,7 @@ use odec_program::expr::{Access, Body, Expr};
 use odec_program::gpu::tensor;
 use odec_program::kernel::{Contract, Epilogue, Extent, Layout, Order};
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
-use odec_runtime::cases::{Case, Cases, Expected};
+use odec_runtime::conformance::cases::{Case, Cases, Expected};
 
 /// Numbers, and the elements of a type that hold them.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// This user's compiled objects.
 pub fn cache() -> Option<Cache> {
-    odec_runtime::private::folder().ok().map(Cache::at)
+    odec_runtime::system::private::folder().ok().map(Cache::at)
 }
 
 /// One operand of a launch, in the kernel's element type, bf16 or i32.
@@ -170,7 +170,8 @@ pub struct Compiled {
 
 /// The targets that this machine runs.
 pub fn targets() -> Vec<Target> {
-    let permitted = |t: &Target| *t != Target::Amx || odec_runtime::ffi::permit_tiles().is_ok();
+    let permitted =
+        |t: &Target| *t != Target::Amx || odec_runtime::device::ffi::permit_tiles().is_ok();
     let all = Target::CPUS.into_iter().filter(|t| t.supported().is_ok());
     all.filter(permitted).collect()
 }

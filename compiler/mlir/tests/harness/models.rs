@@ -7,7 +7,7 @@ use odec_grammar::{Sources, parse};
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Target};
 use odec_runtime::device::Device;
-use odec_runtime::reals::Reals;
+use odec_runtime::device::reals::Reals;
 use odec_runtime::{Artifact, Executor, Reader, State, Value};
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use crate::mutate::{self, Stream};
 use crate::worker::Verdict;
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, DType, KernelSpec, Target};
-use odec_runtime::check::{io_bytes, memory_bytes};
+use odec_runtime::artifact::check::{io_bytes, memory_bytes};
 
 use odec_runtime::{
     Artifact, ArtifactError, DeviceChoice, Executor, Sampling, Settings, Show, Tokenizer, Value,

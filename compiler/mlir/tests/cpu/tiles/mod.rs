@@ -31,7 +31,7 @@ pub struct Machine {
 pub fn machine() -> Option<Machine> {
     static MACHINE: OnceLock<Option<Machine>> = OnceLock::new();
     *MACHINE.get_or_init(|| {
-        if Target::Amx.supported().is_ok() && odec_runtime::ffi::permit_tiles().is_ok() {
+        if Target::Amx.supported().is_ok() && odec_runtime::device::ffi::permit_tiles().is_ok() {
             return Some(Machine {
                 target: Target::Amx,
                 emulated: false,

@@ -7,8 +7,8 @@ use odec_program::expr::{Access, Body, Expr, UnaryOp};
 use odec_program::kernel::{Blocking, Contract, Epilogue, Extent, Layout, Order, Pack};
 use odec_program::{DType, Kernel, KernelSpec};
 use odec_runtime::device::Device;
-use odec_runtime::memory::Words;
-use odec_runtime::reference::ReferenceDevice;
+use odec_runtime::device::memory::Words;
+use odec_runtime::device::reference::ReferenceDevice;
 use std::ops::Range;
 
 /// What a product is asked to do, and how its operands lie.

@@ -6,8 +6,8 @@
 
 use super::isa::{SHARED, Space};
 use super::phases::Phases;
-use odec_runtime::cuda::plan::Mapped;
-use odec_runtime::memory::Words;
+use odec_runtime::device::cuda::plan::Mapped;
+use odec_runtime::device::memory::Words;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Who accesses: block and thread, and how many barriers of the block and of the warp they have passed.

@@ -17,11 +17,11 @@ mod warpgroup;
 
 use crate::harness::cache;
 use odec_program::{KernelSpec, Target};
-use odec_runtime::cases::Cases;
-use odec_runtime::cuda::plan::{Launch, Place, plan};
+use odec_runtime::conformance::cases::Cases;
 use odec_runtime::device::Device;
-use odec_runtime::memory::Words;
-use odec_runtime::reach::Footprint;
+use odec_runtime::device::cuda::plan::{Launch, Place, plan};
+use odec_runtime::device::memory::Words;
+use odec_runtime::device::reach::Footprint;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::rc::Rc;

@@ -7,7 +7,7 @@
 
 use super::isa::{MAP_BYTES, MAPS, SHARED, Space};
 use super::memory::{Memory, Who, from_generic};
-use odec_runtime::cuda::plan::Mapped;
+use odec_runtime::device::cuda::plan::Mapped;
 use std::collections::HashMap;
 
 /// An mbarrier's address and the number of one of its phases.
@@ -250,7 +250,7 @@ mod tests {
     use super::super::{memory::to_generic, parse, run};
     use super::*;
     use odec_program::gpu::tensor::map::TensorMap;
-    use odec_runtime::memory::Buffer;
+    use odec_runtime::device::memory::Buffer;
 
     /// A box of 64 × 8 elements; thread t writes word t of the row at `ROW`.
     const KERNEL: &str = r"

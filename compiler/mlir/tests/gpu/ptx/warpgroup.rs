@@ -241,7 +241,7 @@ impl Descriptor {
 mod tests {
     use super::super::{parse, run};
     use super::*;
-    use odec_runtime::memory::Buffer;
+    use odec_runtime::device::memory::Buffer;
 
     /// 64 × 8 sums of sixteen ones by one warpgroup; thread t writes its first.
     const KERNEL: &str = r"

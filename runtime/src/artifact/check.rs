@@ -1,0 +1,416 @@
+//! Validates a program once, so that launching it can be cheap.
+//!
+//! Takes a manifest; gives the [`Footprint`] of each kernel, or says what in the manifest contradicts
+//! itself: kernel and operand numbers, argument counts, static extents, and that every operand stays
+//! inside its slot at the entry's maxima (reach grows with batch and sequence, so it then does for
+//! smaller ones too; of sequence and past, which share one maximum, each is tried at its largest). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
+
+use crate::artifact::numbers;
+use crate::device::memory::WORD;
+use crate::device::reach::Footprint;
+use odec_program::manifest::Manifest;
+use odec_program::{
+    Bindings, Coeff, DType, Dim, Entry, Instr, KernelSpec, Operand, Piece, Program, Size, Slot,
+    noise,
+};
+use std::collections::BTreeSet;
+
+/// More than any machine has; keeps the arithmetic below far from overflow.
+const LARGEST: u64 = 1 << 46;
+
+const TOO_MUCH: &str = "its memory is larger than any machine's";
+
+/// The output that tokens are chosen by.
+const LOGITS: &str = "logits";
+
+/// Far more than the compiler makes.
+const MOST_PIECES: u64 = 1 << 16;
+
+/// What is wrong, and where. Damage or a fault of the compiler, never of the person who runs it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct Invalid {
+    pub place: String,
+    pub what: String,
+}
+
+pub(crate) fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid {
+        place: place.into(),
+        what: what.into(),
+    })
+}
+
+/// Checks everything and returns the kernels' footprints, in order.
+///
+/// # Errors
+/// The first contradiction.
+pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
+    let p = &m.program;
+    let Bindings { batch, seq, past } = p.maxima;
+    let planned = |n: u64| (1..=LARGEST).contains(&n);
+    if !planned(batch) || !planned(seq) || past != 0 || batch.saturating_mul(seq) > LARGEST {
+        return invalid(
+            "program",
+            format!("{batch} sequences of {seq} tokens, after {past}, are planned"),
+        );
+    }
+    let lasting = [
+        p.param_bytes,
+        p.trained_bytes,
+        p.const_bytes,
+        p.prepared_bytes,
+        p.cache_bytes,
+    ];
+    let memories = lasting
+        .into_iter()
+        .chain((p.entries.values()).flat_map(|e| [e.arena_bytes, e.scratch_bytes]));
+    if memories.max() > Some(LARGEST) {
+        return invalid("program", TOO_MUCH);
+    }
+    if p.trained_bytes > p.param_bytes {
+        return invalid("program", "more bytes are trained than there are");
+    }
+    if !matches!(p.real, DType::F32 | DType::F64) {
+        return invalid("program", "its reals are neither f32 nor f64");
+    }
+    numbers::check(m)?;
+    tables(m)?;
+    let footprints: Vec<Footprint> = p
+        .kernels
+        .iter()
+        .map(|k| {
+            if k.symbol != k.spec.symbol() {
+                return invalid(
+                    &k.symbol,
+                    "the kernel is not the one its symbol was made for",
+                );
+            }
+            Footprint::of(&k.spec).or_else(|what| invalid(&k.symbol, what))
+        })
+        .collect::<Result<_, _>>()?;
+    for (name, e) in &p.entries {
+        entry(m, name, e, &footprints)?;
+    }
+    if memory_bytes(p) > LARGEST {
+        return invalid("program", TOO_MUCH);
+    }
+    Ok(footprints)
+}
+
+/// Parameters and constants lie inside their slots, aligned, apart from each other.
+fn tables(m: &Manifest) -> Result<(), Invalid> {
+    let size = m.program.real.bytes();
+    let mut paths = BTreeSet::new();
+    let mut taken: Vec<(u64, u64, &str)> = Vec::new();
+    for p in &m.params {
+        if !paths.insert(&p.path) {
+            return invalid(&p.path, "two parameters have this path");
+        }
+        let bytes = p.shape.iter().try_fold(size, |n, d| n.checked_mul(*d));
+        match bytes.and_then(|b| p.offset.checked_add(b)) {
+            Some(end)
+                if end <= m.program.param_bytes
+                    && (p.offset >= m.program.trained_bytes || end <= m.program.trained_bytes)
+                    && p.offset % 64 == 0 =>
+            {
+                taken.push((p.offset, end, &p.path))
+            }
+            _ => {
+                return invalid(
+                    &p.path,
+                    "the parameter lies outside the parameter memory, or is not aligned",
+                );
+            }
+        }
+    }
+    taken.sort_unstable();
+    if let Some(w) = taken.windows(2).find(|w| w[0].1 > w[1].0) {
+        return invalid(w[1].2, format!("the parameter overlaps `{}`", w[0].2));
+    }
+    for (i, c) in m.constants.iter().enumerate() {
+        let [rows, cols] = c.table.shape();
+        let bytes = rows
+            .checked_mul(cols)
+            .and_then(|n| n.checked_mul(size))
+            .and_then(|b| c.offset.checked_add(b));
+        if c.offset % size != 0 || bytes.is_none_or(|end| end > m.program.const_bytes) {
+            return invalid(
+                format!("constant {i}"),
+                "the table lies outside the constant memory",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Result<(), Invalid> {
+    let (max, all) = (e.maxima, m.program.maxima);
+    if !(1..=all.batch).contains(&max.batch) || !(1..=all.seq).contains(&max.seq) || max.past != 0 {
+        return invalid(
+            format!("entry {name}"),
+            "its maxima are not within the program's",
+        );
+    }
+    let ios = e.inputs.iter().chain(&e.outputs);
+    for io in ios {
+        if io.dtype == DType::Bf16 {
+            return invalid(
+                format!("entry {name}"),
+                format!("`{}` is bf16: what goes in and out is not rounded", io.name),
+            );
+        }
+        if io_bytes(io, max).is_none_or(|n| n > LARGEST) {
+            return invalid(
+                format!("entry {name}"),
+                format!("`{}` is larger than any machine's memory", io.name),
+            );
+        }
+    }
+    let logits = e.outputs.iter().find(|io| io.name == LOGITS);
+    if logits.is_some_and(|io| io.shape.last() != Some(&Dim::Fixed(m.model.vocab))) {
+        let what = format!("its `{LOGITS}` are not {} for each token", m.model.vocab);
+        return invalid(format!("entry {name}"), what);
+    }
+    pieces(e, max).or_else(|what| invalid(format!("entry {name}"), what))?;
+    let late = Bindings { seq: 1, ..max }.after(max.seq - 1);
+    for at in [max, late] {
+        for (i, piece) in e.launches(at) {
+            let instr = &e.instrs[i];
+            instruction(m, e, instr, footprints, at, piece).or_else(|what| {
+                invalid(
+                    format!("entry {name}, instruction {i} ({})", instr.site),
+                    what,
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Stretches in pieces lie inside the entry, in order and apart, and there are not so many pieces that checking takes long.
+fn pieces(e: &Entry, max: Bindings) -> Result<(), String> {
+    let mut next = 0;
+    for p in &e.pieces {
+        let end = u64::from(p.first) + u64::from(p.count);
+        if u64::from(p.first) < next || end > e.instrs.len() as u64 {
+            return Err("its pieces are not instructions of it, in order".into());
+        }
+        let tokens = max.batch.checked_mul(max.seq);
+        let many = tokens.is_none_or(|t| p.rows == 0 || t.div_ceil(p.rows) > MOST_PIECES);
+        // Memory is handed out in words: an even number of rows begins at one, whatever the rows hold.
+        if many || p.rows % 2 != 0 {
+            return Err(format!("it cannot be run in pieces of {} rows", p.rows));
+        }
+        next = end;
+    }
+    Ok(())
+}
+
+/// Bytes of an input or output, `None` when that overflows.
+pub fn io_bytes(io: &odec_program::Io, at: Bindings) -> Option<u64> {
+    Size::of(&io.shape)?.at(at)?.checked_mul(io.dtype.bytes())
+}
+
+fn instruction(
+    m: &Manifest,
+    e: &Entry,
+    instr: &Instr,
+    footprints: &[Footprint],
+    at: Bindings,
+    piece: Piece,
+) -> Result<(), String> {
+    let p = &m.program;
+    let (kernel, foot) = match (
+        p.kernels.get(instr.kernel as usize),
+        footprints.get(instr.kernel as usize),
+    ) {
+        (Some(k), Some(f)) => (k, f),
+        _ => return Err(format!("there is no kernel {}", instr.kernel)),
+    };
+    let counts = [
+        ("operands", instr.operands.len(), foot.operands.len()),
+        ("dims", instr.dims.len(), foot.dims.len()),
+        ("scalars", instr.coeffs.len(), foot.coeffs),
+    ];
+    if let Some((what, has, wants)) = counts.into_iter().find(|(_, has, wants)| has != wants) {
+        return Err(format!(
+            "{has} {what} are given and {} takes {wants}",
+            kernel.symbol
+        ));
+    }
+    let mut dims = Vec::new();
+    for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
+        let d = piece.dim(*size, at).ok_or("a dimension overflows")?;
+        // Nothing but the tokens so far may be none.
+        if d > LARGEST || (d == 0 && size.past == 0) {
+            return Err(format!("a dimension is {d}"));
+        }
+        if let Some(w) = wanted
+            && *size != Size::fixed(*w)
+        {
+            return Err(format!(
+                "a dimension is {size} and the kernel was made for {w}"
+            ));
+        }
+        dims.push(d);
+    }
+    let mut largest = 0;
+    for (n, (o, touch)) in instr.operands.iter().zip(&foot.operands).enumerate() {
+        let what = |s: &str| Err(format!("operand {n} {s}"));
+        let bytes = match slot_bytes(p, e, o.slot) {
+            Some((bytes, dtype)) if dtype.is_none_or(|d| d == touch.dtype) => bytes,
+            Some(_) => return what("has another element type than its slot"),
+            None => return what("names an input or output that is not there"),
+        };
+        // Memory is handed out in words, whatever they hold.
+        let align = touch.dtype.bytes().max(WORD);
+        if o.offset % align != 0 || o.stride % align != 0 || o.row % touch.dtype.bytes() != 0 {
+            return what("is not aligned");
+        }
+        if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
+            return what("is written, but lies in read-only memory");
+        }
+        let end = touch
+            .words(&dims)
+            .and_then(|w| w.checked_mul(4))
+            .and_then(|b| piece.start(o, at)?.checked_add(b));
+        if end.is_none_or(|end| end > bytes) {
+            return what(&format!("leaves its slot ({:?}, {bytes} bytes)", o.slot));
+        }
+        largest = largest.max(bytes);
+    }
+    // A launch that walks over more rows than any of its memories has bytes reads and writes the same ones for ever.
+    if let Some(d) = dims.iter().find(|d| **d > largest) {
+        return Err(format!(
+            "a dimension is {d}, and its memories have {largest} bytes"
+        ));
+    }
+    let scratch = kernel.spec.scratch_bytes(&dims);
+    if scratch > e.scratch_bytes {
+        return Err(format!(
+            "it needs {scratch} bytes of scratch, {} are planned",
+            e.scratch_bytes
+        ));
+    }
+    if let Some(o) = &instr.guard {
+        let size = p.real.bytes();
+        let fits = |(bytes, dtype): (u64, Option<DType>)| {
+            let end = Piece::ALL.start(o, at).and_then(|s| s.checked_add(size));
+            let aligned = o.offset % size == 0 && o.stride % size == 0;
+            aligned && dtype.is_none_or(|d| d == p.real) && end.is_some_and(|end| end <= bytes)
+        };
+        if !slot_bytes(p, e, o.slot).is_some_and(fits) {
+            return Err("its guard is not a number of its slot".into());
+        }
+    }
+    overlaps(&kernel.spec, instr, foot, &dims, |o| piece.start(o, at))?;
+    let is_depth = |name: &str| m.depths.iter().any(|d| d.input().as_deref() == Some(name));
+    if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
+        // Token numbers are checked against the vocabulary when they come in; nothing else may index.
+        let of_tokens = match instr.operands[0].slot {
+            Slot::Input(n) => e
+                .inputs
+                .get(n as usize)
+                .is_some_and(|io| io.name != noise::KEY && !is_depth(&io.name)),
+            _ => false,
+        };
+        if !of_tokens || instr.dims[1].at(at) < Some(m.model.vocab) {
+            return Err(
+                "the index is no input of tokens, or the table is shorter than the vocabulary"
+                    .into(),
+            );
+        }
+        if instr.dims[1] != Size::fixed(instr.dims[1].factor) {
+            return Err("the table's height is not fixed".into());
+        }
+    }
+    let sizes = instr.coeffs.iter().filter_map(|c| {
+        if let Coeff::Inverse(s) = c {
+            Some(s)
+        } else {
+            None
+        }
+    });
+    for s in sizes {
+        if s.at(at).is_none_or(|n| n == 0) {
+            return Err("a scalar is the inverse of zero".into());
+        }
+    }
+    Ok(())
+}
+
+/// Tiles run in any order, on any thread: what one writes, no other may touch.
+fn overlaps(
+    spec: &KernelSpec,
+    instr: &Instr,
+    foot: &Footprint,
+    dims: &[u64],
+    start: impl Fn(&Operand) -> Option<u64>,
+) -> Result<(), String> {
+    let range = |n: usize| {
+        let start = start(&instr.operands[n]).unwrap_or(0);
+        start..start + 4 * foot.operands[n].words(dims).unwrap_or(0)
+    };
+    let written = (0..foot.operands.len()).filter(|n| foot.operands[*n].written);
+    for (w, n) in written.flat_map(|w| (0..foot.operands.len()).map(move |n| (w, n))) {
+        let (a, b) = (range(w), range(n));
+        let meet =
+            instr.operands[w].slot == instr.operands[n].slot && a.start < b.end && b.start < a.end;
+        // An accumulator or a table reads what it writes, tile by tile, and needs no check against itself.
+        let alone = w == n && !matches!(spec, KernelSpec::Rows(_));
+        if meet
+            && !alone
+            && !(a.start == b.start && foot.operands[w].may_coincide(&foot.operands[n]))
+        {
+            return Err(format!("operand {w} is written and overlaps operand {n}"));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a slot at the maxima, and its element type where it has one.
+fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
+    let io = |list: &[odec_program::Io], n: u32| {
+        let io = list.get(n as usize)?;
+        Some((io_bytes(io, e.maxima)?, Some(io.dtype)))
+    };
+    match slot {
+        Slot::Arena => Some((e.arena_bytes, None)),
+        Slot::Params => Some((p.param_bytes, Some(p.real))),
+        Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+            Some((p.trained_bytes, Some(p.real)))
+        }
+        Slot::Consts => Some((p.const_bytes, Some(p.real))),
+        Slot::Prepared => Some((p.prepared_bytes, None)),
+        Slot::Cache => Some((p.cache_bytes, None)),
+        Slot::Input(n) => io(&e.inputs, n),
+        Slot::Output(n) => io(&e.outputs, n),
+    }
+}
+
+/// Bytes of memory that a run takes, scratch and code aside.
+pub fn memory_bytes(p: &Program) -> u64 {
+    let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
+    let fixed = [
+        p.param_bytes,
+        p.const_bytes,
+        p.prepared_bytes,
+        p.cache_bytes,
+        arena,
+    ];
+    let ios = p.entries.values().flat_map(|e| {
+        let ios = e.inputs.iter().chain(&e.outputs);
+        ios.filter_map(|io| io_bytes(io, e.maxima))
+    });
+    (fixed.into_iter().chain([p.trained_bytes; 4]).chain(ios)).fold(0, u64::saturating_add)
+}
+
+/// Bytes of scratch one thread needs for any launch of the program.
+pub fn scratch_bytes(p: &Program) -> u64 {
+    p.entries
+        .values()
+        .map(|e| e.scratch_bytes)
+        .max()
+        .unwrap_or(0)
+}

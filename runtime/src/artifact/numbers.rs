@@ -1,0 +1,156 @@
+//! The numbers of a manifest outside of its program: model, train block, depths, starting values and tables.
+//!
+//! Takes a manifest; says which of them nobody can compute with, before anything is divided by one or made as large. Leaves what the
+//! program says of itself to [`crate::artifact::check`].
+
+use crate::artifact::check::{Invalid, invalid};
+use odec_program::manifest::{
+    AdamW, Depth, Init, Loss, Manifest, Memory, Schedule, Table, Train, Tune, Waves,
+};
+
+/// Token kinds, so that their numbers are exact in f32.
+pub const MOST_TOKENS: u64 = 1 << 24;
+/// Steps of a run, and sequences of a batch.
+const MOST_STEPS: u64 = 1 << 40;
+const MOST_SEQUENCES: u64 = 1 << 20;
+/// Steps of an evolve.
+const MOST_DEPTH: u64 = 1 << 20;
+/// Numbers of a table, which is made in memory before it is rounded.
+const MOST_OF_A_TABLE: u64 = 1 << 28;
+
+/// Checks all of them.
+///
+/// # Errors
+/// The first that is out of bounds.
+pub fn check(m: &Manifest) -> Result<(), Invalid> {
+    let vocab = m.model.vocab;
+    within("model: vocabulary", vocab, 1, MOST_TOKENS)?;
+    within("model: context", m.model.context, 1, 1 << 40)?;
+    within("model: width", m.model.width, 1, 1 << 40)?;
+    for d in &m.depths {
+        depth(d)?;
+    }
+    for p in &m.params {
+        match p.init {
+            Init::Constant(x) => finite(&p.path, "start", x)?,
+            Init::Normal { std } => finite(&p.path, "deviation", std)?,
+            Init::Zeros | Init::Ones => {}
+        }
+    }
+    for (i, c) in m.constants.iter().enumerate() {
+        table(&format!("constant {i}"), &c.table)?;
+    }
+    m.train.as_ref().map_or(Ok(()), |t| train(t, m))
+}
+
+fn depth(d: &Depth) -> Result<(), Invalid> {
+    let place = "depths";
+    within(&format!("{place}: steps"), d.max(), 1, MOST_DEPTH)?;
+    match d {
+        Depth::Adaptive { until, .. } => positive(place, "time to reach", *until),
+        Depth::Random { mean, max, .. } => within(&format!("{place}: mean"), *mean, 1, *max),
+        Depth::Halting { .. } => Ok(()),
+    }
+}
+
+fn table(place: &str, t: &Table) -> Result<(), Invalid> {
+    let [rows, cols] = t.shape();
+    if rows == 0 || cols < 2 || rows.saturating_mul(cols) > MOST_OF_A_TABLE {
+        return invalid(place, format!("a table of {rows} × {cols} numbers"));
+    }
+    positive(place, "base of its angles", t.base())?;
+    match *t {
+        Table::Normal { std, .. } => finite(place, "deviation", std),
+        Table::Time { t, waves } => {
+            finite(place, "time", t)?;
+            scale(place, waves)
+        }
+        Table::Frequencies(waves) | Table::Phases(waves) => scale(place, waves),
+        _ => Ok(()),
+    }
+}
+
+fn scale(place: &str, w: Waves) -> Result<(), Invalid> {
+    match w {
+        Waves::Weights { scale, .. } => finite(place, "scale", scale),
+        Waves::Positions { .. } => Ok(()),
+    }
+}
+
+fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
+    let place = |what: &str| format!("train: {what}");
+    within(&place("batch"), t.batch, 1, MOST_SEQUENCES)?;
+    within(&place("accumulate"), t.accumulate, 1, t.batch)?;
+    if !t.batch.is_multiple_of(t.accumulate) {
+        let what = format!("{} sequences in {} micro-batches", t.batch, t.accumulate);
+        return invalid(place("accumulate"), what);
+    }
+    within(&place("steps"), t.steps, 0, MOST_STEPS)?;
+    let held = u64::from(t.data.held_out_percent);
+    within(&place("held out"), held, 0, 99)?;
+    optimizer(&t.optimizer)?;
+    if let Schedule::Cosine { warmup, floor } = t.schedule {
+        within(&place("warmup"), warmup, 0, MOST_STEPS)?;
+        share(&place("floor"), floor)?;
+    }
+    for (what, limit) in [("clip", t.clip), ("spectral", t.spectral)] {
+        limit.map_or(Ok(()), |x| positive("train", what, x))?;
+    }
+    if let Memory::Revolve { slots } = t.memory {
+        within(&place("slots"), slots, 1, MOST_DEPTH)?;
+    }
+    if let Tune::Lora { rank } = t.tune {
+        within(&place("rank"), rank, 1, 1 << 40)?;
+    }
+    if t.precision.real() != m.program.real {
+        let what = format!(
+            "{} in a program of {:?}",
+            t.precision.name(),
+            m.program.real
+        );
+        return invalid(place("precision"), what);
+    }
+    if let Loss::Masked { rate, token } = t.loss {
+        share(&place("rate of hidden tokens"), rate)?;
+        within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+    }
+    Ok(())
+}
+
+fn optimizer(o: &AdamW) -> Result<(), Invalid> {
+    let place = "train: optimizer";
+    finite(place, "lr", o.lr)?;
+    finite(place, "weight decay", o.weight_decay)?;
+    for x in [o.eps, o.betas.0, o.betas.1] {
+        share(place, x)?;
+    }
+    Ok(())
+}
+
+fn within(place: &str, n: u64, least: u64, most: u64) -> Result<(), Invalid> {
+    match (least..=most).contains(&n) {
+        true => Ok(()),
+        false => invalid(place, format!("{n} is not in {least}..={most}")),
+    }
+}
+
+fn finite(place: &str, what: &str, x: f64) -> Result<(), Invalid> {
+    match x.is_finite() {
+        true => Ok(()),
+        false => invalid(place, format!("its {what} is {x}")),
+    }
+}
+
+fn positive(place: &str, what: &str, x: f64) -> Result<(), Invalid> {
+    match x > 0.0 && x.is_finite() {
+        true => Ok(()),
+        false => invalid(place, format!("its {what} is {x}, not a positive number")),
+    }
+}
+
+fn share(place: &str, x: f64) -> Result<(), Invalid> {
+    match (0.0..=1.0).contains(&x) {
+        true => Ok(()),
+        false => invalid(place, format!("{x} is not in 0..=1")),
+    }
+}

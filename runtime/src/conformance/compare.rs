@@ -1,0 +1,286 @@
+//! What a device computes beside what the reference device computes, entry by entry.
+//!
+//! Takes an artifact and a device; runs both from the same parameters and tokens: the forward pass, steps of training with all
+//! that they leave behind, and a text read in pieces. Gives one [`Difference`] for each result. Nothing but the manifest
+//! says what is right, so a machine needs no compiler and no stored numbers to see whether its card is to be trusted.
+
+use crate::artifact::{Artifact, ArtifactError, DeviceChoice};
+use crate::device::Device;
+use crate::device::reals::Reals;
+use crate::executor::{Executor, RunError, State, Value};
+use crate::infer::generate::Reader;
+use odec_program::gpu::tensor;
+use odec_program::manifest::named;
+use odec_program::{ACCUMULATE, Bindings, DECODE, KernelSpec, noise};
+
+/// What a result may always be off on tensor cores, as a part of its size in the Euclidean norm.
+pub const LEAST: f64 = 0.02;
+/// How much further than the reference moves when every parameter is moved by `SHAKE`. Some models answer small changes
+/// with large ones: implicit methods that iterate, updates whose size does not depend on the gradient's.
+pub const FACTOR: f64 = 2.0;
+/// Half a unit of bf16, relatively: the least that rounding parameters differently could do.
+const SHAKE: f64 = 1.0 / 512.0;
+
+/// One result on both devices.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    pub what: String,
+    /// Elements compared.
+    pub elements: usize,
+    /// Elements whose bits differ.
+    pub differ: usize,
+    /// The distance in the Euclidean norm, as a part of the reference's size; infinite when something is not a number.
+    pub apart: f64,
+    /// The most that it may be; `None`: every bit must be the same.
+    pub most: Option<f64>,
+}
+
+impl Difference {
+    /// Whether the result is as it must be.
+    pub fn good(&self) -> bool {
+        self.differ == 0 || self.most.is_some_and(|most| self.apart <= most)
+    }
+
+    fn of(what: &str, got: &[f64], want: &[f64], most: Option<f64>) -> Difference {
+        let bits =
+            |(a, b): &(&f64, &f64)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
+        let norm = |xs: &mut dyn Iterator<Item = f64>| xs.map(|x| x * x).sum::<f64>().sqrt();
+        let far = norm(&mut got.iter().zip(want).map(|(g, w)| g - w));
+        let size = norm(&mut want.iter().copied());
+        let differ = got.iter().zip(want).filter(bits).count() + got.len().abs_diff(want.len());
+        let apart = match differ {
+            0 => 0.0,
+            _ if got.len() != want.len() => f64::INFINITY,
+            _ => far / size,
+        };
+        Difference {
+            what: what.into(),
+            elements: want.len(),
+            differ,
+            apart: if apart.is_finite() {
+                apart
+            } else {
+                f64::INFINITY
+            },
+            most,
+        }
+    }
+}
+
+/// Why two devices cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("a launch cannot be compared, or its operands not be written: {0}")]
+    Dump(std::io::Error),
+}
+
+/// Results by name.
+type Results = Vec<(String, Vec<f64>)>;
+
+/// Runs the program's entries for so many steps on both devices. A dry run launches everything and compares nothing.
+///
+/// # Errors
+/// When the device cannot be had, or fails.
+pub fn compare(
+    artifact: &Artifact,
+    choice: DeviceChoice,
+    steps: u64,
+) -> Result<Vec<Difference>, CompareError> {
+    let got = results(artifact, artifact.device(choice, None)?, steps, 0.0)?;
+    if matches!(choice, DeviceChoice::Dry { .. }) {
+        return Ok(vec![]);
+    }
+    let reference = || artifact.device(DeviceChoice::Reference, None);
+    let want = results(artifact, reference()?, steps, 0.0)?;
+    let kernels = &artifact.manifest().program.kernels;
+    let near = matches!(choice, DeviceChoice::Cuda(_))
+        && kernels.iter().any(|k| match &k.spec {
+            KernelSpec::Contract(c) => tensor::contract::runs(c),
+            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+                tensor::attend::runs(a)
+            }
+            _ => false,
+        });
+    let shaken = match near {
+        true => Some(results(artifact, reference()?, steps, SHAKE)?),
+        false => None,
+    };
+    let mut out = Vec::new();
+    for (n, ((what, got), (_, want))) in got.iter().zip(&want).enumerate() {
+        let shaken = shaken.as_ref().map(|s| &s[n].1);
+        out.push(Difference::of(
+            what,
+            got,
+            want,
+            shaken.map(|s| most(s, want)),
+        ));
+    }
+    // The device alone: a text in pieces gives the bits of the whole.
+    let named = |name: &str| got.iter().find(|r| r.0 == name).map(|r| &r.1);
+    if let (Some(pieces), Some(whole)) = (named("logits in pieces"), named("logits of the text")) {
+        out.push(Difference::of(
+            "pieces against the whole",
+            pieces,
+            whole,
+            None,
+        ));
+    }
+    Ok(out)
+}
+
+/// What a result may be off, when it is `shaken` with parameters moved.
+fn most(shaken: &[f64], want: &[f64]) -> f64 {
+    let moved = Difference::of("", shaken, want, None).apart;
+    // What breaks when it is shaken says nothing.
+    let moved = if moved.is_finite() { moved } else { 0.0 };
+    LEAST.max(FACTOR * moved)
+}
+
+/// All that a device computes, from parameters moved by a part of themselves, some up and some down.
+pub(crate) fn results(
+    artifact: &Artifact,
+    device: Box<dyn Device>,
+    steps: u64,
+    shake: f64,
+) -> Result<Results, RunError> {
+    let mut x = Executor::new(artifact, device)?;
+    x.set_poison(true);
+    x.initialise(7);
+    if shake != 0.0 {
+        let params = x.state(State::Params).iter().zip(0u64..);
+        let up = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63 == 0;
+        let moved: Vec<f64> = params
+            .map(|(p, i)| p * (1.0 + if up(i) { shake } else { -shake }))
+            .collect();
+        x.state_mut(State::Params).fill(moved.into_iter());
+    }
+    let m = artifact.manifest();
+    let (batch, seq) = m.maxima();
+    let mut out = Results::new();
+    // A sequence that is no whole tile, where there is room for one.
+    for seq in [seq, seq.saturating_sub(seq / 4 + 1).max(1)] {
+        let logits = entry(&mut x, "forward", Bindings::new(batch, seq), 1)?;
+        out.extend(logits.map(|r| (format!("logits of {seq} tokens"), r)));
+    }
+    let at = Bindings::new(batch, seq);
+    for step in 1..=steps {
+        let Some(loss) = entry(&mut x, "grad", at, step)? else {
+            break;
+        };
+        out.push((format!("loss {step}"), loss));
+        x.fetch(&[State::Grads])?;
+        for p in State::Grads.holds(m) {
+            let gradient = all(x.of(State::Grads, p));
+            out.push((format!("gradient {step} of {}", p.path), gradient));
+        }
+        entry(&mut x, ACCUMULATE, Bindings::new(1, 1), step)?;
+        let norm = entry(&mut x, "update", Bindings::new(1, 1), step)?;
+        out.extend(norm.map(|r| (format!("norm {step}"), r)));
+        for (state, what) in [
+            (State::Params, "parameters"),
+            (State::Moment1, "first moments"),
+            (State::Moment2, "second moments"),
+        ] {
+            x.fetch(&[state])?;
+            out.push((format!("{what} {step}"), all(x.state(state))));
+        }
+    }
+    if x.has_entry(DECODE) {
+        let whole = entry(&mut x, "forward", Bindings::new(1, seq), 3)?;
+        out.extend(whole.map(|r| ("logits of the text".into(), r)));
+        let text = tokens(m.model.vocab, seq, 3);
+        let mut reader = Reader::new(&mut x)?;
+        let (mut logits, mut past) = (vec![], 0);
+        // A beginning, single tokens, the rest.
+        let half = text.len() / 2;
+        let last = text.len().min(half + 3);
+        let cuts = (1..half.min(2))
+            .chain(half.max(1)..last)
+            .chain([text.len()]);
+        for cut in cuts {
+            if cut > past {
+                logits.extend(all(reader.read(&text[past..cut])?));
+                past = cut;
+            }
+        }
+        out.push(("logits in pieces".into(), logits));
+    }
+    Ok(out)
+}
+
+fn all(x: Reals) -> Vec<f64> {
+    x.iter().collect()
+}
+
+/// Tokens that do not repeat soon.
+fn tokens(vocab: u64, count: u64, seed: u64) -> Vec<i32> {
+    let token = |i: u64| (i * i * 7 + i * 3 + seed) % vocab;
+    (0..count).map(|i| token(i) as i32).collect()
+}
+
+/// The first output of an entry that the program has; nothing when it has no such entry, or the entry no output.
+fn entry(
+    x: &mut Executor,
+    name: &str,
+    at: Bindings,
+    step: u64,
+) -> Result<Option<Vec<f64>>, RunError> {
+    let vocab = x.manifest().model.vocab;
+    let Some(e) = x.manifest().program.entries.get(name) else {
+        return Ok(None);
+    };
+    let inputs: Vec<(String, Vec<i32>)> = (e.inputs.iter().zip(step..))
+        .map(|(io, seed)| {
+            let count = io.shape.iter().map(|d| d.at(at)).product();
+            let values = match io.name.as_str() {
+                noise::KEY => vec![step as i32],
+                "tokens" => tokens(vocab, count, step),
+                _ => tokens(vocab, count, seed + 4),
+            };
+            (io.name.clone(), values)
+        })
+        .collect();
+    let output = e.outputs.first().map(|io| io.name.clone());
+    let given: Vec<(&str, Value)> = (inputs.iter())
+        .map(|(name, values)| (name.as_str(), Value::I32(values)))
+        .collect();
+    let t = step as f64;
+    let scalars = [
+        (named::LR, 1e-2),
+        (named::BIAS1, 10.0 / t),
+        (named::BIAS2, 20.0 / t),
+        (named::KEEP, 0.0),
+        (named::SHARE, 1.0),
+    ];
+    let done = x.run(name, at, &given, &scalars)?;
+    output.map(|o| Ok(all(done.reals(&o)?))).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_much_may_be_off_by_more() {
+        assert_eq!(most(&[3.0, 4.0], &[3.0, 4.0]), LEAST);
+        assert_eq!(most(&[3.0, 5.0], &[3.0, 4.0]), FACTOR * 0.2);
+        assert_eq!(most(&[f64::NAN, 5.0], &[3.0, 4.0]), LEAST);
+    }
+
+    #[test]
+    fn bits_and_distances_are_told_apart() {
+        let want = [3.0, 4.0];
+        let same = Difference::of("x", &want, &want, None);
+        assert!(same.good() && same.apart == 0.0);
+        let near = |most| Difference::of("x", &[3.0, 4.1], &want, most);
+        assert!(!near(None).good() && near(Some(0.021)).good() && !near(Some(0.019)).good());
+        assert_eq!(near(None).differ, 1);
+        let broken = Difference::of("x", &[3.0, f64::NAN], &want, Some(0.1));
+        assert!(!broken.good() && broken.apart.is_infinite());
+        assert!(!Difference::of("x", &want[..1], &want, Some(0.1)).good());
+    }
+}

@@ -1,0 +1,297 @@
+//! What kernels on tensor cores should give, in f64, and how far they may be off ([`odec_program::gpu::tensor`]).
+//!
+//! Takes a contraction's or attention's operands; gives each element that it writes with its bound. Work is shared among threads:
+//! shapes are real ones.
+
+use super::{Wanted, numbers};
+use crate::device::memory::Words;
+use crate::device::reference::Operands;
+use crate::system::pool::default_threads;
+use odec_program::eval::Evaluator;
+use odec_program::gpu::tensor;
+use odec_program::kernel::{Attend, Contract};
+use odec_program::{DType, KernelSpec, bf16};
+use std::ops::Range;
+
+/// u, half the distance of numbers in bf16.
+const U: f64 = bf16::UNIT;
+
+/// Results by operand. Kernels that run elsewhere have none.
+pub fn of(
+    spec: &KernelSpec,
+    words: &[Words],
+    dims: &[u64],
+    coeffs: &[f64],
+) -> Vec<(usize, Wanted)> {
+    match spec {
+        KernelSpec::Contract(c) => {
+            let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+            vec![(
+                out,
+                contraction(c, words, [dims[0], dims[1], dims[2]], coeffs),
+            )]
+        }
+        KernelSpec::Attend(a) => {
+            let (o, lse) = forward(a, words, dims[0], dims[1], 0);
+            vec![(3, o), (4, lse)]
+        }
+        KernelSpec::AttendCached(a) => vec![(3, forward(a, words, 1, dims[0], dims[1]).0)],
+        KernelSpec::AttendBackward(a) => {
+            let [q, k, v] = backward(a, words, dims[0], dims[1]);
+            vec![(6, q), (7, k), (8, v)]
+        }
+        _ => vec![],
+    }
+}
+
+/// The results of `0..count`, in order, by threads that share the range.
+fn shared<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let each = count.div_ceil(default_threads().max(1)).max(1);
+    std::thread::scope(|scope| {
+        let part = |range: Range<usize>| {
+            let f = &f;
+            scope.spawn(move || range.map(f).collect::<Vec<T>>())
+        };
+        let parts: Vec<_> = (0..count)
+            .step_by(each)
+            .map(|n| part(n..count.min(n + each)))
+            .collect();
+        let joined = parts.into_iter().map(|p| p.join());
+        joined
+            .flat_map(|p| p.unwrap_or_else(|e| std::panic::resume_unwind(e)))
+            .collect()
+    })
+}
+
+fn rounded(x: f64) -> f64 {
+    f64::from(bf16::to_f32(bf16::of_f64(x)))
+}
+
+fn contraction(c: &Contract, words: &[Words], [m, n, k]: [u64; 3], coeffs: &[f64]) -> Wanted {
+    let (rows, cols, len) = (m as usize, n as usize, k as usize);
+    let a: Vec<f64> = numbers(words[0], c.a, rows * len)
+        .into_iter()
+        .map(rounded)
+        .collect();
+    let b = numbers(words[1], c.b, len * cols);
+    // By rows of k, so that rows of the result are added up along memory.
+    let column = |l: usize, j: usize| b[c.element(l as u64, j as u64, n, k) as usize];
+    let b: Vec<f64> = (0..len * cols)
+        .map(|i| column(i / cols, i % cols))
+        .collect();
+    let out = words.len() - 1;
+    let before = c
+        .accumulate
+        .then(|| numbers(words[out], c.dtype, rows * cols));
+    let row = |i: usize| {
+        let start = |j: usize| before.as_ref().map_or(0.0, |c| c[i * cols + j]);
+        let mut sums: Vec<(f64, f64)> = (0..cols).map(|j| (start(j), start(j).abs())).collect();
+        for l in 0..len {
+            let x = a[if c.a_transposed {
+                l * rows + i
+            } else {
+                i * len + l
+            }];
+            for ((sum, size), y) in sums.iter_mut().zip(&b[l * cols..(l + 1) * cols]) {
+                *sum += x * y;
+                *size += (x * y).abs();
+            }
+        }
+        let bound = tensor::bound(k);
+        sums.iter_mut().for_each(|(_, size)| *size *= bound);
+        sums
+    };
+    let sums = shared(rows, row);
+    let Some(e) = &c.epilogue else {
+        return sums.into_iter().flatten().collect();
+    };
+    // As far as the epilogue moves when its sum is moved by the bound, twice, and its own roundings.
+    let types = (0..words.len())
+        .map(|i| KernelSpec::Contract(c.clone()).operand_type(i))
+        .collect();
+    let memory = Operands { words, types };
+    let mut body = Evaluator::<f32>::new(&e.body, coeffs);
+    let mut wanted = Wanted::with_capacity(rows * cols);
+    for (i, sums) in sums.iter().enumerate() {
+        let mut at = |f: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+            let moved: Vec<f32> = sums.iter().map(|s| f(s) as f32).collect();
+            body.row(&memory, i as u64, 1, 0..n, &moved);
+            (0..cols)
+                .map(|j| f64::from(body.value(e.value, j)))
+                .collect()
+        };
+        let (mid, low, high) = (at(|s| s.0), at(|s| s.0 - s.1), at(|s| s.0 + s.1));
+        for ((mid, low), high) in mid.iter().zip(low).zip(high) {
+            let moved = (low - mid).abs().max((high - mid).abs());
+            wanted.push((
+                *mid,
+                2.0 * moved + 16.0 * f64::from(f32::EPSILON) * mid.abs() + f64::MIN_POSITIVE,
+            ));
+        }
+    }
+    wanted
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn size(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a * b).abs()).sum()
+}
+
+/// Rows of one operand of attention: of a row of tokens and a head, `head` numbers.
+struct Rows {
+    numbers: Vec<f64>,
+    heads: usize,
+    head: usize,
+}
+
+impl Rows {
+    fn of(words: Words, dtype: DType, rows: u64, heads: u64, a: &Attend) -> Rows {
+        let count = (rows * heads * a.head) as usize;
+        Rows {
+            numbers: numbers(words, dtype, count),
+            heads: heads as usize,
+            head: a.head as usize,
+        }
+    }
+
+    fn row(&self, token: usize, head: usize) -> &[f64] {
+        let first = (token * self.heads + head) * self.head;
+        &self.numbers[first..first + self.head]
+    }
+}
+
+/// Keys that a query at a position sees, of so many.
+fn seen(a: &Attend, position: usize, keys: usize) -> Range<usize> {
+    let end = if a.causal { position + 1 } else { keys };
+    a.first_key(position as u64) as usize..end
+}
+
+/// Scaled scores of a query, and how far a weight may be off, relatively.
+fn scores<'a>(a: &Attend, q: &[f64], keys: impl Iterator<Item = &'a [f64]>) -> (Vec<f64>, f64) {
+    let (mut scores, mut largest) = (vec![], 0.0f64);
+    for k in keys {
+        scores.push(dot(q, k) * a.scale);
+        largest = largest.max(size(q, k) * a.scale);
+    }
+    let error = (tensor::bound(a.head) + 2f64.powi(-21)) * largest + 2f64.powi(-20);
+    (scores, 2.0 * error)
+}
+
+/// Results and statistics; queries stand behind `past` keys.
+fn forward(a: &Attend, words: &[Words], batch: u64, seq: u64, past: u64) -> (Wanted, Wanted) {
+    let keys = (past + seq) as usize;
+    let q = Rows::of(words[0], a.inputs, batch * seq, a.heads, a);
+    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, batch * (past + seq), a.kv_heads, a));
+    let heads = a.heads as usize;
+    let row = |n: usize| {
+        let (token, head) = (n / heads, n % heads);
+        let (sequence, i) = (token / seq as usize, token % seq as usize);
+        let kv = head / a.group() as usize;
+        let seen = seen(a, past as usize + i, keys);
+        let key = |j: usize| sequence * keys + j;
+        let of_keys = seen.clone().map(|j| k.row(key(j), kv));
+        let (scores, error) = scores(a, q.row(token, head), of_keys);
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+        let mut o = vec![(0.0, 0.0); a.head as usize];
+        for (j, s) in seen.zip(&scores) {
+            let p = (s - max).exp() / total;
+            for ((sum, size), x) in o.iter_mut().zip(v.row(key(j), kv)) {
+                *sum += p * x;
+                *size += (p * x).abs();
+            }
+        }
+        let off = 1.05 * U + 2.0 * error + tensor::bound(scores.len() as u64);
+        let o: Wanted = o
+            .into_iter()
+            .map(|(o, s)| (o, off * s + 1e-6 * o.abs() + f64::MIN_POSITIVE))
+            .collect();
+        let lse = (
+            max + total.ln(),
+            error + 1e-6 * (max.abs() + total.ln().abs()),
+        );
+        (o, lse)
+    };
+    let (o, lse): (Vec<Wanted>, Wanted) = shared((batch * seq) as usize * heads, row)
+        .into_iter()
+        .unzip();
+    (o.concat(), lse)
+}
+
+/// A sum of rows, and what it may be off by.
+fn add(to: &mut [(f64, f64)], (factor, off): (f64, f64), by: &[f64]) {
+    for ((sum, size), x) in to.iter_mut().zip(by) {
+        *sum += factor * x;
+        *size += off * x.abs();
+    }
+}
+
+/// Gradients of queries, keys and values.
+fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
+    let rows = batch * seq;
+    let [q, o] = [0, 3].map(|n| Rows::of(words[n], a.inputs, rows, a.heads, a));
+    let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, rows, a.kv_heads, a));
+    let d_o = Rows::of(words[5], a.dtype, rows, a.heads, a);
+    let (heads, kv_heads, group) = (a.heads as usize, a.kv_heads as usize, a.group() as usize);
+    let lse = numbers(words[4], a.dtype, rows as usize * heads);
+    let (seq, head) = (seq as usize, a.head as usize);
+    let last = tensor::bound((seq * group) as u64);
+    // Of one sequence, the heads of queries that share keys.
+    let part = |n: usize| {
+        let (sequence, kv) = (n / kv_heads, n % kv_heads);
+        let zero = || vec![(0.0, 1e-9); seq * head];
+        let (mut d_q, mut d_k, mut d_v) = (vec![zero(); group], zero(), zero());
+        for (member, d_q) in d_q.iter_mut().enumerate() {
+            let number = kv * group + member;
+            for i in 0..seq {
+                let token = sequence * seq + i;
+                let (q, d_o) = (q.row(token, number), d_o.row(token, number));
+                let seen = seen(a, i, seq);
+                let (scores, error) =
+                    scores(a, q, seen.clone().map(|j| k.row(sequence * seq + j, kv)));
+                let o = o.row(token, number);
+                let (delta, delta_size) = (dot(o, d_o), size(o, d_o));
+                let relative = 2.0 * error + 1.05 * U;
+                for (j, score) in seen.zip(scores) {
+                    let (key, value) =
+                        (k.row(sequence * seq + j, kv), v.row(sequence * seq + j, kv));
+                    let p = (score - lse[token * heads + number]).exp();
+                    let slope = p * (dot(d_o, value) - delta) * a.scale;
+                    let rate_off =
+                        (1.05 * U + tensor::bound(a.head)) * size(d_o, value) + 1e-5 * delta_size;
+                    let slope_off = slope.abs() * relative + p * 1.05 * rate_off * a.scale;
+                    let off = |f: f64, off: f64, rounded: f64| {
+                        off * (1.0 + U) + f.abs() * (rounded + 1.1 * last)
+                    };
+                    let slope_off = off(slope, slope_off, 0.0);
+                    add(&mut d_q[i * head..(i + 1) * head], (slope, slope_off), key);
+                    add(&mut d_k[j * head..(j + 1) * head], (slope, slope_off), q);
+                    let weight_off = off(p, p * relative, 1.05 * U);
+                    add(&mut d_v[j * head..(j + 1) * head], (p, weight_off), d_o);
+                }
+            }
+        }
+        (d_q, d_k, d_v)
+    };
+    let parts = shared(batch as usize * kv_heads, part);
+    let mut all =
+        [heads, kv_heads, kv_heads].map(|heads| vec![(0.0, 0.0); rows as usize * heads * head]);
+    for (n, (d_q, d_k, d_v)) in parts.into_iter().enumerate() {
+        let (sequence, kv) = (n / kv_heads, n % kv_heads);
+        let mut put = |operand: usize, of: usize, number: usize, from: &Wanted| {
+            for (i, row) in from.chunks(head).enumerate() {
+                let first = ((sequence * seq + i) * of + number) * head;
+                all[operand][first..first + head].copy_from_slice(row);
+            }
+        };
+        for (member, d_q) in d_q.iter().enumerate() {
+            put(0, heads, kv * group + member, d_q);
+        }
+        put(1, kv_heads, kv, &d_k);
+        put(2, kv_heads, kv, &d_v);
+    }
+    all
+}

@@ -1,0 +1,110 @@
+//! Tokens that a model is to fill in.
+//!
+//! Takes a batch of windows; hides some of its tokens behind another and makes all original ones the targets. Which ones is
+//! drawn from a stream by the number of the window and the place in it, so that any step can be drawn again. Leaves the
+//! loss over hidden tokens to the program.
+
+use crate::data::Batch;
+use crate::device::rng::Stream;
+use odec_program::manifest::Loss;
+
+/// The stream of training steps, by window: row r of step s is window `s · 2¹⁶ + r`.
+pub fn training(seed: u64) -> Stream {
+    Stream::new(seed, "mask")
+}
+
+/// The stream of all evaluations, by window: they hide the same tokens whatever the run's seed.
+pub fn held_out() -> Stream {
+    Stream::new(0, "held-out mask")
+}
+
+/// Prepares a batch for a loss; `first` is the number of its first window.
+pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
+    let Loss::Masked { rate, token } = loss else {
+        return;
+    };
+    batch.targets.clone_from(&batch.tokens);
+    let mut hidden = 0;
+    for (r, row) in batch.tokens.chunks_mut(batch.columns as usize).enumerate() {
+        let draws = first.wrapping_add(r as u64).wrapping_shl(24);
+        let at = |p: usize| draws.wrapping_add(p as u64);
+        let mut places: Vec<usize> = (0..row.len())
+            .filter(|p| stream.uniform(at(*p)) < rate)
+            .collect();
+        // A window without a question has no loss.
+        if places.is_empty() {
+            places.push(stream.below(at(row.len()), row.len() as u64) as usize);
+        }
+        hidden += places.len() as u64;
+        places.iter().for_each(|p| row[*p] = token as i32);
+    }
+    batch.hidden = Some(hidden);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Batch {
+        Batch {
+            tokens: (0..4000).map(|i| i % 256).collect(),
+            targets: (1..4001).map(|i| i % 256).collect(),
+            rows: 40,
+            columns: 100,
+            hidden: None,
+            key: 0,
+        }
+    }
+
+    const LOSS: Loss = Loss::Masked {
+        rate: 0.15,
+        token: 256,
+    };
+
+    #[test]
+    fn hidden_tokens_are_the_targets_and_the_others_stay() {
+        let (mut b, before) = (batch(), batch());
+        prepare(&mut b, LOSS, &training(3), 7);
+        let hidden = b.predicted();
+        assert_eq!(b.targets, before.tokens);
+        let pairs = b.tokens.iter().zip(&before.tokens);
+        assert!(pairs.clone().all(|(t, was)| t == was || *t == 256));
+        assert_eq!(pairs.filter(|(t, was)| t != was).count() as u64, hidden);
+        // 600 are expected, with a deviation of 23.
+        assert!((500..700).contains(&hidden), "{hidden}");
+    }
+
+    #[test]
+    fn windows_can_be_drawn_again_and_differ() {
+        let draw = |seed, first| {
+            let mut b = batch();
+            prepare(&mut b, LOSS, &training(seed), first);
+            b.tokens
+        };
+        assert_eq!(draw(3, 7), draw(3, 7));
+        assert_ne!(draw(3, 7), draw(4, 7));
+        assert_ne!(draw(3, 7), draw(3, 8));
+    }
+
+    #[test]
+    fn every_window_hides_a_token() {
+        let mut b = batch();
+        let rare = Loss::Masked {
+            rate: 1e-9,
+            token: 256,
+        };
+        prepare(&mut b, rare, &held_out(), 0);
+        assert_eq!(b.predicted(), 40);
+        for row in b.tokens.chunks(100) {
+            assert_eq!(row.iter().filter(|t| **t == 256).count(), 1);
+        }
+    }
+
+    #[test]
+    fn the_next_token_needs_no_mask() {
+        let mut b = batch();
+        prepare(&mut b, Loss::Next, &training(0), 0);
+        assert_eq!(b.predicted(), 4000);
+        assert_eq!(b, batch());
+    }
+}

@@ -1,0 +1,102 @@
+//! What a launch passes to the driver: blocks, threads, arguments as 8 bytes each, and tensor maps.
+//!
+//! Takes a kernel and the operands of a launch; gives a [`Launch`] whose operands reach as far as the kernel does and are
+//! aligned as its accesses assume, and whose maps the driver encodes.
+
+use crate::device::memory::Words;
+use crate::device::reach::Footprint;
+use odec_program::gpu::tensor::map::{TensorMap, maps};
+use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
+use odec_program::{KernelSpec, Target};
+
+/// Where an operand starts in the card's memory, and how many words there are from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub address: u64,
+    pub words: u64,
+}
+
+impl From<Words<'_>> for Place {
+    /// Memory of this process, as of a device that shares it.
+    fn from(words: Words) -> Place {
+        Place {
+            address: words.as_ptr() as u64,
+            words: words.len() as u64,
+        }
+    }
+}
+
+/// A tensor map of an operand that is at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    pub address: u64,
+    pub map: TensorMap,
+}
+
+/// One launch, ready for a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub shape: Shape,
+    /// Addresses of operands, then dims, then the bits of coefficients.
+    pub arguments: Vec<u64>,
+    /// What comes after them.
+    pub maps: Vec<Mapped>,
+}
+
+/// Plans a launch of a kernel with its footprint, whose code is for a target; `None` when there is nothing to do.
+///
+/// # Errors
+/// In words, when the operands do not fit the kernel: a fault of the compiler.
+pub fn plan(
+    spec: &KernelSpec,
+    footprint: &Footprint,
+    target: Target,
+    operands: &[Place],
+    dims: &[u64],
+    coeffs: &[f64],
+) -> Result<Option<Launch>, String> {
+    let wrong = |what: String| Err(format!("kernel {}: {what}", spec.symbol()));
+    if (operands.len(), dims.len(), coeffs.len())
+        != (
+            footprint.operands.len(),
+            footprint.dims.len(),
+            footprint.coeffs,
+        )
+    {
+        return wrong("another number of arguments".into());
+    }
+    let Some(shape) = shape(spec, dims, target) else {
+        return wrong("there is no such kernel for GPUs".into());
+    };
+    for (n, (place, touch)) in operands.iter().zip(&footprint.operands).enumerate() {
+        if touch.words(dims).is_none_or(|w| w > place.words) {
+            return wrong(format!("operand {n} is too short"));
+        }
+        let address = place.address;
+        if !address.is_multiple_of(alignment(spec, n)) {
+            return wrong(format!("operand {n} at {address:#x} is not aligned"));
+        }
+    }
+    if shape.blocks > MAX_BLOCKS {
+        return wrong(format!("{} blocks", shape.blocks));
+    }
+    if shape.blocks == 0 {
+        return Ok(None);
+    }
+    let mapped = |map: TensorMap| {
+        let address = operands[map.operand].address;
+        Mapped { address, map }
+    };
+    let maps: Vec<Mapped> = maps(spec, dims, target).into_iter().map(mapped).collect();
+    if let Some(reason) = maps.iter().find_map(|m| m.map.refusal(m.address)) {
+        return wrong(reason);
+    }
+    let addresses = operands.iter().map(|place| place.address);
+    let arguments = addresses.chain(dims.iter().copied());
+    let arguments = arguments.chain(coeffs.iter().map(|x| x.to_bits()));
+    Ok(Some(Launch {
+        shape,
+        arguments: arguments.collect(),
+        maps,
+    }))
+}

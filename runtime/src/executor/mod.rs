@@ -1,0 +1,516 @@
+//! Runs the entries of a program: slots to memory, inputs to outputs.
+//!
+//! Takes a verified [`Artifact`] and a [`Device`]; owns parameters, gradients, moments, constants and one
+//! arena shared by all entries. Checks everything a caller gives (names, shapes, token ids, sizes), so
+//! that launches need not. A run may be asked for ([`Executor::queue`]) and its outputs taken later; a device that works by itself goes from
+//! one run to the next. Leaves inputs and outputs to `ports`, what a run is for to [`mod@crate::train`],
+//! [`mod@crate::infer::evaluate`], [`mod@crate::infer::generate`] and [`mod@crate::infer::exec`].
+
+pub mod depth;
+pub mod init;
+pub(crate) mod ports;
+pub mod profile;
+pub(crate) mod run_error;
+pub(crate) mod watch;
+
+use crate::artifact::Artifact;
+use crate::device::Device;
+use crate::device::memory::{Buffer, POISON, WORD, Words};
+use crate::device::reals::{Reals, RealsMut};
+pub use crate::executor::ports::{Outputs, Value};
+use crate::executor::profile::{Launched, Profile};
+use crate::executor::run_error::no_entry;
+pub use crate::executor::run_error::{RunError, find};
+use crate::executor::watch::{finite, reached, tensor_name};
+use odec_program::manifest::{Manifest, Param};
+use odec_program::{Bindings, Coeff, DType, Operand, Piece, Slot};
+use ports::{Ports, Ticket};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The memories that outlive a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Params,
+    Grads,
+    Sums,
+    Moment1,
+    Moment2,
+}
+
+impl State {
+    /// The parameters that it holds something of: all, or those that are trained.
+    pub fn holds(self, m: &Manifest) -> impl Iterator<Item = &Param> {
+        let all = self == State::Params;
+        let end = m.program.trained_bytes;
+        m.params.iter().filter(move |p| all || p.offset < end)
+    }
+}
+
+/// A memory that outlives a run, as this process has it. Of a device in step, that is what kernels see.
+struct Memory {
+    buffer: Buffer,
+    /// This process wrote what kernels do not see yet.
+    ahead: bool,
+    /// Kernels may have written what this process does not see yet.
+    behind: bool,
+}
+
+/// Runs that may be under way on a device that works by itself: enough to keep it busy, few enough that their inputs and outputs
+/// are small beside the arena.
+const AHEAD: usize = 4;
+
+/// A program with its memory on a device.
+pub struct Executor {
+    artifact: Artifact,
+    device: Box<dyn Device>,
+    /// By [`State`].
+    memories: [Memory; 5],
+    consts: Buffer,
+    prepared: Buffer,
+    cache: Buffer,
+    arena: Buffer,
+    ports: BTreeMap<String, Ports>,
+    poison: bool,
+    watch: bool,
+    skip: bool,
+    skipped: usize,
+    profile: Option<Profile>,
+}
+
+impl Executor {
+    /// Reserves memory (pages that are never touched cost nothing), fills the constants, and leaves
+    /// everything else zero.
+    ///
+    /// # Errors
+    /// When the system has no memory left.
+    pub fn new(artifact: &Artifact, mut device: Box<dyn Device>) -> Result<Executor, RunError> {
+        let m = artifact.manifest();
+        let p = &m.program;
+        let mut consts = device.allocate(p.const_bytes)?;
+        init::constants(&m.constants, consts.reals_mut(p.real));
+        let words: Words = consts.words();
+        device.copy_in(words, words);
+        let mut ports = BTreeMap::new();
+        for (name, e) in &p.entries {
+            ports.insert(name.clone(), Ports::new(e, &mut *device)?);
+        }
+        let mut memory = |bytes: u64| -> Result<Memory, RunError> {
+            Ok(Memory {
+                buffer: device.allocate(bytes)?,
+                ahead: false,
+                behind: false,
+            })
+        };
+        let (all, trained) = (p.param_bytes, p.trained_bytes);
+        let memories = [
+            memory(all)?,
+            memory(trained)?,
+            memory(trained)?,
+            memory(trained)?,
+            memory(trained)?,
+        ];
+        let arena = p.entries.values().map(|e| e.arena_bytes).max();
+        let mut x = Executor {
+            memories,
+            consts,
+            prepared: device.allocate(p.prepared_bytes)?,
+            cache: device.allocate(p.cache_bytes)?,
+            arena: device.allocate(arena.unwrap_or(0))?,
+            ports,
+            poison: false,
+            watch: false,
+            skip: true,
+            skipped: 0,
+            profile: None,
+            artifact: artifact.clone(),
+            device,
+        };
+        x.finish()?;
+        Ok(x)
+    }
+
+    /// Waits for everything that was asked for.
+    fn finish(&mut self) -> Result<(), RunError> {
+        let mark = self.device.mark();
+        self.device.wait(mark).map_err(RunError::Device)
+    }
+
+    /// How many runs may be under way: none where a run is done when it was asked for.
+    pub fn ahead(&self) -> usize {
+        match self.device.in_step() {
+            true => 0,
+            false => AHEAD,
+        }
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        self.artifact.manifest()
+    }
+
+    /// The type of parameters and results.
+    pub fn real(&self) -> DType {
+        self.manifest().program.real
+    }
+
+    pub fn artifact(&self) -> &Artifact {
+        &self.artifact
+    }
+
+    /// What the program runs on, in words.
+    pub fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    /// Whether to fill the arena and the outputs with signalling NaNs before each run: a value that is
+    /// read before it is written then spoils the result instead of going unnoticed.
+    pub fn set_poison(&mut self, poison: bool) {
+        self.poison = poison;
+    }
+
+    /// Whether to look at everything that is written, and fail with [`RunError::NonFinite`] at the first launch
+    /// that gives an infinity or a NaN. Slow; made for finding out, not for training.
+    pub fn set_watch(&mut self, watch: bool) {
+        self.watch = watch;
+    }
+
+    /// Whether to pass over instructions whose guard says that nothing reads their results; on unless a test wants to see that it
+    /// changes nothing.
+    pub fn set_skip(&mut self, skip: bool) {
+        self.skip = skip;
+    }
+
+    /// How many instructions the latest run passed over.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Starts measuring the time of each kernel, from zero.
+    pub fn start_profile(&mut self) {
+        self.profile = Some(Profile::default());
+        self.device.set_timed(true);
+    }
+
+    /// What was measured since [`Executor::start_profile`].
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    /// Fills the parameters as the manifest says, for a seed.
+    pub fn initialise(&mut self, seed: u64) {
+        let m = self.artifact.manifest();
+        let memory = &mut self.memories[State::Params as usize];
+        (memory.ahead, memory.behind) = (!self.device.in_step(), false);
+        init::parameters(&m.params, seed, memory.buffer.reals_mut(m.program.real));
+    }
+
+    /// Brings memories to this process, after all runs so far: only then may it look at them. Nothing to do for a device in step.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn fetch(&mut self, states: &[State]) -> Result<(), RunError> {
+        let mut asked = false;
+        for state in states {
+            let memory = &mut self.memories[*state as usize];
+            if memory.behind {
+                let words: Words = memory.buffer.words();
+                self.device.copy_out(words, words);
+                (memory.behind, asked) = (false, true);
+            }
+        }
+        match asked {
+            true => self.finish(),
+            false => Ok(()),
+        }
+    }
+
+    /// A memory that outlives runs, laid out by the manifest's parameter table.
+    ///
+    /// # Panics
+    /// When a device that is not in step has changed it, and nobody has said [`Executor::fetch`] since.
+    pub fn state(&self, state: State) -> Reals<'_> {
+        let memory = &self.memories[state as usize];
+        assert!(!memory.behind, "{state:?} was not fetched");
+        memory.buffer.reals(self.real())
+    }
+
+    /// The same, to write.
+    ///
+    /// # Panics
+    /// As [`Executor::state`].
+    pub fn state_mut(&mut self, state: State) -> RealsMut<'_> {
+        let real = self.real();
+        let memory = &mut self.memories[state as usize];
+        assert!(!memory.behind, "{state:?} was not fetched");
+        memory.ahead = !self.device.in_step();
+        memory.buffer.reals_mut(real)
+    }
+
+    /// What a parameter holds in a memory laid out by the parameter table; nothing of one that is not trained but in
+    /// [`State::Params`].
+    pub fn of(&self, state: State, p: &Param) -> Reals<'_> {
+        let trained = p.offset < self.manifest().program.trained_bytes;
+        let range = match trained || state == State::Params {
+            true => init::range(p, self.real()),
+            false => 0..0,
+        };
+        self.state(state).part(range)
+    }
+
+    /// The first parameter, or moment of one, that holds an infinity or a NaN, in words.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn not_finite(&mut self) -> Result<Option<String>, RunError> {
+        self.fetch(&[State::Params, State::Moment1, State::Moment2])?;
+        let memories = [
+            (State::Params, "parameter"),
+            (State::Moment1, "first moment of"),
+            (State::Moment2, "second moment of"),
+        ];
+        let manifest = self.artifact.manifest();
+        Ok(memories.into_iter().find_map(|(state, what)| {
+            let broken = |p: &&Param| !self.of(state, p).iter().all(f64::is_finite);
+            let found = state.holds(manifest).find(broken)?;
+            Some(format!("{what} {}", found.path))
+        }))
+    }
+
+    /// The parameter for which a memory holds the number of largest magnitude, and that number.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn largest(&mut self, state: State) -> Result<Option<(&str, f64)>, RunError> {
+        self.fetch(&[state])?;
+        let params = state.holds(self.artifact.manifest());
+        let size = |p: &Param| {
+            let values = self.of(state, p).iter();
+            values.fold(0.0, |max: f64, x| max.max(x.abs()))
+        };
+        let sized = params.map(|p| (p.path.as_str(), size(p)));
+        Ok(sized.max_by(|a, b| a.1.total_cmp(&b.1)))
+    }
+
+    /// Whether the program has an entry.
+    pub fn has_entry(&self, entry: &str) -> bool {
+        self.manifest().program.entries.contains_key(entry)
+    }
+
+    /// Whether an entry reads such an input.
+    pub fn has_input(&self, entry: &str, name: &str) -> bool {
+        let entry = self.manifest().program.entries.get(entry);
+        entry.is_some_and(|e| e.inputs.iter().any(|io| io.name == name))
+    }
+
+    /// Runs an entry and returns its outputs. `named` are the scalars its instructions ask for by name;
+    /// more may be given.
+    ///
+    /// # Errors
+    /// When the entry does not exist, or anything given does not fit it.
+    pub fn run(
+        &mut self,
+        entry: &str,
+        at: Bindings,
+        inputs: &[(&str, Value)],
+        named: &[(&str, f64)],
+    ) -> Result<Outputs<'_>, RunError> {
+        let ticket = self.queue(entry, at, inputs, named)?;
+        self.take(ticket)
+    }
+
+    /// The outputs of a run that was asked for, when it is done. Of a device in step, it is the latest run of its entry.
+    ///
+    /// # Errors
+    /// When the device has failed, or the run has not come to its end.
+    pub fn take(&mut self, ticket: Ticket) -> Result<Outputs<'_>, RunError> {
+        self.device.wait(ticket.mark).map_err(RunError::Device)?;
+        let manifest = self.artifact.manifest();
+        let known = manifest.program.entries.get_key_value(&ticket.entry);
+        let (Some((name, e)), Some(ports)) = (known, self.ports.get_mut(&ticket.entry)) else {
+            return Err(no_entry(manifest, &ticket.entry));
+        };
+        Outputs::new(manifest, (name, e), ticket.at, ports.taken(ticket.stage))
+    }
+
+    /// Asks for a run of an entry, as [`Executor::run`], without waiting for it. Where a device is in step, its outputs last until the
+    /// next run of the entry.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub fn queue(
+        &mut self,
+        entry: &str,
+        at: Bindings,
+        inputs: &[(&str, Value)],
+        named: &[(&str, f64)],
+    ) -> Result<Ticket, RunError> {
+        let manifest = self.artifact.manifest();
+        let program = &manifest.program;
+        let e = find(manifest, entry)?;
+        let max = e.maxima;
+        let end = at.past.saturating_add(at.seq);
+        if !(1..=max.batch).contains(&at.batch) || at.seq == 0 || end > max.seq {
+            return Err(RunError::Size {
+                batch: at.batch,
+                seq: end,
+                max_batch: max.batch,
+                max_seq: max.seq,
+            });
+        }
+        let ports = self
+            .ports
+            .get_mut(entry)
+            .ok_or_else(|| no_entry(manifest, entry))?;
+        let device = &mut *self.device;
+        let in_step = device.in_step();
+        let mut stage = match in_step {
+            true => None,
+            false => Some(ports.stage(e, at, device)?),
+        };
+        let place = &mut ports.place;
+        let into = stage.as_mut().map_or(&mut place.inputs, |s| &mut s.inputs);
+        ports::fill_all(manifest, (entry, e), at, inputs, into)?;
+        let scalar = |name: &str| {
+            let found = named.iter().find(|(n, _)| *n == name).map(|(_, x)| *x);
+            found.ok_or_else(|| RunError::MissingScalar {
+                entry: entry.into(),
+                name: name.into(),
+            })
+        };
+        let input_words: Vec<Words> = words_of(&mut place.inputs);
+        let output_words: Vec<Words> = words_of(&mut place.outputs);
+        if let Some(stage) = &mut stage {
+            let pairs = e.inputs.iter().zip(&mut stage.inputs).zip(&input_words);
+            for ((io, from), to) in pairs {
+                let n = ports::words(io, at);
+                device.copy_in(&from.words()[..n], &to[..n]);
+            }
+        }
+        let arena: Words = self.arena.words();
+        if self.poison {
+            device.fill(arena, POISON);
+            output_words.iter().for_each(|w| device.fill(w, POISON));
+        }
+        let states = self.memories.each_mut().map(|m| -> Words {
+            let words: Words = m.buffer.words();
+            if std::mem::take(&mut m.ahead) {
+                device.copy_in(words, words);
+            }
+            m.behind = !in_step;
+            words
+        });
+        let (consts, prepared) = (self.consts.words(), self.prepared.words());
+        let cache = self.cache.words();
+        let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());
+        let place = |o: &Operand, piece: Piece| {
+            let words = match o.slot {
+                Slot::Arena => arena,
+                Slot::Params => states[State::Params as usize],
+                Slot::Grads => states[State::Grads as usize],
+                Slot::Sums => states[State::Sums as usize],
+                Slot::Moment1 => states[State::Moment1 as usize],
+                Slot::Moment2 => states[State::Moment2 as usize],
+                Slot::Consts => consts,
+                Slot::Prepared => prepared,
+                Slot::Cache => cache,
+                Slot::Input(n) => input_words[n as usize],
+                Slot::Output(n) => output_words[n as usize],
+            };
+            &words[(piece.start(o, at).unwrap_or(0) / WORD) as usize..]
+        };
+        let mut launched: Vec<(u32, Vec<u64>, Option<Duration>)> = Vec::new();
+        let skips = self.skip && in_step;
+        self.skipped = 0;
+        for (number, piece) in e.launches(at) {
+            let i = &e.instrs[number];
+            if skips
+                && i.guard
+                    .is_some_and(|o| !positive(place(&o, Piece::ALL), program.real))
+            {
+                self.skipped += 1;
+                continue;
+            }
+            operands.clear();
+            operands.extend(i.operands.iter().map(|o| place(o, piece)));
+            dims.clear();
+            dims.extend(i.dims.iter().map(|d| piece.dim(*d, at).unwrap_or(0)));
+            coeffs.clear();
+            for c in &i.coeffs {
+                coeffs.push(match c {
+                    Coeff::Value(x) => *x,
+                    Coeff::Inverse(s) => 1.0 / s.at(at).unwrap_or(1) as f64,
+                    Coeff::Named(n) => scalar(n)?,
+                });
+            }
+            let start = self.profile.is_some().then(Instant::now);
+            device.set_site(entry, number, &i.site);
+            device.launch(i.kernel as usize, &operands, &dims, &coeffs);
+            if let Some(start) = start {
+                // Of a device that works by itself, the time comes later.
+                let time = in_step.then(|| start.elapsed());
+                launched.push((i.kernel, dims.clone(), time));
+            }
+            if self.watch {
+                let touched = &self.artifact.footprints()[i.kernel as usize].operands;
+                let pairs = operands.iter().zip(touched).enumerate();
+                let written: Vec<_> = pairs.filter(|(_, (_, t))| t.written).collect();
+                for (_, (words, t)) in &written {
+                    let words = &words[..reached(words, t, &dims)];
+                    device.copy_out(words, words);
+                }
+                let mark = device.mark();
+                device.wait(mark).map_err(RunError::Device)?;
+                let broken = written.iter().find(|(_, (w, t))| !finite(w, t, &dims));
+                if let Some((n, _)) = broken {
+                    return Err(RunError::NonFinite {
+                        site: i.site.clone(),
+                        tensor: tensor_name(manifest, e, i, *n),
+                    });
+                }
+            }
+        }
+        if let Some(profile) = &mut self.profile {
+            let measured = device.times().map_err(RunError::Device)?;
+            for (n, (kernel, dims, time)) in launched.iter().enumerate() {
+                let touched = &self.artifact.footprints()[*kernel as usize].operands;
+                let words = touched.iter().filter_map(|t| t.words(dims));
+                let launched = Launched {
+                    kernel: *kernel,
+                    spec: &program.kernels[*kernel as usize].spec,
+                    dims,
+                    bytes: words.fold(0, u64::saturating_add).saturating_mul(WORD),
+                    time: time.or_else(|| measured.get(n).copied().flatten()),
+                };
+                profile.add(entry, launched);
+            }
+        }
+        if let Some(stage) = &mut stage {
+            let pairs = e.outputs.iter().zip(&mut stage.outputs).zip(&output_words);
+            for ((io, to), from) in pairs {
+                let n = ports::words(io, at);
+                device.copy_out(&from[..n], &to.words()[..n]);
+            }
+        }
+        Ok(Ticket {
+            entry: entry.into(),
+            at,
+            stage,
+            mark: device.mark(),
+        })
+    }
+}
+
+fn words_of(buffers: &mut [Buffer]) -> Vec<Words<'_>> {
+    buffers.iter_mut().map(|b| -> Words { b.words() }).collect()
+}
+
+/// Whether the number at a place is greater than zero.
+fn positive(words: Words, real: DType) -> bool {
+    match real {
+        DType::F64 => {
+            let (low, high) = (words[0].get(), words[1].get());
+            f64::from_bits(u64::from(low) | u64::from(high) << 32) > 0.0
+        }
+        _ => f32::from_bits(words[0].get()) > 0.0,
+    }
+}

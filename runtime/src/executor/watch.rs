@@ -1,0 +1,60 @@
+//! Finding out where numbers stop being finite: what a launch wrote, and what it is called.
+
+use crate::device::memory::Words;
+use crate::device::reach::Touch;
+use crate::executor::init;
+use odec_program::manifest::{Manifest, Param};
+use odec_program::{DType, Entry, Instr, Slot, bf16};
+
+/// What operand `n` of an instruction is, in words.
+pub(crate) fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> String {
+    let operand = &i.operands[n];
+    let of_param = |what: &str| {
+        let holds = |p: &&Param| {
+            let start = p.offset;
+            (start..start + m.program.real.bytes() * init::elements(p) as u64)
+                .contains(&operand.offset)
+        };
+        match m.params.iter().find(holds) {
+            Some(p) => format!("{what} `{}`", p.path),
+            None => format!("a {what}"),
+        }
+    };
+    match operand.slot {
+        Slot::Params => of_param("parameter"),
+        Slot::Grads => of_param("gradient"),
+        Slot::Sums => of_param("summed gradient"),
+        Slot::Moment1 | Slot::Moment2 => of_param("moment"),
+        Slot::Output(n) => format!("output `{}`", e.outputs[n as usize].name),
+        Slot::Cache => "keys or values".into(),
+        Slot::Arena | Slot::Consts | Slot::Prepared | Slot::Input(_) => {
+            let kind = m.program.kernels[i.kernel as usize].spec.kind();
+            format!("the result (kernel {kind})")
+        }
+    }
+}
+
+/// Whether all elements that a launch may have written are finite.
+pub(crate) fn finite(words: Words, touch: &Touch, dims: &[u64]) -> bool {
+    let written = &words[..reached(words, touch, dims)];
+    match touch.dtype {
+        DType::F32 => written.iter().all(|w| f32::from_bits(w.get()).is_finite()),
+        // The exponent is in the upper word.
+        DType::F64 => written
+            .iter()
+            .skip(1)
+            .step_by(2)
+            .all(|w| w.get() & 0x7FF0_0000 != 0x7FF0_0000),
+        DType::Bf16 => written
+            .iter()
+            .flat_map(|w| [w.get() as u16, (w.get() >> 16) as u16])
+            .take(touch.elements(dims).unwrap_or(0) as usize)
+            .all(|bits| bf16::to_f32(bits).is_finite()),
+        DType::I32 => true,
+    }
+}
+
+/// How many of the words from an operand's start on a launch touches.
+pub(crate) fn reached(words: Words, touch: &Touch, dims: &[u64]) -> usize {
+    touch.words(dims).map_or(words.len(), |n| n as usize)
+}

@@ -1,0 +1,461 @@
+//! Checkpoints: parameters, optimiser state and where the run stands, in one safetensors file.
+//!
+//! Takes an executor's memories; writes them under the parameters' path names, moments of those that are trained under
+//! `moment1.` and `moment2.`, and reads them back, bit for bit. Parameters that are not trained are in it too: a run needs no other. The file is replaced whole or not at all, and its metadata
+//! holds a hash of everything in it: a damaged one, or one of another model, is refused. Any safetensors
+//! reader can open it; a file with parameters only is a valid one too, for everything but resuming.
+
+use crate::data::identity::Identity;
+use crate::device::reals::{Reals, RealsMut};
+use crate::executor::init;
+use crate::executor::{Executor, State};
+use crate::system;
+use crate::system::files;
+use crate::system::hash::hex;
+use crate::system::owned::PROGRESS;
+use crate::system::shown::Shown;
+use memmap2::Mmap;
+use odec_program::DType;
+use odec_program::manifest::{Data, Param};
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// [`Artifact::identity`](crate::artifact::Artifact::identity) of the model.
+    pub model: String,
+    /// Finished optimiser steps.
+    pub step: u64,
+    /// Planned steps.
+    pub steps: u64,
+    pub seed: u64,
+    /// Seconds of training so far, over all sittings.
+    pub seconds: f64,
+    /// Limit of those seconds, when the run has one.
+    pub time_limit: Option<f64>,
+    /// Seconds of those that went into evaluations.
+    pub looked: f64,
+    /// Evaluations that were due so far.
+    pub looks: u64,
+    /// What it trains on,
+    pub data: Data,
+    /// what its files are known by (none in checkpoints of versions that did not ask),
+    #[serde(default)]
+    pub files: Vec<Identity>,
+    /// how many tokens that is,
+    pub tokens: u64,
+    /// and [`Tokenizer::identity`](crate::data::tokenizer::Tokenizer::identity) of what made tokens of it.
+    pub tokenizer: Option<String>,
+}
+
+/// The metadata keys that hold [`Progress`] as JSON, and [`content_hash`].
+const HASH: &str = "odec.sha256";
+
+/// Why a checkpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("there is no file {path}")]
+    Missing { path: String },
+    #[error("cannot read {path}: {source}")]
+    Read { path: String, source: io::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: String, source: io::Error },
+    #[error("{path} is not a safetensors file, or damaged: {reason}")]
+    Damaged { path: String, reason: String },
+    #[error("{path} does not fit the model:\n{list}")]
+    Mismatch { path: String, list: String },
+    #[error("{path} holds parameters but no optimiser state, so a run cannot be resumed from it")]
+    NotResumable { path: String },
+    #[error(
+        "{path} is damaged: the SHA-256 of its contents is {found}, and it says {expected}; restore it from a copy"
+    )]
+    Hash {
+        path: String,
+        found: String,
+        expected: String,
+    },
+    #[error(
+        "{path} belongs to another model than {artifact}; give both back their places, or load its parameters with --init"
+    )]
+    Foreign { path: String, artifact: String },
+}
+
+/// Path prefixes of the memories in a checkpoint.
+const PARTS: [(State, &str); 3] = [
+    (State::Params, ""),
+    (State::Moment1, "moment1."),
+    (State::Moment2, "moment2."),
+];
+
+/// Writes a checkpoint.
+///
+/// # Errors
+/// When the disk refuses; the old file is then still there.
+pub fn save(path: &Path, x: &Executor, progress: &Progress) -> Result<(), CheckpointError> {
+    let damaged = |e: serde_json::Error| CheckpointError::Damaged {
+        path: shown(path),
+        reason: e.to_string(),
+    };
+    let progress = serde_json::to_string(progress).map_err(damaged)?;
+    let mut tensors: Vec<(String, &Param, Reals)> = Vec::new();
+    for (state, prefix) in PARTS {
+        for p in state.holds(x.manifest()) {
+            tensors.push((format!("{prefix}{}", p.path), p, x.of(state, p)));
+        }
+    }
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
+    let list = tensors
+        .iter()
+        .map(|(name, p, data)| Tensor::new(name, &p.shape, *data));
+    let list: Vec<Tensor> = list.collect();
+    let contents = list
+        .iter()
+        .map(|t| (t.name, t.kind(), t.shape.to_vec(), t.bytes));
+    let hash = content_hash(&progress, contents);
+    let metadata = [(PROGRESS, progress.as_str()), (HASH, hash.as_str())];
+    let written = files::write_file(path, |out| put_tensors(out, &list, &metadata));
+    written.map_err(|source| CheckpointError::Write {
+        path: shown(path),
+        source,
+    })
+}
+
+/// Whether a file is the checkpoint of a run, by its header.
+///
+/// # Errors
+/// When it is missing or damaged.
+pub fn is_of_run(path: &Path) -> Result<bool, CheckpointError> {
+    let map = map(path)?;
+    let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| damaged(path, e))?;
+    let metadata = header.metadata().as_ref();
+    Ok(metadata.is_some_and(|m| m.contains_key(PROGRESS)))
+}
+
+/// Compares the hash of a file that has one: the checkpoint of a run, whose [`Progress`] this gives.
+fn verified(
+    path: &Path,
+    map: &[u8],
+    tensors: &SafeTensors,
+) -> Result<Option<Progress>, CheckpointError> {
+    let (_, header) = SafeTensors::read_metadata(map).map_err(|e| damaged(path, e))?;
+    let said = |key| header.metadata().as_ref().and_then(|m| m.get(key));
+    let (progress, expected) = match (said(PROGRESS), said(HASH)) {
+        (None, None) => return Ok(None),
+        (Some(progress), Some(expected)) => (progress, expected),
+        _ => return Err(damaged(path, "a part of its metadata is missing")),
+    };
+    let sorted: BTreeMap<String, _> = tensors.tensors().into_iter().collect();
+    let contents = sorted.iter().map(|(name, t)| {
+        let shape = t.shape().iter().map(|d| *d as u64).collect();
+        (name.as_str(), t.dtype(), shape, t.data())
+    });
+    let found = content_hash(progress, contents);
+    if found != *expected {
+        return Err(CheckpointError::Hash {
+            path: shown(path),
+            found,
+            expected: expected.clone(),
+        });
+    }
+    let progress = serde_json::from_str(progress).map_err(|e| damaged(path, e))?;
+    Ok(Some(progress))
+}
+
+/// SHA-256, in hex, of a checkpoint: its [`Progress`] as it is written, then, in the order of their names, each tensor's
+/// line `name dtype shape` and bytes. How they are laid out in the file does not matter.
+fn content_hash<'a>(
+    progress: &str,
+    tensors: impl Iterator<Item = (&'a str, Dtype, Vec<u64>, &'a [u8])>,
+) -> String {
+    let mut h = Sha256::new();
+    h.update(progress);
+    for (name, dtype, shape, bytes) in tensors {
+        h.update(format!("\n{name} {dtype:?} {shape:?}\n"));
+        h.update(bytes);
+    }
+    hex(&h.finalize())
+}
+
+/// A checkpoint that was found whole.
+pub struct Checkpoint {
+    path: PathBuf,
+    map: Mmap,
+    progress: Option<Progress>,
+}
+
+impl Checkpoint {
+    /// Opens a checkpoint, or a file of parameters only, and compares the hash.
+    ///
+    /// # Errors
+    /// When the file is missing or damaged.
+    pub fn open(path: &Path) -> Result<Checkpoint, CheckpointError> {
+        let map = map(path)?;
+        let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?;
+        let progress = verified(path, &map, &tensors)?;
+        drop(tensors);
+        Ok(Checkpoint {
+            path: path.to_path_buf(),
+            map,
+            progress,
+        })
+    }
+
+    /// Where the run stands.
+    ///
+    /// # Errors
+    /// When the file holds parameters only.
+    pub fn progress(&self) -> Result<&Progress, CheckpointError> {
+        self.progress
+            .as_ref()
+            .ok_or_else(|| CheckpointError::NotResumable {
+                path: shown(&self.path),
+            })
+    }
+
+    /// Reads the parameters, and nothing else.
+    ///
+    /// # Errors
+    /// When the tensors are not the model's.
+    pub fn params_into(&self, x: &mut Executor) -> Result<(), CheckpointError> {
+        self.read(x, &PARTS[..1], is_moment)
+    }
+
+    /// Reads parameters and optimiser state, to resume from them.
+    ///
+    /// # Errors
+    /// When the tensors are not the model's, or there is no optimiser state.
+    pub fn all_into(&self, x: &mut Executor) -> Result<(), CheckpointError> {
+        self.progress()?;
+        self.read(x, &PARTS, |_| false)
+    }
+
+    fn read(
+        &self,
+        x: &mut Executor,
+        parts: &[(State, &str)],
+        ignore: impl Fn(&str) -> bool,
+    ) -> Result<(), CheckpointError> {
+        let path = &self.path;
+        if let Some(p) = &self.progress
+            && p.model != x.artifact().identity()
+        {
+            return Err(CheckpointError::Foreign {
+                path: shown(path),
+                artifact: shown(x.artifact().path()),
+            });
+        }
+        let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(path, e))?;
+        read_states(path, &tensors, x, parts, ignore)
+    }
+}
+
+/// A named tensor to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    pub name: &'a str,
+    pub shape: &'a [u64],
+    /// F32 or F64.
+    pub dtype: DType,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    pub fn new(name: &'a str, shape: &'a [u64], values: Reals<'a>) -> Tensor<'a> {
+        Tensor {
+            name,
+            shape,
+            dtype: values.dtype(),
+            bytes: values.bytes(),
+        }
+    }
+
+    fn kind(&self) -> Dtype {
+        match self.dtype {
+            DType::F64 => Dtype::F64,
+            _ => Dtype::F32,
+        }
+    }
+}
+
+/// Writes named tensors as safetensors. Equal contents give equal bytes.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn put_tensors(
+    out: &mut BufWriter<File>,
+    tensors: &[Tensor],
+    metadata: &[(&str, &str)],
+) -> io::Result<()> {
+    let mut header = serde_json::Map::new();
+    if !metadata.is_empty() {
+        let pairs = metadata
+            .iter()
+            .map(|(k, v)| (k.to_string(), serde_json::Value::from(*v)))
+            .collect();
+        header.insert("__metadata__".into(), serde_json::Value::Object(pairs));
+    }
+    let mut offset = 0;
+    for t in tensors {
+        let end = offset + t.bytes.len();
+        let info = serde_json::json!({
+            "dtype": format!("{:?}", t.dtype), "shape": t.shape, "data_offsets": [offset, end],
+        });
+        header.insert(t.name.into(), info);
+        offset = end;
+    }
+    let mut text = serde_json::Value::Object(header).to_string();
+    text.extend(std::iter::repeat_n(
+        ' ',
+        text.len().next_multiple_of(8) - text.len(),
+    ));
+    out.write_all(&(text.len() as u64).to_le_bytes())?;
+    out.write_all(text.as_bytes())?;
+    tensors.iter().try_for_each(|t| out.write_all(t.bytes))
+}
+
+/// Whether a tensor is no parameter but the optimiser's.
+pub(crate) fn is_moment(name: &str) -> bool {
+    PARTS[1..]
+        .iter()
+        .any(|(_, prefix)| name.starts_with(prefix))
+}
+
+fn shown(path: &Path) -> String {
+    path.shown()
+}
+
+fn damaged(path: &Path, e: impl std::fmt::Display) -> CheckpointError {
+    CheckpointError::Damaged {
+        path: shown(path),
+        reason: e.to_string(),
+    }
+}
+
+fn map(path: &Path) -> Result<Mmap, CheckpointError> {
+    system::map_file(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => CheckpointError::Missing { path: shown(path) },
+        _ => CheckpointError::Read {
+            path: shown(path),
+            source: e,
+        },
+    })
+}
+
+/// Opens a safetensors file. The checkpoint of a run is compared with its hash.
+///
+/// # Errors
+/// When it is missing, unreadable or damaged.
+pub fn with_tensors<T>(
+    path: &Path,
+    use_them: impl FnOnce(&SafeTensors) -> Result<T, CheckpointError>,
+) -> Result<T, CheckpointError> {
+    let map = map(path)?;
+    let tensors = SafeTensors::deserialize(&map).map_err(|e| damaged(path, e))?;
+    verified(path, &map, &tensors)?;
+    use_them(&tensors)
+}
+
+/// Copies tensors into memories, after checking that there are exactly the right ones. `ignore` names further
+/// tensors that may be there.
+///
+/// # Errors
+/// The list of everything that is missing, unknown or of the wrong shape; nothing is copied then.
+pub fn read_states(
+    path: &Path,
+    tensors: &SafeTensors,
+    x: &mut Executor,
+    parts: &[(State, &str)],
+    ignore: impl Fn(&str) -> bool,
+) -> Result<(), CheckpointError> {
+    let artifact = x.artifact().clone();
+    let manifest = artifact.manifest();
+    let real = x.real();
+    let mut wrong = Vec::new();
+    let mut known = BTreeSet::new();
+    for (state, prefix) in parts {
+        for p in state.holds(manifest) {
+            let name = format!("{prefix}{}", p.path);
+            match tensors.tensor(&name) {
+                Err(_) => wrong.push(format!("  missing: {name} {:?}", p.shape)),
+                Ok(t)
+                    if t.shape()
+                        .iter()
+                        .map(|d| *d as u64)
+                        .ne(p.shape.iter().copied()) =>
+                {
+                    wrong.push(format!(
+                        "  wrong shape: {name} is {:?} and must be {:?}",
+                        t.shape(),
+                        p.shape
+                    ));
+                }
+                Ok(t) if !matches!(t.dtype(), Dtype::F32 | Dtype::F64) => {
+                    wrong.push(format!(
+                        "  wrong type: {name} is {:?} and must be F32 or F64",
+                        t.dtype()
+                    ));
+                }
+                Ok(_) => {}
+            }
+            known.insert(name);
+        }
+    }
+    let unknown: BTreeSet<&str> = tensors
+        .names()
+        .into_iter()
+        .filter(|n| !known.contains(*n) && !ignore(n))
+        .collect();
+    wrong.extend(unknown.into_iter().map(|n| format!("  unknown: {n}")));
+    if !wrong.is_empty() {
+        return Err(mismatch(path, wrong));
+    }
+    for (state, prefix) in parts {
+        for p in state.holds(manifest) {
+            let tensor = tensors
+                .tensor(&format!("{prefix}{}", p.path))
+                .map_err(|e| damaged(path, e))?;
+            let mut memory = x.state_mut(*state);
+            floats(&tensor, memory.part(init::range(p, real)));
+        }
+    }
+    Ok(())
+}
+
+/// What does not fit, a line each.
+pub fn mismatch(path: &Path, lines: Vec<String>) -> CheckpointError {
+    CheckpointError::Mismatch {
+        path: shown(path),
+        list: shorten(lines),
+    }
+}
+
+/// The first lines of a long list, and how many more there are.
+fn shorten(mut lines: Vec<String>) -> String {
+    const SHOWN: usize = 20;
+    let more = lines.len().saturating_sub(SHOWN);
+    lines.truncate(SHOWN);
+    if more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
+    lines.join("\n")
+}
+
+/// Copies an F32 or F64 tensor, rounded where it must be.
+fn floats(t: &safetensors::tensor::TensorView, mut out: RealsMut) {
+    match t.dtype() {
+        Dtype::F64 => {
+            let values = t.data().as_chunks().0.iter();
+            out.fill(values.map(|b| f64::from_le_bytes(*b)));
+        }
+        _ => {
+            let values = t.data().as_chunks().0.iter();
+            out.fill(values.map(|b| f32::from_le_bytes(*b).into()));
+        }
+    }
+}

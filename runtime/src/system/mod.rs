@@ -1,0 +1,20 @@
+//! What the operating system gives: files that are whole or not there, what is printed, threads, this user's key.
+//!
+//! Knows the names of the files of runs and artifacts ([`owned`]), and nothing of what is in them.
+
+#[cfg(feature = "tokenizers")]
+pub(crate) mod caught;
+pub mod files;
+pub mod hash;
+pub mod input;
+pub(crate) mod key;
+mod os;
+pub mod output;
+pub mod owned;
+pub mod pool;
+pub mod private;
+pub mod progress;
+pub mod shown;
+pub mod stdio;
+
+pub use os::map_file;

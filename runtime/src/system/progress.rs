@@ -1,0 +1,207 @@
+//! What a person sees while a run goes on: a live bar on a terminal, a line every few seconds elsewhere.
+
+use crate::errln;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// How much to show on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Show {
+    /// A bar on a terminal, lines elsewhere.
+    #[default]
+    Auto,
+    Nothing,
+}
+
+/// Seconds between two lines where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+/// Ticks of the bar.
+const WHOLE: u64 = 10_000;
+
+enum Kind {
+    Bar(ProgressBar),
+    Lines { last: Option<Instant> },
+    Silent,
+}
+
+/// Shows a run's state.
+pub struct Display {
+    kind: Kind,
+}
+
+/// What is shown after a step.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    pub step: u64,
+    pub steps: u64,
+    /// From 0 to 1.
+    pub fraction: f64,
+    pub loss: f64,
+    /// The loss on held-out text, and over how many tokens.
+    pub held_out: Option<(f64, u64)>,
+    pub tokens_per_s: f64,
+    pub seconds_left: f64,
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            f,
+            "step {}/{}  loss {:.3}",
+            self.step, self.steps, self.loss
+        )?;
+        if let Some((loss, tokens)) = self.held_out {
+            write!(f, "  held out {loss:.3} ({tokens} tokens)")?;
+        }
+        write!(
+            f,
+            "  {}  {} left",
+            rate(self.tokens_per_s),
+            clock(self.seconds_left)
+        )
+    }
+}
+
+/// Shows how far a single piece of work is.
+pub struct Work {
+    kind: Kind,
+    what: &'static str,
+    total: u64,
+}
+
+impl Work {
+    pub fn new(show: Show, what: &'static str, total: u64) -> Work {
+        let Display { kind } = Display::new(show);
+        Work { kind, what, total }
+    }
+
+    /// So much of the total is done.
+    pub fn at(&mut self, done: u64) {
+        let fraction = done as f64 / self.total.max(1) as f64;
+        match &mut self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => {
+                bar.set_position((fraction * WHOLE as f64) as u64);
+                bar.set_message(self.what);
+            }
+            Kind::Lines { last } => {
+                if last.is_none_or(|t| t.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
+                    errln!("{:3.0} %  {}", 100.0 * fraction, self.what);
+                }
+            }
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        Display { kind: self.kind }.finish();
+    }
+}
+
+/// Minutes and seconds, or hours and minutes.
+fn clock(seconds: f64) -> String {
+    let s = seconds.clamp(0.0, 1e9).round() as u64;
+    if s < 3600 {
+        format!("{}:{:02}", s / 60, s % 60)
+    } else {
+        format!("{} h {:02} min", s / 3600, s / 60 % 60)
+    }
+}
+
+/// Tokens per second, to three digits.
+fn rate(r: f64) -> String {
+    if r >= 99_950.0 {
+        format!("{:.0}k tokens/s", r / 1000.0)
+    } else if r >= 1000.0 {
+        format!("{:.1}k tokens/s", r / 1000.0)
+    } else {
+        format!("{r:.0} tokens/s")
+    }
+}
+
+impl Display {
+    pub fn new(show: Show) -> Display {
+        let kind = match show {
+            Show::Nothing => Kind::Silent,
+            Show::Auto if std::io::stderr().is_terminal() => {
+                let bar = ProgressBar::with_draw_target(
+                    Some(WHOLE),
+                    ProgressDrawTarget::stderr_with_hz(8),
+                );
+                // The template is a constant; without it the bar only looks plainer.
+                if let Ok(style) =
+                    ProgressStyle::with_template("{bar:24.cyan/dim} {percent:>3} %  {msg}")
+                {
+                    bar.set_style(style.progress_chars("━━╌"));
+                }
+                Kind::Bar(bar)
+            }
+            Show::Auto => Kind::Lines { last: None },
+        };
+        Display { kind }
+    }
+
+    /// A step is done.
+    pub fn step(&mut self, s: &State) {
+        match &mut self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => {
+                bar.set_position((s.fraction * WHOLE as f64) as u64);
+                bar.set_message(s.to_string());
+            }
+            Kind::Lines { last } => {
+                if last.is_none_or(|t| t.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
+                    errln!("{:3.0} %  {s}", 100.0 * s.fraction);
+                }
+            }
+        }
+    }
+
+    /// A line that stays.
+    pub fn note(&self, text: &str) {
+        match &self.kind {
+            Kind::Silent => {}
+            Kind::Bar(bar) => bar.suspend(|| errln!("{text}")),
+            Kind::Lines { .. } => errln!("{text}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Kind::Bar(bar) = &self.kind {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_in_words() {
+        let mut s = State {
+            step: 120,
+            steps: 1000,
+            fraction: 0.12,
+            loss: 2.34567,
+            held_out: None,
+            tokens_per_s: 41_234.0,
+            seconds_left: 95.4,
+        };
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  41.2k tokens/s  1:35 left"
+        );
+        s.held_out = Some((2.5, 8192));
+        s.tokens_per_s = 812.0;
+        s.seconds_left = 7290.0;
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  held out 2.500 (8192 tokens)  812 tokens/s  2 h 01 min left"
+        );
+    }
+}

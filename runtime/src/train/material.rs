@@ -1,0 +1,109 @@
+//! What a run trains on: its texts or token files, and its tokenizer.
+//!
+//! Takes a run's folder, or what a run is made of; gives the corpus and the tokenizer. Token files made from texts are kept
+//! beside the run, for all runs in that place. Leaves making and reading them to [`mod@crate::data`].
+
+use crate::artifact::Artifact;
+use crate::data::tokenizer::Tokenizer;
+use crate::data::{Corpus, DataError, Source};
+use crate::parameters::checkpoint::{Checkpoint, Progress};
+use crate::system::files;
+use crate::system::owned::{CHECKPOINT, MODEL, TOKENIZER};
+use crate::system::progress::Show;
+use crate::system::shown::Shown;
+use crate::train::failure::TrainError;
+use odec_program::manifest::{Data, Form};
+use std::path::{Path, PathBuf};
+
+/// Beside the run: token files made from texts.
+pub const CACHE: &str = ".tokens";
+
+/// What a run trains on, in its two parts; or other files, read alike, of which all is held out.
+///
+/// # Errors
+/// When there is no run, or its text cannot be read.
+pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, TrainError> {
+    let artifact = Artifact::load(&run.join(MODEL))?;
+    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
+    let progress = checkpoint.progress()?;
+    let tokenizer = saved_tokenizer(run, progress)?;
+    let data = with_files(&progress.data, files)?;
+    let corpus = open_corpus(&artifact, &data, &tokenizer, run, show)?;
+    match files {
+        [] => same_data(progress, &corpus).map(|()| corpus),
+        _ => Ok(corpus.all_held_out()),
+    }
+}
+
+/// The tokenizer that a run was trained with; nothing when it was trained on token files.
+///
+/// # Errors
+/// When there is no run, or its tokenizer is damaged.
+pub fn tokenizer_of(run: &Path) -> Result<Option<Tokenizer>, TrainError> {
+    let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
+    let progress = checkpoint.progress()?;
+    Ok(match progress.data.form {
+        Form::Tokens => None,
+        Form::Text { .. } => Some(saved_tokenizer(run, progress)?),
+    })
+}
+
+pub(crate) fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, TrainError> {
+    Ok(match &p.tokenizer {
+        Some(identity) => Tokenizer::open_same(&run.join(TOKENIZER), identity)?,
+        None => Tokenizer::bytes(),
+    })
+}
+
+/// Whether the files of a run are those that it was trained on.
+pub(crate) fn same_data(p: &Progress, corpus: &Corpus) -> Result<(), TrainError> {
+    let files = corpus.files().iter().zip(&p.files);
+    let mut changes: Vec<String> = files.filter_map(|(is, was)| is.change(was)).collect();
+    if changes.is_empty() && corpus.len() != p.tokens {
+        let (name, is, was) = (corpus.name(), corpus.len(), p.tokens);
+        changes.push(format!("{name} has {is} tokens now and had {was}"));
+    }
+    match changes.is_empty() {
+        true => Ok(()),
+        false => Err(TrainError::Data(DataError::Changed {
+            what: changes.join(", "),
+        })),
+    }
+}
+
+/// The same data from other files, when there are any. Files named `….bin` hold tokens.
+pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainError> {
+    if files.is_empty() {
+        return Ok(data.clone());
+    }
+    let is_bin = |f: &PathBuf| f.extension().is_some_and(|e| e == "bin");
+    let form = match (&data.form, files.iter().find(|f| !is_bin(f))) {
+        (_, None) => Form::Tokens,
+        (text @ Form::Text { .. }, Some(_)) => text.clone(),
+        (Form::Tokens, Some(text)) => {
+            let path = text.shown();
+            return Err(TrainError::Data(DataError::NotTokens { path }));
+        }
+    };
+    Ok(Data {
+        files: files.iter().map(|f| f.display().to_string()).collect(),
+        form,
+        held_out_percent: data.held_out_percent,
+    })
+}
+
+pub(crate) fn open_corpus(
+    a: &Artifact,
+    data: &Data,
+    tokenizer: &Tokenizer,
+    run: &Path,
+    show: Show,
+) -> Result<Corpus, TrainError> {
+    let source = Source {
+        data,
+        tokenizer,
+        cache: &files::parent(run).join(CACHE),
+        show,
+    };
+    Ok(Corpus::open(source, a.manifest().model.vocab)?)
+}

@@ -1,0 +1,252 @@
+//! `metrics.jsonl`: what happened in a run, one JSON object per line.
+//!
+//! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
+//! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
+//! losses are nats per token; `seconds` is training time so far, over all sittings.
+
+use crate::system::files;
+use crate::system::input;
+use crate::system::shown::Shown;
+use crate::train::chart::Curve;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Record {
+    Step(Step),
+    HeldOut(HeldOut),
+    Warning(Warning),
+}
+
+/// A finished optimiser step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub step: u64,
+    pub loss: f64,
+    /// The terms of a loss that is a sum, without their coefficients.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub terms: BTreeMap<String, f64>,
+    pub lr: f64,
+    /// Before clipping.
+    pub grad_norm: f64,
+    pub tokens_per_s: f64,
+    pub seconds: f64,
+    /// Steps made where their number is decided while the model runs: drawn, or accepted; the mean over micro-batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver_steps: Option<f64>,
+    /// The same of all attempts of adaptive steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<f64>,
+}
+
+/// The loss on held-out text after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOut {
+    pub step: u64,
+    pub held_out_loss: f64,
+    pub tokens: u64,
+    pub seconds: f64,
+}
+
+/// That a run learns nothing, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    pub step: u64,
+    pub warning: String,
+}
+
+impl Record {
+    pub fn step(&self) -> u64 {
+        match self {
+            Record::Step(s) => s.step,
+            Record::HeldOut(h) => h.step,
+            Record::Warning(w) => w.step,
+        }
+    }
+}
+
+/// A file that grows by a line at a time, and everything in it.
+pub struct Metrics {
+    file: File,
+    records: Vec<Record>,
+    damage: Option<String>,
+}
+
+impl Metrics {
+    /// Starts a new file, or continues one after `step`: later lines belong to steps that were lost. Earlier ones that cannot be read are left
+    /// out; [`Metrics::damage`] says so.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open(path: &Path, step: u64) -> io::Result<Metrics> {
+        let text = match input::open(path).and_then(|f| input::all(f, input::most::METRICS)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(e),
+        };
+        let damage = damage(&text, step).map(|what| format!("{}: {what}", path.shown()));
+        let mut records = parse(&text);
+        records.retain(|r| r.step() <= step);
+        files::write_file(path, |w| records.iter().try_for_each(|r| line(w, r)))?;
+        Ok(Metrics {
+            file: OpenOptions::new().append(true).open(path)?,
+            records,
+            damage,
+        })
+    }
+
+    /// What the file lacked when it was opened, as a sentence.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Adds a line. Times and speeds are rounded to what can be measured.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn add(&mut self, mut r: Record) -> io::Result<()> {
+        let milli = |x: f64| (x * 1e3).round() / 1e3;
+        match &mut r {
+            Record::Step(s) => {
+                s.tokens_per_s = s.tokens_per_s.round();
+                s.seconds = milli(s.seconds);
+            }
+            Record::HeldOut(h) => h.seconds = milli(h.seconds),
+            Record::Warning(_) => {}
+        }
+        line(&mut self.file, &r)?;
+        self.records.push(r);
+        Ok(())
+    }
+
+    /// Makes the lines so far durable.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+}
+
+/// The losses in a metrics file, without a title.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn curve(path: &Path) -> io::Result<Curve> {
+    Ok(Curve::of(
+        "",
+        &parse(&input::read_text(path, input::most::METRICS)?),
+    ))
+}
+
+/// The lines that can be read; the last one may have been cut short when a process ended.
+pub fn parse(text: &str) -> Vec<Record> {
+    text.lines()
+        .filter_map(|l| serde_json::from_str(l).ok())
+        .collect()
+}
+
+/// What is missing of the steps up to a checkpoint: lines that cannot be read before the last of them, and steps without a line.
+fn damage(text: &str, step: u64) -> Option<String> {
+    let lines = text.lines().enumerate();
+    let lines: Vec<(usize, Option<Record>)> = lines
+        .map(|(n, l)| (n + 1, serde_json::from_str(l).ok()))
+        .collect();
+    let kept = |r: &Option<Record>| r.as_ref().is_some_and(|r| r.step() <= step);
+    let until = lines.iter().rposition(|(_, r)| kept(r)).unwrap_or(0);
+    let unreadable = lines[..until].iter().filter(|(_, r)| r.is_none());
+    let unreadable: Vec<String> = unreadable.map(|(n, _)| n.to_string()).collect();
+    let steps = lines.iter().filter_map(|(_, r)| match r {
+        Some(Record::Step(s)) if s.step <= step => Some(s.step),
+        _ => None,
+    });
+    let missing = step - (steps.collect::<BTreeSet<_>>().len() as u64).min(step);
+    let shown = unreadable
+        .iter()
+        .take(5)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let and_more = if unreadable.len() > 5 { ", …" } else { "" };
+    let lost = format!("{missing} of the {step} steps before the checkpoint have no line");
+    let left_out = match unreadable.len() {
+        1 => format!("1 line cannot be read and is left out (line {shown})"),
+        n => format!("{n} lines cannot be read and are left out (line {shown}{and_more})"),
+    };
+    match (unreadable.len(), missing) {
+        (0, 0) => None,
+        (0, _) => Some(format!("{lost}; the curve has gaps")),
+        (_, 0) => Some(left_out),
+        (_, _) => Some(format!("{left_out}; {lost}")),
+    }
+}
+
+fn line(w: &mut dyn Write, r: &Record) -> io::Result<()> {
+    let mut text = serde_json::to_vec(r)?;
+    text.push(b'\n');
+    w.write_all(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continued_file_forgets_lost_steps_and_cut_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let step = |n| {
+            let (lr, grad_norm, tokens_per_s, seconds) = (0.5, 1.0, 2.0, 3.0);
+            Record::Step(Step {
+                step: n,
+                loss: 0.1,
+                terms: (n == 3)
+                    .then(|| ("kinetic".into(), 2.5))
+                    .into_iter()
+                    .collect(),
+                lr,
+                grad_norm,
+                tokens_per_s,
+                seconds,
+                solver_steps: (n == 2).then_some(5.5),
+                attempts: None,
+            })
+        };
+        let held_out = Record::HeldOut(HeldOut {
+            step: 2,
+            held_out_loss: 0.3,
+            tokens: 4,
+            seconds: 3.0,
+        });
+        let mut m = Metrics::open(&path, 0).unwrap();
+        for r in [step(1), step(2), held_out.clone(), step(3)] {
+            m.add(r).unwrap();
+        }
+        m.file.write_all(b"{\"step\":4,\"lo").unwrap();
+        let mut m = Metrics::open(&path, 2).unwrap();
+        assert_eq!(m.records(), [step(1), step(2), held_out]);
+        m.add(step(3)).unwrap();
+        assert_eq!(m.damage(), None, "lost steps are no damage");
+        insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap());
+        // What happened before the checkpoint and cannot be read is said.
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, [&b"{\"step\":\xff\n\n"[..], &whole].concat()).unwrap();
+        let m = Metrics::open(&path, 3).unwrap();
+        let said = m.damage().unwrap().rsplit_once(": ").unwrap().1;
+        assert_eq!(said, "2 lines cannot be read and are left out (line 1, 2)");
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        std::fs::remove_file(&path).unwrap();
+        let m = Metrics::open(&path, 3).unwrap();
+        let said = "3 of the 3 steps before the checkpoint have no line; the curve has gaps";
+        assert!(m.damage().unwrap().ends_with(said), "{:?}", m.damage());
+    }
+}

@@ -1,0 +1,272 @@
+//! The training loop: when to step, look at held-out text, save, and stop.
+//!
+//! Takes an artifact or a run's folder and [`Settings`]; leaves a finished run, or one that can be resumed: after its last
+//! step, its time limit, or when it was asked to stop. Leaves what a step is to [`mod@crate::train::run`].
+
+pub mod chart;
+pub mod failure;
+pub mod gradient;
+pub mod lock;
+pub mod material;
+pub mod metrics;
+pub mod run;
+pub mod schedule;
+pub(crate) mod stall;
+pub mod step;
+
+use crate::artifact::{Artifact, DeviceChoice, Unsigned};
+use crate::infer::evaluate::{Evaluation, window};
+use crate::parameters::import::Init;
+use crate::system::progress::{Display, Show, State};
+use crate::train::failure::TrainError;
+use crate::train::run::Run;
+use crate::train::schedule::Position;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// How to train. What is `None` comes from the manifest, or from the run when it is resumed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub steps: Option<u64>,
+    /// Seconds of training, over all sittings, evaluations included.
+    pub time_limit: Option<f64>,
+    /// Other files than the manifest's or the run's, when there are any.
+    pub data: Vec<PathBuf>,
+    /// Parameters to start from instead of the manifest's; ignored when a run is resumed.
+    pub init: Option<Init>,
+    /// Ignored when a run is resumed.
+    pub seed: Option<u64>,
+    pub device: DeviceChoice,
+    pub threads: Option<usize>,
+    /// What is done with the code of a run that was not made here; ignored when a run is started.
+    pub unsigned: Unsigned,
+    /// Held-out evaluations, evenly over the run (fewer when they would eat up a time limit).
+    pub evaluations: u64,
+    /// Windows of each.
+    pub held_out_windows: u64,
+    /// Seconds between checkpoints (one is also written at each evaluation).
+    pub checkpoint_seconds: f64,
+    pub show: Show,
+    /// Set from elsewhere (a signal) to have the run end after the step it is at, with a checkpoint.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            steps: None,
+            time_limit: None,
+            data: Vec::new(),
+            init: None,
+            seed: None,
+            device: DeviceChoice::Cpu,
+            threads: None,
+            unsigned: Unsigned::default(),
+            evaluations: 10,
+            held_out_windows: 64,
+            checkpoint_seconds: 60.0,
+            show: Show::Auto,
+            stop: Arc::default(),
+        }
+    }
+}
+
+/// Why a sitting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All steps are done.
+    Complete,
+    TimeLimit,
+    /// [`Settings::stop`] was set.
+    Asked,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    pub steps: u64,
+    pub seconds: f64,
+    /// The last training loss of this sitting.
+    pub loss: Option<f64>,
+    /// The latest evaluation; nothing when no text is held out, or none was due yet.
+    pub held_out: Option<Evaluation>,
+    /// Whether that was some of the held-out text: evaluations during training take so many windows at most.
+    pub held_out_part: bool,
+    /// What the run was warned of, in this sitting or an earlier one.
+    pub warning: Option<String>,
+    pub end: End,
+}
+
+/// Trains a model from its start and keeps everything in the folder `out`.
+///
+/// # Errors
+/// When the artifact cannot be trained, the text not used, or numbers stop being finite.
+pub fn train(artifact: &Artifact, out: &Path, s: &Settings) -> Result<Summary, TrainError> {
+    Run::start(artifact, out, s)?.finish(s)
+}
+
+/// Continues a run where its last checkpoint left it.
+///
+/// # Errors
+/// As [`train`], or when `out` is not the folder of a run.
+pub fn resume(out: &Path, s: &Settings) -> Result<Summary, TrainError> {
+    Run::resume(out, s)?.finish(s)
+}
+
+impl Run {
+    /// Trains to the end.
+    ///
+    /// # Errors
+    /// As [`train`].
+    pub fn finish(&mut self, s: &Settings) -> Result<Summary, TrainError> {
+        let mut display = Display::new(s.show);
+        let result = self.train_to_the_end(s, &mut display);
+        display.finish();
+        result
+    }
+
+    fn train_to_the_end(
+        &mut self,
+        s: &Settings,
+        display: &mut Display,
+    ) -> Result<Summary, TrainError> {
+        let p = self.progress();
+        let steps = p.steps;
+        let manifest = self.executor().manifest();
+        let (all, trained) = (manifest.param_count(), manifest.trained_count());
+        let parameters = match all == trained {
+            true => format!("{all} parameters"),
+            false => format!("{trained} of {all} parameters"),
+        };
+        display.note(&format!(
+            "training {} ({parameters}) on {}: {} to {} steps, seed {}, {}",
+            manifest.name,
+            p.data.files.join(", "),
+            p.step,
+            p.steps,
+            p.seed,
+            self.executor().device_name(),
+        ));
+        if let Some(damage) = self.damage() {
+            display.note(&format!("warning: {damage}"));
+        }
+        if p.step >= steps {
+            display.note(&format!(
+                "all {steps} steps are done already; --steps with a larger number goes on"
+            ));
+        }
+        let mut last_loss = None;
+        let mut last_save = Instant::now();
+        // Smoothed over about the last twenty steps, for people only.
+        let (mut smooth, mut speed) = (None, None);
+        let mut count = 0.0;
+        let blend = |old: &mut Option<f64>, new: f64, count: f64| {
+            *old.insert(old.map_or(new, |o| o + (1.0f64 / count).max(0.1) * (new - o)))
+        };
+        let due = |p: Position| (p.fraction() * s.evaluations as f64 + 1e-9) as u64;
+        // A run that goes on for longer than it was planned for is less far than it was.
+        let mut looks = self.progress().looks.min(due(self.position()));
+        let end = loop {
+            let under_way = self.asked() - self.progress().step;
+            if under_way == 0 {
+                if self.progress().step >= steps {
+                    break End::Complete;
+                }
+                if self.out_of_time() {
+                    break End::TimeLimit;
+                }
+                if s.stop.load(Ordering::Relaxed) {
+                    self.save()?;
+                    break End::Asked;
+                }
+            }
+            // Behind a step that something comes after there is no other: it is looked at, then the held-out text.
+            let save_due = |last: Instant| last.elapsed().as_secs_f64() >= s.checkpoint_seconds;
+            let look_due = |run: &Run| due(run.position()) > looks && run.can_afford_a_look();
+            let last_of_some = |run: &Run| {
+                let asked = s.stop.load(Ordering::Relaxed) || run.out_of_time();
+                asked || run.asked() >= steps || save_due(last_save) || look_due(run)
+            };
+            if under_way == 0 {
+                self.ask()?;
+            }
+            while self.may_ask() && !last_of_some(self) {
+                self.ask()?;
+            }
+            let Some(done) = self.settle()? else {
+                continue;
+            };
+            last_loss = Some(done.loss);
+            if let Some(warning) = self.judge(&done)? {
+                display.note(&format!("warning: step {}: {warning}", done.step));
+            }
+            let position = self.position();
+            count += 1.0;
+            let loss = blend(&mut smooth, done.loss, count);
+            let rate = blend(&mut speed, done.tokens_per_s, count);
+            let at_end = done.step == steps || self.out_of_time();
+            // Behind another step that is under way there is nothing to look at or to save.
+            if self.asked() == done.step {
+                let look = at_end || look_due(self);
+                if look {
+                    looks = due(position);
+                    self.look(s.held_out_windows, looks)?;
+                }
+                if look || save_due(last_save) {
+                    self.save()?;
+                    last_save = Instant::now();
+                }
+                // Saving takes time, too. Where it took the last of it, what was saved does not say so.
+                if !at_end && self.out_of_time() {
+                    if !look {
+                        self.look(s.held_out_windows, due(self.position()))?;
+                    }
+                    self.save()?;
+                }
+            }
+            display.step(&State {
+                step: done.step,
+                steps,
+                fraction: position.fraction(),
+                loss,
+                held_out: self.held_out().map(|h| (h.loss, h.tokens)),
+                tokens_per_s: rate,
+                seconds_left: self.seconds_left(rate),
+            });
+        };
+        let p = self.progress();
+        Ok(Summary {
+            steps: p.step,
+            seconds: p.seconds,
+            loss: last_loss,
+            held_out: self.held_out(),
+            held_out_part: self.held_out_windows() > s.held_out_windows,
+            warning: self.warning(),
+            end,
+        })
+    }
+
+    /// Against a time limit, looking at held-out text may take a twentieth of the time.
+    fn can_afford_a_look(&self) -> bool {
+        let p = self.progress();
+        p.time_limit.is_none() || p.looked <= 0.05 * p.seconds
+    }
+
+    /// Windows of the held-out text.
+    fn held_out_windows(&self) -> u64 {
+        let predicted = self.corpus.held_out_tokens().saturating_sub(1);
+        predicted.div_ceil(window(self.executor()).max(1))
+    }
+
+    /// By the steps that are left at this rate, or the time limit.
+    fn seconds_left(&self, tokens_per_s: f64) -> f64 {
+        let p = self.progress();
+        let sequences = p.steps.saturating_sub(p.step) as f64 * self.batch() as f64;
+        let tokens = sequences * window(self.executor()) as f64;
+        let by_steps = tokens / tokens_per_s.max(1e-9);
+        p.time_limit
+            .map_or(by_steps, |limit| by_steps.min(limit - p.seconds))
+    }
+}

@@ -1,0 +1,220 @@
+//! One optimiser step: asked for, and looked at.
+//!
+//! Each step draws a batch by (seed, step), runs entry `grad`, then `update`. [`Run::ask`] asks for that and [`Run::settle`]
+//! looks at loss and gradient norm, the step before last at the latest: a device that works by itself goes from one step to the
+//! next while this process prepares another and looks at the last. On a device in step everything is known when it was asked for,
+//! and a loss is looked at before the update. Leaves when to do either to [`mod@crate::train`].
+//!
+//! A step whose loss or gradient norm is not finite ends the run, and what was asked for behind it does not count: nothing
+//! is saved while a step is under way.
+
+use crate::data::mask;
+use crate::data::{Batch, DataError};
+use crate::device::reals::decimal;
+use crate::executor::depth;
+use crate::executor::ports::Ticket;
+use crate::executor::{RunError, State};
+use crate::parameters::checkpoint::Progress;
+use crate::system::owned::CHECKPOINT;
+use crate::system::shown::Shown;
+use crate::train::failure::TrainError;
+use crate::train::gradient::{Asked, Found, ask, gradient};
+use crate::train::metrics::{Record, Step};
+use crate::train::run::Run;
+use crate::train::schedule;
+use odec_program::Bindings;
+use odec_program::manifest::{Depth, named};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Steps that were asked for and not looked at, in their order.
+#[derive(Default)]
+pub(crate) struct Pending {
+    steps: VecDeque<UnderWay>,
+    /// When a step was last looked at.
+    looked: Option<Instant>,
+}
+
+struct UnderWay {
+    start: Instant,
+    lr: f64,
+    batches: Vec<Batch>,
+    drawn: Vec<(String, i32)>,
+    gradient: Asked,
+    update: Ticket,
+}
+
+impl Run {
+    /// Steps that were asked for since the model's start.
+    pub fn asked(&self) -> u64 {
+        self.progress.step + self.pending.steps.len() as u64
+    }
+
+    /// Whether another step may be asked for before the first of those under way is looked at: one, where the device works by
+    /// itself. More would not keep it busier.
+    pub fn may_ask(&self) -> bool {
+        self.pending.steps.len() <= self.x.ahead().min(1)
+    }
+
+    /// One optimiser step, and those under way before it.
+    ///
+    /// # Errors
+    /// When the loss or the gradient's norm is not finite.
+    pub fn step(&mut self) -> Result<Step, TrainError> {
+        self.ask()?;
+        loop {
+            let done = self.settle()?;
+            if let Some(done) = done.filter(|_| self.pending.steps.is_empty()) {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Asks for the next optimiser step.
+    ///
+    /// # Errors
+    /// As [`Run::step`], when it is known already; when the data cannot be read.
+    pub fn ask(&mut self) -> Result<(), TrainError> {
+        let start = Instant::now();
+        let step = self.asked();
+        let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
+        let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
+        let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
+        let gradient = ask(&mut self.x, &batches, &drawn)?;
+        if gradient.known().is_some_and(|loss| !loss.is_finite()) {
+            return Err(self.broken("loss", &batches, &drawn));
+        }
+        let t = (step + 1) as f64;
+        let (beta1, beta2) = self.train.optimizer.betas;
+        let scalars = [
+            (named::LR, lr),
+            (named::BIAS1, 1.0 / (1.0 - beta1.powf(t))),
+            (named::BIAS2, 1.0 / (1.0 - beta2.powf(t))),
+        ];
+        let update = self.x.queue("update", Bindings::new(1, 1), &[], &scalars)?;
+        self.pending.steps.push_back(UnderWay {
+            start,
+            lr,
+            batches,
+            drawn,
+            gradient,
+            update,
+        });
+        Ok(())
+    }
+
+    /// What a step trains on.
+    fn batches(&self, step: u64) -> Result<Vec<Batch>, DataError> {
+        let rows = self.train.batch / self.train.accumulate;
+        let Progress { seed, .. } = self.progress;
+        let stream = mask::training(seed);
+        let columns = crate::infer::evaluate::window(&self.x);
+        let batches = (0..self.train.accumulate).map(|n| {
+            let rows = n * rows..(n + 1) * rows;
+            let window_number = step.wrapping_shl(16).wrapping_add(rows.start);
+            let mut batch = self.corpus.training_batch(seed, step, rows, columns)?;
+            mask::prepare(&mut batch, self.train.loss, &stream, window_number);
+            Ok(batch)
+        });
+        batches.collect()
+    }
+
+    /// Looks at the first of the steps under way, when it is done; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the loss or the gradient's norm is not finite; all steps under way are then forgotten.
+    pub fn settle(&mut self) -> Result<Option<Step>, TrainError> {
+        let Some(first) = self.pending.steps.pop_front() else {
+            return Ok(None);
+        };
+        let Found { loss, terms, made } = first.gradient.found(&mut self.x)?;
+        if !loss.is_finite() {
+            return Err(self.broken("loss", &first.batches, &first.drawn));
+        }
+        let grad_norm = self.x.take(first.update)?.scalar("grad_norm")?;
+        if !grad_norm.is_finite() {
+            return Err(self.broken("gradient norm", &first.batches, &first.drawn));
+        }
+        // A step under way behind another has had the device since that one was done.
+        let now = Instant::now();
+        let since = self
+            .pending
+            .looked
+            .map_or(first.start, |looked| looked.max(first.start));
+        self.pending.looked = Some(now);
+        let seconds = now.duration_since(since).as_secs_f64();
+        self.progress.step += 1;
+        self.progress.seconds += seconds;
+        let tokens: u64 = first.batches.iter().map(|b| b.rows * b.columns).sum();
+        let tokens_per_s = tokens as f64 / seconds.max(1e-9);
+        let real = self.x.real();
+        let depths = &self.x.manifest().depths;
+        let adaptive = |d: &Depth| matches!(d, Depth::Adaptive { .. });
+        let done = Step {
+            step: self.progress.step,
+            loss: decimal(loss, real),
+            terms: terms
+                .into_iter()
+                .map(|(name, t)| (name, decimal(t, real)))
+                .collect(),
+            lr: first.lr,
+            grad_norm: decimal(grad_norm, real),
+            tokens_per_s,
+            seconds: self.progress.seconds,
+            solver_steps: (!depths.is_empty()).then_some(made.steps),
+            attempts: depths.iter().any(adaptive).then_some(made.attempts),
+        };
+        self.record(Record::Step(done.clone()))?;
+        Ok(Some(done))
+    }
+
+    /// Runs the step after the last good one again, watching every launch, to say where numbers stop being finite. The update of a gradient
+    /// that is not finite has left the parameters as they were; an update asked for behind it, or that of a finite gradient, has not, and
+    /// then there may be nothing to say.
+    fn broken(&mut self, what: &str, batches: &[Batch], drawn: &[(String, i32)]) -> TrainError {
+        self.pending.steps.clear();
+        match self.place(batches, drawn) {
+            Ok(place) => self.not_finite(what, self.progress.step + 1, place),
+            Err(e) => e.into(),
+        }
+    }
+
+    /// Where numbers stop being finite, as a clause.
+    fn place(&mut self, batches: &[Batch], drawn: &[(String, i32)]) -> Result<String, RunError> {
+        if let Some(tensor) = self.x.not_finite()? {
+            return Ok(format!(": {tensor} has not been since the step before"));
+        }
+        self.x.set_watch(true);
+        let watched = gradient(&mut self.x, batches, drawn);
+        self.x.set_watch(false);
+        if let Err(e @ RunError::NonFinite { .. }) = watched {
+            return Ok(format!(": {e}"));
+        }
+        let gradients = self.gradients();
+        Ok(match self.x.largest(gradients)? {
+            Some((path, size)) => {
+                format!(": its squares overflow, the largest ({size:.1e}) in that of {path}")
+            }
+            None => String::new(),
+        })
+    }
+
+    /// Where `update` reads gradients.
+    fn gradients(&self) -> State {
+        match self.train.accumulate {
+            1 => State::Grads,
+            _ => State::Sums,
+        }
+    }
+
+    /// That something was not finite at a step.
+    pub(crate) fn not_finite(&self, what: &str, step: u64, place: String) -> TrainError {
+        TrainError::NonFinite {
+            what: what.into(),
+            step,
+            place,
+            checkpoint: self.out.join(CHECKPOINT).shown(),
+            saved: self.saved,
+        }
+    }
+}
