@@ -7,6 +7,7 @@
 pub mod angle;
 pub mod descartes;
 pub mod draw;
+pub mod exponential;
 pub mod extrapolation;
 pub mod glm;
 pub mod jet;

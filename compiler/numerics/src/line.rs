@@ -28,6 +28,13 @@ pub enum Step<C = Exact> {
         at: Value,
         fraction: C,
     },
+    /// `φₖ(over·hL) v` of a linear field L, whatever v is; φ₀ is the exponential.
+    Phi {
+        field: usize,
+        index: u32,
+        over: C,
+        at: Value,
+    },
     /// The exact solution at a time in units of the step, 0 at its start; earlier ones are negative.
     Solution(C),
 }
@@ -49,6 +56,8 @@ pub struct Line<C = Exact> {
 pub enum NoTableau {
     /// An exact flow has no stages.
     Flow(Value),
+    /// A function of a linear field is no coefficient of a tableau.
+    Phi(Value),
     /// A value from before the step.
     History(Value),
     /// A field is evaluated at, or the step ends with, a sum in which the old state has another coefficient than 1.
@@ -195,8 +204,19 @@ impl<C> Line<C> {
         self.steps.iter().all(|s| match s {
             Step::Flow { at, .. } => flows(at),
             Step::Combine(_) => true,
-            Step::Eval { .. } | Step::Solution(_) => false,
+            Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => false,
         })
+    }
+
+    /// Of each field, whether it is linear: functions of it are applied.
+    pub fn linear(&self) -> Vec<bool> {
+        let mut linear = vec![false; self.fields.len()];
+        for step in &self.steps {
+            if let Step::Phi { field, .. } = step {
+                linear[*field] = true;
+            }
+        }
+        linear
     }
 }
 
@@ -227,7 +247,7 @@ impl Line {
                     [(v, c)] if c.is_one() => *v,
                     _ => return None,
                 },
-                Step::Eval { .. } | Step::Solution(_) => return None,
+                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
             };
         }
         word.reverse();
@@ -239,6 +259,7 @@ impl Line {
         let coefficients = self.steps.iter().flat_map(|s| match s {
             Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
             Step::Flow { fraction, .. } => vec![fraction],
+            Step::Phi { over, .. } => vec![over],
             Step::Solution(time) => vec![time],
             Step::Eval { .. } => Vec::new(),
         });
@@ -278,6 +299,7 @@ impl Line {
                     S::combined(&terms)
                 }
                 Step::Flow { .. } => return Err(NoTableau::Flow(i + 1)),
+                Step::Phi { .. } => return Err(NoTableau::Phi(i + 1)),
                 Step::Solution(_) => return Err(NoTableau::History(i + 1)),
             });
         }

@@ -42,7 +42,7 @@ impl Past {
                     let sum = |n: usize| terms.iter().map(|(v, c)| c * &values[*v][n]).sum();
                     (0..most).map(sum).collect()
                 }
-                Step::Flow { .. } => return None,
+                Step::Flow { .. } | Step::Phi { .. } => return None,
             });
         }
         let result = values.swap_remove(line.result);

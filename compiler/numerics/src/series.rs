@@ -5,6 +5,7 @@
 //! an exact flow solves `Y'(s) = F(Y(s))`, whose coefficients are polynomials in s, integrated one tree after the other.
 //! Slower than [`crate::order::Weights`], which tableaus use, but nothing about a line is asked.
 
+use crate::exponential::sums::over_factorial;
 use crate::line::{Line, NoTableau, Step, Value};
 use crate::order::{Expansion, expected};
 use crate::trees::{TreeId, Trees};
@@ -58,6 +59,8 @@ struct Known<C> {
 pub struct Series<C = Exact> {
     line: Line<C>,
     known: Vec<Known<C>>,
+    /// How often the old state stands in each value.
+    states: Vec<C>,
     result: usize,
 }
 
@@ -69,6 +72,9 @@ impl<C: Number> Line<C> {
             states.push(match step {
                 Step::Eval { .. } => zero(),
                 Step::Flow { .. } | Step::Solution(_) => one(),
+                Step::Phi { index, at, .. } => {
+                    states[*at].times(&C::exact(&over_factorial(*index)))
+                }
                 Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(&states[*v]))),
             });
         }
@@ -96,7 +102,7 @@ impl<C: Number> Series<C> {
         let less = C::exact(&Exact::int(-1));
         let met = line.steps.iter().filter_map(|step| match step {
             Step::Eval { at, .. } | Step::Flow { at, .. } => Some(*at),
-            Step::Solution(_) | Step::Combine(_) => None,
+            Step::Phi { .. } | Step::Solution(_) | Step::Combine(_) => None,
         });
         let off = met.chain([line.result]).map(|v| (v, states[v].plus(&less)));
         let wrong = off.filter(|(_, off)| !off.is_zero()).collect();
@@ -107,6 +113,7 @@ impl<C: Number> Series<C> {
         };
         let series = Series {
             known: vec![empty; line.steps.len() + 1],
+            states,
             result: line.result,
             line: line.clone(),
         };
@@ -143,6 +150,30 @@ impl<C: Number> Series<C> {
             Step::Solution(time) => {
                 let whole = C::exact(&expected(trees, t));
                 (0..trees.order(t)).fold(whole, |product, _| product.times(time))
+            }
+            // `Σⱼ cʲ/(j + k)! (hL)ʲ v`: vertices of L are taken off the root, one after the other.
+            Step::Phi {
+                field,
+                index,
+                over,
+                at,
+            } => {
+                let mut total = zero::<C>();
+                let (mut power, mut rest, mut j) = (one::<C>(), Some(t), 0);
+                loop {
+                    let v = match rest {
+                        Some(t) => of(*at, t),
+                        None => &self.states[*at],
+                    };
+                    let weight = C::exact(&over_factorial(index + j));
+                    total = total.plus(&power.times(&weight).times(v));
+                    let Some(root) = rest.filter(|t| trees.colour(*t) == *field) else {
+                        break total;
+                    };
+                    rest = trees.parts(root).map(|(_, child)| child);
+                    power = power.times(over);
+                    j += 1;
+                }
             }
             Step::Eval { field, at } => {
                 let product = match parts {

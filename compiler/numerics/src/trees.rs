@@ -35,6 +35,8 @@ pub struct Trees {
     colours: usize,
     /// Only trees without branches.
     tall: bool,
+    /// Colours of linear fields.
+    linear: Vec<bool>,
     /// No more are made.
     most: usize,
     trees: Vec<Tree>,
@@ -48,6 +50,7 @@ impl Trees {
         Trees {
             colours,
             tall: false,
+            linear: vec![false; colours],
             most: MAX_TREES,
             trees: Vec::new(),
             starts: vec![0],
@@ -65,6 +68,11 @@ impl Trees {
     pub fn for_values(self, values: usize) -> Trees {
         let most = MAX_TREES.min(MAX_WORK / values.max(1));
         Trees { most, ..self }
+    }
+
+    /// The same where some fields are linear: their second derivative is zero, so no vertex of their colours has two children.
+    pub fn linear(self, linear: Vec<bool>) -> Trees {
+        Trees { linear, ..self }
     }
 
     pub fn colours(&self) -> usize {
@@ -115,6 +123,9 @@ impl Trees {
             for left in self.of_order(m) {
                 for right in self.of_order(n - m) {
                     let last = self.parts(left).map(|(_, last)| last);
+                    if last.is_some() && self.linear[self.colour(left)] {
+                        break;
+                    }
                     if last.is_some_and(|last| right < last) {
                         continue;
                     }

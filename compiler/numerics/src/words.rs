@@ -79,7 +79,7 @@ impl Words {
                 .iter()
                 .map(|(_, c)| Coordinates::new(&field, c))
                 .collect(),
-            Step::Eval { .. } | Step::Solution(_) => Vec::new(),
+            Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
         };
         let coordinates: Vec<Vec<Coordinates>> = line.steps.iter().map(own).collect();
         let (mut fractions, mut weights) = (BigInt::one(), BigInt::one());
@@ -136,7 +136,7 @@ impl Words {
                     let sum = |n: usize| terms.iter().map(|(v, c)| c * bounds[*v][n]).sum();
                     (0..=order).map(sum).collect()
                 }
-                Step::Eval { .. } | Step::Solution(_) => return None,
+                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
             };
             bounds.push(next);
         }
@@ -203,7 +203,7 @@ impl Words {
                     }
                     next
                 }
-                Step::Eval { .. } | Step::Solution(_) => return None,
+                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
             };
             values.push(next);
         }
@@ -247,7 +247,7 @@ fn coefficients(line: &Line) -> impl Iterator<Item = &Exact> + Clone {
     line.steps.iter().flat_map(|s| match s {
         Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
         Step::Flow { fraction, .. } => vec![fraction],
-        Step::Eval { .. } | Step::Solution(_) => Vec::new(),
+        Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
     })
 }
 
@@ -303,7 +303,7 @@ impl Expansion for Words {
                     }
                     more = most + 1;
                 }
-                Step::Eval { .. } | Step::Solution(_) => {}
+                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => {}
             }
             values.push((next, more));
         }

@@ -88,7 +88,7 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
         method: Box::new(series),
         trees: match p.line.is_product_of_flows() {
             true => Trees::tall(n),
-            false => Trees::new(n),
+            false => Trees::new(n).linear(p.line.linear()),
         }
         .for_values(steps.len()),
         fields,
@@ -410,7 +410,7 @@ fn false_claim(
                 Some((place, "look at this evaluation", found.of_evaluations()))
             };
             let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
-            let mut trees = Trees::new(expanded.fields.len());
+            let mut trees = Trees::new(expanded.fields.len()).linear(line.line.linear());
             while trees.orders() <= proof.order && trees.grow() {}
             mend::step(i, step, order, (trees.len(), line))
                 .map(here)

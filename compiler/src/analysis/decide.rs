@@ -5,6 +5,7 @@
 //! as it is in a claim of its order. A claim that is not said of such a scheme is false. Leaves the mathematics to `odec-numerics`.
 
 use super::claims::Instance;
+use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::iterated::Iterated;
 use super::line::{Beyond, Placed, placed, to_tolerance};
@@ -52,6 +53,8 @@ pub struct Subject {
     flows: Option<Placed>,
     /// Evaluations of a step.
     evaluated: Option<usize>,
+    /// Of a method whose coefficients are functions of a linear field.
+    stiff: Option<Result<Stiff, Beyond>>,
     tolerance: Option<Exact>,
 }
 
@@ -63,6 +66,7 @@ impl Subject {
         let solved = to_tolerance(&flow, &SHARED);
         let evaluated = evaluations(&flow);
         let flows = exact.filter(Placed::has_flows);
+        let stiff = computed.as_ref().ok().and_then(stiff);
         let computed = computed.and_then(|p| p.tableau());
         let rows = written::multistep(&i.scheme, &i.settings);
         let several = computed.is_err() && rows.is_none();
@@ -74,6 +78,7 @@ impl Subject {
             multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
             tolerance: solved.map(|(tol, _)| tol),
             computed,
+            stiff,
             evaluated,
             flow,
         }
@@ -202,6 +207,7 @@ pub fn decide(name: &str, value: Option<&Exact>, s: &Subject) -> Decided {
                 other => other,
             })
         }
+        "stiff_order" => stiff_order(value, s),
         "ssp" => monotone(value, s),
         "A_stable" | "L_stable" => damped(name, s),
         "zero_stable" => zero_stable(s),
@@ -228,11 +234,30 @@ fn stages(value: &Exact, s: &Subject) -> Decided {
         let why = "it is a linear multistep method, which has no stages";
         return Err(Found::False(why.into()));
     }
-    let n = match s.history() {
-        Some(g) => g.glm.stages(),
-        None => s.tableau()?.stages(),
+    let n = match (s.history(), &s.stiff) {
+        (Some(g), _) => g.glm.stages(),
+        (None, Some(Ok(stiff))) => stiff.stages,
+        (None, _) => s.tableau()?.stages(),
     };
     Ok(counted(value, n, ""))
+}
+
+/// The order for all linear fields, however stiff.
+fn stiff_order(value: &Exact, s: &Subject) -> Decided {
+    match &s.stiff {
+        None => Err(Found::False(
+            "it applies no function of a linear field, and this is said of exponential integrators"
+                .into(),
+        )),
+        Some(Err(beyond)) => Err(Found::Unknown(beyond.why.clone())),
+        Some(Ok(stiff)) if *value == Exact::int(stiff.order.order as i64) => {
+            Ok(Found::True(stiff.weakly()))
+        }
+        Some(Ok(stiff)) => Ok(Found::False(format!(
+            "it has stiff order {}",
+            stiff.sentence()
+        ))),
+    }
 }
 
 fn partner(value: &Exact, s: &Subject) -> Decided {

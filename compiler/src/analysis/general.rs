@@ -5,7 +5,9 @@
 //! them to `odec-numerics`.
 
 use super::claims::Expanded;
-use super::line::{Asked, Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
+use super::line::{
+    Asked, Beyond, DIFFERENT_POWERS, FUNCTION, at_start, coefficient, late, program_span,
+};
 use crate::scheme::flow::Flow;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
@@ -300,6 +302,7 @@ impl Made<'_> {
                 Instr::Project { .. } => {
                     return self.beyond(self.body, "it projects a state onto a set");
                 }
+                Instr::Phi { span, .. } => return self.beyond(*span, FUNCTION),
                 Instr::Flow { span, .. } => {
                     return self.beyond(*span, "an exact flow has no stages");
                 }

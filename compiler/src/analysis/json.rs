@@ -1,5 +1,6 @@
 //! Reports as JSON: exact numbers as strings, decimals beside them where someone would compute with them.
 
+use super::exponential::Stiff;
 use super::general::General;
 use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
@@ -243,6 +244,7 @@ pub fn json(r: &Report) -> Value {
         "computed": r.implicit.as_ref().and(r.tableau.as_ref().ok()).map(tableau),
         "structure": properties.map(|p| p.kind.name()),
         "stage_order": properties.map(|p| p.stage_order()),
+        "stiff_order": r.stiff.as_ref().and_then(|s| s.as_ref().ok()).map(Stiff::json),
         "assumptions": properties.map(|p| json!({ "B": p.quadrature, "C": p.stages, "D": p.weights })),
         "stiffly_accurate": properties.map(|p| p.stiffly_accurate),
         "first_same_as_last": properties.map(|p| p.first_same_as_last),

@@ -144,7 +144,7 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
     let n = placed.line.fields.len();
     let trees = match placed.line.is_product_of_flows() {
         true => Trees::tall(n),
-        false => Trees::new(n),
+        false => Trees::new(n).linear(placed.line.linear()),
     };
     let mut trees = trees.for_values(placed.line.steps.len());
     let mut orders = 0;

@@ -36,6 +36,8 @@ pub struct Beyond {
     pub why: String,
 }
 
+/// What no tableau has.
+pub(super) const FUNCTION: &str = "its coefficients are functions of a linear field";
 const SEVERAL: &str = "it evaluates a field of several states";
 const RATE: &str = "it evaluates a field at a rate, not at a state";
 /// What a step program does that forgets `h`.
@@ -85,6 +87,7 @@ impl Placed {
     pub fn why_not(&self, no: &NoTableau) -> Beyond {
         let (value, why) = match no {
             NoTableau::Flow(v) => (v, "an exact flow has no stages".to_string()),
+            NoTableau::Phi(v) => (v, FUNCTION.to_string()),
             NoTableau::History(v) => (v, "it uses values of earlier steps".to_string()),
             NoTableau::State(v, c) => (
                 v,
@@ -714,7 +717,7 @@ impl<'p, C: Number> Made<'p, C> {
                 all
             }
             Some(Instr::Eval { at, .. }) if at.len() == 1 => vec![(at[0], ago)],
-            Some(Instr::Flow { at, .. }) => vec![(*at, ago)],
+            Some(Instr::Flow { at, .. } | Instr::Phi { at, .. }) => vec![(*at, ago)],
             Some(Instr::Past {
                 name,
                 when: Moment::Ago(n),
@@ -785,6 +788,34 @@ impl<'p, C: Number> Made<'p, C> {
                     fraction,
                 };
                 self.push(flow, *span, 0)
+            }
+            Instr::Phi {
+                field,
+                index,
+                over,
+                at,
+                span,
+            } => {
+                let at = self.value(*at, ago)?;
+                if self.is_zero(at) {
+                    return Ok(at);
+                }
+                let (over, power) = self.coefficient(over, *span, ago)?;
+                if power != 1 && !over.is_zero() {
+                    return self.beyond(
+                        *span,
+                        "a function of a linear field needs a multiple of `h`",
+                    );
+                }
+                let field = self.field(*field, 0, ago);
+                let power = self.powers[at];
+                let phi = Step::Phi {
+                    field,
+                    index: *index,
+                    over,
+                    at,
+                };
+                self.push(phi, *span, power)
             }
             Instr::Past { name, when } => {
                 let then = match when {

@@ -295,6 +295,17 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
                 Step::Combine(terms.iter().map(|(v, c)| (*v, jet(c))).collect())
             }
             Step::Solution(time) => Step::Solution(jet(time)),
+            Step::Phi {
+                field,
+                index,
+                over,
+                at,
+            } => Step::Phi {
+                field: *field,
+                index: *index,
+                over: jet(over),
+                at: *at,
+            },
             Step::Flow {
                 field,
                 at,
@@ -317,7 +328,7 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
         let (mut series, states) = Series::of(&line);
         let mut trees = match line.is_product_of_flows() {
             true => Trees::tall(line.fields.len()),
-            false => Trees::new(line.fields.len()),
+            false => Trees::new(line.fields.len()).linear(line.linear()),
         }
         .for_values(line.steps.len());
         let mut all: Vec<Jet> = states.into_iter().map(|(_, off)| off).collect();

@@ -6,6 +6,7 @@
 pub mod claims;
 mod coefficients;
 mod decide;
+pub mod exponential;
 pub mod general;
 pub mod iterated;
 pub mod json;

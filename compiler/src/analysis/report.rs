@@ -3,6 +3,7 @@
 //! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
 
 use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
+use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::iterated::Iterated;
 use super::keep::{self, Kept};
@@ -157,6 +158,8 @@ pub struct Report {
     pub computed: Option<Result<Found, Beyond>>,
     /// Of an evolve that looks back at steps of other sizes.
     pub unequal: Option<Unequal>,
+    /// Of an exponential integrator.
+    pub stiff: Option<Result<Stiff, Beyond>>,
 }
 
 /// The order of an expansion.
@@ -381,6 +384,7 @@ pub fn scheme(i: &Instance) -> Report {
         started: started(i, &flow),
         computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
         unequal: None,
+        stiff: computed.as_ref().ok().and_then(stiff),
         flows: written::flows(&i.scheme, &i.settings),
         iterated,
         order,
@@ -445,6 +449,7 @@ struct Computed {
     tableau: Result<Tableau, Beyond>,
     general: Option<General>,
     unequal: Option<Unequal>,
+    stiff: Option<Result<Stiff, Beyond>>,
     /// Where each stage is written.
     written: Vec<Span>,
 }
@@ -462,6 +467,7 @@ fn computed(e: &Evolved) -> Computed {
     };
     let tableau = placed.clone().and_then(|p| p.tableau());
     let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
+    let stiff = placed.as_ref().ok().and_then(stiff);
     let found = match &tableau {
         Ok(t) if e.per_use.is_any() => of_tableau(&t.normalised(), within.as_ref()),
         _ => None,
@@ -497,6 +503,7 @@ fn computed(e: &Evolved) -> Computed {
         // What is said of it is true of equal steps.
         general: general.filter(|_| unequal.is_none()),
         unequal,
+        stiff,
         written,
     }
 }
@@ -508,6 +515,7 @@ pub fn evolve(e: &Evolved) -> Report {
         tableau,
         general,
         unequal,
+        stiff,
         written,
     } = computed(e);
     let flow = opaque(&e.flow, e.step);
@@ -548,6 +556,7 @@ pub fn evolve(e: &Evolved) -> Report {
         started: None,
         computed: None,
         unequal,
+        stiff,
         order,
         tableau,
     }

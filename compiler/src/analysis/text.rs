@@ -233,6 +233,11 @@ fn orders(page: &mut Page, r: &Report) {
         }
         Err(beyond) => page.fact("order", &format!("not known: {}{claimed}", beyond.why)),
     }
+    match &r.stiff {
+        None => {}
+        Some(Ok(s)) => page.fact("stiff order", &s.sentence()),
+        Some(Err(beyond)) => page.fact("stiff order", &format!("not known: {}", beyond.why)),
+    }
     if let Some(u) = &r.unequal {
         page.fact("steps", &u.sentence());
         if let Some(g) = &u.growth {

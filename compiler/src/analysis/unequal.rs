@@ -237,7 +237,9 @@ fn learned(e: &Evolved, flow: &Flow, equal: &Found) -> Result<Found, Beyond> {
             "its steps take a multiple of the old state that depends on their sizes",
         );
     }
-    let mut trees = Trees::new(line.fields.len()).for_values(line.steps.len());
+    let mut trees = Trees::new(line.fields.len())
+        .linear(line.linear())
+        .for_values(line.steps.len());
     let mut found = Found {
         limit: None,
         ..equal.clone()

@@ -7,23 +7,27 @@
 use super::problem::{Matrix, Problem, WIDTH};
 use crate::model::BuildError;
 use crate::model::coefficient::Coefficients;
-use crate::model::step::{Evaluation, Fields, Kept, Place};
+use crate::model::step::{Evaluation, Fields, Function, Kept, Place};
 use crate::passes::assemble::{AssembleError, Model, Options, assemble};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Derived, Phase, Program};
 use crate::scheme::unroll::{Unrolled, unroll};
-use crate::scheme::{Coeff, Flow};
+use crate::scheme::{Coeff, Flow, Instr};
 use odec_graph::ops::{Exp, Input, Mul, Parameter};
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, nn};
+use odec_numerics::exponential::sums::over_factorial;
 use odec_program::Bindings;
 use odec_program::manifest::{self, Init, Manifest, Precision};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use thiserror::Error;
 
 /// What the state is called before and after a run.
 pub const INPUT: &str = "x";
 pub const OUTPUT: &str = "y";
+
+/// Terms of the functions of linear fields.
+const TERMS: u32 = 20;
 
 /// Why a method cannot be measured.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -98,7 +102,7 @@ pub fn plan_on(
         false => all.evaluations(),
     };
     let fields = fields(&all);
-    let matrices = problem.matrices(fields.len());
+    let matrices = problem.matrices_of(&fields.values().copied().collect::<Vec<_>>());
     let params: Vec<Parameter> = matrices.iter().map(parameter).collect();
     let model = Model {
         name: &name,
@@ -134,11 +138,20 @@ fn message(sink: &[odec_grammar::Diagnostic]) -> String {
     first.unwrap_or_else(|| "it cannot be unrolled".into())
 }
 
-/// Names of the fields of all programs, in order.
-fn fields(all: &Unrolled) -> Vec<String> {
-    let names = all.programs.iter().flat_map(|p| &p.fields);
-    let names: BTreeSet<String> = names.map(|f| f.name.clone()).collect();
-    names.into_iter().collect()
+/// Names of the fields of all programs, in order, and whether functions of them are applied.
+fn fields(all: &Unrolled) -> BTreeMap<String, bool> {
+    let mut known = BTreeMap::new();
+    for p in &all.programs {
+        for f in &p.fields {
+            known.entry(f.name.clone()).or_insert(false);
+        }
+        for i in &p.instrs {
+            if let Instr::Phi { field, .. } = i {
+                known.insert(p.fields[*field].name.clone(), true);
+            }
+        }
+    }
+    known
 }
 
 fn parameter(m: &Matrix) -> Parameter {
@@ -177,6 +190,28 @@ impl Fields for System<'_> {
         Err(BuildError::Missing("a random start".into()))
     }
 
+    /// Its series: the matrix is nilpotent on graded systems, and h is small on others.
+    fn function(
+        &mut self,
+        b: &mut Builder,
+        of: Function,
+        coefficients: &mut Coefficients,
+        x: Value,
+    ) -> Result<Value, BuildError> {
+        let name = &self.program.fields[of.field].name;
+        let Some(j) = self.names.iter().position(|n| n == name) else {
+            return Err(BuildError::Missing(format!("`{name}`")));
+        };
+        let path = format!("field.{j}.linear");
+        let (mut terms, mut power) = (Vec::new(), x);
+        for n in 0..TERMS {
+            terms.push((over_factorial(of.index + n), power));
+            let next = self.times(b, &path, power)?;
+            power = coefficients.affine(b, next, of.over, &Coeff::zero())?;
+        }
+        Ok(nn::combine(b, &terms)?)
+    }
+
     fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError> {
         let name = &self.program.fields[e.field].name;
         b.site.path = name.clone();
@@ -212,7 +247,9 @@ fn evolution(all: &Unrolled, problem: Problem, sizes: &[Exact]) -> Result<Graph,
     let mut x = b.push1(Input { name, ty }, &[])?;
     let names = fields(all);
     let mut params = BTreeMap::new();
-    for m in problem.matrices(names.len()) {
+    let is_linear: Vec<bool> = names.values().copied().collect();
+    let names: Vec<String> = names.into_keys().collect();
+    for m in problem.matrices_of(&is_linear) {
         let value = b.push1(parameter(&m), &[])?;
         params.insert(m.path, value);
     }

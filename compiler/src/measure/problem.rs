@@ -138,6 +138,18 @@ impl Problem {
 
     /// The matrices of a system of `n` fields: what they share, then `field.0.linear`, ….
     pub fn matrices(self, n: usize) -> Vec<Matrix> {
+        self.matrices_of(&vec![false; n])
+    }
+
+    /// The same, where these fields are linear.
+    pub fn matrices_of(self, is_linear: &[bool]) -> Vec<Matrix> {
+        let n = is_linear.len();
+        let others: Vec<usize> = (0..n).filter(|j| !is_linear[*j]).collect();
+        let place = |j: usize| others.iter().position(|o| *o == j);
+        let share_of = |j: usize, k: usize| match place(j) {
+            Some(j) => share(j, others.len(), k),
+            None => 0.0,
+        };
         let terms = self.terms();
         let factors = ["a", "b", "c"].iter().enumerate().map(|(i, name)| {
             let mut m = Matrix::zeros(*name, PRODUCTS, WIDTH);
@@ -163,10 +175,10 @@ impl Problem {
                 linear.set(*row, *from, c * share(j, n, k));
             }
             for (k, (c, row, _)) in terms.products.iter().enumerate() {
-                product.set(*row, k, c * share(j, n, k + 1));
+                product.set(*row, k, c * share_of(j, k + 1));
             }
             for (k, (row, _)) in terms.exponentials.iter().enumerate() {
-                exponential.set(*row, k, share(j, n, k + 2));
+                exponential.set(*row, k, share_of(j, k + 2));
             }
             all.extend([linear, product, exponential]);
         }

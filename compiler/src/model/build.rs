@@ -13,15 +13,16 @@ use super::params::{
     EMBEDDING, LOGITS, POSITIONS, factor_path, field_name, field_path, learned_path,
 };
 use super::spec::{Positions, Spec};
-use super::step::{Evaluation, Fields, Kept, Place};
+use super::step::{Evaluation, Fields, Function, Kept, Place};
 use super::terms::Collected;
 use crate::codes;
+use crate::scheme::Coeff;
 use crate::scheme::stage::Phase;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{
     AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, FromPast,
-    Input, Parameter, Table,
+    Input, Mul, Parameter, Phi, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{
@@ -672,28 +673,67 @@ impl Fields for Layers<'_, '_> {
         self.model.normal(b, like, std, number)
     }
 
+    fn function(
+        &mut self,
+        b: &mut Builder,
+        of: Function,
+        coefficients: &mut Coefficients,
+        x: Value,
+    ) -> Result<Value, BuildError> {
+        let (e, number) = (self.evolve, self.number);
+        b.span = Some(e.unrolled.programs[number].fields[of.field].span);
+        let site = b.site.clone();
+        b.site.path = field_name(e, number, of.field, 0);
+        // Weights of time are those that the step begins with.
+        let timed = matches!(e.policies[number][of.field], Sharing::OfTime(_));
+        let begin = timed.then(|| Coeff::symbol("t"));
+        let mut below = self.below(b, of.field, 0, begin.as_ref())?;
+        let Layer::Decay(decay) = &e.layers[number][of.field] else {
+            return Err(BuildError::Missing("the decay of a linear field".into()));
+        };
+        let rates = decay.rates(b, &mut below)?;
+        let z = coefficients.affine(b, rates, of.over, &Coeff::zero())?;
+        let factor = b.push1(Phi { index: of.index }, &[z])?;
+        b.site = site;
+        Ok(b.push1(Mul, &[x, factor])?)
+    }
+
     fn evaluate(&mut self, b: &mut Builder, of: Evaluation) -> Result<Value, BuildError> {
         let (e, number) = (self.evolve, self.number);
         b.site.path = field_name(e, number, of.field, of.usage);
         b.span = Some(e.unrolled.programs[number].fields[of.field].span);
-        let weights = match e.policies[number][of.field] {
+        let mut below = self.below(b, of.field, of.usage, of.when)?;
+        Ok(e.layers[number][of.field].build(b, of.points, &mut below)?)
+    }
+}
+
+impl<'s> Layers<'_, 's> {
+    /// Where a field finds its parameters at a time.
+    fn below(
+        &mut self,
+        b: &mut Builder,
+        field: usize,
+        usage: usize,
+        when: Option<&Coeff>,
+    ) -> Result<Below<'_, 's>, BuildError> {
+        let (e, number) = (self.evolve, self.number);
+        let weights = match e.policies[number][field] {
             Sharing::OfTime(o) => Some(o),
             _ => None,
         };
         let ends = weights.is_some_and(|o| o.at_end).then(OfTime::end);
-        let time = match ends.as_ref().or(of.when) {
+        let time = match ends.as_ref().or(when) {
             None => None,
             Some(when) => Some(At {
                 weights,
                 time: self.clock.time(b, when)?,
-                factors: factor_path(e, number, of.field, of.usage, self.at),
+                factors: factor_path(e, number, field, usage, self.at),
             }),
         };
-        let mut below = Below {
+        Ok(Below {
             model: self.model,
-            prefix: field_path(e, number, of.field, of.usage, self.at),
+            prefix: field_path(e, number, field, usage, self.at),
             time,
-        };
-        Ok(e.layers[number][of.field].build(b, of.points, &mut below)?)
+        })
     }
 }

@@ -3,7 +3,9 @@
 //! A [`Layer`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves whose parameters they are to `params.rs`.
 
-use odec_graph::ops::{AddPositions, Attention, Broadcast, Concat, Dropout, Reshape, Sigmoid};
+use odec_graph::ops::{
+    AddPositions, Attention, Broadcast, Concat, Dropout, Exp, Mul, Reshape, Sigmoid,
+};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::{Init, Waves};
 
@@ -63,6 +65,8 @@ pub enum Layer {
     /// `1 / (1 + e^(−x))`.
     Sigmoid,
     Identity,
+    /// A number below 0 for each column, times the column.
+    Decay(Decay),
     /// Part of the elements zero while the model is trained; the field's n-th.
     Dropout {
         rate: Exact,
@@ -83,6 +87,15 @@ pub enum Layer {
     Pipe(Vec<Layer>),
     /// `Σ cᵢ fᵢ(x)`.
     Sum(Vec<(Exact, Layer)>),
+}
+
+/// `λ = −rate·e^w`: a decay, however w moves (as in Gu & Dao 2023).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decay {
+    /// The path of w.
+    pub log_rate: String,
+    pub rate: Exact,
+    pub width: u64,
 }
 
 /// The parameters of `x Wᵀ + b`, by their paths below the field.
@@ -207,6 +220,7 @@ impl Layer {
                 ..
             } => [affine(up, *hidden, *width), affine(down, *width, *hidden)].concat(),
             Layer::Linear { map, input, output } => affine(map, *output, *input),
+            Layer::Decay(d) => vec![param(&d.log_rate, vec![d.width], Start::Zeros)],
             Layer::Sigmoid
             | Layer::Identity
             | Layer::Dropout { .. }
@@ -268,6 +282,10 @@ impl Layer {
         match self {
             Layer::Sigmoid => b.push1(Sigmoid, &[x]),
             Layer::Identity => Ok(x),
+            Layer::Decay(d) => {
+                let rates = d.rates(b, w)?;
+                b.push1(Mul, &[x, rates])
+            }
             Layer::Dropout { rate, number } => match w.mask(b, *number)? {
                 Some((stream, key)) => {
                     let rate = rate.clone();
@@ -368,6 +386,15 @@ impl Layer {
                 nn::combine(b, &values)
             }
         }
+    }
+}
+
+impl Decay {
+    /// λ, a number for each column.
+    pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Result<Value, TypeError> {
+        let logs = w.param(b, &self.log_rate)?;
+        let rates = b.push1(Exp, &[logs])?;
+        nn::combine(b, &[(-&self.rate, rates)])
     }
 }
 

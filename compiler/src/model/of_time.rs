@@ -186,6 +186,9 @@ impl EvolveSpec {
             let timed: Vec<bool> = p.fields.iter().map(|f| time::is_read(f)).collect();
             let partner = p.embedded.iter().flat_map(|e| &e.instrs);
             for i in p.instrs.iter().chain(partner) {
+                if let Instr::Phi { field, .. } = i {
+                    reads |= matches!(policies[*field], Sharing::OfTime(_));
+                }
                 let Instr::Eval {
                     field, when, span, ..
                 } = i

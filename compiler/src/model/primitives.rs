@@ -4,7 +4,7 @@
 //! stands around it to `pipeline.rs`.
 
 use super::args::{Args, Bounds, EPS, bounded, real, report};
-use super::layer::{Angles, Layer, Map};
+use super::layer::{Angles, Decay, Layer, Map};
 use super::pipeline::{Input, LayerReader};
 use crate::codes;
 use crate::scheme::resolve::later;
@@ -19,6 +19,8 @@ use odec_graph::{Exact, nn};
 pub const MAX_WIDTH: u64 = 1 << 20;
 /// Of rotary angles.
 const BASE: Bounds = Bounds::Within(1.0, 1e12);
+/// Of decay, where training starts.
+const RATE: Bounds = Bounds::Within(1e-6, 1e6);
 /// Of attention's scores.
 const SCALE: Bounds = Bounds::Within(1e-6, 1e6);
 
@@ -34,6 +36,7 @@ pub(super) fn role(primitive: &str) -> Option<&'static str> {
         "attention" => "attention",
         "swiglu" | "gelu" | "relu" => "mlp",
         "linear" => "linear",
+        "decay" => "decay",
         _ => return None,
     })
 }
@@ -99,6 +102,16 @@ impl LayerReader<'_> {
             }
             "sigmoid" => Some((Layer::Sigmoid, width)),
             "id" => Some((Layer::Identity, width)),
+            "decay" => {
+                let rate = self.number(&mut args, "rate", RATE, Exact::one);
+                let log_rate = self.namer("decay")("decay", "log_rate");
+                let decay = |rate| Decay {
+                    log_rate,
+                    rate,
+                    width,
+                };
+                rate.map(|rate| (Layer::Decay(decay(rate)), width))
+            }
             "dropout" => self.dropout(&mut args, width),
             "time" => {
                 let features = args.size("embed", self.scope, MAX_WIDTH, self.sink);

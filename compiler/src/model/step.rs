@@ -34,10 +34,26 @@ pub struct Evaluation<'e> {
     pub points: &'e [Value],
 }
 
+/// A function of a linear field.
+pub struct Function<'f> {
+    pub field: usize,
+    pub index: u32,
+    pub over: &'f Coeff,
+}
+
 /// What the fields of a program are.
 pub trait Fields {
     /// Builds an evaluation at the builder's site, and completes the site by the field's name.
     fn evaluate(&mut self, b: &mut Builder, e: Evaluation) -> Result<Value, BuildError>;
+
+    /// `φₖ(over·L) x` of a linear field L.
+    fn function(
+        &mut self,
+        b: &mut Builder,
+        of: Function,
+        coefficients: &mut Coefficients,
+        x: Value,
+    ) -> Result<Value, BuildError>;
 
     /// Normal numbers with the deviation `std` in the shape of a state; `number` tells those of one place apart.
     fn normal(
@@ -90,6 +106,20 @@ impl Place<'_> {
                 Instr::Combine(c) => coefficients.combine(b, c, &values)?,
                 Instr::Past { name, when } => past(kept, name, *when)?,
                 Instr::Flow { .. } => return Err(BuildError::Missing("an exact flow".into())),
+                Instr::Phi {
+                    field,
+                    index,
+                    over,
+                    at,
+                    ..
+                } => {
+                    let of = Function {
+                        field: *field,
+                        index: *index,
+                        over,
+                    };
+                    fields.function(b, of, coefficients, value(&values, *at)?)?
+                }
                 Instr::Product([u, v]) => {
                     let (u, v) = (value(&values, *u)?, value(&values, *v)?);
                     b.push1(Mul, &[u, v])?

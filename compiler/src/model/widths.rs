@@ -68,6 +68,12 @@ impl Widths<'_> {
                     _ => self.equal(a, b)?,
                 }
             }
+            Instr::Phi {
+                field, at, span, ..
+            } => {
+                let at = self.values[at.0 as usize].0;
+                self.evaluated(*field, vec![at], *span)?
+            }
             Instr::Normal { like: at, .. }
             | Instr::Project { at, .. }
             | Instr::Flow { at, .. }

@@ -3,6 +3,7 @@
 use super::args::{EPS, bounded};
 use super::coeff::Coeff;
 use super::combination::Combination;
+use super::exponential::without_state;
 use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::resolve::{flow_for_field, unknown_argument};
@@ -23,6 +24,9 @@ impl Machine<'_> {
             let entries = self.entries_of(list, names)?;
             let at = self.position(at, entries.len(), entries.len() as i64 - 1, names)?;
             return self.argument_called(&entries[at], &list.name, call, span, names);
+        }
+        if let ExprKind::Call(of) = &call.callee.kind {
+            return self.function_applied(of, call, span, names);
         }
         let Some(callee) = name_of(&call.callee) else {
             let d = Diagnostic::error(
@@ -45,6 +49,9 @@ impl Machine<'_> {
                     self.project(Instr::Project { at, onto }, span)
                 }
                 _ => {
+                    if let Some(d) = without_state(&callee, span) {
+                        return self.fail(d);
+                    }
                     let scheme = &names.frame.flow.scheme;
                     let fields = scheme.fields.iter().map(|f| f.name.as_str());
                     let d = unknown_name(&callee.name, callee.span, fields)

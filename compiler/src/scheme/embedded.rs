@@ -64,7 +64,9 @@ pub(super) fn pruned(
     let mut moved = Vec::new();
     for (i, _) in own.iter().enumerate().filter(|(_, n)| **n) {
         let mut instr = instrs[i].renamed(&|v| to[v.0 as usize]);
-        if let Instr::Eval { field, .. } | Instr::Flow { field, .. } = &mut instr {
+        if let Instr::Eval { field, .. } | Instr::Flow { field, .. } | Instr::Phi { field, .. } =
+            &mut instr
+        {
             *field = *field_to[*field].get_or_insert_with(|| {
                 fields += 1;
                 fields - 1

@@ -175,6 +175,9 @@ impl Machine<'_> {
                 Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
                     return beyond(None, "it solves to a tolerance");
                 }
+                Instr::Phi { span, .. } => {
+                    return beyond(Some(*span), "it applies a function of a linear field");
+                }
                 Instr::Flow { span, .. } => {
                     return beyond(
                         Some(*span),

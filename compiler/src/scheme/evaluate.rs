@@ -182,7 +182,7 @@ impl Machine<'_> {
     }
 
     /// The number of a leaf.
-    fn leaf(&mut self, leaf: &Rc<Leaf>) -> usize {
+    pub(super) fn leaf(&mut self, leaf: &Rc<Leaf>) -> usize {
         let key = (leaf.name.clone(), leaf.span);
         let field = *self.leaf_of.entry(key).or_insert(self.leaves.len());
         if field == self.leaves.len() {

@@ -14,6 +14,9 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use std::rc::Rc;
 
+/// The primitive that is a number for each column.
+pub const DECAY: &str = "decay";
+
 impl Resolver<'_, '_> {
     /// A field; `name` is what an unnamed pipeline is called in parameter paths.
     pub fn field(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {

@@ -184,7 +184,7 @@ fn is_palindrome(line: &Line) -> bool {
                 }
                 at = *from;
             }
-            Step::Eval { .. } | Step::Solution(_) => return false,
+            Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return false,
         }
     }
     word.iter().eq(word.iter().rev())

@@ -15,6 +15,7 @@ pub mod define;
 pub mod embedded;
 pub mod equivalent;
 mod evaluate;
+pub(crate) mod exponential;
 mod expression;
 mod factor;
 mod field;

@@ -43,6 +43,7 @@ pub const PRIMITIVES: &[&str] = &[
     "dropout",
     "time",
     "positions",
+    "decay",
 ];
 /// Primitives of the language that later versions compile.
 pub const LATER_PRIMITIVES: &[&str] = &["conv", "hopfield", "router", "normalize", "nonnegative"];

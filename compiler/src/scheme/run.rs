@@ -108,8 +108,8 @@ pub(crate) fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run
     };
     let mut usages = vec![0; m.leaves.len()];
     for i in &instrs {
-        if let Instr::Eval { field, usage, .. } = i {
-            usages[*field] = usages[*field].max(usage + 1);
+        if let Some((field, usage)) = i.uses() {
+            usages[field] = usages[field].max(usage + 1);
         }
     }
     let mut program = Program {

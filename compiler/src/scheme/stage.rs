@@ -6,6 +6,7 @@
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::embedded::Embedded;
+use super::exponential::called;
 use super::flow::Leaf;
 use super::learn::Learned;
 use super::resolve::count;
@@ -45,6 +46,15 @@ pub enum Instr {
         field: usize,
         at: ValueId,
         over: Coeff,
+        span: Span,
+    },
+    /// `φₖ(over·L)` of a linear field L, applied to a value; φ₀ is the exponential.
+    Phi {
+        field: usize,
+        index: u32,
+        /// A multiple of h.
+        over: Coeff,
+        at: ValueId,
         span: Span,
     },
     /// The next iterate of one of the unknowns that are solved for together, after what was seen so far, newest first. A
@@ -116,7 +126,10 @@ impl Instr {
             Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
             Instr::Past { .. } => Vec::new(),
             Instr::Product(of) => of.to_vec(),
-            Instr::Project { at, .. } | Instr::Flow { at, .. } | Instr::Stop(at) => vec![*at],
+            Instr::Project { at, .. }
+            | Instr::Flow { at, .. }
+            | Instr::Phi { at, .. }
+            | Instr::Stop(at) => vec![*at],
             Instr::Normal { like, .. } => vec![*like],
             Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
             Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
@@ -185,6 +198,22 @@ impl Instr {
                 over: over.clone(),
                 span: *span,
             },
+            Instr::Phi { at, .. } => {
+                let mut own = self.clone();
+                if let Instr::Phi { at: moved, .. } = &mut own {
+                    *moved = to(*at);
+                }
+                own
+            }
+        }
+    }
+
+    /// The field whose parameters it reads, and which of its places.
+    pub fn uses(&self) -> Option<(usize, usize)> {
+        match self {
+            Instr::Eval { field, usage, .. } => Some((*field, *usage)),
+            Instr::Phi { field, .. } => Some((*field, 0)),
+            _ => None,
         }
     }
 
@@ -201,7 +230,9 @@ impl Instr {
                 *mean = mean.with(symbol, value)?;
                 *std = std.with(symbol, value)?;
             }
-            Instr::Flow { over, .. } => *over = over.with(symbol, value)?,
+            Instr::Flow { over, .. } | Instr::Phi { over, .. } => {
+                *over = over.with(symbol, value)?;
+            }
             Instr::Eval {
                 when: Some(when), ..
             } => *when = when.with(symbol, value)?,
@@ -217,7 +248,7 @@ impl Instr {
                 onto: Projection::Moments { mean, std, .. },
                 ..
             } => mean.symbols().into_iter().chain(std.symbols()).collect(),
-            Instr::Flow { over, .. } => over.symbols(),
+            Instr::Flow { over, .. } | Instr::Phi { over, .. } => over.symbols(),
             _ => BTreeSet::new(),
         }
     }
@@ -340,8 +371,8 @@ impl Program {
             self.instrs.append(&mut partner.instrs);
         }
         for i in &self.instrs {
-            if let Instr::Eval { field, usage, .. } = i {
-                self.usages[*field] = self.usages[*field].max(usage + 1);
+            if let Some((field, usage)) = i.uses() {
+                self.usages[field] = self.usages[field].max(usage + 1);
             }
         }
     }
@@ -364,7 +395,7 @@ impl Program {
 
     /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
     /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`,
-    /// random numbers `n1 …`, unknowns `w1 …`.
+    /// random numbers `n1 …`, unknowns `w1 …`, functions of linear fields `f1 …`.
     fn names(&self) -> Vec<String> {
         let mut counts: BTreeMap<char, usize> = BTreeMap::new();
         let mut names = vec!["x".to_string()];
@@ -382,6 +413,7 @@ impl Program {
                 Instr::Normal { .. } => 'n',
                 Instr::Solution { .. } => 'e',
                 Instr::Unknown(_) => 'w',
+                Instr::Phi { .. } => 'f',
             };
             let n = counts.entry(letter).or_default();
             *n += 1;
@@ -466,6 +498,17 @@ impl Program {
                 } => {
                     let (field, at) = (&self.fields[*field].name, name(*at));
                     writeln!(f, "  {made} = flow {field}({over}) from {at}")?
+                }
+                Instr::Phi {
+                    field,
+                    index,
+                    over,
+                    at,
+                    ..
+                } => {
+                    let (field, at) = (&self.fields[*field].name, name(*at));
+                    let over = over.factor();
+                    writeln!(f, "  {made} = {}({over}*{field})({at})", called(*index))?
                 }
                 Instr::Stop(at) => writeln!(f, "  {made} = stop {}", name(*at))?,
                 Instr::Normal { std, .. } => writeln!(f, "  {made} = normal(std: {std})")?,

@@ -19,6 +19,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_numerics::exponential::sums::over_factorial;
 
 /// The primitive that gives features of the time, and the symbol of the time a step begins at.
 pub const TIME: &str = "time";
@@ -192,6 +193,15 @@ impl Machine<'_> {
             Instr::Solution {
                 of: n, unknowns, ..
             } => of(unknowns[*n][1]),
+            // The time decays in no linear field.
+            Instr::Phi { index, at, .. } => {
+                let part = Coeff::constant(over_factorial(*index));
+                let scaled = of(*at).map(|c| (c.state.mul(&part), c.ahead.mul(&part)));
+                match scaled {
+                    Some((Ok(state), Ok(ahead))) => Some(Clock { state, ahead }),
+                    _ => None,
+                }
+            }
             Instr::Past { .. } | Instr::Product(_) | Instr::Flow { .. } => None,
             Instr::Normal { .. } | Instr::Unknown(_) => None,
         })

@@ -9,6 +9,7 @@ mod depth;
 mod docs;
 mod errors;
 mod examples;
+mod exponential;
 mod fields;
 mod general;
 mod history;

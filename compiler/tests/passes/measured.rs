@@ -36,6 +36,8 @@ fn methods_have_the_order_that_is_proved() {
         "imex_euler",
         "parallel",
         "dormand_prince6",
+        "etdrk4",
+        "hochbruck_ostermann4",
     ];
     for name in names {
         let e = all.iter().find(|e| e.name == name).unwrap();

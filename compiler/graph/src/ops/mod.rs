@@ -65,6 +65,7 @@ ops! {
     combine::Combine,
     shift::Shift,
     exp::Exp,
+    phi::Phi,
     sin::Sin,
     log::Log,
     recip::Recip,
