@@ -7,11 +7,12 @@ each step has a field `att` and a field `ffn` of its own, and h = 1.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import sqrt
+from math import factorial, sqrt
 
 import history
 import jax
 import jax.numpy as jnp
+import numpy as np
 import of_time
 from jax import Array, lax
 from parts import (
@@ -119,6 +120,7 @@ class System:
             "layernorm": norm_table(shape) | bias_table(shape, "norm"),
             "relu": gelu_table(shape),
             "halt_bias": affine_table(1, shape.width),
+            "decay": {"decay.log_rate": (shape.width,)},
             "turned": norm_table(shape) | attention_table(shape) | bias_table(shape, *"qkv"),
             "opened": norm_table(shape)
             | swiglu_table(shape)
@@ -197,6 +199,88 @@ class Step:
 def turned(p: Parameters, at: str, heads: int) -> Field:
     """The field `rmsnorm(eps: 1/4) |> attention(heads, causal, rope(base: 100), scale: 1/3, bias: [q, k, v])`."""
     return lambda x: attend(p, at, heads, norm(p, at, x, 1 / 4), turn=lambda q: rope(q, 100.0), scale=1 / 3)
+
+
+# ---- exponential integrators ----
+
+
+def phi(k: int, z: Array) -> Array:
+    """φₖ(z) = ∫₀¹ e^{(1−s)z} s^{k−1}/(k−1)! ds by Gauss and Legendre's rule, φ₀ the exponential."""
+    if k == 0:
+        return jnp.exp(z)
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    s = (nodes + 1) / 2
+    density = weights / 2 * s ** (k - 1) / factorial(k - 1)
+    return jnp.sum(density[:, None] * jnp.exp((1 - s)[:, None] * z), axis=0)
+
+
+def decays(s: Step, rate: float) -> Array:
+    """The number below 0 that `decay` multiplies each channel by."""
+    return -rate * jnp.exp(s.p[s.path("leak") + ".decay.log_rate"])
+
+
+# The functions φₖ(cz) at one z.
+Functions = Callable[[int, float], Array]
+
+
+def exponential(
+    nodes: list[float],
+    stages: Callable[[Functions], list[list[Array | float]]],
+    weights: Callable[[Functions], list[Array | float]],
+    rate: float = 1.0,
+    h: float = 1.0,
+) -> Callable[[Step, Array], Array]:
+    """e^{cz} x + h Σ a(z) F(Y): an exponential Runge–Kutta method over a whole layer."""
+
+    def step(s: Step, x: Array) -> Array:
+        z = h * decays(s, rate)
+
+        def f(k: int, c: float) -> Array:
+            return phi(k, c * z)
+
+        ks: list[Array] = []
+        for c, row in zip(nodes, stages(f), strict=True):
+            ks.append(s.layer(jnp.exp(c * z) * x + h * sum(a * k for a, k in zip(row, ks, strict=True))))
+        return jnp.exp(z) * x + h * sum(b * k for b, k in zip(weights(f), ks, strict=True))
+
+    return step
+
+
+def etdrk4_stages(f: Functions) -> list[list[Array | float]]:
+    half = f(1, 0.5) / 2
+    return [[], [half], [0.0, half], [half * (f(0, 0.5) - 1), 0.0, f(1, 0.5)]]
+
+
+def cox_matthews_weights(f: Functions) -> list[Array | float]:
+    middle = 2 * f(2, 1) - 4 * f(3, 1)
+    return [f(1, 1) - 3 * f(2, 1) + 4 * f(3, 1), middle, middle, 4 * f(3, 1) - f(2, 1)]
+
+
+def hochbruck_ostermann_stages(f: Functions) -> list[list[Array | float]]:
+    a52 = f(2, 0.5) / 2 - f(3, 1) + f(2, 1) / 4 - f(3, 0.5) / 2
+    a54 = f(2, 0.5) / 4 - a52
+    return [
+        [],
+        [f(1, 0.5) / 2],
+        [f(1, 0.5) / 2 - f(2, 0.5), f(2, 0.5)],
+        [f(1, 1) - 2 * f(2, 1), f(2, 1), f(2, 1)],
+        [f(1, 0.5) / 2 - 2 * a52 - a54, a52, a52, a54],
+    ]
+
+
+def hochbruck_ostermann_weights(f: Functions) -> list[Array | float]:
+    first, middle, _, last = cox_matthews_weights(f)
+    return [first, 0.0, 0.0, last, 2 * middle]
+
+
+def lawson4(s: Step, x: Array) -> Array:
+    rates = decays(s, 1.0)
+    v = x
+    ks: list[Array] = []
+    for c in (0.0, 0.5, 0.5, 1.0):
+        y = v + c * ks[-1] if ks else v
+        ks.append(jnp.exp(-c * rates) * s.layer(jnp.exp(c * rates) * y))
+    return jnp.exp(rates) * (v + (ks[0] + 2 * ks[1] + 2 * ks[2] + ks[3]) / 6)
 
 
 # ---- schemes ----
@@ -827,6 +911,35 @@ SYSTEMS: dict[str, System] = {
         norm=None,
         owner=lambda name, k: "",
         steps=1,
+    ),
+    # Functions of a decay: coefficients as the papers' tableaus have them.
+    "etdrk4": System(
+        exponential(numbers("0 1/2 1/2 1"), etdrk4_stages, cox_matthews_weights, rate=1 / 10),
+        file="etdrk4_layer.ode",
+        fields={"att": "att", "ffn": "ffn", "leak": "decay"},
+        sizes=("even", "odd"),
+    ),
+    "hochbruck_ostermann4": System(
+        exponential(numbers("0 1/2 1/2 1 1/2"), hochbruck_ostermann_stages, hochbruck_ostermann_weights, h=1 / 2),
+        definitions="field leak = decay\n",
+        flow="hochbruck_ostermann4(leak, layer)",
+        options="h = 1/2",
+        fields={"att": "att", "ffn": "ffn", "leak": "decay"},
+    ),
+    "lawson4": System(
+        # The classical Runge–Kutta method for v(s) = e^{-sL} x(s), back in x.
+        lawson4,
+        definitions="field leak = decay\n",
+        flow="lawson4(leak, layer)",
+        options="weights shared",
+        fields={"att": "att", "ffn": "ffn", "leak": "decay"},
+        owner=lambda name, k: "",
+    ),
+    "decay_as_a_field": System(
+        lambda s, x: heun(lambda y: y * decays(s, 1 / 4) + s.ffn(y), x, 1.0),
+        definitions="field leak = decay(rate: 1/4)\n",
+        flow="heun(leak + ffn)",
+        fields={"ffn": "ffn", "leak": "decay"},
     ),
     # Arguments of layers that are not what is meant where nothing is said.
     "arguments": System(
