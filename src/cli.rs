@@ -142,7 +142,7 @@ pub struct Analyze {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Print the tableau as a LaTeX array
+    /// Print the tableau and the modified equation in LaTeX
     #[arg(long, conflicts_with = "json")]
     pub latex: bool,
     /// A bound on how fast fields change: |f(x) − f(y)| ≤ K |x − y|; says which steps are stable

@@ -5,15 +5,21 @@
 //! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
 
 pub mod angle;
+pub mod cuts;
 pub mod descartes;
 pub mod draw;
+pub mod effective;
 pub mod exponential;
 pub mod extrapolation;
 pub mod glm;
+pub mod internal;
+pub mod invariants;
 pub mod jet;
 pub mod joint;
+pub mod lie;
 pub mod line;
 pub mod manifold;
+pub mod modified;
 mod modular;
 pub mod multistep;
 pub mod order;

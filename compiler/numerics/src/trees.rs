@@ -69,6 +69,11 @@ impl Trees {
         let most = MAX_TREES.min(MAX_WORK / values.max(1));
         Trees { most, ..self }
     }
+    /// The same where no more than so many are wanted.
+    pub fn at_most(self, most: usize) -> Trees {
+        let most = self.most.min(most);
+        Trees { most, ..self }
+    }
 
     /// The same where some fields are linear: their second derivative is zero, so no vertex of their colours has two children.
     pub fn linear(self, linear: Vec<bool>) -> Trees {

@@ -103,6 +103,11 @@ impl Words {
         }))
     }
 
+    /// The degree of the field of its coefficients.
+    pub fn dimension(&self) -> usize {
+        self.field.dimension()
+    }
+
     /// Products modulo primes so far.
     pub fn products(&self) -> u64 {
         self.products

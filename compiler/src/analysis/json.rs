@@ -2,8 +2,10 @@
 
 use super::exponential::Stiff;
 use super::general::General;
+use super::internal;
 use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
+use super::modified;
 use super::report::{Additive, Found, Limit, PrincipalError, Report};
 use super::stable;
 use super::start::{Limited, Started};
@@ -292,6 +294,8 @@ pub fn json(r: &Report) -> Value {
             "real_limit": extent(&i.real, false), "imaginary_limit": extent(&i.imaginary_squared, true),
         })
     });
+    all["modified_equation"] = json!(r.modified.as_ref().map(modified::json));
+    all["internal_stability"] = json!(r.internal.as_ref().map(internal::json));
     all["stable_step"] = stable_step(r);
     all["joint"] = r.additive.as_ref().map(additive).into();
     all

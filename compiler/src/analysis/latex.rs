@@ -1,11 +1,13 @@
-//! Tableaus as LaTeX arrays.
+//! Tableaus as LaTeX arrays, modified equations below them.
 
+use super::modified::ModifiedEquation;
 use super::report::Report;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::Glm;
 
-/// The tableau, as it is written where its stages are iterated, or the matrices of a general linear method; `None`: there is neither.
+/// The tableau, as it is written where its stages are iterated, and the modified equation, or the matrices of a general linear method; `None`: there is
+/// neither.
 pub fn latex(r: &Report) -> Option<String> {
     if let (Err(_), Some((g, _))) = (&r.tableau, &r.general) {
         return Some(matrices(&g.glm));
@@ -14,7 +16,8 @@ pub fn latex(r: &Report) -> Option<String> {
         Some((t, _)) => t,
         None => r.tableau.as_ref().ok()?,
     };
-    Some(array(t))
+    let modified = r.modified.as_ref().map(ModifiedEquation::latex);
+    Some(array(t) + &modified.unwrap_or_default())
 }
 
 /// `[A U; B V]`.
@@ -79,7 +82,7 @@ fn array(t: &Tableau) -> String {
 }
 
 /// `\tfrac{1}{2}`; sums and roots as they are printed, with their roots in LaTeX.
-fn number(x: &Exact) -> String {
+pub(super) fn number(x: &Exact) -> String {
     if let Some(q) = x.as_rational() {
         let (n, d) = (q.numer(), q.denom());
         if d == &1.into() {

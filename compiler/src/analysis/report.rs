@@ -5,11 +5,13 @@
 use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
 use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
+use super::internal::internal_stability;
 use super::iterated::Iterated;
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
 use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
+use super::modified::{self, ModifiedEquation};
 use super::stand_in::{alone, opaque};
 use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
@@ -25,6 +27,7 @@ use crate::scheme::stage::Steps;
 use odec_grammar::Span;
 use odec_graph::Exact;
 use odec_numerics::glm;
+use odec_numerics::internal::Internal;
 use odec_numerics::joint::Joint;
 use odec_numerics::multistep::{Facts, Multistep};
 use odec_numerics::order::{Weights, principal_error, prove};
@@ -133,6 +136,10 @@ pub struct Report {
     /// The order of the embedded partner.
     pub embedded: Option<usize>,
     pub error: Option<PrincipalError>,
+    /// Of a method of one step, implicit where there is such, of a splitting with exact flows.
+    pub modified: Option<ModifiedEquation>,
+    /// What the end of the step makes of rounding errors of its stages, as it is computed.
+    pub internal: Option<Internal>,
     /// Of the implicit method where there is one, else as it is computed.
     pub one_field: Option<OneField>,
     pub additive: Option<Additive>,
@@ -332,6 +339,11 @@ pub fn scheme(i: &Instance) -> Report {
         Some((_, found)) => Some(found.order),
         None => order.as_ref().ok().map(|f| f.order),
     };
+    let of_meant = match &implicit {
+        Some((_, found)) => Some(found),
+        None => order.as_ref().ok(),
+    };
+    let one_field = best.filter(|t| t.fields.len() == 1).map(one_field);
     let rows = written::multistep(&i.scheme, &i.settings);
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
     let all = history(&flow);
@@ -363,7 +375,13 @@ pub fn scheme(i: &Instance) -> Report {
                 let (general, found) = (general.as_ref()?, order.as_ref().ok()?);
                 error_of(general.expanded()?, found.order)
             }),
-        one_field: best.filter(|t| t.fields.len() == 1).map(one_field),
+        modified: match (&meant, best, of_meant) {
+            (Ok(p), _, Some(found)) if has_flows => modified::of_flows(p, found),
+            (_, Some(t), Some(found)) => modified::of_tableau(t, found),
+            _ => None,
+        },
+        internal: internal_stability(&computed, one_field.as_ref().filter(|_| implicit.is_none())),
+        one_field,
         additive: best.and_then(|t| additive(t, &written)),
         h: None,
         lipschitz: None,
@@ -544,6 +562,9 @@ pub fn evolve(e: &Evolved) -> Report {
             .as_ref()
             .zip(order.as_ref().ok())
             .and_then(|(t, f)| error(t, f.order)),
+        modified: (meant.as_ref().zip(order.as_ref().ok()))
+            .and_then(|(t, f)| modified::of_tableau(t, f)),
+        internal: None,
         one_field: built.filter(|t| t.fields.len() == 1).map(one_field),
         additive: built.and_then(|t| additive(t, &written)),
         h: Some(e.h.clone()),

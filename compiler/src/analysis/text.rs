@@ -4,6 +4,8 @@
 //! `number.rs`.
 
 use super::general::General;
+use super::internal;
+use super::modified;
 use super::number::{about, number, polynomial, subscript, superscript};
 use super::page::{FAST, Page, Screen};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
@@ -41,6 +43,7 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         page.section("Stability");
         stability(&mut page, f);
         iterated(&mut page, r);
+        internal::text(&mut page, r);
         page.section(match &r.iterated {
             Some(_) => "Stable step as it is iterated, for a Lipschitz bound K",
             None => "Stable step, for a Lipschitz bound K",
@@ -267,6 +270,9 @@ fn orders(page: &mut Page, r: &Report) {
         let order = r.order.as_ref().map_or(0, |f| f.order);
         let of = r.implicit.as_ref().map_or(order, |(_, f)| f.order);
         page.fact("principal error", &principal(e, of + 1));
+    }
+    if let Some(m) = &r.modified {
+        modified::text(page, m);
     }
     let constant = match (&r.multistep, &r.general) {
         (Some((_, f)), _) => f.error_constant.as_ref(),

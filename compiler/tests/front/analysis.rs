@@ -77,6 +77,70 @@ fn reports_as_json_and_latex() {
     }
 }
 
+/// What goes beyond the order is said: Lie's splitting is Strang's after a change of variables, Butcher's five stages have effective order 5, the average
+/// vector field method with Simpson's rule keeps energy to order 4, an iteration more of the implicit midpoint rule is symplectic to an order more.
+#[test]
+fn what_goes_beyond_the_order() {
+    let said = |source: &str| text::text(&reports(source)[0]);
+    let holds = |source: &str, facts: &[&str]| {
+        let said = said(source);
+        for fact in facts {
+            assert!(said.contains(fact), "{fact}\n{said}");
+        }
+    };
+    holds(
+        library("lie"),
+        &[
+            "x' = A + B + 1/2 h [A, B] + h² (1/12 [A, [A, B]] + 1/12 [[A, B], B])\n",
+            "where [A, B] = B'A - A'B",
+            "effective order      2\n",
+        ],
+    );
+    let butcher = "scheme butcher5 { tableau { 0 |\n 1/5 | 1/5\n 2/5 | 0 2/5\n 1/2 | 3/16 0 5/16\n 1 | 1/4 0 (-5/4) 2\n | 1/6 0 0 2/3 1/6 } }";
+    holds(
+        butcher,
+        &["order                4\n", "effective order      5\n"],
+    );
+    let simpson = "scheme vector_field(F) { tableau { 0 | 0 0 0\n 1/2 | 1/12 1/3 1/12\n 1 | 1/6 2/3 1/6\n | 1/6 2/3 1/6 }\n solve by fixed_point(iterations: 3) }";
+    holds(simpson, &["energy order         4\n"]);
+    let iterated =
+        "scheme iterated { tableau { 0 |\n 1/2 | 1/2\n 1/2 | 0 1/2\n 1/2 | 0 0 1/2\n | 0 0 0 1 } }";
+    holds(
+        iterated,
+        &["order                2\n", "symplectic order     4\n"],
+    );
+    let said = said(library("rk4"));
+    assert!(
+        !said.contains("effective order") && !said.contains("energy order"),
+        "{said}"
+    );
+}
+
+/// Chebyshev's method as sums of evaluations, and as Euler steps over the roots of nearly the same polynomial, the shortest first.
+#[test]
+fn errors_of_stages_depend_on_the_form() {
+    let of = |source: &str| {
+        let r = &reports(source)[0];
+        (r.internal.expect("an explicit method"), text::text(r))
+    };
+    let (recurrence, said) = of(library("rkc1"));
+    assert!(12.5 < recurrence.least && recurrence.most < 13.5, "{said}");
+    assert!(!said.contains("that is large"), "{said}");
+    // The names of its recurrence stand for sums, which are written out: 2¹⁸ x − 2¹⁷ y₂ … with 20 stages.
+    let long = library("rkc1").replace("s = 5", "s = 20");
+    let (recurrence, said) = of(&long);
+    assert!(recurrence.sums > 1e5, "{said}");
+    assert!(said.contains("coefficients of states add up to"), "{said}");
+    let sizes = [57, 60, 66, 78, 98, 134, 206, 383, 1019, 7899];
+    let mut source = "scheme naive(F) { order 1 step x {\n y0 = x\n".to_string();
+    for (i, n) in sizes.iter().enumerate() {
+        source += &format!(" y{} = y{i} + {n}/10000*h*F(y{i})\n", i + 1);
+    }
+    let (naive, said) = of(&(source + " return y10 } }"));
+    assert!(naive.least > 10_000.0, "{said}");
+    assert!(said.contains("that is large"), "{said}");
+}
+
 /// A wide tableau on a narrow screen, in parts that each have their stages' numbers; headings marked where colours are wanted.
 #[test]
 fn reports_on_a_narrow_screen() {
