@@ -186,7 +186,7 @@ mod tests {
             eval.row(&Row(all.clone()), 0, 1, 0..n, &[]);
             let mut worst = 0.0f64;
             for (i, z) in all.iter().enumerate() {
-                let found = f64::from(eval.value(f, i as u64));
+                let found = f64::from(eval.value(f, i));
                 let exact = phi(k, f64::from(*z));
                 worst = worst.max(((found - exact) / exact).abs());
             }
