@@ -15,9 +15,9 @@ use std::cmp::Ordering;
 const BITS: u64 = 128;
 
 /// A number between `lo / 2ᵇ` and `hi / 2ᵇ`.
-struct Enclosure {
-    lo: BigInt,
-    hi: BigInt,
+pub struct Enclosure {
+    pub lo: BigInt,
+    pub hi: BigInt,
 }
 
 pub(super) fn sign(x: &Exact) -> Ordering {
@@ -59,8 +59,19 @@ fn enclosed(x: &Exact, bits: u64) -> Enclosure {
         });
     }
     let rational = Unit::default();
-    let terms = x.roots.iter().chain([(&rational, &x.rational)]);
-    sum(&mut terms.into_iter(), &nested, bits)
+    let all = x.roots.iter().chain([(&rational, &x.rational)]);
+    let Some(generator) = x.tower.root() else {
+        return sum(&mut all.into_iter(), &nested, bits);
+    };
+    // Σ cₖθᵏ by Horner's scheme; the root of a polynomial may be negative.
+    let root = generator.enclosure(bits);
+    (0..generator.degree() as u32)
+        .rev()
+        .fold(Enclosure::of(0, bits), |value, k| {
+            let mut own = all.clone().filter(|(u, _)| u.power == k);
+            let own = sum(&mut own, &nested, bits);
+            value.signed_times(&root, bits).plus(&own)
+        })
 }
 
 /// A sum of multiples of units; `nested` holds the nested roots.
@@ -117,6 +128,23 @@ impl Enclosure {
         Enclosure {
             lo: (lo << shift).nth_root(degree),
             hi: (&self.hi << shift).nth_root(degree) + 1,
+        }
+    }
+
+    fn plus(&self, other: &Enclosure) -> Enclosure {
+        Enclosure {
+            lo: &self.lo + &other.lo,
+            hi: &self.hi + &other.hi,
+        }
+    }
+
+    fn signed_times(&self, other: &Enclosure, bits: u64) -> Enclosure {
+        let ends = |x: &BigInt| [x * &other.lo, x * &other.hi];
+        let [a, b] = ends(&self.lo);
+        let [c, d] = ends(&self.hi);
+        Enclosure {
+            lo: (&a).min(&b).min(&c).min(&d) >> bits,
+            hi: ((&a).max(&b).max(&c).max(&d) >> bits) + 1,
         }
     }
 

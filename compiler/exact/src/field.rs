@@ -1,10 +1,12 @@
 //! The field that some numbers span, as vectors over its units: what other crates compute in.
 
+use super::finite::Modulo;
 use super::radical::{Radical, Unit};
 use super::tower::{Tower, in_one_tower, together};
 use super::{Exact, ExactError};
 use num_integer::Integer;
 use num_rational::{BigRational, Ratio};
+use num_traits::ToPrimitive;
 
 /// A field with a basis of products of roots; the first element of the basis is 1.
 pub struct Field {
@@ -38,6 +40,7 @@ impl Field {
             note(&mut g.terms.iter().map(|(u, _)| u.clone()));
         }
         let subsets = 1u32 << tower.generators().len();
+        let powers = tower.degree() as u32;
         let mut radicals = vec![Radical::one()];
         let mut at = 0;
         while at < radicals.len() {
@@ -47,20 +50,22 @@ impl Field {
                     radicals.push(product);
                 }
             }
-            if radicals.len() * subsets as usize > most {
+            if radicals.len() * (subsets * powers) as usize > most {
                 return Err(ExactError::TooLarge);
             }
             at += 1;
         }
-        let with = |nested| {
+        let with = |(nested, power)| {
             let unit = move |radical: &Radical| Unit {
                 nested,
+                power,
                 radical: radical.clone(),
             };
             radicals.iter().map(unit)
         };
+        let others = (0..subsets).flat_map(|set| (0..powers).map(move |k| (set, k)));
         Ok(Field {
-            units: (0..subsets).flat_map(with).collect(),
+            units: others.flat_map(with).collect(),
             tower,
         })
     }
@@ -70,26 +75,31 @@ impl Field {
         self.units.len()
     }
 
-    /// How large each element of the basis is, a little more than its value; `None`: there are nested roots. All conjugates are
-    /// as large, because powers of the same radicals are rational.
+    /// How large each element of the basis is at most; `None`: there are nested roots. All conjugates are no larger, because powers of
+    /// the same radicals are rational, and because a bound of a polynomial's root holds of all its roots.
     pub fn sizes(&self) -> Option<Vec<f64>> {
+        let bound = self.tower.root().map_or(1.0, |g| g.bound());
         let size = |u: &Unit| {
             let power =
                 |(p, e): (u64, Ratio<i64>)| (p as f64).powf(*e.numer() as f64 / *e.denom() as f64);
-            u.radical.powers().map(power).product::<f64>() * (1.0 + 1e-9)
+            let radical = u.radical.powers().map(power).product::<f64>();
+            radical * bound.powi(u.power as i32) * (1.0 + 1e-9)
         };
-        self.tower
-            .is_empty()
-            .then(|| self.units.iter().map(size).collect())
+        let plain = self.tower.generators().is_empty();
+        plain.then(|| self.units.iter().map(size).collect())
     }
 
     /// What the basis is modulo a prime below 2³¹, products going to products; `None`: the prime does not serve, or there are nested
     /// roots. With `p ≡ 3 mod 4` the squares are a group of odd order, in which each has one N-th root for every N prime to that
-    /// order.
+    /// order. A polynomial's root becomes one of its roots there, if it has any.
     pub fn modulo(&self, p: u64) -> Option<Vec<u64>> {
-        if !self.tower.is_empty() || p % 4 != 3 {
+        if !self.tower.generators().is_empty() || p % 4 != 3 {
             return None;
         }
+        let root = match self.tower.root() {
+            None => 1,
+            Some(g) => Modulo(&p.into()).root(&g.polynomial)?.to_u64()?,
+        };
         let order = (p as i64 - 1) / 2;
         let power = |x: u64, n: i64| {
             let (mut power, mut square, mut n) = (1, x % p, n);
@@ -103,7 +113,8 @@ impl Field {
             power
         };
         let image = |u: &Unit| {
-            u.radical.powers().try_fold(1, |product, (q, e)| {
+            let start = power(root, u.power.into());
+            u.radical.powers().try_fold(start, |product, (q, e)| {
                 let inverse = e.denom().extended_gcd(&order);
                 if inverse.gcd != 1 || power(q, order) != 1 {
                     return None;

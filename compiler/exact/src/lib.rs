@@ -1,20 +1,28 @@
 //! Exact numbers: the coefficients of schemes until the moment code is emitted.
 //!
-//! Rational numbers, the real roots of rational numbers and nested square roots, with sums, products and quotients of
-//! them: `1/2 - sqrt(3)/6`, `1/(2 - root(2, 3))`, `sqrt(15 + 2*sqrt(30))`. A number is kept as a sum of rational multiples
-//! of units: radicals `∏ pᵢ^eᵢ` (primes pᵢ, fractions 0 < eᵢ < 1) times nested square roots. Different radicals are
-//! linearly independent over the rationals (Besicovitch 1940, J. London Math. Soc. 15, 3); a nested root is taken apart
-//! where that is possible (`denest.rs`) and otherwise generates a quadratic extension of what lies below it
-//! (`tower.rs`). So the empty sum alone is 0, and signs are found by enclosing the number more and more tightly
-//! (`enclose.rs`). Leaves symbols such as `h` to whoever computes with them.
+//! Rational numbers, the real roots of rational numbers, nested square roots and real roots of polynomials, with sums, products and
+//! quotients of them: `1/2 - sqrt(3)/6`, `1/(2 - root(2, 3))`, `sqrt(15 + 2*sqrt(30))`, `root(x^3 - 3*x + 1, 0.35)`. A number is kept
+//! as a sum of rational multiples of units: radicals `∏ pᵢ^eᵢ` (primes pᵢ, fractions 0 < eᵢ < 1) times nested square roots
+//! times a power of a polynomial's root. Different radicals are linearly independent over the rationals (Besicovitch 1940,
+//! J. London Math. Soc. 15, 3); a nested root is taken apart where that is possible (`denest.rs`) and otherwise generates a
+//! quadratic extension of what lies below it (`tower.rs`); the root of a polynomial is one of these, or lies in no field of
+//! them (`choose.rs`), and where two such roots meet, one is expressed by the other (`conjugate.rs`). So the empty sum
+//! alone is 0, and signs are found by enclosing the number more and more tightly (`enclose.rs`). Leaves symbols such as `h` to whoever computes with them.
 
+mod choose;
+mod conjugate;
 mod denest;
 mod enclose;
+mod factor;
 mod field;
+mod finite;
+mod poly;
+mod polynomial_root;
 mod radical;
 mod root;
 mod tower;
 
+pub use choose::{MAX_COEFFICIENT, MAX_POLYNOMIAL};
 pub use field::Field;
 pub use root::MAX_DEGREE;
 pub use tower::MAX_NESTED;
@@ -55,6 +63,26 @@ pub enum ExactError {
     Nested,
     #[error("a number has at most four nested roots that do not depend on each other")]
     TooManyNested,
+    #[error("a constant has no roots")]
+    ConstantPolynomial,
+    #[error(
+        "this polynomial is too large: degrees go up to {MAX_POLYNOMIAL}, and coefficients without denominators to {MAX_COEFFICIENT} binary digits"
+    )]
+    LargePolynomial,
+    #[error("the coefficients of a polynomial, and the value that its root is near, are rational")]
+    NotRational,
+    #[error("this polynomial has no real root")]
+    NoRealRoot,
+    #[error("this value does not single out a root")]
+    Ambiguous,
+    #[error("it is not known how this root of a polynomial depends on roots of rational numbers")]
+    Undecided,
+    #[error("a root of a number that has the root of a polynomial in it is not exact")]
+    RootOfGenerator,
+    #[error(
+        "the roots of two polynomials meet, neither of which is known to be expressed by the other"
+    )]
+    TwoPolynomials,
 }
 
 /// An exact real number. Printed as `3`, `-1/2`, `1/2 - sqrt(3)/6`.
@@ -110,7 +138,10 @@ impl Exact {
         signs.retain(|s| s.is_ne());
         match signs.first() {
             None => Ordering::Equal,
-            Some(first) if signs.iter().all(|s| s == first) => *first,
+            // All units are positive but for powers of a polynomial's root.
+            Some(first) if self.tower.root().is_none() && signs.iter().all(|s| s == first) => {
+                *first
+            }
             Some(_) => enclose::sign(self),
         }
     }
@@ -133,11 +164,11 @@ impl Exact {
 
     /// What work on it costs: terms of the sum, twice as much with each nested root.
     pub fn weight(&self) -> usize {
-        (self.roots.len() + 1) << self.tower.generators().len()
+        (self.roots.len() + self.tower.degree()) << self.tower.generators().len()
     }
     /// What making it costs: a quotient is the solution of linear equations, one for each term.
     pub fn cost(&self) -> usize {
-        (self.roots.len() + 1).pow(3) << self.tower.generators().len()
+        (self.roots.len() + self.tower.degree()).pow(3) << self.tower.generators().len()
     }
     /// The number itself, unless it is too large.
     pub fn checked(self) -> Result<Exact, ExactError> {

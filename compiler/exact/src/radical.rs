@@ -1,4 +1,5 @@
-//! Radicals: products of fractional powers of primes, `2^(1/2) · 3^(1/3)`; units: radicals times nested square roots.
+//! Radicals: products of fractional powers of primes, `2^(1/2) · 3^(1/3)`; units: radicals times nested square roots and powers of
+//! a polynomial's root.
 
 use super::ExactError;
 use num_bigint::{BigInt, BigUint};
@@ -66,22 +67,27 @@ impl Radical {
     }
 }
 
-/// What a number is a sum of multiples of: a radical times the nested roots of a tower whose bits are set.
+/// What a number is a sum of multiples of: a radical, times the nested roots of a tower whose bits are set, times a power of the
+/// root of a polynomial at its bottom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Unit {
     pub nested: u32,
+    pub power: u32,
     pub radical: Radical,
 }
 
 impl Unit {
     pub fn is_one(&self) -> bool {
-        self.nested == 0 && self.radical.is_one()
+        self.nested == 0 && self.power == 0 && self.radical.is_one()
     }
 }
 
 impl From<Radical> for Unit {
     fn from(radical: Radical) -> Unit {
-        Unit { nested: 0, radical }
+        Unit {
+            radical,
+            ..Unit::default()
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use std::cmp::Ordering;
 pub const MAX_DEGREE: u32 = 12;
 /// Most radicals of the field in which a reciprocal is sought.
 const MAX_DIMENSION: usize = 12;
+/// The same where powers of a polynomial's root are beside them.
+const MAX_PRODUCTS: usize = 36;
 
 impl Exact {
     /// The real root of a degree: positive for positive numbers, negative for negative ones of odd degree.
@@ -20,6 +22,9 @@ impl Exact {
         }
         if let Some(why) = self.tower.fault() {
             return Err(why);
+        }
+        if degree > 1 && self.has_generator() {
+            return Err(ExactError::RootOfGenerator);
         }
         match self.sign() {
             _ if degree == 1 => Ok(self.clone()),
@@ -31,7 +36,7 @@ impl Exact {
     }
 
     /// `1/x`: for a nested root n, `1/(a + b·n) = (a − b·n)/(a² − b²·n²)`, where the divisor has no n; without nested roots,
-    /// the solution y of x·y = 1 in the field that the radicals of x span.
+    /// the solution y of x·y = 1 in the field that the radicals of x span, and the polynomial's root in it.
     pub fn recip(&self) -> Result<Exact, ExactError> {
         if let Some(why) = self.tower.fault() {
             return Err(why);
@@ -60,9 +65,10 @@ impl Exact {
         });
         let x = self.scaled(&BigRational::from_integer(d.clone()));
         let one = BigRational::one();
-        let columns = basis.iter().map(|r| &x * &multiple(r.clone(), one.clone()));
-        let columns: Vec<Exact> = columns.collect();
-        let row = |r: &Radical| -> Vec<BigInt> {
+        let unit =
+            |u: &Unit, c: BigRational| Exact::of_terms(&x.tower, [(u.clone(), c)].into_iter());
+        let columns: Vec<Exact> = basis.iter().map(|u| &x * &unit(u, one.clone())).collect();
+        let row = |r: &Unit| -> Vec<BigInt> {
             let entries = columns.iter().map(|c| c.before(r).to_integer());
             entries
                 .chain([BigInt::from(u8::from(r.is_one()))])
@@ -73,31 +79,31 @@ impl Exact {
         let mut inverse = Exact::zero();
         for (r, mut row) in basis.into_iter().zip(rows) {
             let c = row.pop().unwrap_or_default() * &d;
-            inverse = &inverse + &multiple(r, BigRational::new(c, determinant.clone()));
+            inverse = &inverse + &unit(&r, BigRational::new(c, determinant.clone()));
         }
-        inverse.checked()
+        inverse.settled().checked()
     }
 
     /// The only term, when there is one and it has no nested root.
     pub(super) fn as_term(&self) -> Option<(Radical, &BigRational)> {
         let mut terms = self.terms();
         let (unit, c) = terms.next()?;
-        let alone = terms.next().is_none() && unit.nested == 0;
+        let alone = terms.next().is_none() && unit.nested == 0 && unit.power == 0;
         alone.then_some((unit.radical, c))
     }
 
-    /// What stands before a radical.
-    fn before(&self, r: &Radical) -> BigRational {
+    /// What stands before a unit.
+    fn before(&self, r: &Unit) -> BigRational {
         let found = if r.is_one() {
             Some(&self.rational)
         } else {
-            self.roots.get(&Unit::from(r.clone()))
+            self.roots.get(r)
         };
         found.cloned().unwrap_or_else(BigRational::zero)
     }
 
-    /// All products of the radicals: a basis of the field they span. The first one is 1.
-    fn basis(&self) -> Result<Vec<Radical>, ExactError> {
+    /// All products of the radicals with powers of the polynomial's root: a basis of the field they span. The first one is 1.
+    fn basis(&self) -> Result<Vec<Unit>, ExactError> {
         let mut basis = vec![Radical::one()];
         let mut at = 0;
         while at < basis.len() {
@@ -112,7 +118,22 @@ impl Exact {
             }
             at += 1;
         }
-        Ok(basis)
+        let powers = match self.has_generator() {
+            true => self.tower.degree(),
+            false => 1,
+        };
+        if powers > 1 && powers * basis.len() > MAX_PRODUCTS {
+            return Err(ExactError::TooLarge);
+        }
+        let with = |power: usize| {
+            let unit = move |radical: &Radical| Unit {
+                power: power as u32,
+                radical: radical.clone(),
+                ..Unit::default()
+            };
+            basis.iter().map(unit)
+        };
+        Ok((0..powers).flat_map(with).collect())
     }
 }
 

@@ -1,15 +1,19 @@
-//! Towers of quadratic extensions: the nested square roots that a number is made of.
+//! Towers of extensions: the root of a polynomial and the nested square roots that a number is made of.
 //!
-//! The field at the bottom holds all roots of rational numbers that [`Radical`]s stand for. Each generator is the square
+//! The field at the bottom holds all roots of rational numbers that [`Radical`]s stand for. Beside them is at most one root of a
+//! polynomial (`polynomial_root.rs`), whose powers are independent of everything else. Each generator is the square
 //! root of a number of the field below it that has no square root there, so the products of generators are linearly
 //! independent over the bottom: a number is 0 only if nothing stands before any of them. Where numbers of
 //! different towers meet, the towers are joined: a generator that already lies in what the others span is expressed
 //! by them. Takes that decision from `denest.rs`.
 
-use super::radical::{Radical, Unit};
+use super::conjugate;
+use super::polynomial_root::PolynomialRoot;
+use super::radical::Unit;
 use super::{Exact, ExactError, denest};
+use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::One;
+use num_traits::{One, Zero};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -39,6 +43,7 @@ pub struct Tower(Option<Arc<Levels>>);
 
 #[derive(Debug, Default)]
 struct Levels {
+    root: Option<Arc<PolynomialRoot>>,
     generators: Vec<Generator>,
     /// Why there is no tower: numbers that meet have too many generators, or ones of which it is not known whether they depend
     /// on each other. A number with a fault is no result, equals nothing, and what is computed from it has the fault.
@@ -58,6 +63,7 @@ impl PartialEq for Tower {
             _ => {
                 let (a, b) = (self.generators(), other.generators());
                 a.len() == b.len()
+                    && self.root() == other.root()
                     && self.fault() == other.fault()
                     && a.iter().zip(b).all(|(a, b)| a.terms == b.terms)
             }
@@ -77,10 +83,20 @@ impl Tower {
         self.0.as_ref()?.fault
     }
 
-    fn of(generators: Vec<Generator>) -> Tower {
+    /// The root of a polynomial at the bottom.
+    pub fn root(&self) -> Option<&Arc<PolynomialRoot>> {
+        self.0.as_ref()?.root.as_ref()
+    }
+    /// How many powers of that root are independent.
+    pub fn degree(&self) -> usize {
+        self.root().map_or(1, |r| r.degree())
+    }
+
+    fn of(root: Option<Arc<PolynomialRoot>>, generators: Vec<Generator>) -> Tower {
         match generators.len() {
-            0 => Tower::default(),
-            1..=MAX_NESTED => Tower(Some(Arc::new(Levels {
+            0 if root.is_none() => Tower::default(),
+            0..=MAX_NESTED => Tower(Some(Arc::new(Levels {
+                root,
                 generators,
                 fault: None,
             }))),
@@ -89,6 +105,7 @@ impl Tower {
     }
     fn faulty(why: ExactError) -> Tower {
         Tower(Some(Arc::new(Levels {
+            root: None,
             generators: Vec::new(),
             fault: Some(why),
         })))
@@ -120,36 +137,62 @@ impl Tower {
     }
 
     pub fn generator(&self, place: usize) -> Exact {
-        let unit = Unit {
-            nested: 1 << place,
-            radical: Radical::one(),
-        };
-        Exact::of_terms(self, [(unit, BigRational::one())].into_iter())
+        Exact::of_terms(self, [(nested(place), BigRational::one())].into_iter())
     }
 
-    /// The sum of all generators.
+    /// The sum of all generators and of the polynomial's root.
     pub fn all(&self) -> Exact {
-        let unit = |place: usize| Unit {
-            nested: 1 << place,
-            radical: Radical::one(),
+        let units = (0..self.generators().len()).map(nested);
+        let units = units.chain(self.root().map(|_| first_power()));
+        Exact::of_terms(self, units.map(|u| (u, BigRational::one())))
+    }
+
+    /// A multiple of a unit with any power of the polynomial's root below twice its degree, over the units.
+    fn reduced(&self, unit: Unit, c: BigRational) -> Vec<(Unit, BigRational)> {
+        let Some(root) = self.root() else {
+            return vec![(unit, c)];
         };
-        let places = 0..self.generators().len();
-        Exact::of_terms(self, places.map(|i| (unit(i), BigRational::one())))
+        let powers = root.power(unit.power as usize).into_iter().enumerate();
+        let one = |(power, by): (usize, BigInt)| {
+            let power = power as u32;
+            let unit = Unit {
+                power,
+                ..unit.clone()
+            };
+            (unit, &c * BigRational::from_integer(by))
+        };
+        powers.filter(|(_, by)| !by.is_zero()).map(one).collect()
     }
 
     pub fn write(&self, f: &mut fmt::Formatter, unit: &Unit) -> fmt::Result {
+        let mut times = "";
         if !unit.radical.is_one() {
             write!(f, "{}", unit.radical)?;
+            times = "*";
         }
-        for (n, i) in bits_of(unit.nested).enumerate() {
-            let times = if n > 0 || !unit.radical.is_one() {
-                "*"
-            } else {
-                ""
-            };
+        for i in bits_of(unit.nested) {
             write!(f, "{times}sqrt({})", self.generators()[i].radicand)?;
+            times = "*";
         }
-        Ok(())
+        match (self.root(), unit.power) {
+            (Some(root), 1) => write!(f, "{times}{root}"),
+            (Some(root), power @ 2..) => write!(f, "{times}{root}^{power}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn nested(place: usize) -> Unit {
+    Unit {
+        nested: 1 << place,
+        ..Unit::default()
+    }
+}
+
+fn first_power() -> Unit {
+    Unit {
+        power: 1,
+        ..Unit::default()
     }
 }
 
@@ -166,10 +209,20 @@ impl Exact {
         sum
     }
 
-    /// Without its tower, where no nested root occurs.
+    pub(super) fn of_polynomial(root: Arc<PolynomialRoot>) -> Exact {
+        let tower = Tower::of(Some(root), Vec::new());
+        Exact::of_terms(&tower, [(first_power(), BigRational::one())].into_iter())
+    }
+
+    /// Whether the root of a polynomial occurs in it.
+    pub(super) fn has_generator(&self) -> bool {
+        self.roots.keys().any(|u| u.power > 0)
+    }
+
+    /// Without its tower, where nothing of it occurs.
     pub(super) fn settled(mut self) -> Exact {
-        let nested = |u: &Unit| u.nested != 0;
-        if !self.tower.generators().is_empty() && !self.roots.keys().any(nested) {
+        let above = |u: &Unit| u.nested != 0 || u.power != 0;
+        if self.tower.fault().is_none() && !self.roots.keys().any(above) {
             self.tower = Tower::default();
         }
         self
@@ -188,13 +241,14 @@ impl Exact {
                 let c = if whole.is_one() { a * b } else { a * b * whole };
                 let unit = Unit {
                     nested: r.nested ^ s.nested,
+                    power: r.power + s.power,
                     radical,
                 };
                 match r.nested & s.nested {
-                    0 => product.add_unit(unit, c),
+                    0 if (unit.power as usize) < tower.degree() => product.add_unit(unit, c),
                     // Squares of generators are the numbers below their roots.
                     squares => {
-                        let one = Exact::of_terms(tower, [(unit, c)].into_iter());
+                        let one = Exact::of_terms(tower, tower.reduced(unit, c).into_iter());
                         let times = |x: Exact, i: usize| x.times(&tower.radicand(i));
                         let whole = bits_of(squares).fold(one, times);
                         for (unit, c) in whole.terms() {
@@ -235,20 +289,22 @@ impl Exact {
         depths.max().unwrap_or(0)
     }
 
-    /// In the tower of the generators that it needs.
+    /// In the tower of what it needs.
     pub(super) fn trimmed(&self) -> Exact {
         if self.tower.fault().is_some() {
             return self.clone();
         }
         let all = self.tower.generators();
         let needed = self.tower.needed(self.used());
-        if needed.count_ones() as usize == all.len() {
+        let root = self.tower.root().filter(|_| self.has_generator());
+        if needed.count_ones() as usize == all.len() && root == self.tower.root() {
             return self.clone();
         }
         let moved = |unit: &Unit| Unit {
             nested: bits_of(needed)
                 .enumerate()
                 .fold(0, |set, (to, from)| set | (unit.nested >> from & 1) << to),
+            power: unit.power,
             radical: unit.radical.clone(),
         };
         let generators = bits_of(needed).map(|i| Generator {
@@ -260,11 +316,12 @@ impl Exact {
                 .collect(),
             depth: all[i].depth,
         });
-        let tower = Tower::of(generators.collect());
+        let tower = Tower::of(root.cloned(), generators.collect());
         Exact::of_terms(&tower, self.terms().map(|(u, c)| (moved(&u), c.clone())))
     }
 
-    /// Its square root, as a new generator of its tower; it is positive and has no square root there. Square factors
+    /// Its square root, as a new generator of its tower; it is positive, no root of a polynomial occurs in it, and it has no square
+    /// root there. Square factors
     /// of its content stand before the root, so what is below has whole coefficients.
     pub(super) fn adjoined_root(&self) -> Result<Exact, ExactError> {
         let (outside, inside) = self.trimmed().without_squares();
@@ -276,7 +333,7 @@ impl Exact {
             depth: inside.depth() + 1,
             radicand: inside,
         });
-        let tower = Tower::of(generators);
+        let tower = Tower::of(None, generators);
         match tower.fault() {
             Some(why) => Err(why),
             None => tower.generator(place).scaled(&outside).checked(),
@@ -288,7 +345,14 @@ impl Exact {
 struct Joined {
     from: (Tower, Tower),
     tower: Tower,
-    images: [Vec<Exact>; 2],
+    images: [Images; 2],
+}
+
+/// What the root of a polynomial and the generators of one tower are in another one.
+#[derive(Default)]
+struct Images {
+    root: Option<Exact>,
+    generators: Vec<Exact>,
 }
 
 thread_local! {
@@ -333,14 +397,16 @@ pub(super) fn in_one_tower<'e>(
 fn lifted<'c>(
     tower: &Tower,
     terms: impl Iterator<Item = (Unit, &'c BigRational)>,
-    images: &[Exact],
+    images: &Images,
 ) -> Exact {
     let mut sum = Exact::zero().moved(tower);
     for (unit, c) in terms {
         let bare = (Unit::from(unit.radical), c.clone());
         let bare = Exact::of_terms(tower, [bare].into_iter());
-        let times = |x: Exact, i: usize| x.times(&images[i].clone().moved(tower));
-        let product = bits_of(unit.nested).fold(bare, times);
+        let times = |x: Exact, image: &Exact| x.times(&image.clone().moved(tower));
+        let powers = (0..unit.power).filter_map(|_| images.root.as_ref());
+        let nested = bits_of(unit.nested).map(|i| &images.generators[i]);
+        let product = powers.chain(nested).fold(bare, times);
         for (unit, c) in product.terms() {
             sum.add_unit(unit, c.clone());
         }
@@ -383,17 +449,25 @@ fn join(a: &Tower, b: &Tower) -> Joined {
     }
 }
 
-fn merged(a: &Tower, b: &Tower) -> Result<(Tower, [Vec<Exact>; 2]), ExactError> {
+fn merged(a: &Tower, b: &Tower) -> Result<(Tower, [Images; 2]), ExactError> {
     if let Some(why) = a.fault().or(b.fault()) {
         return Err(why);
     }
     let sides = [a, b];
-    let mut images = [Vec::new(), Vec::new()];
+    let (root, mut images) = match (a.root(), b.root()) {
+        (Some(a), Some(b)) => conjugate::common(a, b)?,
+        (a, b) => (a.or(b).cloned(), [None, None]),
+    };
+    let own = |side: usize| sides[side].root().cloned().map(Exact::of_polynomial);
+    let mut images = [0, 1].map(|side| Images {
+        root: images[side].take().or_else(|| own(side)),
+        generators: Vec::new(),
+    });
     // Whether all generators so far are those of one side, which do not depend on each other.
     let mut own = [true, true];
-    let mut tower = Tower::default();
+    let mut tower = Tower::of(root, Vec::new());
     loop {
-        let next = [0, 1].map(|s: usize| sides[s].generators().get(images[s].len()));
+        let next = [0, 1].map(|s: usize| sides[s].generators().get(images[s].generators.len()));
         let from = match next {
             [None, None] => return Ok((tower, images)),
             [Some(_), None] => [true, false],
@@ -424,7 +498,7 @@ fn merged(a: &Tower, b: &Tower) -> Result<(Tower, [Vec<Exact>; 2]), ExactError> 
                     terms: radicand.terms().map(|(u, c)| (u, c.clone())).collect(),
                     depth: g.depth,
                 });
-                tower = Tower::of(generators);
+                tower = Tower::of(tower.root().cloned(), generators);
                 if let Some(why) = tower.fault() {
                     return Err(why);
                 }
@@ -433,7 +507,7 @@ fn merged(a: &Tower, b: &Tower) -> Result<(Tower, [Vec<Exact>; 2]), ExactError> 
         };
         for s in 0..2 {
             match from[s] {
-                true => images[s].push(image.clone()),
+                true => images[s].generators.push(image.clone()),
                 false => own[s] = false,
             }
         }
