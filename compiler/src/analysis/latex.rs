@@ -106,7 +106,23 @@ pub(super) fn number(x: &Exact) -> String {
         };
         let inside = text[at + 5..at + close].to_string();
         let (of, degree) = inside.split_once(", ").unwrap_or((&inside, "2"));
-        text.replace_range(at..=at + close, &format!("\\sqrt[{degree}]{{{of}}}"));
+        let root = match of.contains('x') {
+            true => format!("\\operatorname{{root}}({inside})"),
+            false => format!("\\sqrt[{degree}]{{{of}}}"),
+        };
+        text.replace_range(at..=at + close, &root);
     }
-    text
+    with_exponents(&text)
+}
+
+/// `x^12` as `x^{12}`.
+fn with_exponents(text: &str) -> String {
+    let mut parts = text.split('^');
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let digits = &part[..part.len() - rest.len()];
+        out += &format!("^{{{digits}}}{rest}");
+    }
+    out
 }

@@ -95,11 +95,13 @@ pub fn about(x: f64) -> String {
     }
 }
 
-/// `sqrt(15)/10` as `√15/10`, `2*root(2, 3)` as `2·∛2`, `sqrt(2 + sqrt(2))` as `√(2 + √2)`.
+/// `sqrt(15)/10` as `√15/10`, `2*root(2, 3)` as `2·∛2`, `sqrt(2 + sqrt(2))` as `√(2 + √2)`; roots of polynomials as they are written.
 fn rooted(text: &str) -> String {
     let mut text = text.replace('*', "·");
     // Inner roots first: the last one has no other inside.
-    while let Some(at) = text.rfind("sqrt(").max(text.rfind("root(")) {
+    let mut end = text.len();
+    while let Some(at) = text[..end].rfind("sqrt(").max(text[..end].rfind("root(")) {
+        end = at;
         let mut depth = 0;
         let closes = |c: char| {
             depth += i32::from(c == '(') - i32::from(c == ')');
@@ -110,6 +112,9 @@ fn rooted(text: &str) -> String {
         };
         let inside = &text[at + 5..at + close];
         let (of, degree) = inside.split_once(", ").unwrap_or((inside, "2"));
+        if of.contains('x') {
+            continue;
+        }
         let sign = match degree {
             "2" => "√".to_string(),
             "3" => "∛".to_string(),

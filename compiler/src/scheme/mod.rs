@@ -29,6 +29,7 @@ pub(crate) mod mentions;
 pub mod multistep;
 pub mod names;
 pub mod per_use;
+pub mod polynomial;
 pub mod resolve;
 pub mod run;
 pub mod scalar;

@@ -1,6 +1,7 @@
 //! Numbers as they are written, evaluated exactly: coefficients, fractions of `h`, sizes, options.
 
 use super::coeff::{Coeff, CoeffError};
+use super::polynomial;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident};
@@ -14,7 +15,7 @@ pub type Scope = BTreeMap<String, Coeff>;
 /// Most work that one number may take: entries of the linear equations that quotients are solutions of.
 const MAX_WORK: usize = 200_000;
 /// What a root counts for: the factors of a number are looked for.
-const ROOT_WORK: usize = 50;
+pub(super) const ROOT_WORK: usize = 50;
 
 /// The value of an expression that stands for a number.
 pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
@@ -28,7 +29,7 @@ pub fn measured(e: &Expr, scope: &Scope) -> Result<(Coeff, usize), Diagnostic> {
     Ok((value, work))
 }
 
-fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coeff, Diagnostic> {
+pub(super) fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coeff, Diagnostic> {
     match &e.kind {
         ExprKind::Number(text) => literal(text, e.span),
         ExprKind::Quantity(text, unit) if unit == "%" => {
@@ -55,7 +56,10 @@ fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coeff, Diagnos
             Ok(value)
         }
         ExprKind::Tuple(items) if items.len() == 1 => evaluated(&items[0], scope, work),
-        ExprKind::Call(call) if is_root(call) => root(call, scope, e.span, work),
+        ExprKind::Call(call) if is_root(call) => match polynomial::of(call, scope) {
+            Some(named) => polynomial::root(&named, scope, work),
+            None => root(call, scope, e.span, work),
+        },
         ExprKind::Call(call) if is_length(call) => length(call, scope, e.span),
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
@@ -142,7 +146,7 @@ pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
     }
 }
 
-/// Whether this is `sqrt(…)` or `root(…, n)`.
+/// Whether this is `sqrt(…)`, `root(…, n)` or `root(…, near)`.
 pub fn is_root(call: &Call) -> bool {
     name_of(&call.callee).is_some_and(|f| ROOTS.contains(&f.name.as_str()))
 }
@@ -202,7 +206,7 @@ fn root(call: &Call, scope: &Scope, span: Span, work: &mut usize) -> Result<Coef
                 "`root` takes a number and a degree"
             };
             return Err(Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
-                .help("write `sqrt(3)`, or `root(2, 3)` for the cube root of 2"));
+                .help("write `sqrt(3)`, `root(2, 3)` for the cube root of 2, or `root(x^3 - 3*x + 1, 0.35)` for the root of a polynomial near a number"));
         }
     };
     let degree = degree.as_integer().and_then(|n| u32::try_from(n).ok());

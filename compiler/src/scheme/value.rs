@@ -7,6 +7,7 @@ use super::combination::Combination;
 use super::factor::Item;
 use super::flow::FlowArg;
 use super::names::MAX_MESSAGES;
+use super::polynomial;
 use super::run::{Frame, MAX_EVALUATIONS, Machine};
 use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
 use super::stage::Moment;
@@ -124,6 +125,14 @@ impl Machine<'_> {
 
     /// `sqrt(3)`, `len(L)`: numbers of numbers.
     fn function(&mut self, call: &Call, e: &Expr, names: &mut Names) -> Option<Coeff> {
+        let numbers = names.numbers();
+        if let Some(named) = polynomial::of(call, &numbers) {
+            let name = &named.variable.name;
+            if names.set.contains_key(name) || names.frame.lists.contains_key(name) {
+                return self.fail(polynomial::bound(&named));
+            }
+            return self.number(e, &numbers);
+        }
         let args = call.args.iter().map(|a| &a.value).filter(|_| is_root(call));
         for arg in args {
             if let Item::Vector(_) | Item::Factor { .. } = self.item(arg, names)? {

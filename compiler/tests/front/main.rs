@@ -22,6 +22,7 @@ mod merged;
 mod of_time;
 mod parts;
 mod pictures;
+mod polynomials;
 mod properties;
 mod reference;
 mod slips;
