@@ -22,6 +22,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import numpy as np
 import sympy
 from nodepy import runge_kutta_method
+from numpy.polynomial import Polynomial
 from scipy.integrate._ivp import dop853_coefficients, radau, rk
 
 SCHEMES = Path(__file__).resolve().parents[2] / "schemes"
@@ -65,6 +66,7 @@ BOTH = {
     "LobattoIIIC4": "lobatto_iiic6",
     "RadauIIA2": "radau_iia3",
     "RadauIIA3": "radau_iia5",
+    "SDIRK34": "crouzeix4",
     "SDIRK54": "sdirk4",
 }
 
@@ -92,14 +94,22 @@ def analyze(odec: str, *arguments: str) -> list[dict]:
     return json.loads(done.stdout)
 
 
-NUMBERS = {"sqrt": math.sqrt, "root": lambda x, n: x ** (1 / n), "__builtins__": {}}
+def root(of: float | Polynomial, n: float) -> float:
+    """The n-th root of a number; of a polynomial its real root near n."""
+    if not isinstance(of, Polynomial):
+        return of ** (1 / n)
+    real = [r.real for r in of.roots() if abs(r.imag) < 1e-9]
+    return min(real, key=lambda r: abs(r - n))
+
+
+NUMBERS = {"sqrt": math.sqrt, "root": root, "x": Polynomial([0, 1]), "__builtins__": {}}
 
 
 def numbers(entries: list[str] | list[list[str]]) -> np.ndarray:
     """odec's exact numbers as doubles; whole numbers are divided exactly."""
     if entries and isinstance(entries[0], list):
         return np.array([numbers(row) for row in entries])
-    return np.array([eval(entry, NUMBERS) for entry in entries], dtype=float)
+    return np.array([eval(entry.replace("^", "**"), NUMBERS) for entry in entries], dtype=float)
 
 
 class Method:

@@ -235,7 +235,8 @@ fn the_whole_library() {
                         "{name}"
                     );
                 }
-                "radau_iia3" | "radau_iia5" | "sdirk2" | "backward_euler" | "lobatto_iiic4" => {
+                "radau_iia3" | "radau_iia5" | "radau_iia7" | "sdirk2" | "sdirk3" | "esdirk3"
+                | "backward_euler" | "lobatto_iiic4" => {
                     assert_eq!(stable, Some((Some(true), Some(true))), "{name}");
                 }
                 "ssp104" => {
