@@ -16,6 +16,7 @@ mod enclose;
 mod factor;
 mod field;
 mod finite;
+pub mod fraction;
 mod poly;
 mod polynomial_root;
 mod radical;
@@ -41,8 +42,10 @@ use std::iter::Sum;
 use std::ops::{Add, Mul, Neg, Sub};
 use thiserror::Error;
 
-/// Most bits of a numerator or denominator.
+/// Most bits of a numerator or denominator in a number with roots.
 pub const MAX_BITS: u64 = 2048;
+/// The same in a fraction. What numbers cost grows with their bits ([`Exact::weight`]), so that work stays limited.
+pub const MAX_FRACTION_BITS: u64 = 4096;
 /// Most roots that one number is a sum of.
 pub const MAX_RADICALS: usize = 128;
 
@@ -162,17 +165,26 @@ impl Exact {
         tower::in_one_tower(numbers).map(|_| ())
     }
 
-    /// What work on it costs: terms of the sum, twice as much with each nested root.
+    /// What work on it costs: terms of the sum, twice as much with each nested root, more with each [`MAX_BITS`].
     pub fn weight(&self) -> usize {
-        (self.roots.len() + self.tower.degree()) << self.tower.generators().len()
+        ((self.roots.len() + self.tower.degree()) << self.tower.generators().len()) * self.lengths()
     }
     /// What making it costs: a quotient is the solution of linear equations, one for each term.
     pub fn cost(&self) -> usize {
-        (self.roots.len() + self.tower.degree()).pow(3) << self.tower.generators().len()
+        let terms =
+            (self.roots.len() + self.tower.degree()).pow(3) << self.tower.generators().len();
+        terms * self.lengths().pow(2)
+    }
+    fn lengths(&self) -> usize {
+        1 + (self.bits() / MAX_BITS) as usize
     }
     /// The number itself, unless it is too large.
     pub fn checked(self) -> Result<Exact, ExactError> {
-        let small = self.bits() <= MAX_BITS;
+        let most = match self.roots.is_empty() {
+            true => MAX_FRACTION_BITS,
+            false => MAX_BITS,
+        };
+        let small = self.bits() <= most;
         if let Some(why) = self.tower.fault() {
             return Err(why);
         }
@@ -239,11 +251,11 @@ impl Exact {
             return;
         }
         if r.is_one() {
-            self.rational += c;
+            self.rational = fraction::sum(&self.rational, &c);
             return;
         }
         let sum = match self.roots.get(&r) {
-            Some(have) => have + c,
+            Some(have) => fraction::sum(have, &c),
             None => c,
         };
         if sum.is_zero() {
@@ -264,9 +276,15 @@ impl Exact {
         if by.is_zero() {
             return Exact::zero();
         }
-        let roots = self.roots.iter().map(|(r, c)| (r.clone(), c * by));
+        if by.is_one() {
+            return self.clone();
+        }
+        let roots = self
+            .roots
+            .iter()
+            .map(|(r, c)| (r.clone(), fraction::product(c, by)));
         Exact {
-            rational: &self.rational * by,
+            rational: fraction::product(&self.rational, by),
             roots: roots.collect(),
             tower: self.tower.clone(),
         }
@@ -288,7 +306,13 @@ impl PartialEq for Exact {
         if self.tower.fault().is_some() {
             false
         } else if self.tower == other.tower {
-            self.rational == other.rational && self.roots == other.roots
+            // The library compares fractions by dividing them.
+            let same =
+                |a: &BigRational, b: &BigRational| a.numer() == b.numer() && a.denom() == b.denom();
+            let mut both = self.roots.iter().zip(&other.roots);
+            self.roots.len() == other.roots.len()
+                && same(&self.rational, &other.rational)
+                && both.all(|((r, a), (s, b))| r == s && same(a, b))
         } else {
             (self - other).is_zero()
         }
@@ -300,8 +324,10 @@ impl Eq for Exact {}
 impl Hash for Exact {
     fn hash<H: Hasher>(&self, state: &mut H) {
         if self.tower.is_empty() {
-            self.rational.hash(state);
-            self.roots.hash(state);
+            // In lowest terms numerators and denominators are unique; the library would divide one by the other.
+            for (unit, c) in self.terms() {
+                (unit, c.numer(), c.denom()).hash(state);
+            }
         } else {
             self.to_f64().to_bits().hash(state);
         }
@@ -311,9 +337,15 @@ impl Hash for Exact {
 impl Add for &Exact {
     type Output = Exact;
     fn add(self, other: &Exact) -> Exact {
+        if other.is_zero() {
+            return self.clone();
+        }
+        if self.is_zero() {
+            return other.clone();
+        }
         let (a, b) = tower::together(self, other);
         let mut sum = a.into_owned();
-        sum.rational += &b.rational;
+        sum.rational = fraction::sum(&sum.rational, &b.rational);
         for (r, c) in &b.roots {
             sum.add_unit(r.clone(), c.clone());
         }

@@ -4,13 +4,18 @@
 //! evaluations. Values are states, or evaluations times h, so coefficients are pure numbers. Leaves finding the
 //! values of a stage program to odec-compiler.
 
+use crate::ring::Ring;
 use crate::tableau::Tableau;
 use num_bigint::BigInt;
-use num_integer::Integer;
-use num_rational::BigRational;
 use num_traits::{One, Zero};
+use odec_exact::fraction::{gcd, lcm, quotient};
 use odec_exact::{Exact, ExactError};
 use std::collections::BTreeMap;
+
+/// Most terms of all numbers of a tableau in which roots occur.
+pub const MAX_TERMS: usize = 200_000;
+/// Bits of a numerator or denominator that is long.
+const LONG: u64 = 512;
 
 /// A value of a line: 0 is the state at the start of the step, `n` the result of step `n − 1`.
 pub type Value = usize;
@@ -62,6 +67,8 @@ pub enum NoTableau {
     History(Value),
     /// A field is evaluated at, or the step ends with, a sum in which the old state has another coefficient than 1.
     State(Value, Exact),
+    /// It would have so many terms in all.
+    Large(Value, usize),
     /// Its coefficients have no common field that is small enough.
     Roots(Value, ExactError),
 }
@@ -101,10 +108,10 @@ impl Sum for Numbers {
     fn combined(terms: &[(&Numbers, &Exact)]) -> Numbers {
         let mut sum = Numbers::default();
         for (value, c) in terms {
-            sum.state = &sum.state + &(*c * &value.state);
+            sum.state = &sum.state + &(&value.state * c);
             for (j, a) in &value.evals {
                 let slot = sum.evals.entry(*j).or_default();
-                *slot = &*slot + &(*c * a);
+                *slot = &*slot + &(a * c);
             }
         }
         sum.evals.retain(|_, a| !a.is_zero());
@@ -137,7 +144,7 @@ impl Fractions {
         }
     }
     fn at(&self, place: usize) -> Exact {
-        let quotient = |x: &BigInt| BigRational::new(x.clone(), self.under.clone());
+        let quotient = |x: &BigInt| quotient(x.clone(), &self.under);
         self.whole
             .get(&place)
             .map(quotient)
@@ -161,7 +168,7 @@ impl Sum for Fractions {
         let mut under = BigInt::one();
         for (own, _) in &factors {
             if !(&under % own).is_zero() {
-                under = under.lcm(own);
+                under = lcm(&under, own);
             }
         }
         let mut whole: BTreeMap<usize, BigInt> = BTreeMap::new();
@@ -177,7 +184,7 @@ impl Sum for Fractions {
             if common.is_one() {
                 break;
             }
-            common = common.gcd(&(x % &common));
+            common = gcd(&common, &(x % &common));
         }
         if !common.is_one() {
             whole.values_mut().for_each(|x| *x /= &common);
@@ -254,16 +261,41 @@ impl Line {
         Some(word)
     }
 
+    /// Whether few terms of long numbers make values that are long sums of evaluations, as in a recursion of three terms: a tableau
+    /// would have many times as many entries. Only steps that evaluate earlier values are such.
+    pub fn is_recursion(&self) -> bool {
+        let (mut terms, mut stages, mut bits) = (0, 0, 0);
+        for (made, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Combine(of) => {
+                    terms += of.len();
+                    bits = of.iter().map(|(_, c)| c.bits()).fold(bits, u64::max);
+                }
+                Step::Eval { at, .. } if *at <= made => stages += 1,
+                _ => return false,
+            }
+        }
+        bits >= LONG && 8 * terms < stages * stages
+    }
+
     /// Whether its coefficients can be computed with.
     pub fn comparable(&self) -> Result<(), NoTableau> {
-        let coefficients = self.steps.iter().flat_map(|s| match s {
+        Exact::are_comparable(self.coefficients()).map_err(|why| NoTableau::Roots(self.result, why))
+    }
+
+    fn coefficients(&self) -> impl Iterator<Item = &Exact> + Clone {
+        self.steps.iter().flat_map(|s| match s {
             Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
             Step::Flow { fraction, .. } => vec![fraction],
             Step::Phi { over, .. } => vec![over],
             Step::Solution(time) => vec![time],
             Step::Eval { .. } => Vec::new(),
-        });
-        Exact::are_comparable(coefficients).map_err(|why| NoTableau::Roots(self.result, why))
+        })
+    }
+
+    /// Whether tableaus of such numbers have elementary weights in whole numbers ([`crate::order::Weights`]).
+    pub fn has_ring(&self) -> bool {
+        Ring::of(self.coefficients()).is_some()
     }
 
     /// One stage for each evaluation.
@@ -275,7 +307,14 @@ impl Line {
         };
         match self.steps.iter().all(rational) {
             true => self.summed::<Fractions>(),
-            false => self.summed::<Numbers>(),
+            false => {
+                let stages = self.steps.iter().filter(|s| matches!(s, Step::Eval { .. }));
+                let (n, weight) = (stages.count(), self.coefficients().map(Exact::weight).max());
+                match n * n / 2 * weight.unwrap_or(0) {
+                    terms if terms > MAX_TERMS => Err(NoTableau::Large(self.result, terms)),
+                    _ => self.summed::<Numbers>(),
+                }
+            }
         }
     }
 

@@ -100,6 +100,23 @@ pub fn prove(
     }
 }
 
+/// The order alone, up to `up_to`: what the first condition that does not hold has instead is not computed.
+pub fn highest(method: &mut dyn Expansion, trees: &mut Trees, up_to: usize) -> usize {
+    for n in 1..=up_to {
+        if trees.orders() < n && !trees.grow() {
+            return n - 1;
+        }
+        let violated = method.violated(trees, n).unwrap_or_else(|| {
+            let mut all = trees.of_order(n);
+            all.find(|t| method.coefficient(trees, *t) != expected(trees, *t))
+        });
+        if violated.is_some() {
+            return n - 1;
+        }
+    }
+    up_to
+}
+
 /// The conditions of order p + 1 that do not hold, with Φ − 1/γ each, and the norm of the principal error
 /// `√Σ ((Φ − 1/γ)/σ)²` (Prince & Dormand 1981). `None`: there would be too many trees.
 pub fn principal_error(

@@ -7,10 +7,10 @@ use crate::descartes::first_change;
 use crate::modular::Residue;
 use crate::series::Number;
 use num_bigint::BigInt;
-use num_integer::Integer;
 use num_rational::BigRational;
-use num_traits::{One, Signed, Zero};
+use num_traits::{One, Zero};
 use odec_exact::Exact;
+use odec_exact::fraction::{gcd, lcm};
 use std::cmp::Ordering;
 
 /// Most bits of a coefficient's numerator or denominator, times the degree, in a greatest common divisor.
@@ -154,12 +154,24 @@ impl Poly {
         let Some(rational) = rational.filter(|r| !r.is_empty()) else {
             return self;
         };
-        let (mut gcd, mut lcm) = (BigInt::zero(), BigInt::one());
-        for c in rational {
-            gcd = gcd.gcd(c.numer());
-            lcm = lcm.lcm(c.denom());
+        let (mut common, mut under) = (BigInt::zero(), BigInt::one());
+        for c in &rational {
+            common = gcd(&common, c.numer());
+            under = lcm(&under, c.denom());
         }
-        self.scaled(&Exact::from(BigRational::new(lcm, gcd.abs())))
+        let whole = |c: &&BigRational| c.numer() / &common * (&under / c.denom());
+        let exact = |c| Exact::from(BigRational::from_integer(whole(c)));
+        Poly::new(rational.iter().map(exact).collect())
+    }
+
+    /// Two polynomials times one positive number that makes rational coefficients whole.
+    pub(crate) fn whole(p: &Poly, q: &Poly) -> (Poly, Poly) {
+        let both = p.0.iter().chain(&q.0);
+        let under = both.clone().try_fold(BigInt::one(), |under, c| {
+            Some(lcm(&under, c.as_rational()?.denom()))
+        });
+        let by = Exact::from(BigRational::from_integer(under.unwrap_or_else(BigInt::one)));
+        (p.scaled(&by), q.scaled(&by))
     }
 
     fn bits(&self) -> u64 {

@@ -5,9 +5,9 @@
 //! number is a sum of whole multiples of products of roots, whose products are looked up in a table.
 
 use num_bigint::BigInt;
-use num_integer::Integer;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
+use odec_exact::fraction::{lcm, quotient};
 use odec_exact::{Exact, Field};
 
 /// Most products of roots that products of the coefficients may have.
@@ -39,8 +39,9 @@ impl Ring {
         let field = Field::of(numbers.clone(), most).ok()?;
         let mut denominator = BigInt::one();
         for (_, c) in numbers.flat_map(|x| field.coordinates(x)) {
-            let scaled = c * &denominator;
-            denominator *= scaled.denom();
+            if !(&denominator % c.denom()).is_zero() {
+                denominator = lcm(&denominator, c.denom());
+            }
         }
         let n = field.dimension();
         let whole =
@@ -72,7 +73,7 @@ impl Ring {
     pub fn scaled(&self, x: &Exact) -> Int {
         let mut int = self.zero();
         for (i, c) in self.field.coordinates(x) {
-            int[i] = (c * &self.denominator).to_integer();
+            int[i] = c.numer() * (&self.denominator / c.denom());
         }
         int
     }
@@ -82,7 +83,7 @@ impl Ring {
         let coordinates = self.field.coordinates(x);
         let denominator = coordinates
             .iter()
-            .fold(BigInt::one(), |d, (_, c)| d.lcm(c.denom()));
+            .fold(BigInt::one(), |d, (_, c)| lcm(&d, c.denom()));
         let mut int = self.zero();
         for (i, c) in coordinates {
             int[i] = c.numer() * (&denominator / c.denom());
@@ -115,7 +116,7 @@ impl Ring {
     pub fn exact(&self, x: &Int, over: &BigInt) -> Exact {
         let terms = x.iter().enumerate().filter(|(_, c)| !c.is_zero());
         self.field
-            .number(terms.map(|(i, c)| (i, BigRational::new(c.clone(), over.clone()))))
+            .number(terms.map(|(i, c)| (i, quotient(c.clone(), over))))
     }
 }
 

@@ -3,6 +3,7 @@
 //! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods
 //! stage by stage (`stages.rs`). Where `R = rⁿ`, as for n equal steps, `|R| ≤ 1` is decided on r. I-stability is decided on the E-polynomial `|Q(iy)|² − |P(iy)|²`, A-stability on it and the poles.
 
+use crate::line::Line;
 use crate::poly::{Extent, Poly, extent, inverse};
 use crate::stages;
 use crate::tableau::Tableau;
@@ -39,10 +40,7 @@ impl StabilityFunction {
     pub fn new(t: &Tableau) -> Option<StabilityFunction> {
         let s = t.stages();
         if t.is_explicit() {
-            return Some(StabilityFunction {
-                numerator: stages::stability(t)?.0,
-                denominator: Poly::constant(Exact::one()),
-            });
+            return Some(StabilityFunction::of_polynomial(stages::stability(t)?.0));
         }
         if s > MAX_STAGES {
             return None;
@@ -61,6 +59,18 @@ impl StabilityFunction {
         })
     }
 
+    /// That of an explicit step of one field, value by value; `None`: the step is none.
+    pub fn of_line(line: &Line) -> Option<StabilityFunction> {
+        Some(StabilityFunction::of_polynomial(stages::of_line(line)?.0))
+    }
+
+    fn of_polynomial(numerator: Poly) -> StabilityFunction {
+        StabilityFunction {
+            numerator,
+            denominator: Poly::constant(Exact::one()),
+        }
+    }
+
     /// The r of lowest degree with `R = rⁿ`.
     fn base(&self) -> StabilityFunction {
         let (p, q) = (&self.numerator, &self.denominator);
@@ -75,9 +85,10 @@ impl StabilityFunction {
         found.unwrap_or_else(|| self.clone())
     }
 
-    /// `|Q(iy)|² − |P(iy)|²` as a polynomial in y².
+    /// A positive multiple of `|Q(iy)|² − |P(iy)|²` as a polynomial in y².
     fn e_polynomial(&self) -> Poly {
-        absolute(&self.denominator).minus(&absolute(&self.numerator))
+        let (p, q) = Poly::whole(&self.numerator, &self.denominator);
+        absolute(&q).minus(&absolute(&p))
     }
 }
 
@@ -135,7 +146,8 @@ impl Stability {
     pub fn of(function: StabilityFunction) -> Stability {
         let base = function.base();
         let imaginary_squared = extent(&[base.e_polynomial()]);
-        let (p, q) = (base.numerator.mirrored(), base.denominator.mirrored());
+        let (p, q) = Poly::whole(&base.numerator, &base.denominator);
+        let (p, q) = (p.mirrored(), q.mirrored());
         // Q² − P² = (Q − P)(Q + P), which have no common roots, as P and Q have none.
         let real = extent(&[q.minus(&p), q.plus(&p)]);
         // Poles have positive real parts when those of Q(−z) have negative ones.

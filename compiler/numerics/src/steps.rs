@@ -113,7 +113,7 @@ impl Scaled {
         let (p, q) = (padded(&f.numerator), padded(&f.denominator));
         let both = p.iter().chain(&q);
         let lcm = both.clone().try_fold(BigInt::one(), |lcm, c| {
-            Some(lcm.lcm(c.as_rational()?.denom()))
+            Some(odec_exact::fraction::lcm(&lcm, c.as_rational()?.denom()))
         });
         let Some(lcm) = lcm else {
             return Scaled::Sums(p, q);

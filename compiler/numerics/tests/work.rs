@@ -78,6 +78,47 @@ fn only_powers_have_roots() {
     assert_eq!(Stability::new(&twice).unwrap().base.numerator.degree(), 8);
 }
 
+/// Verwer's recursion of three terms for Chebyshev polynomials, with short numbers: `Tⱼ(1 + z/n²)`.
+fn chebyshev(n: usize) -> Line {
+    let w = q(1, (n * n) as i64);
+    let mut steps = vec![
+        Step::Eval { field: 0, at: 0 },
+        Step::Combine(vec![(0, Exact::one()), (1, w.clone())]),
+    ];
+    let mut before = 0;
+    for _ in 1..n {
+        let last = steps.len();
+        steps.push(Step::Eval { field: 0, at: last });
+        let twice = &w * &Exact::int(2);
+        let terms = vec![
+            (last, Exact::int(2)),
+            (before, Exact::int(-1)),
+            (last + 1, twice),
+        ];
+        steps.push(Step::Combine(terms));
+        before = last;
+    }
+    Line {
+        fields: vec!["F".into()],
+        result: steps.len(),
+        steps,
+        embedded: None,
+    }
+}
+
+/// Of a step as it is computed each stage takes as much work as its degree; of its tableau as much as that times the stages before.
+#[test]
+fn recursions_cost_what_their_terms_cost() {
+    let work = |n| stages::of_line(&chebyshev(n)).unwrap().1;
+    let (small, large) = (work(20), work(80));
+    assert!(large < 20 * small, "{small} and {large}");
+    let line = chebyshev(12);
+    let (by_values, few) = stages::of_line(&line).unwrap();
+    let (by_stages, many) = stages::stability(&line.tableau().unwrap()).unwrap();
+    assert_eq!(by_values, by_stages);
+    assert!(few < many, "{few} and {many}");
+}
+
 /// Discs are sought up to a degree, which is said.
 #[test]
 fn discs_of_long_polynomials_are_not_sought() {

@@ -21,7 +21,7 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_numerics::line::Step;
 use odec_numerics::multistep::Multistep;
-use odec_numerics::order::{Expansion, Proof, Violation, Weights, prove};
+use odec_numerics::order::{Expansion, Proof, Violation, Weights, highest, prove};
 use odec_numerics::past::Past;
 use odec_numerics::series::Series;
 use odec_numerics::words::Words;
@@ -57,6 +57,8 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
     let one_step = |s: &Step| matches!(s, Step::Eval { .. } | Step::Combine(_));
     let (n, fields) = (p.line.fields.len(), p.line.fields.clone());
     if steps.iter().all(one_step)
+        && !p.line.is_recursion()
+        && p.line.has_ring()
         && let Some(weights) = Weights::new(&p.tableau()?)
     {
         return Ok(Expanded {
@@ -98,6 +100,11 @@ pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
 impl Expanded {
     pub fn prove(&mut self, up_to: usize, within: Option<&Exact>) -> Proof {
         prove(&mut *self.method, &mut self.trees, up_to, within)
+    }
+
+    /// The order alone.
+    pub fn highest(&mut self, up_to: usize) -> usize {
+        highest(&mut *self.method, &mut self.trees, up_to)
     }
 
     /// The tree, the elementary differential and both values.
@@ -249,16 +256,15 @@ fn claim(
         return too_short(i, c, &flow, (order, first), sink);
     }
     if within.is_some() {
-        let found = expanded.prove(order + 1, None);
         return Some((
             ClaimStatus::Proved,
-            match found.order {
+            match expanded.highest(order + 1) {
                 o if o >= order => format!("order {o} holds exactly"),
                 o => format!("exactly, only order {o}"),
             },
         ));
     }
-    let found = expanded.prove(MAX_CLAIM as usize, None).order;
+    let found = expanded.highest(MAX_CLAIM as usize);
     let found = match limited(&flow, found, None) {
         Ok(first) => first.map_or(found, |l| l.order),
         Err(_) => order,

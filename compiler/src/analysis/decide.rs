@@ -10,7 +10,7 @@ use super::general::{General, general};
 use super::iterated::Iterated;
 use super::line::{Beyond, Placed, placed, to_tolerance};
 use super::number::number;
-use super::report::{embedded, embedded_in, evaluations};
+use super::report::{embedded, embedded_in, evaluations, stability};
 use super::stand_in::alone;
 use super::written;
 use crate::scheme::flow::Flow;
@@ -21,7 +21,6 @@ use odec_numerics::Tableau;
 use odec_numerics::multistep::Multistep;
 use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
-use odec_numerics::stability::Stability;
 use odec_numerics::symplectic::{Broken, Symplectic, symplectic};
 
 /// What was found about a claim.
@@ -43,6 +42,8 @@ type Word = Vec<(usize, Exact)>;
 pub struct Subject {
     flow: Flow,
     computed: Result<Tableau, Beyond>,
+    /// The step that it is made of.
+    placed: Option<Placed>,
     implicit: Option<Tableau>,
     multistep: Option<Multistep>,
     /// Of a scheme that reads earlier steps.
@@ -67,6 +68,7 @@ impl Subject {
         let evaluated = evaluations(&flow);
         let flows = exact.filter(Placed::has_flows);
         let stiff = computed.as_ref().ok().and_then(stiff);
+        let placed = computed.clone().ok();
         let computed = computed.and_then(|p| p.tableau());
         let rows = written::multistep(&i.scheme, &i.settings);
         let several = computed.is_err() && rows.is_none();
@@ -79,6 +81,7 @@ impl Subject {
             tolerance: solved.map(|(tol, _)| tol),
             computed,
             stiff,
+            placed,
             evaluated,
             flow,
         }
@@ -316,7 +319,8 @@ fn damped(name: &str, s: &Subject) -> Decided {
             facts.a_stable.zip(far).map(|(is, far)| is && far)
         }
         (None, None) => {
-            let stability = Stability::new(s.of_one_field()?).ok_or_else(undecided)?;
+            let placed = s.placed.as_ref().filter(|_| s.implicit.is_none());
+            let stability = stability(s.of_one_field()?, placed).ok_or_else(undecided)?;
             match a {
                 true => stability.a_stable,
                 false => stability.l_stable,

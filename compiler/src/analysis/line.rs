@@ -14,7 +14,7 @@ use crate::scheme::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_numerics::line::{NoTableau, Step, Value};
+use odec_numerics::line::{MAX_TERMS, NoTableau, Step, Value};
 use odec_numerics::series::Number;
 use odec_numerics::{Line, Tableau};
 use std::collections::{BTreeMap, VecDeque};
@@ -92,6 +92,10 @@ impl Placed {
             NoTableau::State(v, c) => (
                 v,
                 format!("it takes {c} of the old state where a method of one step takes 1"),
+            ),
+            NoTableau::Large(v, terms) => (
+                v,
+                format!("its tableau would have {terms} terms, and {MAX_TERMS} is the limit"),
             ),
             NoTableau::Roots(v, why) => (v, format!("of its coefficients together: {why}")),
         };

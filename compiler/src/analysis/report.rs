@@ -343,7 +343,8 @@ pub fn scheme(i: &Instance) -> Report {
         Some((_, found)) => Some(found),
         None => order.as_ref().ok(),
     };
-    let one_field = best.filter(|t| t.fields.len() == 1).map(one_field);
+    let one_field = (best.filter(|t| t.fields.len() == 1))
+        .map(|t| one_field(t, computed.as_ref().ok().filter(|_| implicit.is_none())));
     let rows = written::multistep(&i.scheme, &i.settings);
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
     let all = history(&flow);
@@ -437,14 +438,24 @@ fn order_or(
     })
 }
 
-fn one_field(t: &Tableau) -> OneField {
-    let stability = Stability::new(t);
+/// `computed`: the step that the tableau is made of.
+fn one_field(t: &Tableau, computed: Option<&Placed>) -> OneField {
+    let stability = stability(t, computed);
     OneField {
         properties: Properties::new(t),
         partner: t.partner().and_then(|t| StabilityFunction::new(&t)),
         steps: stability.as_ref().map(|s| StepBounds::new(t, s)),
         stability,
         ssp: ssp(t),
+    }
+}
+
+/// By the values of the step where they are known, which are fewer terms than the tableau has.
+pub(super) fn stability(t: &Tableau, computed: Option<&Placed>) -> Option<Stability> {
+    let line = computed.filter(|_| t.is_explicit()).map(|p| &p.line);
+    match line.and_then(StabilityFunction::of_line) {
+        Some(function) => Some(Stability::of(function)),
+        None => Stability::new(t),
     }
 }
 
@@ -468,8 +479,8 @@ struct Computed {
     general: Option<General>,
     unequal: Option<Unequal>,
     stiff: Option<Result<Stiff, Beyond>>,
-    /// Where each stage is written.
-    written: Vec<Span>,
+    /// The step that it is made of.
+    placed: Option<Placed>,
 }
 
 /// The order of an evolve as it is computed, and its tableau. Where each written occurrence has weights of its own, each field stands
@@ -484,7 +495,6 @@ fn computed(e: &Evolved) -> Computed {
         false => with_history(&whole),
     };
     let tableau = placed.clone().and_then(|p| p.tableau());
-    let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
     let stiff = placed.as_ref().ok().and_then(stiff);
     let found = match &tableau {
         Ok(t) if e.per_use.is_any() => of_tableau(&t.normalised(), within.as_ref()),
@@ -522,7 +532,7 @@ fn computed(e: &Evolved) -> Computed {
         general: general.filter(|_| unequal.is_none()),
         unequal,
         stiff,
-        written,
+        placed: placed.ok(),
     }
 }
 
@@ -534,8 +544,9 @@ pub fn evolve(e: &Evolved) -> Report {
         general,
         unequal,
         stiff,
-        written,
+        placed,
     } = computed(e);
+    let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
     let flow = opaque(&e.flow, e.step);
     let tolerance = tolerance(&flow);
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
@@ -565,7 +576,9 @@ pub fn evolve(e: &Evolved) -> Report {
         modified: (meant.as_ref().zip(order.as_ref().ok()))
             .and_then(|(t, f)| modified::of_tableau(t, f)),
         internal: None,
-        one_field: built.filter(|t| t.fields.len() == 1).map(one_field),
+        one_field: built
+            .filter(|t| t.fields.len() == 1)
+            .map(|t| one_field(t, placed.as_ref())),
         additive: built.and_then(|t| additive(t, &written)),
         h: Some(e.h.clone()),
         lipschitz: None,

@@ -6,6 +6,7 @@ use super::combination::Combination;
 use super::exponential::without_state;
 use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
+use super::mentions::Mentions;
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::Machine;
 use super::scalar::{name_of, out_of_range, unknown_name};
@@ -87,6 +88,19 @@ impl Machine<'_> {
                 self.fail(d)
             }
         }
+    }
+
+    /// Makes values of names that an expression both evaluates a field at and reads otherwise: in a recursion such as
+    /// `z = m*y + h*F(y)` y is one value, wherever it stands, not a sum of all that it was made of.
+    pub(super) fn make_evaluated(&mut self, e: &Expr, names: &mut Names) -> Option<()> {
+        let mut found = Mentions::default();
+        found.expr(e);
+        for name in found.given.intersection(&found.beside) {
+            if let Some(Some(Item::Vector(v))) = names.set.get_mut(*name) {
+                *v = Combination::value(self.value(v.clone(), e.span)?);
+            }
+        }
+        Some(())
     }
 
     fn field_called(

@@ -16,6 +16,10 @@ pub struct Mentions<'a> {
     pub read: BTreeSet<&'a str>,
     /// Read with an index, and where first.
     pub indexed: BTreeMap<&'a str, Span>,
+    /// Given to calls by themselves: `y` in `F(y)`.
+    pub given: BTreeSet<&'a str>,
+    /// Read in another way, without an index.
+    pub beside: BTreeSet<&'a str>,
     /// Assigned to.
     pub set: BTreeSet<&'a str>,
 }
@@ -120,7 +124,10 @@ impl<'a> Mentions<'a> {
     pub fn expr(&mut self, e: &'a Expr) {
         match &e.kind {
             ExprKind::Number(_) | ExprKind::Quantity(..) | ExprKind::Str(_) => {}
-            ExprKind::Name(n) => _ = self.read.insert(n),
+            ExprKind::Name(n) => {
+                self.read.insert(n);
+                self.beside.insert(n);
+            }
             ExprKind::Index(name, at) => {
                 self.read.insert(&name.name);
                 self.indexed.entry(&name.name).or_insert(e.span);
@@ -128,9 +135,16 @@ impl<'a> Mentions<'a> {
             }
             ExprKind::Call(call) => {
                 self.expr(&call.callee);
-                let args = call.args.iter();
-                args.flat_map(|a| a.by.iter().chain([&a.value]))
-                    .for_each(|e| self.expr(e));
+                for a in &call.args {
+                    a.by.iter().for_each(|e| self.expr(e));
+                    match &a.value.kind {
+                        ExprKind::Name(n) => {
+                            self.read.insert(n);
+                            self.given.insert(n);
+                        }
+                        _ => self.expr(&a.value),
+                    }
+                }
             }
             ExprKind::List(items) | ExprKind::Tuple(items) => {
                 items.iter().for_each(|e| self.expr(e))

@@ -1,11 +1,12 @@
 //! Numbers as they are written, evaluated exactly: coefficients, fractions of `h`, sizes, options.
 
-use super::coeff::{Coeff, CoeffError};
+use super::coeff::{Coeff, CoeffError, MAX_TERMS};
 use super::polynomial;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
+use odec_graph::exact::{MAX_BITS, MAX_FRACTION_BITS};
 use odec_graph::{Exact, ExactError};
 use std::collections::BTreeMap;
 
@@ -142,6 +143,9 @@ pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
         CoeffError::Exact(ExactError::TooManyNested) => {
             d.help("write some of them as decimals, and claim the order `within` their precision")
         }
+        CoeffError::Exact(ExactError::TooLarge) => d.help(format!(
+            "a fraction may have {MAX_FRACTION_BITS} binary digits, a number with roots {MAX_BITS}, a polynomial {MAX_TERMS} terms"
+        )),
         _ => d,
     }
 }

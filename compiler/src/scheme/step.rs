@@ -1,7 +1,8 @@
 //! Step programs: assignments, `repeat`, `return`, executed on exact combinations; and `start`, which precedes them.
 //!
 //! Names may be rebound, but not the state, `h`, `t` or a field. `repeat` is unrolled here; its count is checked first.
-//! What an evaluation made a value of stays one: `y = x + h*A(x)  return y + h*B(y)` gives `y1 + h*k2`.
+//! What an evaluation makes a value of is one in its whole statement and after it: `y = x + h*A(x)  return y + h*B(y)`
+//! gives `y1 + h*k2`.
 //! Leaves expressions to `value.rs`, what is kept for later steps to `history.rs`.
 
 use super::coeff::Coeff;
@@ -38,6 +39,7 @@ impl Machine<'_> {
                     );
                 }
                 let mark = self.mark();
+                self.make_evaluated(value, &mut names)?;
                 let end = self.vector(value, &mut names);
                 if self.is_started(frame) {
                     if end.is_none() && !self.misses(frame, &mark) {
@@ -145,7 +147,10 @@ impl Machine<'_> {
         match stmt {
             Stmt::Assign { name, value, .. } => {
                 self.assignable(name, names)?;
-                self.tried(name, value.span, names, |m, names| m.item(value, names))
+                self.tried(name, value.span, names, |m, names| {
+                    m.make_evaluated(value, names)?;
+                    m.item(value, names)
+                })
             }
             Stmt::Repeat { count, body, span } => self.repeat(count, body, *span, names),
             Stmt::Solve {

@@ -53,7 +53,7 @@ fn values_have_their_names() {
         "mid₁ = x + 1/2 k₁",
         "mid₂ = x + k₂",
         "mid = x + k",
-        "x′ = x + k + k₄",
+        "x′ = mid + k₄",
     ];
     assert_eq!(panels, [said]);
     assert!(picture.contains(">k₂ = ffn(mid₁)<"), "{picture}");
@@ -65,7 +65,7 @@ fn values_have_their_names() {
         "y₂ = x + k₁",
         "y₃ = x + k₂",
         "y = x + k₃",
-        "x′ = x + k₃ + k₄",
+        "x′ = y + k₄",
     ];
     assert_eq!(panels, [said]);
 }

@@ -3,7 +3,9 @@
 use crate::common::compile_text;
 use odec_compiler::codes;
 use odec_compiler::model::MAX_NODES;
+use odec_compiler::scheme::Instr;
 use odec_grammar::{Severity, work};
+use odec_program::manifest::ClaimStatus;
 
 /// What is done for a text.
 fn done(text: &str) -> u64 {
@@ -47,6 +49,44 @@ fn sums_that_share_their_terms_are_made_once() {
         assert_eq!(of_one.0, 12);
         assert_eq!(made(&doubled(40)), of_one);
     }
+}
+
+/// A recursion that reads a value and evaluates a field at it in one statement stays a recursion: terms grow with the stages, not
+/// with their square, and numbers stay as long as the recursion has them.
+#[test]
+fn recursions_stay_recursions() {
+    let terms = |text: &str| {
+        let outcome = compile_text(text);
+        let programs = &outcome.checked().programs;
+        let sums = programs.iter().flat_map(|p| &p.instrs);
+        let sizes = sums.filter_map(|i| match i {
+            Instr::Combine(c) => Some(c.len()),
+            _ => None,
+        });
+        sizes.collect::<Vec<_>>()
+    };
+    let field = "field f = rmsnorm |> swiglu(hidden: 4)\n".to_string();
+    let sizes = terms(&(field + &model("rkl2(f, s: 40)", 1, "")));
+    assert!(
+        sizes.len() >= 39 && sizes.iter().all(|n| *n <= 5),
+        "{sizes:?}"
+    );
+}
+
+/// Sommeijer's, Shampine's and Verwer's method of 40 stages, whose coefficients have some 2,500 binary digits, and of 100, whose
+/// are longer than numbers may be.
+#[test]
+fn long_coefficients_are_proved_or_refused() {
+    let of = |s: u64| compile_text(&format!("scheme long {{ order 2 method rkc2(s: {s}) }}"));
+    let outcome = of(40);
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+    let claim = &outcome.checked().claims[0];
+    assert_eq!(
+        (&*claim.claim, claim.status),
+        ("order 2", ClaimStatus::Proved)
+    );
+    let shown = of(100).rendered();
+    assert!(shown.contains("4096"), "{shown}");
 }
 
 #[test]
