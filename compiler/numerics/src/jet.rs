@@ -135,6 +135,16 @@ impl Jet {
         sum
     }
 
+    /// With other numbers for the variables; it belongs to no space then.
+    pub fn renamed(&self, number: &[u32]) -> Jet {
+        let terms = self.terms().map(|(m, c)| {
+            let mut m: Monomial = m.iter().map(|v| number[*v as usize]).collect();
+            m.sort_unstable();
+            (m, c.clone())
+        });
+        Jet::from_terms(terms, None)
+    }
+
     fn made(terms: BTreeMap<Monomial, Exact>, space: Option<Rc<Space>>, lost: bool) -> Jet {
         let lost = lost || terms.values().any(|c| c.clone().checked().is_err());
         Jet { terms, space, lost }

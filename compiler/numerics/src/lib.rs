@@ -5,6 +5,7 @@
 //! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
 
 pub mod angle;
+pub mod blocks;
 pub mod cuts;
 pub mod descartes;
 pub mod draw;

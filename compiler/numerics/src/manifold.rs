@@ -17,7 +17,7 @@ use odec_exact::Exact;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of numbers.
-type Matrix = Vec<Vec<Exact>>;
+pub type Matrix = Vec<Vec<Exact>>;
 
 /// All solutions near a point: changes of the coefficients are `basis · v`.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,14 +209,6 @@ pub fn chart(conditions: &[Jet], coefficients: usize) -> Result<Chart, NoChart> 
     for (new, old) in order.iter().enumerate() {
         number[*old as usize] = new as u32;
     }
-    let renamed = |j: &Jet| {
-        let terms = j.terms().map(|(m, c)| {
-            let mut m: Monomial = m.iter().map(|v| number[*v as usize]).collect();
-            m.sort_unstable();
-            (m, c.clone())
-        });
-        Jet::from_terms(terms, None)
-    };
     Ok(Chart {
         basis: (0..coefficients)
             .map(|i| {
@@ -231,8 +223,8 @@ pub fn chart(conditions: &[Jet], coefficients: usize) -> Result<Chart, NoChart> 
             .iter()
             .rev()
             .map(|(_, q)| Quotient {
-                over: renamed(&q.over),
-                under: renamed(&q.under),
+                over: q.over.renamed(&number),
+                under: q.under.renamed(&number),
             })
             .collect(),
     })

@@ -3,8 +3,13 @@
 mod written;
 
 use odec_exact::Exact;
-use odec_numerics::order::{Weights, prove};
+use odec_numerics::blocks;
+use odec_numerics::jet::{Jet, Space};
+use odec_numerics::line::{Line, Step};
+use odec_numerics::manifold::{Chart, NoChart};
+use odec_numerics::order::{Weights, expected, prove};
 use odec_numerics::properties::Properties;
+use odec_numerics::series::Series;
 use odec_numerics::stability::Stability;
 use odec_numerics::{Tableau, Trees};
 use proptest::prelude::*;
@@ -282,6 +287,104 @@ proptest! {
             if c2 != c3 {
                 prop_assert_eq!(order(&t), 1);
             }
+        }
+    }
+}
+
+/// An explicit tableau's entries: those of A below the diagonal, row by row, then b.
+fn entries(t: &Tableau) -> Vec<Exact> {
+    let below = t.a.iter().enumerate().flat_map(|(i, row)| &row[..i]);
+    below.chain(&t.b).cloned().collect()
+}
+
+/// The conditions up to an order in changes of all these entries.
+fn conditions(t: &Tableau, order: usize) -> Vec<Jet> {
+    let space = Space::new(64, 1_000_000);
+    let mut left = entries(t).into_iter().enumerate();
+    let mut next = || {
+        left.next()
+            .map(|(v, x)| Jet::variable(v as u32, &x, &space))
+    };
+    let mut steps = Vec::new();
+    for row in 0..=t.stages() {
+        let mut terms = vec![(0, Jet::constant(&Exact::one()))];
+        // Stage j is evaluated in step 2j + 1.
+        terms.extend((0..row).map(|j| (2 * j + 2, next().unwrap())));
+        steps.push(Step::Combine(terms));
+        if row < t.stages() {
+            steps.push(Step::Eval {
+                field: 0,
+                at: steps.len(),
+            });
+        }
+    }
+    let line = Line {
+        fields: vec!["F".into()],
+        result: steps.len(),
+        steps,
+        embedded: None,
+    };
+    let (mut series, _) = Series::of(&line);
+    let mut trees = Trees::new(1);
+    let mut all = Vec::new();
+    for n in 1..=order {
+        trees.grow();
+        for tree in trees.of_order(n) {
+            let exact = Jet::constant(&expected(&trees, tree));
+            all.push(series.value(&trees, tree).minus(&exact));
+        }
+    }
+    all
+}
+
+fn chart(t: &Tableau, order: usize) -> Result<Chart, NoChart> {
+    let n = entries(t).len();
+    let one = |v: usize| (0..n).map(move |w| Exact::int(i64::from(v == w)));
+    blocks::chart(
+        &conditions(t, order),
+        &(0..n).map(|v| one(v).collect()).collect(),
+    )
+}
+
+/// The method whose entries changed so.
+fn changed(t: &Tableau, changes: &[Exact]) -> Tableau {
+    let mut new = t.clone();
+    let mut left = changes.iter();
+    for (i, row) in new.a.iter_mut().enumerate() {
+        row[..i]
+            .iter_mut()
+            .zip(left.by_ref())
+            .for_each(|(a, d)| *a = &*a + d);
+    }
+    new.b.iter_mut().zip(left).for_each(|(b, d)| *b = &*b + d);
+    new
+}
+
+/// All ten entries of RK4 move on the methods of order 3, with short polynomials. One condition of order 4 is a consequence of the
+/// others there, and it is said.
+#[test]
+fn conditions_are_solved_in_blocks() {
+    let rk4 = written::rk4();
+    let found = chart(&rk4, 3).unwrap();
+    assert_eq!((found.free, found.basis.len()), (6, 10));
+    let quotients = || found.bound.iter().flat_map(|q| [&q.over, &q.under]);
+    assert!(found.bound.len() < 60, "{}", found.bound.len());
+    assert!(quotients().all(|j| j.terms().count() <= 32));
+    assert_eq!(
+        found.at(&vec![Exact::zero(); 6]),
+        Some(vec![Exact::zero(); 10])
+    );
+    assert!(matches!(chart(&rk4, 4), Err(NoChart::NotTriangular(_))));
+}
+
+proptest! {
+    /// Wherever the free directions lead, the order stays.
+    #[test]
+    fn blocks_stay_on_their_manifold(free in prop::collection::vec((-9i64..10, 9i64..40), 6)) {
+        let rk4 = written::rk4();
+        let free: Vec<Exact> = free.iter().map(|(n, d)| q(*n, *d)).collect();
+        if let Some(changes) = chart(&rk4, 3).unwrap().at(&free) {
+            prop_assert!(order(&changed(&rk4, &changes)) >= 3);
         }
     }
 }

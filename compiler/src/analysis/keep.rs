@@ -6,7 +6,7 @@
 //! computing them to [`crate::model`].
 
 use super::claims::Instance;
-use super::learned::{Condition, Conditions, MAX_CONDITIONS, conditions};
+use super::learned::{Condition, Conditions, DEGREE, MAX_CONDITIONS, WORK, conditions};
 use super::line::Beyond;
 use super::written;
 use crate::codes;
@@ -18,9 +18,10 @@ use crate::scheme::{Learned, Program};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use odec_numerics::blocks;
 use odec_numerics::draw;
-use odec_numerics::jet::Jet;
-use odec_numerics::manifold::{Chart, NoChart, chart};
+use odec_numerics::jet::{Jet, Space};
+use odec_numerics::manifold::{Chart, Matrix, NoChart, chart};
 use odec_numerics::order::expected;
 use odec_numerics::series::Number;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +120,8 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
         return Err(too_large());
     }
     let jets: Vec<Jet> = jets.iter().map(renamed).collect();
-    let chart = chart(&jets, touched.len()).map_err(|why| match why {
+    let whole = |chart| written_out(order, coefficients.clone(), chart, span);
+    let none = |why| match why {
         NoChart::TooLarge => too_large(),
         NoChart::NotTriangular(at) => {
             let all: Vec<&Condition> = c.all.iter().filter(|k| !k.off.is_zero()).collect();
@@ -132,15 +134,61 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
             .label(format!("left over is that of {which}"))
             .help(fewer)
         }
-    })?;
-    if chart.free == 0 && !touched.is_empty() {
+    };
+    let substituted = chart(&jets, touched.len()).map_err(none);
+    let found = substituted.and_then(|chart| whole(chart).map_err(|_| too_large()));
+    let found = found.or_else(|refused| {
+        let (jets, basis) = by_row_sums(i, jets, &coefficients);
+        let chart = blocks::chart(&jets, &basis).ok();
+        chart.and_then(|c| whole(c).ok()).ok_or(refused)
+    });
+    let found = found?;
+    if found.chart.free == 0 && !touched.is_empty() {
         let names: Vec<&str> = coefficients.iter().map(|l| l.name.as_str()).collect();
         let d = refused(span, order, "no direction is left to train")
             .label(format!("its conditions determine {}", names.join(", ")))
             .help("keep a lower order, or learn more coefficients");
         return Err(d);
     }
-    written_out(order, coefficients, chart, span).map_err(|_| too_large())
+    Ok(found)
+}
+
+/// Conditions of a tableau with its row sums in the place of the entries of its first column, so that powers of a row sum are
+/// powers of one variable; and what these variables are. Other conditions stay as they are.
+fn by_row_sums(i: &Instance, jets: Vec<Jet>, coefficients: &[Learned]) -> (Vec<Jet>, Matrix) {
+    let n = coefficients.len();
+    let one = |v: usize| (0..n).map(move |w| Exact::int(i64::from(v == w)));
+    let mut basis: Matrix = (0..n).map(|v| one(v).collect()).collect();
+    if i.scheme.learned.is_none() {
+        return (jets, basis);
+    }
+    for (v, first) in coefficients.iter().enumerate() {
+        let Some(row) = first
+            .name
+            .strip_suffix("[0]")
+            .filter(|r| r.starts_with("a["))
+        else {
+            continue;
+        };
+        for (w, other) in coefficients.iter().enumerate() {
+            if w != v
+                && other
+                    .name
+                    .strip_prefix(row)
+                    .is_some_and(|c| c.starts_with('['))
+            {
+                basis[v][w] = Exact::int(-1);
+            }
+        }
+    }
+    let space = Space::new(DEGREE, WORK);
+    let sum = |v: u32| {
+        let terms = basis[v as usize].iter().enumerate();
+        let terms = terms.map(|(w, c)| (vec![w as u32], c.clone()));
+        Jet::from_terms(terms, Some(space.clone()))
+    };
+    let jets = jets.iter().map(|j| j.at(&sum)).collect();
+    (jets, basis)
 }
 
 /// Coefficients that one condition ties together, and that live apart.
@@ -209,7 +257,7 @@ fn written_out(
     }
     for (l, row) in coefficients.iter().zip(&chart.basis) {
         let mut sum = Coeff::constant(l.init.clone());
-        for (n, c) in row.iter().enumerate() {
+        for (n, c) in row.iter().enumerate().filter(|(_, c)| !c.is_zero()) {
             let term = Coeff::symbol(&direction(n)).mul(&Coeff::constant(c.clone()))?;
             sum = sum.add(&term)?;
         }

@@ -26,7 +26,7 @@ pub const MAX_CONDITIONS: usize = 300;
 /// Products of terms that the whole polynomials of a scheme's conditions may take.
 pub const WORK: usize = 300_000;
 /// Highest degree of a polynomial.
-const DEGREE: usize = 64;
+pub const DEGREE: usize = 64;
 
 /// An order condition `Φ(t) − 1/γ(t)` as a polynomial in changes of the coefficients.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use crate::common::{compile_text, model};
 use crate::reference::{check_gradients, check_values, feeds, ffn, sum};
 use odec_compiler::analysis::learned::{Learning, learning};
 use odec_compiler::analysis::{json, report, text};
+use odec_compiler::scheme::Coeff;
 use odec_numerics::manifold::Shape;
 
 /// Conditions that are linear, some that are not, and one set for all steps.
@@ -107,6 +108,27 @@ fn a_crossing_is_no_manifold() {
         (l.coefficients[0].breaks, l.coefficients[0].slopes.len()),
         (Some(1), 0)
     );
+}
+
+/// All entries of RK4 move on the methods of order 3: directions and values on the way, each of few terms.
+#[test]
+fn whole_tableaus_keep_order_three() {
+    let text = "scheme kept { learn tableau from rk4 keep order 3 }\n".to_string();
+    let outcome = compile_text(&(text + &model("kept(ffn)", 1, "h = 1/2")));
+    let checked = outcome.checked();
+    let claim = &checked.claims[0];
+    assert_eq!(claim.claim, "keep order 3");
+    let program = checked.programs.last().expect("a program");
+    assert_eq!(program.learned.len(), 6);
+    let terms = |c: &Coeff| c.terms().count();
+    assert!(
+        program
+            .derived
+            .iter()
+            .all(|d| terms(&d.over).max(terms(&d.under)) <= 40)
+    );
+    let b = checked.built.clone().expect("a model");
+    check_gradients("rk4", &b, &feeds(&b, 3));
 }
 
 /// Heun's method moved along its manifold: a = 1 + u, b₁ = 1/(2a), with a number for each step.
