@@ -4,7 +4,7 @@
 //! number for each column, the primitive `decay`: functions of it act column by column. Leaves their values to [`crate::model`].
 
 use super::coeff::Coeff;
-use super::combination::Combination;
+use super::combination::{Combination, ValueId};
 use super::factor::Item;
 use super::field::DECAY;
 use super::flow::{Field, FlowArg, FlowArgKind, Leaf};
@@ -68,10 +68,21 @@ impl Machine<'_> {
             index,
             over,
             at,
-            span,
+            span: self.first_place(field, index, at).unwrap_or(span),
         };
         let made = self.once(phi, span)?;
         Some(Item::Vector(Combination::value(made)))
+    }
+
+    /// Where a function of a field was applied to a value first: it has that place wherever it is written.
+    fn first_place(&self, of: usize, k: u32, v: ValueId) -> Option<Span> {
+        let mut made = self.made.get(&v)?.iter();
+        made.find_map(|made| match self.instrs[made.0 as usize - 1] {
+            Instr::Phi {
+                field, index, span, ..
+            } if (field, index) == (of, k) => Some(span),
+            _ => None,
+        })
     }
 
     /// The function, the number before the field, and the field. Of its own, so that what it needs is not kept on the stack of what the
@@ -183,10 +194,10 @@ impl Machine<'_> {
         let mut open = vec![e];
         while let Some(e) = open.pop() {
             match &e.kind {
-                ExprKind::Name(n) => {
-                    if names.fields.contains_key(n) || fields.iter().any(|f| f.name == *n) {
-                        return true;
-                    }
+                ExprKind::Name(n)
+                    if names.fields.contains_key(n) || fields.iter().any(|f| f.name == *n) =>
+                {
+                    return true;
                 }
                 ExprKind::Tuple(items) => open.extend(items),
                 ExprKind::Neg(a) => open.push(a),
