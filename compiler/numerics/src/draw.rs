@@ -24,6 +24,7 @@ fn below(
     rest: String,
     lines: &mut Vec<String>,
 ) {
+    let t = trees.seen(t);
     lines.push(format!("{first}{}", name(trees, t, names)));
     let children = trees.children(t);
     let last = children.len().saturating_sub(1);
@@ -40,6 +41,7 @@ fn below(
 
 /// The elementary differential: `F`, `F'F`, `F''(F, F'F)`, with the names of the fields.
 pub fn differential(trees: &Trees, t: TreeId, names: &[String]) -> String {
+    let t = trees.seen(t);
     let children = trees.children(t);
     let inner: Vec<String> = children
         .iter()

@@ -24,6 +24,7 @@ pub mod modified;
 mod modular;
 pub mod multistep;
 pub mod order;
+pub mod partitioned;
 pub mod past;
 pub mod poly;
 pub mod properties;

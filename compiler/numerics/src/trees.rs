@@ -37,6 +37,8 @@ pub struct Trees {
     tall: bool,
     /// Colours of linear fields.
     linear: Vec<bool>,
+    /// No vertex has a child of its own colour; `Some(true)`: one of colour 0 has one child at most.
+    alternating: Option<bool>,
     /// No more are made.
     most: usize,
     trees: Vec<Tree>,
@@ -51,6 +53,7 @@ impl Trees {
             colours,
             tall: false,
             linear: vec![false; colours],
+            alternating: None,
             most: MAX_TREES,
             trees: Vec::new(),
             starts: vec![0],
@@ -62,6 +65,20 @@ impl Trees {
         Trees {
             tall: true,
             ..Trees::new(colours)
+        }
+    }
+    /// Trees of `q' = A(p)`, `p' = B(q)`, A of colour 0 (Hairer, Lubich & Wanner 2006, III.2.1).
+    pub fn separable() -> Trees {
+        Trees {
+            alternating: Some(false),
+            ..Trees::new(2)
+        }
+    }
+    /// Trees of `q' = p`, `p' = B(q)`, which are those of `q'' = B(q)` (Nyström trees: Hairer, Nørsett & Wanner 1993, II.14).
+    pub fn nystrom() -> Trees {
+        Trees {
+            alternating: Some(true),
+            ..Trees::new(2)
         }
     }
     /// The same for steps of so many values, each of which has a coefficient for every tree: fewer where they are many.
@@ -127,6 +144,9 @@ impl Trees {
             }
             for left in self.of_order(m) {
                 for right in self.of_order(n - m) {
+                    if !self.may_bear(left, right) {
+                        continue;
+                    }
                     let last = self.parts(left).map(|(_, last)| last);
                     if last.is_some() && self.linear[self.colour(left)] {
                         break;
@@ -144,6 +164,15 @@ impl Trees {
         }
         self.starts.push(self.trees.len());
         true
+    }
+
+    /// Whether a tree may be hung below the root of another one.
+    fn may_bear(&self, left: TreeId, right: TreeId) -> bool {
+        let Some(linear) = self.alternating else {
+            return true;
+        };
+        let (root, child) = (self.colour(left), self.colour(right));
+        root != child && !(linear && root == 0 && self.parts(left).is_some())
     }
 
     fn push(&mut self, left: TreeId, right: TreeId) {
@@ -186,6 +215,13 @@ impl Trees {
     /// σ: the number of ways to map the tree onto itself.
     pub fn symmetry(&self, t: TreeId) -> u128 {
         self.tree(t).symmetry
+    }
+    /// What is written of a tree: where A(p) = p, a vertex of A with a branch is that branch.
+    pub(crate) fn seen(&self, t: TreeId) -> TreeId {
+        match (self.alternating, self.parts(t)) {
+            (Some(true), Some((_, branch))) if self.colour(t) == 0 => branch,
+            _ => t,
+        }
     }
     /// The subtrees at the root, in a fixed sequence.
     pub fn children(&self, t: TreeId) -> Vec<TreeId> {
