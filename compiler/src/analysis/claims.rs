@@ -6,6 +6,7 @@
 
 use super::general::general;
 use super::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
+use super::pair::pair;
 use super::rates::without_h;
 use super::stand_in::{Settings, alone};
 use super::start::{Limited, limited, started, with_start};
@@ -217,7 +218,11 @@ fn claim(
         // What a step keeps may depend on itself; then a starting procedure is found for it.
         Err(beyond) => match general(&flow).ok().and_then(|g| g.expanded()) {
             Some(e) => (None, e),
-            None => return unproved(beyond, sink),
+            // Or it keeps a velocity or a momentum.
+            None => match pair(&flow) {
+                Ok(p) => (None, p.expanded()),
+                Err(_) => return unproved(beyond, sink),
+            },
         },
     };
     let proof = expanded.prove(order, within.as_ref());

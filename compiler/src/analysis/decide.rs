@@ -10,6 +10,8 @@ use super::general::{General, general};
 use super::iterated::Iterated;
 use super::line::{Beyond, Placed, placed, to_tolerance};
 use super::number::number;
+use super::pair_facts::{PairFacts, facts};
+use super::pair_start::steps_off;
 use super::report::{embedded, embedded_in, evaluations, stability};
 use super::stand_in::alone;
 use super::written;
@@ -50,6 +52,8 @@ pub struct Subject {
     general: Option<General>,
     /// Of a scheme with exact flows; they may be added up, too.
     word: Option<Option<Word>>,
+    /// Of a step program that keeps a velocity or a momentum.
+    pair: Option<PairFacts>,
     /// The same, with its partner.
     flows: Option<Placed>,
     /// Evaluations of a step.
@@ -74,6 +78,7 @@ impl Subject {
         let several = computed.is_err() && rows.is_none();
         Subject {
             general: several.then(|| general(&flow).ok()).flatten(),
+            pair: several.then(|| facts(&flow)).flatten(),
             word: flows.as_ref().map(|p| p.line.word()),
             flows,
             implicit: written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()),
@@ -238,6 +243,7 @@ fn stages(value: &Exact, s: &Subject) -> Decided {
         return Err(Found::False(why.into()));
     }
     let n = match (s.history(), &s.stiff) {
+        _ if s.pair.is_some() => s.pair.as_ref().map_or(0, |p| p.pair.evaluations()),
         (Some(g), _) => g.glm.stages(),
         (None, Some(Ok(stiff))) => stiff.stages,
         (None, _) => s.tableau()?.stages(),
@@ -340,6 +346,10 @@ fn zero_stable(s: &Subject) -> Decided {
             "a root of ρ lies outside the unit disc, or is not simple on the circle".to_string()
         }));
     }
+    // Where no force acts, the velocity stays as it is.
+    if s.pair.is_some() {
+        return Ok(Found::True(None));
+    }
     match &s.general {
         None => s.tableau().map(|_| Found::True(None)),
         Some(g) => {
@@ -353,6 +363,13 @@ fn zero_stable(s: &Subject) -> Decided {
 }
 
 fn keeps_area(s: &Subject) -> Decided {
+    if let Some(p) = &s.pair {
+        let note = format!("of {}, where the fields are gradients", p.pair.equation());
+        return Ok(match &p.symplectic {
+            Ok(()) => Found::True(Some(note)),
+            Err(why) => Found::False(why.clone()),
+        });
+    }
     if s.multistep.is_some() {
         let why = "no linear multistep method is symplectic (Tang 1993)";
         return Err(Found::False(why.into()));
@@ -382,7 +399,7 @@ fn keeps_area(s: &Subject) -> Decided {
 }
 
 /// The first pair of stages that breaks `bᵢaᵢⱼ + bⱼaⱼᵢ = bᵢbⱼ`.
-fn equation(broken: &Broken) -> String {
+pub(super) fn equation(broken: &Broken) -> String {
     let (i, j) = (broken.stages.0 + 1, broken.stages.1 + 1);
     let (left, right) = (number(&broken.left), number(&broken.right));
     let of = match broken.reduced {
@@ -394,6 +411,17 @@ fn equation(broken: &Broken) -> String {
 
 fn symmetric(s: &Subject) -> Decided {
     let other = "reversing it gives another method";
+    if let Some(p) = &s.pair {
+        return Ok(match &p.symmetric {
+            Some(off) if off.is_zero() => Found::True(Some(format!("of {}", p.pair.equation()))),
+            Some(off) => Found::False(format!(
+                "{other}; it is symmetric with {} at t {}",
+                p.pair.kept,
+                steps_off(off)
+            )),
+            None => Found::False(other.into()),
+        });
+    }
     if let Some(m) = &s.multistep {
         return Ok(match m.is_symmetric().ok_or_else(undecided)? {
             true => s.of_equation(|_| None),
@@ -431,7 +459,11 @@ fn of_kind(kind: &str, s: &Subject) -> Decided {
                 "the new state depends on its own evaluation".to_string()
             }));
         }
-        (None, Some(_)) if kind == "explicit" => Kind::Explicit,
+        (None, Some(_)) if kind == "explicit" && s.pair.is_none() => Kind::Explicit,
+        _ if kind == "explicit" && s.pair.is_some() => {
+            let is = s.pair.as_ref().is_some_and(|p| p.pair.method.is_explicit());
+            return Ok(either(is, || "it solves an equation".to_string()));
+        }
         _ => Properties::new(s.tableau()?).kind,
     };
     let is = match kind {

@@ -285,6 +285,9 @@ pub fn json(r: &Report) -> Value {
     if let Some(u) = &r.unequal {
         all["unequal_steps"] = unequal(u);
     }
+    if let Some(p) = &r.pair {
+        all["two_states"] = p.json();
+    }
     if let Some(tol) = &r.tolerance {
         all["tolerance"] = json!(tol.to_string());
     }

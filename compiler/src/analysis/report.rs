@@ -12,6 +12,8 @@ use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
 use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use super::modified::{self, ModifiedEquation};
+use super::pair::pair;
+use super::pair_facts::{self, PairFacts};
 use super::stand_in::{alone, opaque};
 use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
@@ -167,6 +169,8 @@ pub struct Report {
     pub unequal: Option<Unequal>,
     /// Of an exponential integrator.
     pub stiff: Option<Result<Stiff, Beyond>>,
+    /// Of a step program that keeps a velocity or a momentum.
+    pub pair: Option<PairFacts>,
 }
 
 /// The order of an expansion.
@@ -293,7 +297,7 @@ pub fn proved(i: &Instance) -> Result<Found, Beyond> {
     let within = residual(&i.scheme, &i.settings);
     let found = order(&meant(i), within.as_ref());
     let general = with_history(&flow);
-    let found = order_or(found, general.as_ref(), within.as_ref());
+    let found = order_or(found, (&flow, general.as_ref()), within.as_ref());
     as_computed(found, &flow, general.as_ref())
 }
 
@@ -332,8 +336,9 @@ pub fn scheme(i: &Instance) -> Report {
         true => order(&computed, None).ok(),
         false => None,
     };
-    let general = with_history(&flow);
-    let order = order_or(order(&meant, within), general.as_ref(), within);
+    let pair = pair_facts::facts(&flow);
+    let general = with_history(&flow).filter(|_| pair.is_none());
+    let order = order_or(order(&meant, within), (&flow, general.as_ref()), within);
     let best = implicit.as_ref().map(|(t, _)| t).or(tableau.as_ref().ok());
     let of_best = match &implicit {
         Some((_, found)) => Some(found.order),
@@ -404,6 +409,7 @@ pub fn scheme(i: &Instance) -> Report {
         computed: otherwise.then(|| as_computed(order.clone(), &flow, all.as_ref())),
         unequal: None,
         stiff: computed.as_ref().ok().and_then(stiff),
+        pair,
         flows: written::flows(&i.scheme, &i.settings),
         iterated,
         order,
@@ -426,14 +432,15 @@ fn with_history(flow: &Flow) -> Option<General> {
     history(flow).filter(|_| step)
 }
 
-/// An order, or that of a general linear method where a line has none.
+/// An order, or that of a general linear method or a pair where a line has none.
 fn order_or(
     order: Result<Found, Beyond>,
-    general: Option<&General>,
+    (flow, general): (&Flow, Option<&General>),
     within: Option<&Exact>,
 ) -> Result<Found, Beyond> {
     order.or_else(|beyond| {
         let expanded = general.and_then(General::expanded);
+        let expanded = expanded.or_else(|| Some(pair(flow).ok()?.expanded()));
         Ok(found(&mut expanded.ok_or(beyond)?, within))
     })
 }
@@ -501,7 +508,10 @@ fn computed(e: &Evolved) -> Computed {
         _ => None,
     };
     let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
-    let order = order_or(order, general.as_ref(), within.as_ref());
+    let order = match e.per_use.is_any() {
+        true => order,
+        false => order_or(order, (&whole, general.as_ref()), within.as_ref()),
+    };
     let order = match tableau.is_err() && keeps_differ(e) {
         true => Err(Beyond {
             span: e.flow.span,
@@ -589,6 +599,11 @@ pub fn evolve(e: &Evolved) -> Report {
         }),
         started: None,
         computed: None,
+        pair: order
+            .is_ok()
+            .then(|| pair_facts::facts(&flow))
+            .flatten()
+            .filter(|_| unequal.is_none()),
         unequal,
         stiff,
         order,

@@ -8,6 +8,8 @@
 use super::claims::{Instance, MAX_CLAIM, expanded};
 use super::general::{General, general, of_program};
 use super::line::{Beyond, first_programs, first_steps, placed, short_steps};
+use super::pair::pair;
+use super::pair_start;
 use super::stand_in::{alone, settings};
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, Method};
@@ -81,6 +83,9 @@ pub fn limited(
 ) -> Result<Option<Limited>, Beyond> {
     if !flow.scheme.looks_back() {
         return Ok(None);
+    }
+    if let Some(found) = pair_start::of_flow(flow, order) {
+        return found;
     }
     let found = expanded_from_the_start(flow, order, within);
     // A multistep method keeps states and rates at states: they are as good as the scheme that takes the first steps.
@@ -165,6 +170,9 @@ const STARTERS: [(usize, &str); 5] = [
 
 /// How the first steps could be taken, such that an order is left.
 pub fn how_to_start(flow: &Flow, order: usize) -> String {
+    if let Ok(own) = pair(flow) {
+        return pair_start::how_to_start(&own);
+    }
     let entries = "make the first entries: `start { … }`";
     let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
     match (flow.scheme.fields.len(), enough) {

@@ -63,6 +63,9 @@ pub fn text_on(r: &Report, screen: Screen) -> String {
         page.section("Stability");
         general(&mut page, f);
     }
+    if let Some(p) = &r.pair {
+        p.section(&mut page);
+    }
     super::coefficients::section(&mut page, r);
     page.finish()
 }
@@ -137,6 +140,7 @@ fn coefficients(page: &mut Page, r: &Report) {
             }
         }
         Err(_) if r.implicit.is_some() => {}
+        Err(_) if r.pair.is_some() => {}
         Err(beyond) if r.multistep.is_none() => {
             page.paragraph(&format!("no tableau: {}", beyond.why));
         }

@@ -3,6 +3,8 @@
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
 use crate::analysis::claims::Instance;
+use crate::analysis::line::Beyond;
+use crate::analysis::pair::pair;
 use crate::analysis::report::{self, Evolved};
 use crate::analysis::stand_in::alone;
 use crate::analysis::unequal::Sizes;
@@ -89,8 +91,16 @@ pub fn entries(instances: &[Instance]) -> Result<Vec<Entry>, String> {
 
 fn entry(i: &Instance) -> Result<Entry, String> {
     let order = report::proved(i);
-    let proved = order.as_ref().ok().map(|f| f.order).filter(|p| *p > 0);
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    // What is measured are solutions of x' = F(x).
+    let order = match pair(&flow) {
+        Ok(p) => Err(Beyond {
+            span: flow.span,
+            why: format!("it is a method for {}", p.equation()),
+        }),
+        Err(_) => order,
+    };
+    let proved = order.as_ref().ok().map(|f| f.order).filter(|p| *p > 0);
     let evaluations = report::evaluations(&flow).unwrap_or_default();
     let splits = matches!(i.scheme.body, Body::Splitting(_)) || report::has_flows(i);
     let flow = match (splits, proved) {

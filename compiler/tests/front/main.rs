@@ -20,6 +20,7 @@ mod losses;
 mod mends;
 mod merged;
 mod of_time;
+mod pairs;
 mod parts;
 mod pictures;
 mod polynomials;
