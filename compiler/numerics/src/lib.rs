@@ -8,6 +8,7 @@ pub mod angle;
 pub mod blocks;
 pub mod cuts;
 pub mod descartes;
+pub mod design;
 pub mod draw;
 pub mod effective;
 pub mod exponential;

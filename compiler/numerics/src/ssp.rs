@@ -250,7 +250,7 @@ fn recognised(p: &Poly, lo: &Exact, hi: &Exact) -> Option<Exact> {
 }
 
 /// The fraction with the smallest denominator in `[a, b]`, by continued fractions; `0 ≤ a < b`.
-fn simplest(a: &BigRational, b: &BigRational) -> BigRational {
+pub(crate) fn simplest(a: &BigRational, b: &BigRational) -> BigRational {
     let whole = a.ceil();
     if whole <= *b {
         return whole;

@@ -1,0 +1,39 @@
+//! From floats to fractions: the simplest ones near a point, nearer and nearer until what is asked holds.
+
+use crate::ssp::simplest;
+use num_rational::BigRational;
+use num_traits::Zero;
+use odec_exact::Exact;
+
+/// Distances that are tried, three to a power of ten.
+const DISTANCES: std::ops::RangeInclusive<i32> = 2..=36;
+
+/// The fraction with the smallest denominator within a distance.
+pub fn near(x: f64, distance: f64) -> Option<Exact> {
+    let (lo, hi) = (x - distance, x + distance);
+    let fraction = |x: f64| BigRational::from_float(x);
+    let simple = match (lo > 0.0, hi < 0.0) {
+        (true, _) => simplest(&fraction(lo)?, &fraction(hi)?),
+        (_, true) => -simplest(&fraction(-hi)?, &fraction(-lo)?),
+        _ => BigRational::zero(),
+    };
+    Some(Exact::from(simple))
+}
+
+/// What is made of fractions near some numbers, the first time that it is good enough.
+pub fn rounded<T>(x: &[f64], make: impl Fn(&[Exact]) -> Option<T>) -> Option<T> {
+    let mut before: Vec<Exact> = Vec::new();
+    for k in DISTANCES {
+        let distance = 10f64.powf(-f64::from(k) / 3.0);
+        let all: Option<Vec<Exact>> = x.iter().map(|x| near(*x, distance)).collect();
+        let all = all?;
+        if all == before && !all.is_empty() {
+            continue;
+        }
+        if let Some(made) = make(&all) {
+            return Some(made);
+        }
+        before = all;
+    }
+    None
+}
