@@ -37,6 +37,11 @@ pub enum Command {
         after_help = "Examples:\n  odec methods > docs/methods.md\n  odec methods rk4 dormand_prince gauss6 --svg work_precision.svg\n  odec methods --file mine.ode --svg mine.svg\n\nMeasured: the slope of log error against log h, in f64, on systems with known solutions. --svg draws the errors on a general system against step\nsizes and against field evaluations."
     )]
     Methods(Methods),
+    /// Design a method: best in one respect among those of given stages and order, with exact coefficients, proved
+    #[command(
+        after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. What is printed of the result is computed from its exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
+    )]
+    Design(Design),
     /// Format files in place: indentation, columns, blanks; comments and meaning stay
     #[command(
         after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
@@ -150,6 +155,68 @@ pub struct Analyze {
     pub lipschitz: Option<String>,
     /// Draw into this folder: NAME.tableau.svg, NAME.region.svg (stability), NAME.star.svg (order star), NAME.oscillation.svg (dissipation and dispersion), NAME.convergence.svg (errors of the machine code)
     #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+#[value(rename_all = "snake_case")]
+pub enum Most {
+    /// The coefficient of strong stability preservation
+    Ssp,
+    /// The stable part of the negative real axis
+    RealAxis,
+    /// The stable part of the imaginary axis
+    ImaginaryAxis,
+    /// The area of the region of stability
+    Area,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+#[value(rename_all = "snake_case")]
+pub enum Least {
+    /// The norm of the next order's terms (Prince & Dormand)
+    Error,
+    /// Lotkin's bound of them, which Ralston's methods minimise
+    ErrorBound,
+}
+
+#[derive(Args)]
+pub struct Design {
+    /// Evaluations of a step
+    #[arg(long, value_name = "N")]
+    pub stages: usize,
+    /// The order that the method has at least
+    #[arg(long, value_name = "P")]
+    pub order: usize,
+    /// What is to be as large as it can be
+    #[arg(long, value_enum, value_name = "GOAL", conflicts_with = "minimize")]
+    pub maximize: Option<Most>,
+    /// What is to be as small as it can be [default: error]
+    #[arg(long, value_enum, value_name = "GOAL")]
+    pub minimize: Option<Least>,
+    /// A symmetric splitting of two fields: STAGES flows of the second one, the least norm of the next commutators
+    #[arg(long, conflicts_with_all = ["maximize", "minimize", "zero", "diagonal"])]
+    pub splitting: bool,
+    /// A diagonally implicit method with one diagonal entry, A-stable, of the least error
+    #[arg(long, conflicts_with_all = ["maximize", "minimize", "zero"])]
+    pub diagonal: bool,
+    /// The same, L-stable
+    #[arg(long, requires = "diagonal")]
+    pub l_stable: bool,
+    /// A coefficient that is 0, such as a31 or b2 (repeatable)
+    #[arg(long, value_name = "ENTRY")]
+    pub zero: Vec<String>,
+    /// The share of the best value that may be lost for simpler fractions
+    #[arg(long, value_name = "SHARE", default_value_t = 1e-4)]
+    pub loss: f64,
+    /// Write the scheme into this .ode file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// Draw the least error at each level of the goal into this file
+    #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 

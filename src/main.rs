@@ -37,6 +37,7 @@ fn run(command: Command) -> Done {
         Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
+        Command::Design(args) => commands::design::run(&args),
         Command::Methods(args) => commands::methods::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Graph(args) => commands::graph::run(&args),

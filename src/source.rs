@@ -89,6 +89,21 @@ pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
     })
 }
 
+/// A file that odec wrote itself: a mistake in it is none of the user's.
+pub fn written(name: &str, text: &str) -> Done<Parsed> {
+    let mut sources = Sources::default();
+    let main = sources.add(name.to_string(), text.to_string());
+    let (file, messages) = parse(main, text);
+    match messages.first() {
+        None => Ok(Parsed {
+            sources,
+            main,
+            file,
+        }),
+        Some(first) => Err(Failure::internal(render(first, &sources, false))),
+    }
+}
+
 /// Prints messages; fails when one is an error.
 pub fn report(messages: &[Diagnostic], sources: &Sources) -> Done {
     for d in messages {

@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod codes;
 pub mod cost;
+pub mod design;
 pub mod measure;
 pub mod model;
 pub mod passes;

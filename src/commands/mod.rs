@@ -7,6 +7,7 @@ pub mod check;
 pub mod codegen;
 pub mod compare;
 pub mod completions;
+pub mod design;
 pub mod eval;
 pub mod exec;
 pub mod export;

@@ -146,9 +146,9 @@ fn splittings_are_mclachlans_or_better() {
     let middle = &m + &m;
     let all = half.iter().chain([&middle]).chain(half.iter().rev());
     let known: Vec<(usize, Exact)> = all.enumerate().map(|(n, c)| (n % 2, c.clone())).collect();
-    let (_, five) = flows(5, 4, 0.02);
+    let (_, five) = flows(5, 4, 1e-4);
     assert!(five <= splitting::error(&known, 4));
-    let (_, four) = flows(4, 4, 0.02);
+    let (_, four) = flows(4, 4, 1e-4);
     assert!(five < four);
 }
 

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Most flows of the second field that are searched.
 pub const MAX_STAGES: usize = 8;
+/// Losses that are tried, as multiples of what is asked.
+const LOSSES: [f64; 4] = [1.0, 10.0, 100.0, 500.0];
 const STARTS: usize = 40;
 const EVALUATIONS: usize = 1200;
 
@@ -249,11 +251,14 @@ pub fn design(
         }
     }
     let (y, plus, least) = best.ok_or(Refused::NotFound)?;
-    let make = |fractions: &[Exact]| {
+    let make = |fractions: &[Exact], loss: f64| {
         let flows = family.splitting(fractions, plus)?;
         (error(&flows, order) <= least * (1.0 + loss)).then_some(flows)
     };
-    let flows = rounded(&y, make).ok_or(Refused::NotFound)?;
+    // A square root of a long fraction cannot be taken apart: simpler ones then lose more.
+    let mut losses = LOSSES.iter().map(|by| by * loss);
+    let flows = losses.find_map(|loss| rounded(&y, |fractions| make(fractions, loss)));
+    let flows = flows.ok_or(Refused::NotFound)?;
     let value = error(&flows, order);
     Ok(Design {
         method: Method::Flows(flows),

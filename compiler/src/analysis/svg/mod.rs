@@ -12,6 +12,9 @@ mod sheet;
 mod star;
 mod tableau;
 
+pub use plot::{Axis, Plot};
+pub use sheet::{Anchor, Sheet, width};
+
 use super::report::Report;
 
 /// Longest name of a file without its endings.

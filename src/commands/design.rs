@@ -1,0 +1,201 @@
+//! `odec design`: a method that is best in one respect, searched, written with exact coefficients, and proved before it is kept.
+
+use crate::cli::{self, Most};
+use crate::fail::{Done, Failure};
+use crate::source;
+use crate::terminal;
+use console::Term;
+use odec_compiler::analysis::number::about;
+use odec_compiler::analysis::page::Page;
+use odec_compiler::analysis::table::{Cell, Table};
+use odec_compiler::design::runge_kutta::{self, Request};
+use odec_compiler::design::{
+    Design, Goal, Refused, called, picture, sdirk, splitting, text, value,
+};
+use odec_grammar::{Sources, parse, render};
+use odec_runtime::{Shown, out, outln, output};
+use std::path::Path;
+
+/// What a scheme is called that goes to no file.
+const NAME: &str = "designed";
+
+pub fn run(args: &cli::Design) -> Done {
+    let name = match &args.output {
+        Some(path) => kept(path, args.overwrite)?,
+        None => NAME.to_string(),
+    };
+    if let Some(path) = &args.svg {
+        output::check(path).map_err(Failure::input)?;
+    }
+    let design = searched(args)?;
+    let text = text(&name, &command(args), &design);
+    let shown = args.output.as_ref().map_or(NAME.into(), |p| p.shown());
+    source::written(&shown, &text)?.checked()?;
+    let mut page = Page::new(terminal::screen());
+    report(&mut page, &name, &design);
+    out!("{}", page.finish());
+    outln!();
+    match &args.output {
+        None => out!("{text}"),
+        Some(path) => {
+            output::write_text(path, &text).map_err(Failure::input)?;
+            outln!("{shown}: every claim proved");
+        }
+    }
+    let Some(path) = &args.svg else { return Ok(()) };
+    let drawn = picture(&name, &design).ok_or_else(|| {
+        Failure::input("nothing is traded here: the conditions leave no other value of the goal, so there is no picture")
+    })?;
+    output::write_text(path, &drawn).map_err(Failure::input)
+}
+
+/// The name of the scheme that a file is to hold.
+fn kept(path: &Path, overwrite: bool) -> Done<String> {
+    let shown = path.shown();
+    if !source::is_source(path) {
+        return Err(Failure::Input(format!(
+            "{shown} is not a .ode file; name one, such as best.ode"
+        )));
+    }
+    if path.is_file() && !overwrite {
+        return Err(Failure::Input(format!(
+            "{shown} is there already; --overwrite puts the design in its place"
+        )));
+    }
+    output::check(path).map_err(Failure::input)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.replace('-', "_");
+    let (_, messages) = parse(0, &format!("scheme {name} {{ tableau {{ | 1 }} }}\n"));
+    if let Some(first) = messages.first() {
+        let mut sources = Sources::default();
+        sources.add(shown.clone(), "");
+        let why = render(first, &sources, false);
+        let why = why.lines().next().unwrap_or_default();
+        return Err(Failure::Input(format!(
+            "a scheme cannot be called `{name}` ({why}); take letters, digits and _, and no word of the language"
+        )));
+    }
+    Ok(name)
+}
+
+fn goal(args: &cli::Design) -> Goal {
+    match (args.maximize, args.minimize) {
+        (Some(Most::Ssp), _) => Goal::Ssp,
+        (Some(Most::RealAxis), _) => Goal::RealAxis,
+        (Some(Most::ImaginaryAxis), _) => Goal::ImaginaryAxis,
+        (Some(Most::Area), _) => Goal::Area,
+        (None, Some(cli::Least::ErrorBound)) => Goal::ErrorBound,
+        (None, _) => Goal::Error,
+    }
+}
+
+/// The command that finds the same again.
+fn command(args: &cli::Design) -> String {
+    let start = format!(
+        "odec design --stages {} --order {}",
+        args.stages, args.order
+    );
+    if args.splitting {
+        return format!("{start} --splitting");
+    }
+    if args.diagonal {
+        let damped = if args.l_stable { " --l-stable" } else { "" };
+        return format!("{start} --diagonal{damped}");
+    }
+    let goal = goal(args);
+    let way = if goal.is_error() {
+        "minimize"
+    } else {
+        "maximize"
+    };
+    let zeros = args.zero.iter().map(|z| format!(" --zero {z}"));
+    format!(
+        "{start} --{way} {}{}",
+        goal.name(),
+        zeros.collect::<String>()
+    )
+}
+
+fn searched(args: &cli::Design) -> Done<Design> {
+    let (stages, order, loss) = (args.stages, args.order, args.loss);
+    if !(0.0..0.5).contains(&loss) {
+        return Err(Failure::Input(format!(
+            "--loss {loss}: not a share from 0 to a half, such as 1e-4"
+        )));
+    }
+    let request = Request {
+        stages,
+        order,
+        goal: goal(args),
+        zeros: args
+            .zero
+            .iter()
+            .map(|z| zero(z, args.stages))
+            .collect::<Done<_>>()?,
+        loss: args.loss,
+    };
+    let term = Term::stderr();
+    let mut lines = 0;
+    let mut tell = |what: &str| {
+        if term.is_term() {
+            _ = term.clear_last_lines(lines);
+            _ = term.write_line(&format!("searching: {what}"));
+            lines = 1;
+        }
+    };
+    let found = match (args.splitting, args.diagonal) {
+        (true, _) => splitting::design(stages, order, loss, &mut tell),
+        (_, true) => sdirk::design(stages, order, args.l_stable, loss),
+        _ => runge_kutta::design(&request, &mut tell),
+    };
+    _ = term.clear_last_lines(lines);
+    found.map_err(|e| match e {
+        Refused::Impossible { what, help } => Failure::Input(format!("{what}\nhelp: {help}")),
+        Refused::NotFound => Failure::Input(
+            "the search found no such method\nhelp: leave out zeros, or take another goal".into(),
+        ),
+    })
+}
+
+/// `a42` or `b3` as row and column from 0; the weights are the row after the last stage.
+fn zero(text: &str, stages: usize) -> Done<(usize, usize)> {
+    let digit = |c: char| c.to_digit(10).map(|d| d as usize);
+    let place = match text.chars().collect::<Vec<_>>()[..] {
+        ['b', j] => digit(j).map(|j| (stages + 1, j)),
+        ['a', i, j] => digit(i)
+            .zip(digit(j))
+            .filter(|(i, j)| j < i && *i <= stages),
+        _ => None,
+    };
+    let place = place.filter(|(_, j)| (1..=stages).contains(j));
+    let place = place.map(|(i, j)| (i - 1, j - 1));
+    place.ok_or_else(|| {
+        Failure::Input(format!(
+            "--zero {text}: no coefficient of an explicit method of {stages} stages\nhelp: such as a31 below the diagonal, or b2"
+        ))
+    })
+}
+
+fn report(page: &mut Page, name: &str, d: &Design) {
+    page.title(name, &format!("order {}", d.order));
+    page.blank();
+    page.fact(d.goal.name(), &value(d));
+    if d.goal != Goal::Error {
+        page.fact("principal error", &about(d.error));
+    }
+    if d.traded.is_empty() {
+        return;
+    }
+    page.section(&format!(
+        "The least principal error at each {}",
+        called(d.against)
+    ));
+    let mut table = Table::new(1);
+    for t in &d.traded {
+        table.row(vec![
+            Cell::right(about(t.level)),
+            Cell::right(about(t.error)),
+        ]);
+    }
+    page.table(&table);
+}
