@@ -180,6 +180,9 @@ pub enum Least {
     ErrorBound,
 }
 
+/// The share of its best value that a design may lose where nothing is said.
+pub const LOSS: f64 = 1e-4;
+
 #[derive(Args)]
 pub struct Design {
     /// Evaluations of a step
@@ -207,7 +210,7 @@ pub struct Design {
     #[arg(long, value_name = "ENTRY")]
     pub zero: Vec<String>,
     /// The share of the best value that may be lost for simpler fractions
-    #[arg(long, value_name = "SHARE", default_value_t = 1e-4)]
+    #[arg(long, value_name = "SHARE", default_value_t = LOSS)]
     pub loss: f64,
     /// Write the scheme into this .ode file
     #[arg(short, long, value_name = "FILE")]

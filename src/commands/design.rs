@@ -13,7 +13,8 @@ use odec_compiler::design::{
     Design, Goal, Refused, called, picture, sdirk, splitting, text, value,
 };
 use odec_grammar::{Sources, parse, render};
-use odec_runtime::{Shown, out, outln, output};
+use odec_runtime::system::output;
+use odec_runtime::{Shown, out, outln};
 use std::path::Path;
 
 /// What a scheme is called that goes to no file.
@@ -91,29 +92,28 @@ fn goal(args: &cli::Design) -> Goal {
 
 /// The command that finds the same again.
 fn command(args: &cli::Design) -> String {
-    let start = format!(
+    let mut said = format!(
         "odec design --stages {} --order {}",
         args.stages, args.order
     );
     if args.splitting {
-        return format!("{start} --splitting");
-    }
-    if args.diagonal {
-        let damped = if args.l_stable { " --l-stable" } else { "" };
-        return format!("{start} --diagonal{damped}");
-    }
-    let goal = goal(args);
-    let way = if goal.is_error() {
-        "minimize"
+        said += " --splitting";
+    } else if args.diagonal {
+        said += " --diagonal";
+        said += if args.l_stable { " --l-stable" } else { "" };
     } else {
-        "maximize"
-    };
-    let zeros = args.zero.iter().map(|z| format!(" --zero {z}"));
-    format!(
-        "{start} --{way} {}{}",
-        goal.name(),
-        zeros.collect::<String>()
-    )
+        let goal = goal(args);
+        let way = match goal.is_error() {
+            true => "minimize",
+            false => "maximize",
+        };
+        said += &format!(" --{way} {}", goal.name());
+        said.extend(args.zero.iter().map(|z| format!(" --zero {z}")));
+    }
+    if args.loss != cli::LOSS {
+        said += &format!(" --loss {}", args.loss);
+    }
+    said
 }
 
 fn searched(args: &cli::Design) -> Done<Design> {
@@ -187,7 +187,7 @@ fn report(page: &mut Page, name: &str, d: &Design) {
         return;
     }
     page.section(&format!(
-        "The least principal error at each {}",
+        "The least principal error found at each {}",
         called(d.against)
     ));
     let mut table = Table::new(1);

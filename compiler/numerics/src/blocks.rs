@@ -202,18 +202,16 @@ impl Elimination {
         let n = rows.len();
         for p in 0..n {
             let (pivot, right) = rows[p].clone();
-            for q in p + 1..n {
-                if rows[q].0[p].is_zero() {
+            for (row, own) in rows.iter_mut().skip(p + 1) {
+                if row[p].is_zero() {
                     continue;
                 }
-                let by = self.quotient(rows[q].0[p].times(&less), pivot[p].clone())?;
+                let by = self.quotient(row[p].times(&less), pivot[p].clone())?;
                 let by = self.variable(by);
-                for j in p + 1..n {
-                    let sum = rows[q].0[j].plus(&by.times(&pivot[j]));
-                    rows[q].0[j] = self.named(sum)?;
+                for (entry, above) in row.iter_mut().zip(&pivot).skip(p + 1) {
+                    *entry = self.named(entry.plus(&by.times(above)))?;
                 }
-                let sum = rows[q].1.plus(&by.times(&right));
-                rows[q].1 = self.named(sum)?;
+                *own = self.named(own.plus(&by.times(&right)))?;
             }
         }
         for p in (0..n).rev() {

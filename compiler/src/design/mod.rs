@@ -63,7 +63,7 @@ pub fn text(name: &str, command: &str, d: &Design) -> String {
     let mut all = vec![format!("order {}{within}", d.order)];
     all.extend(claims);
     let text = format!(
-        "/// Designed: {goal}. Written by `{command}`.\nscheme {name}{params} {{\n{}\n{body}}}\n",
+        "/// Designed for {goal}. Written by `{command}`.\nscheme {name}{params} {{\n{}\n{body}}}\n",
         all.join("; ")
     );
     odec_grammar::format(0, &text).unwrap_or(text)

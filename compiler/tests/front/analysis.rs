@@ -124,12 +124,14 @@ fn errors_of_stages_depend_on_the_form() {
         (r.internal.expect("an explicit method"), text::text(r))
     };
     let (recurrence, said) = of(library("rkc1"));
-    assert!(12.5 < recurrence.least && recurrence.most < 13.5, "{said}");
+    assert!(4.9 < recurrence.least && recurrence.most < 5.1, "{said}");
     assert!(!said.contains("that is large"), "{said}");
-    // The names of its recurrence stand for sums, which are written out: 2¹⁸ x − 2¹⁷ y₂ … with 20 stages.
-    let long = library("rkc1").replace("s = 5", "s = 20");
-    let (recurrence, said) = of(&long);
-    assert!(recurrence.sums > 1e5, "{said}");
+    // Each stage is a value of its own: a sum of three terms however many there are.
+    let (recurrence, said) = of(&library("rkc1").replace("s = 5", "s = 20"));
+    assert!(recurrence.sums < 10.0 && recurrence.most < 21.0, "{said}");
+    let cancels = "scheme cancels(F) { order 1 step x {\n k = F(x)\n y = x + h*k\n return 300000*y - 299999*(x + h*k) + h/1000*(F(y) - k) } }";
+    let (cancels, said) = of(cancels);
+    assert!(cancels.sums > 5e5, "{said}");
     assert!(said.contains("coefficients of states add up to"), "{said}");
     let sizes = [57, 60, 66, 78, 98, 134, 206, 383, 1019, 7899];
     let mut source = "scheme naive(F) { order 1 step x {\n y0 = x\n".to_string();

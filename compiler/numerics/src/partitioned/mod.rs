@@ -34,7 +34,7 @@ pub struct Partitioned {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unsymplectic {
     Pair(Box<Broken>),
-    Nystrom(nystrom::Broken),
+    Nystrom(Box<nystrom::Broken>),
 }
 
 impl Partitioned {

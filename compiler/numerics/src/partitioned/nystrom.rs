@@ -131,16 +131,16 @@ impl Nystrom {
         }
     }
 
-    pub fn symplectic(&self) -> Result<(), Broken> {
+    pub fn symplectic(&self) -> Result<(), Box<Broken>> {
         let r = self.reduced();
         let broken = |stages, left: Exact, right: Exact| match left == right {
             true => Ok(()),
-            false => Err(Broken {
+            false => Err(Box::new(Broken {
                 stages,
                 left,
                 right,
                 reduced: r.stages() < self.stages(),
-            }),
+            })),
         };
         for i in 0..r.stages() {
             let right = &r.b[i] * &(&Exact::one() - &r.c[i]);
