@@ -200,7 +200,6 @@ impl<'a> State<'a> {
                 }
                 let before = readers.get(&(v.node, near[n as usize]));
                 for m in before.into_iter().flatten() {
-                    work::add(1);
                     self.try_join(*m, n);
                 }
             }
@@ -225,7 +224,12 @@ impl<'a> State<'a> {
         let (Some(ga), Some(gb)) = (row_group(a), row_group(b)) else {
             return;
         };
-        if ga != gb && self.fits(ga, gb) {
+        // Asked first, as most of many readers of one value lie too far apart.
+        if ga == gb || !self.groups.are_near(ga, gb) {
+            return;
+        }
+        work::add(1);
+        if self.fits(ga, gb) {
             self.groups.merge(ga, gb);
         }
     }

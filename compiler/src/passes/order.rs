@@ -69,6 +69,11 @@ impl Groups {
         self.of[node as usize].map(|g| self.now(g))
     }
 
+    /// Whether two groups lie within [`REACH`] of each other: others are never merged.
+    pub fn are_near(&self, a: GroupId, b: GroupId) -> bool {
+        self.position[a].abs_diff(self.position[b]) <= REACH
+    }
+
     fn now(&self, mut g: GroupId) -> GroupId {
         while self.merged_into[g] != g {
             g = self.merged_into[g];
@@ -90,7 +95,7 @@ impl Groups {
             false => (other, into),
         };
         let (start, end) = (self.position[first], self.position[last]);
-        if end - start > REACH {
+        if !self.are_near(into, other) {
             return false;
         }
         let mut after: BTreeSet<GroupId> = BTreeSet::from([first]);

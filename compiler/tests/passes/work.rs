@@ -32,3 +32,14 @@ fn planning_is_linear_in_depth() {
         );
     }
 }
+
+/// Iterations of an implicit method all read the state that the step begins with.
+#[test]
+fn planning_is_linear_in_readers_of_one_value() {
+    let (few, nodes) = planned("iie(ffn, r: 40)", 1, "shared");
+    let (more, larger) = planned("iie(ffn, r: 320)", 1, "shared");
+    assert!(
+        more * nodes < 2 * few * larger,
+        "{few} for {nodes} nodes, {more} for {larger}"
+    );
+}
