@@ -4,9 +4,7 @@
 //! are launch arguments. Leaves the equation, step counts and slopes to `odec_compiler::measure`.
 
 use crate::fail::{Done, Failure};
-use odec_compiler::measure::{
-    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, measure,
-};
+use odec_compiler::measure::{Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, measure};
 use odec_compiler::passes::Options;
 use odec_compiler::passes::fuse::Fusion;
 use odec_program::manifest::Precision;
@@ -66,7 +64,7 @@ pub fn curves(entries: &[Entry]) -> Done<Vec<Option<Curves>>> {
         let mut on = |problem| measure(e, problem, options, &mut |p: &Planned| code.run(p));
         Ok(Some(Curves {
             graded: on(graded)?,
-            general: on(Problem::General)?,
+            general: on(e.general())?,
         }))
     });
     all.collect()

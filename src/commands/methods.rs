@@ -135,7 +135,7 @@ Written by `odec methods > docs/methods.md`; a test compares names, claims and p
 it names one; of splittings with exact sub-flows, of implicit methods with the iterations that are computed. *Measured* is the slope of log error against log h of the machine code in f64, on a non-linear
 system on which errors have no terms after the first; and on a general one (linear, non-linear and non-autonomous equations), where methods whose first term is made small look better than their
 order before errors are lost in rounding (`compiler/src/measure/problem.rs`). The sub-flows of splittings are advanced by a Runge–Kutta method of at least their order.
-Learned coefficients are taken at their start. *Evaluations* are those of a late step, sub-flows by Euler steps. `n+` fields: a list.
+Methods for x'' = F(x) are measured on equations of second order, the same in both columns. Learned coefficients are taken at their start. *Evaluations* are those of a late step, sub-flows by Euler steps. `n+` fields: a list.
 
 ";
 

@@ -4,7 +4,8 @@
 
 use crate::analysis::claims::Instance;
 use crate::analysis::line::Beyond;
-use crate::analysis::pair::pair;
+use crate::analysis::pair::Pair;
+use crate::analysis::pair_facts;
 use crate::analysis::report::{self, Evolved};
 use crate::analysis::stand_in::alone;
 use crate::analysis::unequal::Sizes;
@@ -34,6 +35,8 @@ pub struct Entry {
     pub proved: Option<usize>,
     /// Why nothing is proved.
     pub why: Option<String>,
+    /// Of a method for x'' = F(x): the number of F among its fields in the order of their names.
+    pub force: Option<usize>,
     pub flow: Rc<Flow>,
 }
 
@@ -92,15 +95,16 @@ pub fn entries(instances: &[Instance]) -> Result<Vec<Entry>, String> {
 fn entry(i: &Instance) -> Result<Entry, String> {
     let order = report::proved(i);
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    // What is measured are solutions of x' = F(x).
-    let order = match pair(&flow) {
-        Ok(p) => Err(Beyond {
+    let pair = pair_facts::facts(&flow);
+    let force = pair.as_ref().and_then(|f| force(i, &f.pair));
+    let order = match &pair {
+        Some(f) => f.state.filter(|_| force.is_some()).ok_or_else(|| Beyond {
             span: flow.span,
-            why: format!("it is a method for {}", p.equation()),
+            why: format!("it is a method for {}", f.pair.equation()),
         }),
-        Err(_) => order,
+        None => order.map(|found| found.order),
     };
-    let proved = order.as_ref().ok().map(|f| f.order).filter(|p| *p > 0);
+    let proved = order.as_ref().ok().copied().filter(|p| *p > 0);
     let evaluations = report::evaluations(&flow).unwrap_or_default();
     let splits = matches!(i.scheme.body, Body::Splitting(_)) || report::has_flows(i);
     let flow = match (splits, proved) {
@@ -116,8 +120,17 @@ fn entry(i: &Instance) -> Result<Entry, String> {
         claimed: i.scheme.claims.first().map(|c| c.text.clone()),
         proved,
         why: order.err().map(|b| b.why),
+        force,
         flow: Rc::new(flow),
     })
+}
+
+/// Which field is the force of a method for x'' = F(x).
+fn force(i: &Instance, pair: &Pair) -> Option<usize> {
+    let mut names: Vec<&str> = (i.scheme.fields.iter()).map(|f| f.name.as_str()).collect();
+    names.sort_unstable();
+    let own = names.iter().position(|n| *n == pair.fields[1]);
+    own.filter(|_| pair.is_second_order())
 }
 
 impl Entry {

@@ -1,6 +1,6 @@
 //! The differential equations that methods are measured on, with their solutions.
 //!
-//! Both are systems of the same width and form, so that one set of kernels serves all methods:
+//! All are systems of the same width and form, so that one set of kernels serves all methods:
 //! `F(x) = L·x + P·(Ax ∘ Bx ∘ Cx) + Q·e^(Dx)`. For methods of several fields each term of the sum is shared out among the fields, in other shares
 //! for each term, so that they do not commute.
 //!
@@ -24,6 +24,17 @@
 //! `s₂' = s₁`, `s₃' = s₂ + ⅝s₁²`, …. An elementary differential of m vertices takes m from the weight, so those of more than w vanish in columns up
 //! to w, and those of exactly w are constants. With p + 1 columns a method of order p makes the same error c·hᵖ⁺¹ in each step, in the last column alone, which
 //! nothing reads: after N = T/h steps c·T·hᵖ exactly. (The equations of single trees, Hairer, Nørsett & Wanner 1993, II.2, exercise 4, put together.)
+//!
+//! [`Problem::Second`] is for methods for x'' = F(x), with V(x) the velocity at time 0:
+//!
+//! | columns | equation | solution |
+//! |---|---|---|
+//! | `t` | t'' = 0 | time |
+//! | `a` | a'' = −4a | an oscillation: linear |
+//! | `z` | z'' = e^−2z | ln cosh(t + c) |
+//! | `w` | w'' = (1 + t²)w | w₀ e^(t²/2) |
+//! | `y` | y'' = 2y³ | 1/(t + c) |
+//! | `u`, `v` | u'' = −u(u² + v²), v'' = −v(u² + v²) | a rotation on a circle |
 //!
 //! Leaves graphs to [`super::graph`].
 
@@ -65,7 +76,16 @@ pub enum Problem {
     General,
     /// As many weights as the method's order, and one.
     Graded(usize),
+    /// The number of the field that is the force; others give the velocity at time 0.
+    Second {
+        force: usize,
+    },
 }
+
+/// What `z`, `y` and the circle of [`Problem::Second`] are at time 0.
+const SHIFT: f64 = 0.5;
+const DISTANCE: f64 = 1.25;
+const RADIUS: f64 = 0.8;
 
 impl Problem {
     fn terms(self) -> Terms {
@@ -88,6 +108,18 @@ impl Problem {
                     (1.0, V, [U, V, V]),
                 ],
                 exponentials: vec![(Z, vec![(Z, -1.0)]), (W, vec![(T, 1.0), (W, -1.0)])],
+            },
+            Problem::Second { .. } => Terms {
+                linear: vec![(-4.0, A, A), (1.0, W, W)],
+                products: vec![
+                    (2.0, Y, [Y, Y, Y]),
+                    (1.0, W, [T, T, W]),
+                    (-1.0, U, [U, U, U]),
+                    (-1.0, U, [U, V, V]),
+                    (-1.0, V, [V, U, U]),
+                    (-1.0, V, [V, V, V]),
+                ],
+                exponentials: vec![(Z, vec![(Z, -2.0)])],
             },
             Problem::Graded(weights) => {
                 let mut t = Terms::default();
@@ -113,16 +145,41 @@ impl Problem {
     pub fn start(self) -> [f64; WIDTH] {
         let mut x = [0.0; WIDTH];
         x[ONE] = 1.0;
-        if self == Problem::General {
-            x[A..=V].copy_from_slice(&[0.75, -0.5, 0.25, 0.5, 0.875, 0.375, 0.625, -0.5]);
+        match self {
+            Problem::General => {
+                x[A..=V].copy_from_slice(&[0.75, -0.5, 0.25, 0.5, 0.875, 0.375, 0.625, -0.5]);
+            }
+            Problem::Second { .. } => return second(0.0),
+            Problem::Graded(_) => {}
         }
         x
+    }
+
+    /// What a field is to be of the terms: of second order the force has all, the others are the velocity at time 0, a multiple of
+    /// the column that is 1.
+    fn terms_of(self, j: usize) -> Terms {
+        match self {
+            Problem::Second { force } if j != force => Terms {
+                linear: VELOCITY.map(|(v, row)| (v, row, ONE)).to_vec(),
+                ..Terms::default()
+            },
+            _ => self.terms(),
+        }
+    }
+
+    /// The part of term `k` that field `j` of `n` has.
+    fn part(self, j: usize, n: usize, k: usize) -> f64 {
+        match self {
+            Problem::Second { .. } => 1.0,
+            _ => share(j, n, k),
+        }
     }
 
     /// The state at a time, to the last place but a few.
     pub fn exact(self, t: f64) -> [f64; WIDTH] {
         match self {
             Problem::General => general(t),
+            Problem::Second { .. } => second(t),
             Problem::Graded(weights) => graded(&self.terms(), weights, t),
         }
     }
@@ -147,7 +204,7 @@ impl Problem {
         let others: Vec<usize> = (0..n).filter(|j| !is_linear[*j]).collect();
         let place = |j: usize| others.iter().position(|o| *o == j);
         let share_of = |j: usize, k: usize| match place(j) {
-            Some(j) => share(j, others.len(), k),
+            Some(j) => self.part(j, others.len(), k),
             None => 0.0,
         };
         let terms = self.terms();
@@ -171,13 +228,14 @@ impl Problem {
             let mut linear = Matrix::zeros(of("linear"), WIDTH, WIDTH);
             let mut product = Matrix::zeros(of("product"), WIDTH, PRODUCTS);
             let mut exponential = Matrix::zeros(of("exponential"), WIDTH, EXPONENTIALS);
-            for (k, (c, row, from)) in terms.linear.iter().enumerate() {
-                linear.set(*row, *from, c * share(j, n, k));
+            let own = self.terms_of(j);
+            for (k, (c, row, from)) in own.linear.iter().enumerate() {
+                linear.set(*row, *from, c * self.part(j, n, k));
             }
-            for (k, (c, row, _)) in terms.products.iter().enumerate() {
+            for (k, (c, row, _)) in own.products.iter().enumerate() {
                 product.set(*row, k, c * share_of(j, k + 1));
             }
-            for (k, (row, _)) in terms.exponentials.iter().enumerate() {
+            for (k, (row, _)) in own.exponentials.iter().enumerate() {
                 exponential.set(*row, k, share_of(j, k + 2));
             }
             all.extend([linear, product, exponential]);
@@ -202,6 +260,28 @@ fn general(t: f64) -> [f64; WIDTH] {
     at[L] = 1.0 / (1.0 + (1.0 / x[L] - 1.0) * (-t).exp());
     at[U] = x[U] * turned.cos() - x[V] * turned.sin();
     at[V] = x[U] * turned.sin() + x[V] * turned.cos();
+    at
+}
+
+/// Velocities at time 0, and their columns.
+const VELOCITY: [(f64, usize); 5] = [
+    (1.0, T),
+    (1.0, A),
+    (0.462_117_157_260_009_8, Z),
+    (-1.0 / (DISTANCE * DISTANCE), Y),
+    (RADIUS * RADIUS, V),
+];
+
+fn second(t: f64) -> [f64; WIDTH] {
+    let mut at = [0.0; WIDTH];
+    at[ONE] = 1.0;
+    at[T] = t;
+    at[A] = 0.75 * (2.0 * t).cos() + 0.5 * (2.0 * t).sin();
+    at[Z] = (t + SHIFT).cosh().ln();
+    at[W] = 0.5 * (t * t / 2.0).exp();
+    at[Y] = 1.0 / (t + DISTANCE);
+    at[U] = RADIUS * (RADIUS * t).cos();
+    at[V] = RADIUS * (RADIUS * t).sin();
     at
 }
 
@@ -259,6 +339,11 @@ mod tests {
 
     /// The sum of all fields at a state.
     fn field(problem: Problem, n: usize, x: &[f64]) -> Vec<f64> {
+        sum_of(problem, n, 0..n, x)
+    }
+
+    /// The sum of some of so many fields at a state.
+    fn sum_of(problem: Problem, n: usize, of: std::ops::Range<usize>, x: &[f64]) -> Vec<f64> {
         let all = problem.matrices(n);
         let times = |path: &str, x: &[f64]| -> Vec<f64> {
             let m = all.iter().find(|m| m.path == path).unwrap();
@@ -269,7 +354,7 @@ mod tests {
         let product: Vec<f64> = (0..PRODUCTS).map(|k| a[k] * b[k] * c[k]).collect();
         let powers: Vec<f64> = times("d", x).iter().map(|x| x.exp()).collect();
         let mut sum = vec![0.0; WIDTH];
-        for j in 0..n {
+        for j in of {
             let of = |name: &str, x: &[f64]| times(&format!("field.{j}.{name}"), x);
             let parts = [
                 of("linear", x),
@@ -302,6 +387,35 @@ mod tests {
                 }
             }
             assert!(problem.error(&problem.start(), 0.0) < 1e-15);
+        }
+    }
+
+    /// The solution's second derivative is the force along it, and its first one at time 0 the velocity.
+    #[test]
+    fn the_solution_of_second_order_solves_its_equation() {
+        let problem = Problem::Second { force: 0 };
+        let d = 1e-2;
+        let [p3, p2, p1, m1, m2, m3] =
+            [3.0, 2.0, 1.0, -1.0, -2.0, -3.0].map(|k| problem.exact(k * d));
+        for (i, v) in sum_of(problem, 2, 1..2, &problem.start())
+            .into_iter()
+            .enumerate()
+        {
+            let slope =
+                (45.0 * (p1[i] - m1[i]) - 9.0 * (p2[i] - m2[i]) + p3[i] - m3[i]) / (60.0 * d);
+            assert!((slope - v).abs() < 1e-9, "{i}: {slope} {v}");
+        }
+        for t in [0.0, 0.4, 1.3] {
+            let at = |k: f64| problem.exact(t + k * d);
+            let (x, p1, m1, p2, m2) = (at(0.0), at(1.0), at(-1.0), at(2.0), at(-2.0));
+            for (i, f) in sum_of(problem, 2, 0..1, &x).into_iter().enumerate() {
+                let bend =
+                    (16.0 * (p1[i] + m1[i]) - (p2[i] + m2[i]) - 30.0 * x[i]) / (12.0 * d * d);
+                assert!(
+                    (bend - f).abs() < 1e-5 * f.abs().max(1.0),
+                    "{t} {i}: {bend} {f}"
+                );
+            }
         }
     }
 }

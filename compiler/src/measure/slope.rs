@@ -60,19 +60,22 @@ impl Entry {
     /// # Errors
     /// When it cannot be planned.
     pub fn first(&self, options: Options) -> Result<Planned, MeasureError> {
-        plan(
-            &self.flow,
-            Problem::General,
-            self.counts(Problem::General)[0],
-            UNTIL,
-            options,
-        )
+        let problem = self.general();
+        plan(&self.flow, problem, self.counts(problem)[0], UNTIL, options)
     }
 
-    /// The system on which errors have no terms after the first, where there is one.
+    /// The system of many equations of the kind that it is a method for.
+    pub fn general(&self) -> Problem {
+        (self.force).map_or(Problem::General, |force| Problem::Second { force })
+    }
+
+    /// The system on which errors have no terms after the first, where there is one; of methods for x'' = F(x) the general one.
     pub fn graded(&self) -> Option<Problem> {
         let p = self.proved.filter(|p| *p <= MAX_GRADED)?;
-        Some(Problem::Graded(p + 1))
+        Some(match self.force {
+            Some(force) => Problem::Second { force },
+            None => Problem::Graded(p + 1),
+        })
     }
 
     /// Where counts begin and end. What a multistep method's start leaves behind is of higher order, but not zero.
@@ -96,7 +99,7 @@ pub fn measure<E: From<MeasureError>>(
 ) -> Result<Curve, E> {
     let end = UNTIL.0 as f64 / UNTIL.1 as f64;
     let floor = match problem {
-        Problem::General => FLOOR,
+        Problem::General | Problem::Second { .. } => FLOOR,
         Problem::Graded(_) => FLOOR_GRADED,
     };
     let mut points: Vec<Point> = Vec::new();
