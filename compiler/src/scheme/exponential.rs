@@ -63,24 +63,29 @@ impl Machine<'_> {
         let at = self.value(at, span)?;
         self.charge(1, span)?;
         let field = self.leaf(&leaf);
+        let place = self.first_place(field, index, &over, at);
         let phi = Instr::Phi {
             field,
             index,
             over,
             at,
-            span: self.first_place(field, index, at).unwrap_or(span),
+            span: place.unwrap_or(span),
         };
         let made = self.once(phi, span)?;
         Some(Item::Vector(Combination::value(made)))
     }
 
     /// Where a function of a field was applied to a value first: it has that place wherever it is written.
-    fn first_place(&self, of: usize, k: u32, v: ValueId) -> Option<Span> {
+    fn first_place(&self, of: usize, k: u32, h: &Coeff, v: ValueId) -> Option<Span> {
         let mut made = self.made.get(&v)?.iter();
-        made.find_map(|made| match self.instrs[made.0 as usize - 1] {
+        made.find_map(|made| match &self.instrs[made.0 as usize - 1] {
             Instr::Phi {
-                field, index, span, ..
-            } if (field, index) == (of, k) => Some(span),
+                field,
+                index,
+                over,
+                span,
+                ..
+            } if (*field, *index, over) == (of, k, h) => Some(*span),
             _ => None,
         })
     }
