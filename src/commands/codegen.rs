@@ -3,6 +3,7 @@
 use crate::fail::{Done, Failure};
 #[cfg(feature = "mlir")]
 use odec_runtime::system::private;
+#[cfg(feature = "mlir")]
 use odec_runtime::{errln, remedy};
 #[cfg(feature = "mlir")]
 use std::io::ErrorKind;
