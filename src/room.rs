@@ -4,7 +4,7 @@
 
 use crate::fail::{Done, Failure};
 use crate::terminal;
-use odec_compiler::cost::{cost, json};
+use odec_compiler::cost::cost;
 use odec_compiler::model::Built;
 use odec_compiler::passes::{Assembled, Options};
 use odec_program::{Program, Target};
@@ -39,7 +39,7 @@ pub fn fits(
             } else {
                 ""
             };
-            let name = json::name(p.memory);
+            let name = p.memory.to_string();
             Some(format!("`memory {name}` {}{fits}", terminal::bytes(needed)))
         });
         let needs: Vec<String> = needs.collect();

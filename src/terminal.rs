@@ -1,8 +1,8 @@
 //! What the terminal can show.
 
-pub use odec_compiler::analysis::number::{bytes, thousands};
-use odec_compiler::analysis::page::Screen;
 pub use odec_compiler::scheme::resolve::count;
+pub use odec_compiler::text::number::{bytes, thousands};
+use odec_compiler::text::page::Screen;
 use std::io::IsTerminal;
 
 /// Whether standard error takes colours: a terminal, and neither `NO_COLOR` nor `TERM=dumb`.

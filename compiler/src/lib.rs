@@ -12,3 +12,4 @@ pub mod measure;
 pub mod model;
 pub mod passes;
 pub mod scheme;
+pub mod text;

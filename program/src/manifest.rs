@@ -479,6 +479,16 @@ pub enum Memory {
     Revolve { slots: u64 },
 }
 
+/// As a train block says it.
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Memory::Store => f.write_str("store"),
+            Memory::Revolve { slots } => write!(f, "revolve(slots: {slots})"),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
     /// As written in the source, relative to the working directory.

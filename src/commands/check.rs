@@ -4,12 +4,12 @@ use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
-use odec_compiler::analysis::number;
-use odec_compiler::analysis::page::Page;
 use odec_compiler::analysis::report::{Evolved, lift_of, order_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
+use odec_compiler::text::number;
+use odec_compiler::text::page::Page;
 use odec_grammar::{Settable, settable};
 use odec_program::manifest::{ClaimStatus, Tune, added};
 use odec_runtime::{Shown, out, outln};
@@ -156,7 +156,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             page.fact("constrain", &shown);
         }
         if let Some((bytes, _)) = built.named.budget {
-            let chosen = cost::json::name(t.memory);
+            let chosen = t.memory.to_string();
             page.fact(
                 "memory",
                 &format!("{chosen}, within {}", number::bytes(bytes)),

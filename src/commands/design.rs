@@ -5,13 +5,13 @@ use crate::fail::{Done, Failure};
 use crate::source;
 use crate::terminal;
 use console::Term;
-use odec_compiler::analysis::number::about;
-use odec_compiler::analysis::page::Page;
-use odec_compiler::analysis::table::{Cell, Table};
 use odec_compiler::design::runge_kutta::{self, Request};
 use odec_compiler::design::{
     Design, Goal, Refused, called, picture, sdirk, splitting, text, value,
 };
+use odec_compiler::text::number::about;
+use odec_compiler::text::page::Page;
+use odec_compiler::text::table::{Cell, Table};
 use odec_grammar::{Sources, parse, render};
 use odec_runtime::system::output;
 use odec_runtime::{Shown, out, outln};

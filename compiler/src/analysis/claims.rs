@@ -5,7 +5,6 @@
 //! history as it is computed from the first step on. Gives what was found; pushes messages. Leaves the conditions to `odec-numerics`.
 
 use super::general::general;
-use super::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
 use super::pair::pair;
 use super::rates::without_h;
 use super::stand_in::{Settings, alone};
@@ -13,25 +12,20 @@ use super::start::{Limited, limited, started, with_start};
 use super::{mend, suspect, written};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
+use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
+use crate::scheme::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
-use odec_numerics::line::Step;
+
 use odec_numerics::multistep::Multistep;
-use odec_numerics::order::{Expansion, Proof, Violation, Weights, highest, prove};
-use odec_numerics::past::Past;
-use odec_numerics::series::Series;
-use odec_numerics::words::Words;
-use odec_numerics::{Tableau, Trees, draw};
+use odec_numerics::order::{Proof, Violation, Weights, prove};
+use odec_numerics::{Tableau, Trees};
 use odec_program::manifest::{Claim, ClaimStatus};
 use std::rc::Rc;
-
-/// Highest order that a claim may name.
-pub const MAX_CLAIM: u64 = 30;
 
 /// A scheme as it is applied somewhere.
 #[derive(Clone, Debug)]
@@ -43,100 +37,6 @@ pub struct Instance {
     pub start_by: Option<Rc<Method>>,
     /// Where a model applies it.
     pub applied: Option<Span>,
-}
-
-/// What an expansion is made of, and the trees it is compared on.
-pub struct Expanded {
-    pub method: Box<dyn Expansion>,
-    pub trees: Trees,
-    pub fields: Vec<String>,
-}
-
-/// The expansion of a line: by its tableau where there is one, word by word for products of flows.
-pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
-    let steps = &p.line.steps;
-    let one_step = |s: &Step| matches!(s, Step::Eval { .. } | Step::Combine(_));
-    let (n, fields) = (p.line.fields.len(), p.line.fields.clone());
-    if steps.iter().all(one_step)
-        && !p.line.is_recursion()
-        && p.line.has_ring()
-        && let Some(weights) = Weights::new(&p.tableau()?)
-    {
-        return Ok(Expanded {
-            method: Box::new(weights),
-            trees: Trees::new(n).for_values(steps.len()),
-            fields,
-        });
-    }
-    if p.line.comparable().is_ok()
-        && let Some(past) = Past::new(&p.line)
-    {
-        return Ok(Expanded {
-            method: Box::new(past),
-            // One tree of each order.
-            trees: Trees::tall(n),
-            fields,
-        });
-    }
-    let words = Words::new(&p.line).map_err(|no| p.why_not(&no))?;
-    if let Some(words) = words {
-        return Ok(Expanded {
-            method: Box::new(words),
-            trees: Trees::tall(n).for_values(steps.len()),
-            fields,
-        });
-    }
-    let series = Series::new(&p.line).map_err(|no| p.why_not(&no))?;
-    Ok(Expanded {
-        method: Box::new(series),
-        trees: match p.line.is_product_of_flows() {
-            true => Trees::tall(n),
-            false => Trees::new(n).linear(p.line.linear()),
-        }
-        .for_values(steps.len()),
-        fields,
-    })
-}
-
-impl Expanded {
-    pub fn prove(&mut self, up_to: usize, within: Option<&Exact>) -> Proof {
-        prove(&mut *self.method, &mut self.trees, up_to, within)
-    }
-
-    /// The order alone.
-    pub fn highest(&mut self, up_to: usize) -> usize {
-        highest(&mut *self.method, &mut self.trees, up_to)
-    }
-
-    /// The tree, the elementary differential and both values.
-    fn shown(&self, v: &Violation) -> String {
-        format!(
-            "the condition of {} does not hold: the scheme has {}, the exact solution {}\n{}",
-            draw::differential(&self.trees, v.tree, &self.fields),
-            short(&v.value),
-            v.expected,
-            draw::tree(&self.trees, v.tree, &self.fields),
-        )
-    }
-
-    /// `F'F has 1/4, exact 1/2`.
-    pub fn brief(&self, v: &Violation) -> String {
-        format!(
-            "{} has {}, exact {}",
-            draw::differential(&self.trees, v.tree, &self.fields),
-            short(&v.value),
-            v.expected
-        )
-    }
-}
-
-/// A number, and about how large it is where it is long.
-fn short(x: &Exact) -> String {
-    let text = x.to_string();
-    match text.len() {
-        0..=40 => text,
-        _ => format!("about {:e}", x.to_f64()),
-    }
 }
 
 /// Proves all claims of a scheme. The status is that of this instance.

@@ -2,9 +2,9 @@
 
 use super::keep::Kept;
 use super::learned::Learning;
-use super::number::number;
-use super::page::Page;
 use super::report::Report;
+use crate::text::number::number;
+use crate::text::page::Page;
 use odec_graph::Exact;
 use odec_numerics::manifold::Shape;
 

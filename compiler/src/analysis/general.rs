@@ -4,11 +4,11 @@
 //! values that a step hands to the next one: the state, and what each name was so many steps ago. Leaves what is true of
 //! them to `odec-numerics`.
 
-use super::claims::Expanded;
-use super::line::{
+use crate::scheme::expansion::Expanded;
+use crate::scheme::flow::Flow;
+use crate::scheme::line::{
     Asked, Beyond, DIFFERENT_POWERS, FUNCTION, at_start, coefficient, late, program_span,
 };
-use crate::scheme::flow::Flow;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
 use crate::scheme::{Combination, ValueId};

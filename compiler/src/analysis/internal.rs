@@ -3,10 +3,10 @@
 //! Takes the line of a step as its program computes it; gives a fact with a warning where errors grow much. Leaves the bounds to
 //! `odec-numerics`.
 
-use super::line::{Beyond, Placed};
-use super::number::subscript;
-use super::page::Page;
 use super::report::{OneField, Report};
+use crate::scheme::line::{Beyond, Placed};
+use crate::text::number::subscript;
+use crate::text::page::Page;
 use odec_numerics::internal::{Internal, internal};
 use odec_numerics::poly::Extent;
 use serde_json::{Value, json};

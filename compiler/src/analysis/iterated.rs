@@ -4,8 +4,7 @@
 //! of the method itself are those of the equation. Nothing is given where it is solved to a tolerance.
 
 use super::general::general;
-use super::number::polynomial;
-use super::text::extent;
+use super::notation::{extent, polynomial};
 use crate::scheme::flow::Flow;
 use odec_numerics::Tableau;
 use odec_numerics::glm::axis;

@@ -6,12 +6,13 @@ use super::internal;
 use super::keep::Kept;
 use super::learned::{Learning, Methods, Touch};
 use super::modified;
+use super::notation::end;
 use super::report::{Additive, Found, Limit, PrincipalError, Report};
 use super::stable;
 use super::start::{Limited, Started};
-use super::text::end;
 use super::unequal::{Growth, Unequal};
 use crate::scheme::Learned;
+use crate::scheme::work::StepWork;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
@@ -240,7 +241,7 @@ pub fn json(r: &Report) -> Value {
             "order": l.order, "shared_weights": l.shared,
             "by": l.by.iter().map(|(field, scheme)| json!([field, scheme])).collect::<Vec<_>>(),
         })),
-        "work": r.work.as_ref().map(crate::cost::json::step),
+        "work": r.work.as_ref().map(StepWork::json),
         "flows": r.flows.iter().map(|(name, c)| json!([name, c.to_string()])).collect::<Vec<_>>(),
         "tableau": main.map(tableau),
         "computed": r.implicit.as_ref().and(r.tableau.as_ref().ok()).map(tableau),

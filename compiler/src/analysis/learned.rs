@@ -5,10 +5,10 @@
 //! at, so that conditions are polynomials ([`Jet`]). Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.
 
 use super::claims::Instance;
-use super::line::{Beyond, placed_at, program};
 use super::stand_in::alone;
 use crate::scheme::Learned;
 use crate::scheme::coeff::Coeff;
+use crate::scheme::line::{Beyond, placed_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;

@@ -4,11 +4,11 @@
 //! to see where the splitting itself ends, then for fewer. Gives the first set that is proved to have that order. Work is
 //! bounded by stages and operators: what is longer stays untried. Leaves proofs to `odec-numerics`.
 
-use super::claims::expanded;
-use super::line::placed;
 use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef, define};
+use crate::scheme::expansion::expanded;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
+use crate::scheme::line::placed;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_grammar::ast::Item;

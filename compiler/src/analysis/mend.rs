@@ -5,11 +5,12 @@
 //! a polynomial in its change ([`super::learned`]); the claim holds where all of them have a common root, which a gcd
 //! finds exactly. Signs are tried one by one. Gives a place and a sentence. Leaves tableaus to `suspect.rs`.
 
-use super::claims::{Instance, expanded};
+use super::claims::Instance;
 use super::learned::{WORK, polynomials};
-use super::line::{Placed, placed};
 use super::stand_in::alone;
 use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::expansion::expanded;
+use crate::scheme::line::{Placed, placed};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{Scope, exact, is_root};
 use crate::scheme::stage::Steps;

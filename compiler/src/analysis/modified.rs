@@ -4,10 +4,11 @@
 //! trees out, and says so. Leaves the mathematics to `odec-numerics`.
 
 use super::latex;
-use super::line::Placed;
-use super::number::{sum, superscript};
-use super::page::{FAST, Page};
 use super::report::Found;
+use crate::scheme::line::Placed;
+use crate::text::number::FAST;
+use crate::text::number::{sum, superscript};
+use crate::text::page::Page;
 use odec_graph::Exact;
 use odec_numerics::effective::{Reached, effective};
 use odec_numerics::invariants::{energy, symplectic};

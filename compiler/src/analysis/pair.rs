@@ -4,11 +4,11 @@
 //! the older state in the place of v, with evaluations kept for the next step. Which of the equations it is follows from the powers of h:
 //! what is added to x as `h*h*F(x)` is an acceleration. Leaves the first steps to `pair_start.rs`, mathematics to `odec-numerics`.
 
-use super::claims::Expanded;
-use super::line::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::Combination;
 use crate::scheme::define::Body;
+use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
+use crate::scheme::line::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
 use odec_grammar::Span;

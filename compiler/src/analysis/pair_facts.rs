@@ -2,11 +2,11 @@
 //!
 //! Takes a flow; gives facts and their sentences. Leaves the mathematics to `odec-numerics`.
 
-use super::number::number;
-use super::page::Page;
 use super::pair::{Pair, pair};
 use super::pair_start::{limited, steps_off};
 use crate::scheme::flow::Flow;
+use crate::text::number::number;
+use crate::text::page::Page;
 use odec_graph::Exact;
 use odec_numerics::order::expected;
 use odec_numerics::partitioned::Unsymplectic;

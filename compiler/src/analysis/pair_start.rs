@@ -4,10 +4,10 @@
 //! A step may keep something else: leapfrog keeps the velocity half a step before. Takes the first programs, which `line.rs` runs;
 //! gives the first power of h that is off after them. Leaves the comparison to `odec-numerics`.
 
-use super::line::{Beyond, first_programs};
 use super::pair::{Atom, Pair, Reading, Scale, Sum, of_program, pair};
 use super::start::Limited;
 use crate::scheme::flow::Flow;
+use crate::scheme::line::{Beyond, first_programs};
 use crate::scheme::stage::Program;
 use odec_graph::Exact;
 use odec_numerics::draw;

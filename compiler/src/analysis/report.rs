@@ -2,7 +2,7 @@
 //!
 //! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
 
-use super::claims::{Expanded, Instance, MAX_CLAIM, expanded};
+use super::claims::Instance;
 use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::internal::internal_stability;
@@ -10,7 +10,6 @@ use super::iterated::Iterated;
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
 use super::lift::{Lift, lift};
-use super::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use super::modified::{self, ModifiedEquation};
 use super::pair::pair;
 use super::pair_facts::{self, PairFacts};
@@ -19,13 +18,15 @@ use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
 use super::varied::keeps_differ;
 use super::written;
-use crate::cost::StepWork;
 use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::Flow;
+use crate::scheme::line::{Beyond, Placed, away, late, placed, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
+use crate::scheme::work::StepWork;
 use odec_grammar::Span;
 use odec_graph::Exact;
 use odec_numerics::glm;
@@ -635,7 +636,7 @@ pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Beyond> {
 fn work(flow: &Flow, per_use: &PerUse) -> Option<StepWork> {
     let program = match to_tolerance(flow, per_use) {
         Some((_, program)) => program,
-        None => super::line::program(flow, Steps::Euler, per_use).ok()?,
+        None => crate::scheme::line::program(flow, Steps::Euler, per_use).ok()?,
     };
     Some(StepWork::of(&program))
 }

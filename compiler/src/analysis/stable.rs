@@ -3,10 +3,12 @@
 //! Takes a report; gives lines of a page, and the bounds of `hK` that `json.rs` prints as well: for what is known of a field with the
 //! Lipschitz bound K, of an evolve's step size h, or of both. Leaves the mathematics to `odec-numerics`.
 
-use super::number::{number, subscript, sum, superscript};
-use super::page::{FAST, Page};
+use super::notation::extent;
 use super::report::{Additive, Report};
-use super::text::{decided, extent};
+use super::text::decided;
+use crate::text::number::FAST;
+use crate::text::number::{number, subscript, sum, superscript};
+use crate::text::page::Page;
 use odec_graph::Exact;
 use odec_numerics::joint::{AtInfinity, Function, Many};
 use odec_numerics::poly::Extent;

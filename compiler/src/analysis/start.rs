@@ -5,14 +5,15 @@
 //! scheme where values are not there yet, and compared with what an exact starting procedure gives. Takes a flow; gives the order
 //! that is left, and why, in words. Leaves the comparison to `odec-numerics`.
 
-use super::claims::{Instance, MAX_CLAIM, expanded};
+use super::claims::Instance;
 use super::general::{General, general, of_program};
-use super::line::{Beyond, first_programs, first_steps, placed, short_steps};
 use super::pair::pair;
 use super::pair_start;
 use super::stand_in::{alone, settings};
 use crate::scheme::define::Body;
+use crate::scheme::expansion::{MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
+use crate::scheme::line::{Beyond, first_programs, first_steps, placed, short_steps};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;

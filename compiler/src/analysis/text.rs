@@ -6,12 +6,13 @@
 use super::general::General;
 use super::internal;
 use super::modified;
-use super::number::{about, number, polynomial, subscript, superscript};
-use super::page::{FAST, Page, Screen};
+use super::notation::{extent, polynomial};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
 use super::stable;
-use super::table::{Cell, Table};
 use crate::scheme::resolve::count;
+use crate::text::number::{FAST, about, number, subscript, superscript};
+use crate::text::page::{Page, Screen};
+use crate::text::table::{Cell, Table};
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
@@ -80,7 +81,7 @@ fn work(r: &Report) -> String {
             } else {
                 ""
             };
-            let chain = crate::cost::text::chain(w.depth, w.evaluations);
+            let chain = crate::scheme::work::chain(w.depth, w.evaluations);
             format!(", {most}{chain}")
         }
     }
@@ -436,25 +437,6 @@ fn iterated(page: &mut Page, r: &Report) {
 fn axes(page: &mut Page, real: &Option<Extent>, imaginary_squared: &Option<Extent>) {
     page.fact("real axis", &extent(real, false, "-"));
     page.fact("imaginary axis", &extent(imaginary_squared, true, "±"));
-}
-
-/// `-2.7852935634`, or that there is no end.
-pub fn extent(e: &Option<Extent>, squared: bool, sign: &str) -> String {
-    match e {
-        None => "not decided".to_string(),
-        Some(Extent::Zero) => "0".to_string(),
-        Some(Extent::Infinite) => "unbounded".to_string(),
-        Some(Extent::Until { hi, .. }) => match end(hi, squared) {
-            x if x < 1e-6 => format!("{sign}{x:.4e}"),
-            x => format!("{sign}{x:.10}"),
-        },
-    }
-}
-
-/// The end of an extent.
-pub fn end(hi: &Exact, squared: bool) -> f64 {
-    let x = hi.to_f64();
-    if squared { x.sqrt() } else { x }
 }
 
 fn rows(m: &Multistep) -> Table {

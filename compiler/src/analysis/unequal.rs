@@ -3,16 +3,18 @@
 //! Takes the sizes of the steps; gives the lowest order of any step, with exact past values, and how perturbations grow. Where sizes are learned
 //! they are variables, and the conditions polynomials in them. Leaves the coefficients of a grid to `scheme/multistep.rs`.
 
-use super::claims::expanded;
-use super::line::{Beyond, Placed, at_start, late, placed, placed_in, placed_on, short_steps};
-use super::number::number;
 use super::report::{Evolved, Found, found, steps_of};
 use super::stand_in::{Settings, opaque, settings};
 use super::written;
 use crate::codes;
 use crate::scheme::Coeff;
+use crate::scheme::expansion::expanded;
 use crate::scheme::flow::Flow;
+use crate::scheme::line::{
+    Beyond, Placed, at_start, late, placed, placed_in, placed_on, short_steps,
+};
 use crate::scheme::stage::Steps;
+use crate::text::number::number;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;

@@ -3,10 +3,10 @@
 //! Past values are analysed as if all steps were like the one at hand. Takes an evolve; compares what the program of a late step
 //! keeps under its settings with what it keeps under those of other steps.
 
-use super::line::late;
 use super::report::Evolved;
 use super::stand_in::{all_settings, opaque, settings_at};
 use crate::scheme::flow::Setting;
+use crate::scheme::line::late;
 use crate::scheme::stage::{Instr, Program, Steps};
 use crate::scheme::{Combination, ValueId};
 

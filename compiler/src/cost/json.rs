@@ -1,19 +1,8 @@
 //! Costs as JSON.
 
-use super::{Cost, Operations, StepWork, UnderPolicy};
-use odec_program::manifest::Memory;
+use super::{Cost, Operations, UnderPolicy};
+use crate::scheme::work::fields_json;
 use serde_json::{Value, json};
-
-fn fields(of: &[(String, u64)]) -> Vec<Value> {
-    of.iter()
-        .map(|(name, n)| json!({ "name": name, "evaluations": n }))
-        .collect()
-}
-
-/// Evaluations of one step.
-pub fn step(w: &StepWork) -> Value {
-    json!({ "evaluations": w.evaluations, "depth": w.depth, "fields": fields(&w.fields) })
-}
 
 /// One object.
 pub fn json(c: &Cost) -> Value {
@@ -25,17 +14,17 @@ pub fn json(c: &Cost) -> Value {
             let steps: Vec<Value> = e
                 .each
                 .iter()
-                .map(|(times, w)| json!({ "times": times, "step": step(w) }))
+                .map(|(times, w)| json!({ "times": times, "step": w.json() }))
                 .collect();
             json!({
                 "label": e.label, "at_most": e.at_most, "steps": steps, "evaluations": e.evaluations, "depth": e.depth,
-                "fields": fields(&e.fields),
+                "fields": fields_json(&e.fields),
             })
         })
         .collect();
     let policy = |p: &UnderPolicy| {
         json!({
-            "policy": name(p.memory), "activation_bytes": p.activations, "replayed_steps": p.replayed,
+            "policy": p.memory.to_string(), "activation_bytes": p.activations, "replayed_steps": p.replayed,
             "again_flops_per_token": per_token(p.again),
             "training_flops_per_token": per_token(c.training(p)), "own": p.memory == c.own,
         })
@@ -51,12 +40,4 @@ pub fn json(c: &Cost) -> Value {
         "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),
         "cache_bytes_per_token": c.decode.map(|d| d.bytes_per_token),
     })
-}
-
-/// As a train block says it.
-pub fn name(m: Memory) -> String {
-    match m {
-        Memory::Store => "store".to_string(),
-        Memory::Revolve { slots } => format!("revolve(slots: {slots})"),
-    }
 }

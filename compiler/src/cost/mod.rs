@@ -7,10 +7,8 @@
 pub mod json;
 pub mod operations;
 pub mod text;
-pub mod work;
 
 pub use operations::Operations;
-pub use work::{EvolveWork, StepWork};
 
 use crate::model::Built;
 use crate::model::step::SOLVE;
@@ -18,6 +16,7 @@ use crate::passes::assemble::{AssembleError, GRAD, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
+use crate::scheme::work::EvolveWork;
 use odec_graph::{Graph, OpKind, Pass};
 use odec_program::manifest::Memory;
 use odec_program::{ACCUMULATE, Bindings, DType, Program};

@@ -1,11 +1,11 @@
 //! Costs as text: sections of a report, with the memory policies side by side.
 
-use super::json::name;
-use super::{Cost, EvolveWork, StepWork};
-use crate::analysis::number::{bytes, flops, thousands};
-use crate::analysis::page::Page;
-use crate::analysis::table::{Cell, Table};
+use super::Cost;
 use crate::scheme::resolve::count;
+use crate::scheme::work::{EvolveWork, StepWork};
+use crate::text::number::{bytes, flops, thousands};
+use crate::text::page::Page;
+use crate::text::table::{Cell, Table};
 
 /// `att 4, ffn 4`.
 fn fields(of: &[(String, u64)]) -> String {
@@ -20,20 +20,6 @@ pub fn step(w: &StepWork) -> String {
     match w.fields.len() {
         0 | 1 => w.evaluations.to_string(),
         _ => format!("{} ({})", w.evaluations, fields(&w.fields)),
-    }
-}
-
-/// `8 evaluations, 4 one after the other`, of the longest chain and all.
-pub fn chain(depth: u64, evaluations: u64) -> String {
-    let noun = if evaluations == 1 {
-        "evaluation"
-    } else {
-        "evaluations"
-    };
-    let all = format!("{} {noun}", thousands(evaluations));
-    match depth == evaluations {
-        true => all,
-        false => format!("{all}, {} one after the other", thousands(depth)),
     }
 }
 
@@ -114,7 +100,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     for p in &c.policies {
         let own = if p.memory == c.own { " *" } else { "" };
         table.row(vec![
-            Cell::left(format!("{}{own}", name(p.memory))),
+            Cell::left(format!("{}{own}", p.memory.to_string())),
             Cell::right(p.activations.map_or("above 1 TiB".to_string(), bytes)),
             Cell::right(thousands(p.replayed)),
             Cell::right(per(c.training(p))),

@@ -9,7 +9,7 @@ pub use odec_numerics::design::{
 };
 pub use picture::picture;
 
-use crate::analysis::number::about;
+use crate::text::number::about;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::properties::{Kind, Properties};

@@ -1,8 +1,8 @@
 //! What was traded for what: the least error that was found at each level of a goal.
 
 use super::{Design, called, value};
-use crate::analysis::number::about;
 use crate::analysis::svg::{Anchor, Axis, Plot, Sheet, width};
+use crate::text::number::about;
 use std::fmt::Write;
 
 const LEFT: f64 = 76.0;

@@ -3,7 +3,6 @@
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
 use crate::analysis::claims::Instance;
-use crate::analysis::line::Beyond;
 use crate::analysis::pair::Pair;
 use crate::analysis::pair_facts;
 use crate::analysis::report::{self, Evolved};
@@ -13,6 +12,7 @@ use crate::model::{CompileError, compile};
 use crate::scheme::NoFiles;
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, FlowArgKind, Method};
+use crate::scheme::line::Beyond;
 use crate::scheme::per_use::SHARED;
 use odec_grammar::library::LIBRARY;
 use odec_grammar::{Sources, parse};

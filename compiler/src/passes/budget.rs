@@ -6,9 +6,9 @@
 
 use super::assemble::{AssembleError, Model, Options, gradient};
 use super::revolve::replays;
-use crate::analysis::number::bytes;
 use crate::codes;
 use crate::model::Built;
+use crate::text::number::bytes;
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::Memory;
 
@@ -64,6 +64,6 @@ pub fn settle(
     let message = format!("no memory policy of this model fits into {}", bytes(budget));
     let d = Diagnostic::error(codes::TOO_LARGE, span, message);
     Ok(Err(d
-        .label(format!("the least is {}, with `{}`", bytes(least.0), crate::cost::json::name(least.1)))
+        .label(format!("the least is {}, with `{}`", bytes(least.0), least.1))
         .help("what the gradient works with is meant, without parameters, gradients and moments: a smaller `batch`, or `accumulate n`, takes less")))
 }

@@ -8,11 +8,11 @@ use super::algebra::{Term, TermKind};
 
 use super::embedded::Reached;
 use super::equivalent::{Aside, Equivalent};
+use super::expansion::{MAX_CLAIM, expanded};
+use super::line::{at_start, placed_at};
 use super::per_use::SHARED;
 use super::run::{Frame, Machine};
 use super::stage::{Instr, Program};
-use crate::analysis::claims::{MAX_CLAIM, expanded};
-use crate::analysis::line::{at_start, placed_at};
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;

@@ -2,10 +2,10 @@
 //! extrapolation; as stage programs, and as messages where they mean nothing.
 
 use crate::common::{Outcome, compile_text, model};
-use odec_compiler::analysis::line::placed;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in;
 use odec_compiler::codes;
+use odec_compiler::scheme::line::placed;
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;

@@ -1,9 +1,9 @@
 //! `odec analyze`: reports of schemes whose facts are known, as text, JSON and LaTeX.
 
 use crate::common::{compile_text, model};
-use odec_compiler::analysis::page::Screen;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, svg, text};
+use odec_compiler::text::page::Screen;
 use odec_graph::Exact;
 
 fn library(name: &str) -> &'static str {

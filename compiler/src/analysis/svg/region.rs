@@ -7,8 +7,8 @@
 use super::function::{Complex, Level, Rational};
 use super::plot::{Axis, Plot};
 use super::sheet::{Anchor, Sheet, width};
-use crate::analysis::number::about;
 use crate::analysis::report::{Additive, Report};
+use crate::text::number::about;
 use odec_graph::Exact;
 use odec_numerics::joint::{Function, Many};
 use odec_numerics::multistep::Multistep;

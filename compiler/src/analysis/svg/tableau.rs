@@ -1,8 +1,8 @@
 //! The tableau as it is printed in books: fractions with a bar, a line between the nodes, the fields and the weights.
 
 use super::sheet::{Anchor, Sheet, width};
-use crate::analysis::number::{number_in, subscript};
 use crate::analysis::report::Report;
+use crate::text::number::{number_in, subscript};
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 

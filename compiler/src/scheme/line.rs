@@ -5,12 +5,12 @@
 //! grid. The first steps, as they are computed, are one line together. What lies outside of it is a sentence with a place
 //! ([`Beyond`]). Leaves proofs to `odec-numerics`.
 
-use crate::scheme::define::Body;
-use crate::scheme::flow::{Field, Flow, FlowArgKind};
-use crate::scheme::per_use::SHARED;
-use crate::scheme::run::{At, MAX_TOTAL, Run, run};
-use crate::scheme::stage::{Instr, Moment, Phase, Program, Steps, Unknown};
-use crate::scheme::{Coeff, Combination, PerUse, ValueId};
+use super::define::Body;
+use super::flow::{Field, Flow, FlowArgKind};
+use super::per_use::SHARED;
+use super::run::{At, MAX_TOTAL, Run, run};
+use super::stage::{Instr, Moment, Phase, Program, Steps, Unknown};
+use super::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
@@ -37,7 +37,7 @@ pub struct Beyond {
 }
 
 /// What no tableau has.
-pub(super) const FUNCTION: &str = "its coefficients are functions of a linear field";
+pub const FUNCTION: &str = "its coefficients are functions of a linear field";
 const SEVERAL: &str = "it evaluates a field of several states";
 const RATE: &str = "it evaluates a field at a rate, not at a state";
 /// What a step program does that forgets `h`.
@@ -126,7 +126,7 @@ fn of_program(flow: &Flow, program: &Program, per_use: &PerUse) -> Result<Placed
 }
 
 /// The line of step `k` of an evolution whose steps have these sizes; `None`: it looks back farther than to the first one.
-pub(super) fn placed_in(
+pub fn placed_in(
     flow: &Flow,
     k: usize,
     sizes: &[Exact],
@@ -164,7 +164,7 @@ pub fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
 }
 
 /// Where a scheme says what a step is.
-pub(super) fn program_span(flow: &Flow) -> Span {
+pub fn program_span(flow: &Flow) -> Span {
     match &flow.scheme.body {
         Body::Tableau(t) => t.span,
         Body::Step(s) => s.span,
@@ -186,7 +186,7 @@ pub fn placed_at<C: Number>(
 }
 
 /// The same on any grid: `ratio` gives the size of a step so many steps ago, over that of the step that is looked at.
-pub(super) fn placed_on<C: Number>(
+pub fn placed_on<C: Number>(
     flow: &Flow,
     program: &Program,
     per_use: &PerUse,
@@ -221,17 +221,17 @@ pub(super) fn placed_on<C: Number>(
 }
 
 /// The first steps as one line, which ends with the state after them, and in it what later steps read.
-pub(super) struct FirstSteps {
+pub struct FirstSteps {
     pub line: Line,
     /// The state, then the values that were asked for; `None`: it is 0.
     pub ends: Vec<Option<Value>>,
 }
 
 /// What a name was so many steps ago, as a power of h more than what the program has; `None`: any.
-pub(super) type Asked = (String, usize, Option<i32>);
+pub type Asked = (String, usize, Option<i32>);
 
 /// `programs`: all from the first one; `fields`: those that later steps evaluate.
-pub(super) fn first_steps(
+pub fn first_steps(
     flow: &Flow,
     programs: &[Program],
     fields: &[String],
@@ -308,7 +308,7 @@ pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, B
 }
 
 /// The stage programs of a late step, and of the next one where it is another.
-pub(super) struct Late {
+pub struct Late {
     pub here: Program,
     pub next: Option<Program>,
     /// What to say where the difference matters.
@@ -370,7 +370,7 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
 }
 
 /// Why the iterations that are computed do not reach the solution that a late step is judged by.
-pub(super) fn away(flow: &Flow) -> Option<Beyond> {
+pub fn away(flow: &Flow) -> Option<Beyond> {
     let late = late(flow, Steps::Euler, &SHARED).ok()?;
     late.here.instrs.iter().find_map(|i| match i {
         Instr::Unknown(Unknown::Solved {
@@ -386,7 +386,7 @@ pub(super) fn away(flow: &Flow) -> Option<Beyond> {
 }
 
 /// A step that finds all the history it reads.
-pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
+pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
     let mut k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
@@ -420,7 +420,7 @@ pub(super) fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, 
 }
 
 /// How many first steps of a flow find too short a history.
-pub(super) fn short_steps(flow: &Flow) -> usize {
+pub fn short_steps(flow: &Flow) -> usize {
     let mut budget = MAX_TOTAL;
     let short = |k: &usize| {
         let phase = Phase::Step(*k);
@@ -436,7 +436,7 @@ pub(super) fn short_steps(flow: &Flow) -> usize {
 }
 
 /// The programs from the start of an evolution up to the first step that `usual` is true of, which is left out.
-pub(super) fn first_programs(
+pub fn first_programs(
     flow: &Flow,
     usual: &dyn Fn(&Program) -> bool,
 ) -> Result<Vec<Program>, Beyond> {
@@ -464,7 +464,7 @@ pub(super) fn first_programs(
 }
 
 /// `c·hⁿ`.
-pub(super) fn coefficient<C: Number>(
+pub fn coefficient<C: Number>(
     c: &Coeff,
     span: Span,
     known: &dyn Fn(&Coeff) -> Option<C>,

@@ -4,8 +4,10 @@
 //! remains of a step's time where everything independent runs at once (Jackson & Nørsett 1995, SIAM J. Numer. Anal. 32, 49:
 //! "parallel stages").
 
-use crate::scheme::stage::{Instr, Moment, Program};
-use crate::scheme::unroll::Unrolled;
+use super::stage::{Instr, Moment, Program};
+use super::unroll::Unrolled;
+use crate::text::number::thousands;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// One step.
@@ -122,4 +124,31 @@ fn advance(p: &Program, x: u64, kept: &mut Kept) -> u64 {
     }
     let reads = p.result.terms().map(|(v, _)| depths[v.0 as usize]);
     reads.max().unwrap_or(0)
+}
+
+/// `8 evaluations, 4 one after the other`, of the longest chain and all.
+pub fn chain(depth: u64, evaluations: u64) -> String {
+    let noun = if evaluations == 1 {
+        "evaluation"
+    } else {
+        "evaluations"
+    };
+    let all = format!("{} {noun}", thousands(evaluations));
+    match depth == evaluations {
+        true => all,
+        false => format!("{all}, {} one after the other", thousands(depth)),
+    }
+}
+
+/// Evaluations by field, as JSON.
+pub fn fields_json(of: &[(String, u64)]) -> Vec<Value> {
+    of.iter()
+        .map(|(name, n)| json!({ "name": name, "evaluations": n }))
+        .collect()
+}
+
+impl StepWork {
+    pub fn json(&self) -> Value {
+        json!({ "evaluations": self.evaluations, "depth": self.depth, "fields": fields_json(&self.fields) })
+    }
 }

@@ -3,6 +3,7 @@
 //! Takes text piece by piece; gives it indented, wrapped at blanks, headings marked where colours are wanted. A section without
 //! content is left out. Leaves tables to `table.rs`, numbers to `number.rs`.
 
+use super::number::FAST;
 use super::table::Table;
 
 /// How wide lines may be, and whether headings are set off by escape sequences.
@@ -30,8 +31,6 @@ impl Screen {
     }
 }
 
-/// Stands for a blank at which no line ends.
-pub const FAST: char = '\u{a0}';
 /// Columns before a section's heading, and before what stands in it.
 const HEADING: usize = 2;
 const INDENT: usize = 4;

@@ -1,8 +1,9 @@
-//! Numbers and polynomials in reports: exact where there is room, else the digits that fit and `…`.
+//! Numbers in reports: exact where there is room, else the digits that fit and `…`.
 
-use super::page::FAST;
 use odec_graph::Exact;
-use odec_numerics::poly::Poly;
+
+/// Stands for a blank at which no line ends.
+pub const FAST: char = '\u{a0}';
 
 /// Widest number that is written out in a sentence.
 const WIDEST: usize = 26;
@@ -148,16 +149,6 @@ pub fn superscript(n: usize) -> String {
 /// `₁₂`.
 pub fn subscript(n: usize) -> String {
     mapped(&n.to_string(), "₀₁₂₃₄₅₆₇₈₉")
-}
-
-/// `1 + z + 1/2 z² + 1/6 z³`; lines end before signs only.
-pub fn polynomial(p: &Poly) -> String {
-    let power = |(n, c)| match n {
-        0 => (String::new(), c),
-        1 => ("z".to_string(), c),
-        _ => (format!("z{}", superscript(n)), c),
-    };
-    sum(p.0.iter().enumerate().map(power))
 }
 
 /// A sum of products: the name of each, empty for 1, and its coefficient; lines end before signs only.
