@@ -1,7 +1,7 @@
 //! Why a command stopped: the user's input or our own fault.
 
-use odec_program::text::escaped_lines;
 use odec_runtime::errln;
+use odec_source::escape::escaped_lines;
 use std::fmt::Display;
 
 #[derive(Debug)]

@@ -4,12 +4,13 @@
 //! program ([`passes`]), and says what is true of a scheme ([`analysis`]) and what a model costs ([`cost`]). Leaves graphs and autodiff to `odec-graph`, object code to `odec-mlir`, and every file to
 //! whoever calls: nothing here does I/O.
 
-pub mod analysis;
-pub mod codes;
 pub mod cost;
 pub mod design;
 pub mod measure;
-pub mod model;
-pub mod passes;
-pub mod scheme;
-pub mod text;
+
+pub use odec_analysis as analysis;
+pub use odec_model as model;
+pub use odec_passes as passes;
+pub use odec_scheme as scheme;
+pub use odec_source::codes;
+pub use odec_text as text;

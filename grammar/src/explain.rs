@@ -10,7 +10,7 @@ mod slips;
 use crate::diag::Diagnostic;
 use crate::layout;
 use crate::lex::{Kind, Token};
-use crate::parse::Rule;
+use crate::rules::Rule;
 use crate::span::Span;
 use crate::words::{self, Context};
 use pest::error::{ErrorVariant, InputLocation};

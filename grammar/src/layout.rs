@@ -4,7 +4,7 @@
 //! error messages do.
 
 use crate::lex::{Kind, Token};
-use crate::words::is_keyword;
+use crate::words::{self, is_keyword};
 use std::ops::Range;
 
 /// For every token the index of the opening bracket around it. A bracket's own partner counts as outside.
@@ -94,7 +94,7 @@ fn begins_something(tokens: &[Token], text: &str, at: usize) -> bool {
 pub fn ends_something(token: Token, text: &str) -> bool {
     match token.kind {
         Kind::Close | Kind::Number | Kind::Str | Kind::Doc => true,
-        Kind::Word => !crate::scan::ITEMS.contains(&token.text(text)),
+        Kind::Word => !words::ITEMS.contains(&token.text(text)),
         Kind::Sign => matches!(token.text(text), ";" | "%"),
         Kind::Open => false,
     }

@@ -4,8 +4,10 @@
 //! without an end and numbers beyond the limits. One pass, no recursion.
 
 use crate::diag::Diagnostic;
-use crate::scan::MAX_ERRORS;
 use crate::span::Span;
+
+/// Errors reported for one text.
+pub const MAX_ERRORS: usize = 50;
 
 /// Most digits of one number, and the largest exponent.
 pub const MAX_DIGITS: usize = 200;

@@ -9,15 +9,12 @@ use crate::ast::{Expr, File};
 use crate::diag::Diagnostic;
 use crate::explain::Failure;
 use crate::layout;
-use crate::lex::Kind;
-use crate::scan::{self, Chunk, MAX_BYTES, MAX_ERRORS, Scan};
+use crate::lex::{Kind, MAX_ERRORS};
+use crate::rules::{OdecParser, Rule};
+use crate::scan::{self, Chunk, MAX_BYTES, Scan};
 use crate::tree::{Builder, Top};
 use pest::Parser;
 use std::ops::Range;
-
-#[derive(pest_derive::Parser)]
-#[grammar = "../odec.pest"]
-pub(crate) struct OdecParser;
 
 /// Parses one text. The tree holds what could be read even when there are errors; whoever goes on with it then must
 /// expect parts to be missing.

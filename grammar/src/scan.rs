@@ -6,8 +6,9 @@
 
 use crate::diag::Diagnostic;
 use crate::layout::ends_something;
-use crate::lex::{Kind, Token, lex};
+use crate::lex::{Kind, MAX_ERRORS, Token, lex};
 use crate::span::Span;
+use crate::words::ITEMS;
 
 /// Longest text that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -15,8 +16,6 @@ pub const MAX_BYTES: usize = 1 << 20;
 pub const MAX_NESTING: usize = 128;
 /// Most operators between two separators, summed over the open brackets: bounds the height of an expression.
 pub const MAX_OPERATORS: usize = 512;
-/// Errors reported for one text.
-pub const MAX_ERRORS: usize = 50;
 
 /// Tokens `start..end`: one item with its doc comments, or something that should have been one.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +33,6 @@ pub struct Scan {
     pub chunks: Vec<Chunk>,
     pub errors: Vec<Diagnostic>,
 }
-
-/// The words an item begins with.
-pub const ITEMS: [&str; 6] = ["scheme", "field", "model", "train", "explore", "use"];
 
 /// Scans a whole file.
 pub fn scan(source: u32, text: &str) -> Scan {

@@ -1,6 +1,9 @@
 //! The vocabulary of error messages: what rules and blocks are called, which keywords live where.
 
-use crate::parse::Rule;
+use crate::rules::Rule;
+
+/// The words an item begins with.
+pub const ITEMS: [&str; 6] = ["scheme", "field", "model", "train", "explore", "use"];
 
 pub const ITEMS_HELP: &str =
     "a file holds `scheme`, `field`, `model`, `train`, `explore` and `use`";

@@ -2,7 +2,7 @@
 
 use odec_grammar::ast::*;
 use odec_grammar::{Diagnostic, Sources, dump, dump_expr, parse, parse_value, render};
-use odec_program::text::escaped_lines;
+use odec_source::escape::escaped_lines;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 

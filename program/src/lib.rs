@@ -19,7 +19,6 @@ pub mod noise;
 pub mod real;
 pub mod size;
 pub mod target;
-pub mod text;
 pub mod tile;
 pub mod transcendental;
 pub mod validate;

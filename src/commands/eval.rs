@@ -3,8 +3,8 @@
 use crate::cli;
 use crate::fail::{Done, Failure};
 use crate::source;
-use odec_program::text::escaped;
 use odec_runtime::{Show, corpus_of, evaluate, open_run_with, outln};
+use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {

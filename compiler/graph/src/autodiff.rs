@@ -10,7 +10,7 @@ use crate::graph::{Builder, Graph, Pass, Site, Solution, Value};
 use crate::op::{TypeError, Vjp, VjpCx};
 use crate::ops::{Combine, Constant, OpKind};
 use crate::types::TensorType;
-use odec_grammar::Span;
+use odec_source::Span;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;

@@ -8,7 +8,7 @@ use crate::op::TypeError;
 use crate::ops::{Combine, OpKind};
 use crate::solve::{Pair, Solver};
 use crate::types::TensorType;
-use odec_grammar::Span;
+use odec_source::Span;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::BTreeMap;
 use std::fmt;

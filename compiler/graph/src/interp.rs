@@ -4,8 +4,8 @@ use crate::graph::{Graph, Site, Value};
 use crate::op::EvalError;
 use crate::ops::OpKind;
 use crate::types::TensorType;
-use odec_grammar::Span;
 use odec_program::Bindings;
+use odec_source::Span;
 use std::collections::BTreeMap;
 use thiserror::Error;
 

@@ -39,6 +39,7 @@ pub mod steps;
 pub mod symplectic;
 pub mod tableau;
 pub mod trees;
+mod unit_disc;
 pub mod variable;
 pub mod words;
 

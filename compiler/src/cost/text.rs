@@ -3,9 +3,9 @@
 use super::Cost;
 use crate::scheme::resolve::count;
 use crate::scheme::work::{EvolveWork, StepWork};
-use crate::text::number::{bytes, flops, thousands};
-use crate::text::page::Page;
-use crate::text::table::{Cell, Table};
+use odec_text::number::{bytes, flops, thousands};
+use odec_text::page::Page;
+use odec_text::table::{Cell, Table};
 
 /// `att 4, ffn 4`.
 fn fields(of: &[(String, u64)]) -> String {
@@ -100,7 +100,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     for p in &c.policies {
         let own = if p.memory == c.own { " *" } else { "" };
         table.row(vec![
-            Cell::left(format!("{}{own}", p.memory.to_string())),
+            Cell::left(format!("{}{own}", p.memory)),
             Cell::right(p.activations.map_or("above 1 TiB".to_string(), bytes)),
             Cell::right(thousands(p.replayed)),
             Cell::right(per(c.training(p))),

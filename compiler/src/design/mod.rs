@@ -9,11 +9,11 @@ pub use odec_numerics::design::{
 };
 pub use picture::picture;
 
-use crate::text::number::about;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::stability::Stability;
+use odec_text::number::about;
 use std::fmt::Write;
 
 /// Names of the fields of a splitting.

@@ -2,7 +2,7 @@
 
 use super::{Design, called, value};
 use crate::analysis::svg::{Anchor, Axis, Plot, Sheet, width};
-use crate::text::number::about;
+use odec_text::number::about;
 use std::fmt::Write;
 
 const LEFT: f64 = 76.0;

@@ -5,7 +5,7 @@
 use super::Failure;
 use crate::diag::Diagnostic;
 use crate::lex::Token;
-use crate::parse::Rule;
+use crate::rules::Rule;
 use crate::words::{self, Context};
 
 impl Failure<'_> {

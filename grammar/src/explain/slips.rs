@@ -6,9 +6,8 @@ use super::Failure;
 use crate::diag::Diagnostic;
 use crate::lex::{Kind, Token};
 use crate::nearest::nearest;
-use crate::parse::Rule;
-use crate::scan::ITEMS;
-use crate::words::{self, Context};
+use crate::rules::Rule;
+use crate::words::{self, Context, ITEMS};
 
 impl Failure<'_> {
     pub(super) fn exhausted(&self) -> Option<Diagnostic> {

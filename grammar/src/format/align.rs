@@ -8,7 +8,7 @@
 use super::WIDTH;
 use super::structure::{Split, Statement, Structure};
 use super::trivia::{Lines, Place};
-use crate::parse::Rule;
+use crate::rules::Rule;
 use std::ops::Range;
 
 /// Longest key or label that others are aligned with.

@@ -6,7 +6,7 @@
 use super::structure::{Body, Split, Statement, Structure};
 use super::trivia::{Comment, Lines, Place};
 use super::{INDENT, WIDTH, align};
-use crate::parse::Rule;
+use crate::rules::Rule;
 
 pub fn print(structure: &Structure) -> String {
     let mut printer = Printer {

@@ -6,7 +6,7 @@
 
 use super::trivia::{self, Comment, Lines};
 use crate::lex::{Kind, Token};
-use crate::parse::{OdecParser, Rule};
+use crate::rules::{OdecParser, Rule};
 use crate::scan;
 use pest::Parser;
 use pest::iterators::Pair;

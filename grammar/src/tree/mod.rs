@@ -9,7 +9,7 @@ mod schemes;
 
 use crate::ast::{Ident, Item, Use};
 use crate::lex::Token;
-use crate::parse::Rule;
+use crate::rules::Rule;
 use crate::span::Span;
 use pest::iterators::{Pair, Pairs};
 use std::iter::Peekable;

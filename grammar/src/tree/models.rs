@@ -2,7 +2,7 @@
 
 use super::{Builder, Children};
 use crate::ast::*;
-use crate::parse::Rule;
+use crate::rules::Rule;
 use pest::iterators::Pair;
 
 impl Builder<'_> {

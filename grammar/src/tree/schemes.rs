@@ -2,7 +2,7 @@
 
 use super::{Builder, Children, string};
 use crate::ast::*;
-use crate::parse::Rule;
+use crate::rules::Rule;
 use crate::span::Span;
 use pest::iterators::Pair;
 

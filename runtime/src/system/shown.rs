@@ -1,6 +1,6 @@
 //! Paths as they are printed: in one line, and without what a terminal would obey.
 
-use odec_program::text::escaped;
+use odec_source::escape::escaped;
 use std::path::Path;
 
 pub trait Shown {

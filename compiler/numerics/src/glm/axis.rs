@@ -7,9 +7,9 @@
 //! whole numbers. Its real roots are isolated, and the root condition is decided at a rational point between any two.
 
 use super::characteristic::{Characteristic, interpolated};
-use crate::multistep::root_condition;
 use crate::poly::{Extent, Poly};
 use crate::roots::{Root, Simple, apart, middle, squarefree};
+use crate::unit_disc::root_condition;
 use num_bigint::BigInt;
 use num_integer::Integer;
 use num_rational::BigRational;

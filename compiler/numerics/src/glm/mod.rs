@@ -12,11 +12,11 @@ pub mod first;
 pub mod matrix;
 pub mod order;
 
-use crate::multistep::root_condition;
 use crate::order::{expected, prove};
 use crate::poly::Extent;
 use crate::tableau::Tableau;
 use crate::trees::{TreeId, Trees};
+use crate::unit_disc::root_condition;
 use characteristic::Characteristic;
 use matrix::{Matrix, dot, kernel, minimal_polynomial, transposed};
 use odec_exact::Exact;

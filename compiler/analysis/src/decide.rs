@@ -1,0 +1,476 @@
+//! Whether a claim is true: each claim of [`super::properties`] for each kind of scheme.
+//!
+//! Takes a scheme; gives true, false with what is true instead, or why nobody knows. Facts of an implicit method are those of its
+//! equation, as it is written; a note says what is left of them in the step that is computed. A splitting is meant with exact flows,
+//! as it is in a claim of its order. A claim that is not said of such a scheme is false. Leaves the mathematics to `odec-numerics`.
+
+use super::claims::Instance;
+use super::exponential::{Stiff, stiff};
+use super::general::{General, general};
+use super::iterated::Iterated;
+use super::pair_facts::{PairFacts, facts};
+use super::pair_start::steps_off;
+use super::report::{embedded, embedded_in, evaluations, stability};
+use super::stand_in::alone;
+use super::written;
+use crate::scheme::flow::Flow;
+use crate::scheme::line::{Beyond, Placed, placed, to_tolerance};
+use crate::scheme::per_use::SHARED;
+use crate::scheme::stage::Steps;
+use odec_graph::Exact;
+use odec_numerics::Tableau;
+use odec_numerics::multistep::Multistep;
+use odec_numerics::properties::{Kind, Properties};
+use odec_numerics::ssp::{Ssp, ssp};
+use odec_numerics::symplectic::{Broken, Symplectic, symplectic};
+use odec_text::number::number;
+
+/// What was found about a claim.
+pub enum Found {
+    /// With what has to be said of it.
+    True(Option<String>),
+    /// What is true instead.
+    False(String),
+    Unknown(String),
+}
+
+/// What decides a claim, or what stands in the way.
+type Decided<T = Found> = Result<T, Found>;
+
+/// A splitting: flows of fields, each with its part of the step.
+type Word = Vec<(usize, Exact)>;
+
+/// A scheme as the methods that claims may be about.
+pub struct Subject {
+    flow: Flow,
+    computed: Result<Tableau, Beyond>,
+    /// The step that it is made of.
+    placed: Option<Placed>,
+    implicit: Option<Tableau>,
+    multistep: Option<Multistep>,
+    /// Of a scheme that reads earlier steps.
+    general: Option<General>,
+    /// Of a scheme with exact flows; they may be added up, too.
+    word: Option<Option<Word>>,
+    /// Of a step program that keeps a velocity or a momentum.
+    pair: Option<PairFacts>,
+    /// The same, with its partner.
+    flows: Option<Placed>,
+    /// Evaluations of a step.
+    evaluated: Option<usize>,
+    /// Of a method whose coefficients are functions of a linear field.
+    stiff: Option<Result<Stiff, Beyond>>,
+    tolerance: Option<Exact>,
+}
+
+impl Subject {
+    pub fn new(i: &Instance) -> Subject {
+        let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+        let exact = placed(&flow, Steps::Exact, &SHARED).ok();
+        let computed = placed(&flow, Steps::Euler, &SHARED);
+        let solved = to_tolerance(&flow, &SHARED);
+        let evaluated = evaluations(&flow);
+        let flows = exact.filter(Placed::has_flows);
+        let stiff = computed.as_ref().ok().and_then(stiff);
+        let placed = computed.clone().ok();
+        let computed = computed.and_then(|p| p.tableau());
+        let rows = written::multistep(&i.scheme, &i.settings);
+        let several = computed.is_err() && rows.is_none();
+        Subject {
+            general: several.then(|| general(&flow).ok()).flatten(),
+            pair: several.then(|| facts(&flow)).flatten(),
+            word: flows.as_ref().map(|p| p.line.word()),
+            flows,
+            implicit: written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()),
+            multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
+            tolerance: solved.map(|(tol, _)| tol),
+            computed,
+            stiff,
+            placed,
+            evaluated,
+            flow,
+        }
+    }
+
+    fn tableau(&self) -> Decided<&Tableau> {
+        let several = "and this is said of methods of one step";
+        match (&self.implicit, &self.computed) {
+            (Some(t), _) | (None, Ok(t)) => Ok(t),
+            _ if self.multistep.is_some() => {
+                let why = format!("it is a linear multistep method, {several}");
+                Err(Found::False(why))
+            }
+            _ if self.history().is_some() => {
+                let why = format!("it reads values of earlier steps, {several}");
+                Err(Found::False(why))
+            }
+            (None, Err(beyond)) => {
+                let why = format!("it has no tableau: {}", beyond.why);
+                Err(Found::Unknown(why))
+            }
+        }
+    }
+
+    fn of_one_field(&self) -> Decided<&Tableau> {
+        let t = self.tableau()?;
+        one_field(t.fields.len()).map(|()| t)
+    }
+
+    /// A general linear method that keeps more than a state.
+    fn history(&self) -> Option<&General> {
+        self.general.as_ref().filter(|g| g.has_history())
+    }
+
+    /// The flows of a splitting.
+    fn word(&self) -> Decided<Option<&Word>> {
+        match &self.word {
+            None => Ok(None),
+            Some(Some(word)) => Ok(Some(word)),
+            Some(None) => Err(Found::Unknown(
+                "it is made of more than exact flows, one after the other".into(),
+            )),
+        }
+    }
+
+    /// Whether the step solves an equation, as it is written.
+    fn is_implicit(&self) -> bool {
+        let rows = self.multistep.as_ref();
+        self.implicit.is_some() || rows.is_some_and(|m| !m.beta[0].is_zero())
+    }
+
+    /// What is true of the equation, and `left` of it in the step that is computed.
+    fn of_equation(&self, left: impl FnOnce(&Subject) -> Option<String>) -> Found {
+        let note = match &self.tolerance {
+            _ if !self.is_implicit() => None,
+            Some(tol) => Some(format!("of the equation, solved to {tol}")),
+            None => {
+                let left = left(self).map(|l| format!("; {l}"));
+                Some(format!("of the equation{}", left.unwrap_or_default()))
+            }
+        };
+        Found::True(note)
+    }
+
+    /// How far the computed step is stable.
+    fn iterated(&self) -> Option<String> {
+        let found = match &self.multistep {
+            Some(_) => Iterated::of_steps(&self.flow),
+            None => Iterated::of_tableau(self.computed.as_ref().ok()?),
+        };
+        Some(found?.sentence())
+    }
+
+    /// That the computed step lacks what the equation has.
+    fn lacks(&self, what: &str, has: impl FnOnce(&Tableau) -> bool) -> Option<String> {
+        let t = self.computed.as_ref().ok()?;
+        let is = if has(t) { "is" } else { "is not" };
+        Some(format!("what is computed, an explicit step, {is} {what}"))
+    }
+}
+
+fn one_field(fields: usize) -> Decided<()> {
+    match fields {
+        1 => Ok(()),
+        n => Err(Found::False(format!(
+            "it has {n} fields, and this is said of methods of one"
+        ))),
+    }
+}
+
+fn either(is: bool, actual: impl FnOnce() -> String) -> Found {
+    match is {
+        true => Found::True(None),
+        false => Found::False(actual()),
+    }
+}
+
+fn counted(claimed: &Exact, actual: usize, what: &str) -> Found {
+    either(*claimed == Exact::int(actual as i64), || {
+        format!("it has {what}{actual}")
+    })
+}
+
+fn undecided() -> Found {
+    Found::Unknown("that is not decided".into())
+}
+
+/// Whether a claim holds.
+pub fn decide(name: &str, value: Option<&Exact>, s: &Subject) -> Decided {
+    let zero = Exact::zero();
+    let value = value.unwrap_or(&zero);
+    match name {
+        "stages" => stages(value, s),
+        "evaluations" => {
+            let cannot = || Found::Unknown("its evaluations cannot be counted".into());
+            let n = s.evaluated.ok_or_else(cannot)?;
+            Ok(either(*value == Exact::int(n as i64), || {
+                format!("a step takes {n}")
+            }))
+        }
+        "embedded order" => partner(value, s),
+        "stage_order" => {
+            let order = Properties::new(s.of_one_field()?).stage_order();
+            Ok(match counted(value, order, "stage order ") {
+                Found::True(_) => s.of_equation(|_| None),
+                other => other,
+            })
+        }
+        "stiff_order" => stiff_order(value, s),
+        "ssp" => monotone(value, s),
+        "A_stable" | "L_stable" => damped(name, s),
+        "zero_stable" => zero_stable(s),
+        "symplectic" => keeps_area(s),
+        "symmetric" => symmetric(s),
+        "fsal" => {
+            let is = Properties::new(s.of_one_field()?).first_same_as_last;
+            Ok(either(is, || {
+                "its last stage is not the first one of the next step".to_string()
+            }))
+        }
+        "stiffly_accurate" => {
+            let is = Properties::new(s.of_one_field()?).stiffly_accurate;
+            Ok(either(is, || {
+                "its last stage is not its result".to_string()
+            }))
+        }
+        kind => of_kind(kind, s),
+    }
+}
+
+fn stages(value: &Exact, s: &Subject) -> Decided {
+    if s.multistep.is_some() {
+        let why = "it is a linear multistep method, which has no stages";
+        return Err(Found::False(why.into()));
+    }
+    let n = match (s.history(), &s.stiff) {
+        _ if s.pair.is_some() => s.pair.as_ref().map_or(0, |p| p.pair.evaluations()),
+        (Some(g), _) => g.glm.stages(),
+        (None, Some(Ok(stiff))) => stiff.stages,
+        (None, _) => s.tableau()?.stages(),
+    };
+    Ok(counted(value, n, ""))
+}
+
+/// The order for all linear fields, however stiff.
+fn stiff_order(value: &Exact, s: &Subject) -> Decided {
+    match &s.stiff {
+        None => Err(Found::False(
+            "it applies no function of a linear field, and this is said of exponential integrators"
+                .into(),
+        )),
+        Some(Err(beyond)) => Err(Found::Unknown(beyond.why.clone())),
+        Some(Ok(stiff)) if *value == Exact::int(stiff.order.order as i64) => {
+            Ok(Found::True(stiff.weakly()))
+        }
+        Some(Ok(stiff)) => Ok(Found::False(format!(
+            "it has stiff order {}",
+            stiff.sentence()
+        ))),
+    }
+}
+
+fn partner(value: &Exact, s: &Subject) -> Decided {
+    let none = || Found::False("it has no embedded partner".into());
+    if s.multistep.is_some() {
+        return Err(none());
+    }
+    let (is_there, order) = match &s.flows {
+        Some(p) => (p.line.embedded.is_some(), embedded_in(p, None)),
+        None => {
+            let t = s.tableau()?;
+            (t.embedded.is_some(), embedded(t, None))
+        }
+    };
+    match order {
+        _ if !is_there => Err(none()),
+        Some(p) => Ok(counted(value, p, "a partner of order ")),
+        _ => Err(undecided()),
+    }
+}
+
+/// `ssp c`: c is the coefficient, exactly.
+fn monotone(value: &Exact, s: &Subject) -> Decided {
+    let why = "the coefficient is not sought for such a method";
+    let not_sought = || Found::Unknown(why.into());
+    let found = match &s.multistep {
+        Some(m) => m.ssp(),
+        None if s.history().is_some() => None,
+        None => ssp(s.of_one_field()?),
+    };
+    let found = found.ok_or_else(not_sought)?;
+    if found.compared(value).ok_or_else(undecided)?.is_eq() {
+        return Ok(s.of_equation(|_| None));
+    }
+    let actual = match &found {
+        Ssp::None => "0".to_string(),
+        Ssp::Unbounded => "unbounded".to_string(),
+        Ssp::Exactly(c) => c.to_string(),
+        Ssp::Between(c) => match c.decimals(value) {
+            Some(digits) => format!("{digits}…"),
+            None => "another number near it".to_string(),
+        },
+    };
+    Ok(Found::False(format!("its SSP coefficient is {actual}")))
+}
+
+fn damped(name: &str, s: &Subject) -> Decided {
+    let a = name == "A_stable";
+    let is = match (&s.multistep, s.history()) {
+        (Some(m), _) if a => m.facts().a_stable,
+        (Some(m), _) => m.l_stable(),
+        (None, Some(g)) => {
+            one_field(g.glm.fields.len())?;
+            let facts = g.glm.facts();
+            let far = facts.characteristic.as_ref().map(|c| a || c.is_damped());
+            facts.a_stable.zip(far).map(|(is, far)| is && far)
+        }
+        (None, None) => {
+            let placed = s.placed.as_ref().filter(|_| s.implicit.is_none());
+            let stability = stability(s.of_one_field()?, placed).ok_or_else(undecided)?;
+            match a {
+                true => stability.a_stable,
+                false => stability.l_stable,
+            }
+        }
+    };
+    Ok(match is.ok_or_else(undecided)? {
+        true => s.of_equation(Subject::iterated),
+        false => Found::False(format!("it is not {}", name.replace('_', "-"))),
+    })
+}
+
+fn zero_stable(s: &Subject) -> Decided {
+    if let Some(m) = &s.multistep {
+        let is = m.zero_stable().ok_or_else(undecided)?;
+        return Ok(either(is, || {
+            "a root of ρ lies outside the unit disc, or is not simple on the circle".to_string()
+        }));
+    }
+    // Where no force acts, the velocity stays as it is.
+    if s.pair.is_some() {
+        return Ok(Found::True(None));
+    }
+    match &s.general {
+        None => s.tableau().map(|_| Found::True(None)),
+        Some(g) => {
+            let (is, _) = g.glm.zero_stable().ok_or_else(undecided)?;
+            Ok(either(is, || {
+                "a root of the minimal polynomial of V lies outside the unit disc, or is not simple on the circle"
+                    .to_string()
+            }))
+        }
+    }
+}
+
+fn keeps_area(s: &Subject) -> Decided {
+    if let Some(p) = &s.pair {
+        let note = format!("of {}, where the fields are gradients", p.pair.equation());
+        return Ok(match &p.symplectic {
+            Ok(()) => Found::True(Some(note)),
+            Err(why) => Found::False(why.clone()),
+        });
+    }
+    if s.multistep.is_some() {
+        let why = "no linear multistep method is symplectic (Tang 1993)";
+        return Err(Found::False(why.into()));
+    }
+    if s.history().is_some() {
+        return Err(undecided());
+    }
+    if s.word()?.is_some() {
+        let note = "of its exact flows, where each field is Hamiltonian";
+        return Ok(Found::True(Some(note.into())));
+    }
+    let t = s.tableau()?;
+    let [a, b] = [0, 1].map(|f| t.fields.get(f).map_or("", String::as_str));
+    Ok(match symplectic(t) {
+        Ok(Symplectic::Sums) if t.fields.len() == 1 => {
+            s.of_equation(|s| s.lacks("symplectic", |t| symplectic(t).is_ok()))
+        }
+        Ok(Symplectic::Sums) => Found::True(Some("where each field is Hamiltonian".into())),
+        Ok(Symplectic::Partitioned) => Found::True(Some(format!(
+            "of Hamiltonian systems q' = {a}(q, p), p' = {b}(q, p)"
+        ))),
+        Ok(Symplectic::Separable) => Found::True(Some(format!(
+            "of separable Hamiltonian systems q' = {a}(p), p' = {b}(q)"
+        ))),
+        Err(broken) => Found::False(equation(&broken)),
+    })
+}
+
+/// The first pair of stages that breaks `bᵢaᵢⱼ + bⱼaⱼᵢ = bᵢbⱼ`.
+pub(super) fn equation(broken: &Broken) -> String {
+    let (i, j) = (broken.stages.0 + 1, broken.stages.1 + 1);
+    let (left, right) = (number(&broken.left), number(&broken.right));
+    let of = match broken.reduced {
+        true => "without idle and equal stages, ",
+        false => "",
+    };
+    format!("{of}b{i} a{i}{j} + b{j} a{j}{i} = {left}, where b{i} b{j} = {right}")
+}
+
+fn symmetric(s: &Subject) -> Decided {
+    let other = "reversing it gives another method";
+    if let Some(p) = &s.pair {
+        return Ok(match &p.symmetric {
+            Some(off) if off.is_zero() => Found::True(Some(format!("of {}", p.pair.equation()))),
+            Some(off) => Found::False(format!(
+                "{other}; it is symmetric with {} at t {}",
+                p.pair.kept,
+                steps_off(off)
+            )),
+            None => Found::False(other.into()),
+        });
+    }
+    if let Some(m) = &s.multistep {
+        return Ok(match m.is_symmetric().ok_or_else(undecided)? {
+            true => s.of_equation(|_| None),
+            false => Found::False(other.into()),
+        });
+    }
+    if s.history().is_some() {
+        return Err(undecided());
+    }
+    if let Some(word) = s.word()? {
+        let unlike = word.iter().zip(word.iter().rev()).find(|(a, b)| a != b);
+        let names = &s.tableau()?.fields;
+        let flow = |(f, c): &(usize, Exact)| format!("{}({})", names[*f], number(c));
+        return Ok(match unlike {
+            None => Found::True(Some("of its exact flows".into())),
+            Some((a, b)) => Found::False(format!(
+                "read backwards, it has {} in the place of {}",
+                flow(b),
+                flow(a)
+            )),
+        });
+    }
+    let t = s.tableau()?;
+    Ok(match t.is_symmetric() {
+        true => s.of_equation(|s| s.lacks("symmetric", Tableau::is_symmetric)),
+        false => Found::False(other.into()),
+    })
+}
+
+fn of_kind(kind: &str, s: &Subject) -> Decided {
+    let own = match (&s.multistep, s.history()) {
+        (Some(m), _) if kind == "explicit" => {
+            let is = m.beta[0].is_zero();
+            return Ok(either(is, || {
+                "the new state depends on its own evaluation".to_string()
+            }));
+        }
+        (None, Some(_)) if kind == "explicit" && s.pair.is_none() => Kind::Explicit,
+        _ if kind == "explicit" && s.pair.is_some() => {
+            let is = s.pair.as_ref().is_some_and(|p| p.pair.method.is_explicit());
+            return Ok(either(is, || "it solves an equation".to_string()));
+        }
+        _ => Properties::new(s.tableau()?).kind,
+    };
+    let is = match kind {
+        "explicit" => own == Kind::Explicit,
+        "sdirk" => own == Kind::Sdirk,
+        "dirk" => matches!(own, Kind::Dirk | Kind::Sdirk | Kind::Esdirk),
+        _ => own == Kind::Firk,
+    };
+    Ok(either(is, || format!("it is {}", own.name())))
+}

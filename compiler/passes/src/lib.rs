@@ -1,0 +1,103 @@
+//! Passes from a tensor graph to a planned program.
+//!
+//! | step | takes → gives |
+//! |---|---|
+//! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
+//! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`guard`]) |
+//! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
+//! | [`mod@join`] | launches → contractions with what becomes of their sums (epilogues) |
+//! | [`pieces`] | launches with rows too wide for all tokens at once → the same, some rows after others |
+//! | [`plan`] | virtual buffers → offsets in one arena |
+//! | [`update`], [`spectral`] | the optimiser step, built directly as launches |
+//! | [`mod@assemble`] | model → manifest with all entries |
+//! | [`budget`] | a number of bytes → the memory policy that fits |
+//!
+//! Leaves autodiff to `odec-graph` and object code to `odec-mlir`. Invariant: everything here is deterministic.
+
+use odec_model as model;
+use odec_source::codes;
+
+pub mod assemble;
+pub mod body;
+pub mod budget;
+pub mod chains;
+pub mod code;
+pub mod facts;
+pub mod feeders;
+pub mod fuse;
+pub mod guard;
+pub mod join;
+pub mod layout;
+pub mod lower;
+pub mod order;
+pub mod parts;
+pub mod pieces;
+pub mod plan;
+pub mod precision;
+pub mod print;
+pub mod recompute;
+pub mod revolve;
+pub mod rewrite;
+pub mod simplify;
+pub mod spectral;
+pub mod sums;
+mod timeline;
+pub mod update;
+
+pub use assemble::{AssembleError, Assembled, Model, Options, assemble, build_manifest};
+use odec_graph::{Graph, TypeError};
+use odec_program::manifest::{Memory, Precision};
+
+/// What passes are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// For [`mod@precision`].
+    pub precision: Precision,
+    /// For [`mod@revolve`].
+    pub memory: Memory,
+}
+
+/// A pass over a graph.
+pub struct GraphPass {
+    pub name: &'static str,
+    pub run: fn(&Graph, Policy) -> Result<Graph, TypeError>,
+}
+
+/// The graph passes, in order.
+pub const GRAPH_PASSES: &[GraphPass] = &[
+    GraphPass {
+        name: "simplify",
+        run: |g, _| simplify::simplify(g),
+    },
+    GraphPass {
+        name: "precision",
+        run: |g, policy| precision::round(g, policy.precision),
+    },
+    GraphPass {
+        name: "revolve",
+        run: |g, policy| match policy.memory {
+            Memory::Store => Ok(g.clone()),
+            Memory::Revolve { slots } => revolve::revolve(g, slots),
+        },
+    },
+    GraphPass {
+        name: "recompute",
+        run: |g, _| recompute::recompute(g),
+    },
+    GraphPass {
+        name: "sums",
+        run: |g, _| sums::group_sums(g),
+    },
+];
+
+/// Runs all graph passes; the verifier looks at every result in debug builds.
+///
+/// # Errors
+/// Only through a fault in a pass: a rewrite that does not type, or a graph that contradicts itself.
+pub fn run_graph_passes(graph: &Graph, policy: Policy) -> Result<Graph, TypeError> {
+    GRAPH_PASSES.iter().try_fold(graph.clone(), |g, pass| {
+        let g = (pass.run)(&g, policy)?;
+        debug_assert_eq!(odec_graph::verify(&g), Ok(()), "after `{}`", pass.name);
+        Ok(g)
+    })
+}

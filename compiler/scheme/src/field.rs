@@ -1,0 +1,283 @@
+//! Expressions that stand for fields: names, pipelines, sums, `increment(Φ)`, `map(Φ)`.
+//!
+//! A pipeline of primitives is one leaf; its inside is read by `odec-model`, which knows the sizes.
+
+use super::expression::is_method;
+use super::flow::{Field, Leaf};
+use super::names::{Definition, PRIMITIVES};
+use super::resolve::{MAX_DEPTH, Resolver, too_deep};
+use super::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
+use crate::codes;
+use odec_grammar::Span;
+use odec_grammar::ast::{Arg, BinOp, Call, Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+use std::rc::Rc;
+
+/// The primitive that is a number for each column.
+pub const DECAY: &str = "decay";
+
+impl Resolver<'_, '_> {
+    /// A field; `name` is what an unnamed pipeline is called in parameter paths.
+    pub fn field(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
+        self.nested(e.span, |r| r.field_inside(e, name))
+    }
+
+    fn field_inside(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
+        match &e.kind {
+            ExprKind::Name(n) if PRIMITIVES.contains(&n.as_str()) => Some(leaf(name, e)),
+            ExprKind::Name(n) => self.named_field(&Ident {
+                name: n.clone(),
+                span: e.span,
+            }),
+            ExprKind::Pipe(..) => Some(leaf(name, e)),
+            ExprKind::Call(call) => self.field_call(call, e, name),
+            ExprKind::Tuple(items) if items.len() == 1 => self.field(&items[0], name),
+            ExprKind::Neg(_) | ExprKind::Binary(..) => self.sum(e, name),
+            ExprKind::List(_) => self.fail(not_supported(e.span, "a list of fields")),
+            ExprKind::Index(..) => self.fail(not_supported(e.span, "a field from a list")),
+            ExprKind::Flow { .. } => {
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "a flow, not a field")
+                    .help("make a field of it with `increment(…)` or `map(…)`");
+                self.fail(d)
+            }
+            _ => {
+                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a field")
+                    .label("a field is expected here");
+                self.fail(d)
+            }
+        }
+    }
+
+    pub fn named_field(&mut self, name: &Ident) -> Option<Rc<Field>> {
+        if let Some((known, height)) = self.fields.get(&name.name) {
+            self.height = self.height.max(*height);
+            return known.clone();
+        }
+        if ["increment", "map"].contains(&name.name.as_str()) {
+            let d = Diagnostic::error(
+                codes::TYPE_MISMATCH,
+                name.span,
+                format!("`{}` needs a flow", name.name),
+            )
+            .help(format!("write `{}(lie(att, ffn))`, for example", name.name));
+            return self.fail(d);
+        }
+        let field = match self.definition(name)? {
+            Definition::Field(f) => f,
+            Definition::Scheme(s) => {
+                let d = Diagnostic::error(
+                    codes::TYPE_MISMATCH,
+                    name.span,
+                    format!("`{}` is a scheme, not a field", name.name),
+                )
+                .label("a field is expected here")
+                .also(s.name.span, "defined here");
+                return self.fail(d);
+            }
+        };
+        if self.open.contains(&name.name) {
+            let mut round = self.open.clone();
+            round.push(name.name.clone());
+            let from = round.iter().position(|n| *n == name.name).unwrap_or(0);
+            let d = Diagnostic::error(
+                codes::CYCLIC_DEFINITION,
+                name.span,
+                format!("field `{}` is defined by itself", name.name),
+            )
+            .label(round[from..].join(" → "))
+            .also(field.name.span, "defined here");
+            return self.fail(d);
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return self.fail(too_deep(name.span));
+        }
+        let beside = std::mem::take(&mut self.height);
+        let resolved = match &field.params[..] {
+            params @ [_, ..] => self.distinct(params).map(|()| {
+                Rc::new(Field::Leaf(Rc::new(Leaf {
+                    name: field.name.name.clone(),
+                    params: params.to_vec(),
+                    body: Some(field.value.clone()),
+                    span: field.value.span,
+                })))
+            }),
+            [] => {
+                self.open.push(name.name.clone());
+                let r = self.field(&field.value, &field.name.name);
+                self.open.pop();
+                r
+            }
+        };
+        let known = (resolved.clone(), self.height);
+        self.fields.insert(name.name.clone(), known);
+        self.height = self.height.max(beside);
+        resolved
+    }
+
+    fn distinct(&mut self, params: &[Ident]) -> Option<()> {
+        for (i, p) in params.iter().enumerate() {
+            if let Some(first) = params[..i].iter().find(|q| q.name == p.name) {
+                let message = format!("two parameters are called `{}`", p.name);
+                let d = Diagnostic::error(codes::REDEFINITION, p.span, message);
+                return self.fail(d.also(first.span, "the first one"));
+            }
+        }
+        Some(())
+    }
+
+    fn field_call(&mut self, call: &Call, e: &Expr, name: &str) -> Option<Rc<Field>> {
+        if is_method(e) || is_method(&call.callee) {
+            let message = "a method is a scheme, not a field";
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+                .label("a field is expected here")
+                .help("apply it, and make a field of the flow: `increment(adjoint(euler)(layer))`");
+            return self.fail(d);
+        }
+        let Some(callee) = name_of(&call.callee) else {
+            return self.fail(not_supported(call.callee.span, "a field from a list"));
+        };
+        match callee.name.as_str() {
+            "increment" | "map" => {
+                let [
+                    Arg {
+                        label: None,
+                        value,
+                        by: None,
+                    },
+                ] = &call.args[..]
+                else {
+                    let d = Diagnostic::error(
+                        codes::ARGUMENT_COUNT,
+                        e.span,
+                        format!("`{}` takes one flow", callee.name),
+                    )
+                    .help(format!(
+                        "write `{}(lie(att, ffn))`, for example",
+                        callee.name
+                    ));
+                    return self.fail(d);
+                };
+                let flow = self.flow(value)?;
+                Some(Rc::new(if callee.name == "map" {
+                    Field::Map(flow)
+                } else {
+                    Field::Increment(flow)
+                }))
+            }
+            p if PRIMITIVES.contains(&p) => Some(leaf(name, e)),
+            _ => {
+                let d = match self.definition(&callee)? {
+                    Definition::Scheme(_) => {
+                        Diagnostic::error(codes::TYPE_MISMATCH, e.span, format!("`{}(…)` is a flow, not a field", callee.name))
+                            .label("a field is expected here")
+                            .help("make a field of it with `increment(…)` (its change of the state) or `map(…)` (the new state)")
+                    }
+                    Definition::Field(_) => {
+                        Diagnostic::error(codes::TYPE_MISMATCH, callee.span, format!("field `{}` takes no arguments", callee.name))
+                            .help(format!("write `{}`", callee.name))
+                    }
+                };
+                self.fail(d)
+            }
+        }
+    }
+
+    /// `att + ffn`, `2*att - ffn`.
+    fn sum(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
+        let mut terms = Vec::new();
+        self.terms(e, Exact::one(), &mut terms)?;
+        let unnamed = |e: &Expr| name_of(e).is_none_or(|n| PRIMITIVES.contains(&n.name.as_str()));
+        let several = terms.iter().filter(|(_, e)| unnamed(e)).count() > 1;
+        let mut number = 0;
+        let fields: Vec<Option<(Exact, Rc<Field>, Span)>> = terms
+            .into_iter()
+            .map(|(c, e)| {
+                number += usize::from(unnamed(&e));
+                let name = if several && unnamed(&e) {
+                    format!("{name}.{number}")
+                } else {
+                    name.to_string()
+                };
+                Some((c, self.field(&e, &name)?, e.span))
+            })
+            .collect();
+        let terms = fields.into_iter().collect::<Option<_>>()?;
+        Some(Rc::new(Field::Sum(Rc::new(terms))))
+    }
+
+    fn scaled(&mut self, c: &Exact, by: Result<Exact, Diagnostic>, span: Span) -> Option<Exact> {
+        let product = by.and_then(|by| {
+            let product = (c * &by).checked();
+            product.map_err(|why| arithmetic(why.into(), span))
+        });
+        self.checked(product)
+    }
+
+    fn terms(&mut self, e: &Expr, c: Exact, out: &mut Vec<(Exact, Expr)>) -> Option<()> {
+        let number = |e: &Expr| exact(e, &Scope::new());
+        match &e.kind {
+            ExprKind::Binary(BinOp::Add, a, b) => {
+                self.terms(a, c.clone(), out)?;
+                self.terms(b, c, out)
+            }
+            ExprKind::Binary(BinOp::Sub, a, b) => {
+                let minus = -&c;
+                self.terms(a, c, out)?;
+                self.terms(b, minus, out)
+            }
+            ExprKind::Neg(a) => self.terms(a, -&c, out),
+            ExprKind::Binary(BinOp::Mul, a, b) => match (is_number(a), is_number(b)) {
+                (true, false) => {
+                    let c = self.scaled(&c, number(a), e.span)?;
+                    self.terms(b, c, out)
+                }
+                (false, true) => {
+                    let c = self.scaled(&c, number(b), e.span)?;
+                    self.terms(a, c, out)
+                }
+                (true, true) => {
+                    let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
+                        .label("a field is expected here");
+                    self.fail(d)
+                }
+                (false, false) => self.fail(not_supported(e.span, "a product of fields")),
+            },
+            ExprKind::Binary(BinOp::Div, a, b) => {
+                let inverse = number(b).and_then(|k| {
+                    let inverse = k.recip();
+                    inverse.map_err(|why| arithmetic(why.into(), b.span))
+                });
+                let c = self.scaled(&c, inverse, e.span)?;
+                self.terms(a, c, out)
+            }
+            ExprKind::Binary(BinOp::Pow, ..) => {
+                self.fail(not_supported(e.span, "a power of a field"))
+            }
+            _ => {
+                out.push((c, e.clone()));
+                Some(())
+            }
+        }
+    }
+}
+
+fn leaf(name: &str, e: &Expr) -> Rc<Field> {
+    Rc::new(Field::Leaf(Rc::new(Leaf {
+        name: name.to_string(),
+        params: Vec::new(),
+        body: Some(e.clone()),
+        span: e.span,
+    })))
+}
+
+fn is_number(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+        ExprKind::Call(call) => is_root(call),
+        ExprKind::Tuple(items) if items.len() == 1 => is_number(&items[0]),
+        ExprKind::Neg(a) => is_number(a),
+        ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),
+        _ => false,
+    }
+}

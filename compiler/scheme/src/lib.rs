@@ -1,0 +1,59 @@
+//! Schemes: names resolved; tableaus, splittings and step programs turned into stage programs with exact coefficients.
+//!
+//! Takes a syntax tree; gives a [`stage::Program`] for each flow. A scheme, however it is written, is *executed* on
+//! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
+//! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to `odec-model`.
+
+use odec_source::codes;
+
+mod adjoint;
+pub mod algebra;
+mod apply;
+pub mod args;
+mod call;
+pub mod coeff;
+pub mod combination;
+pub mod define;
+pub mod embedded;
+pub mod equivalent;
+mod evaluate;
+pub mod expansion;
+pub mod exponential;
+mod expression;
+mod factor;
+mod field;
+pub mod flow;
+pub mod history;
+mod implicit;
+mod known_order;
+pub mod learn;
+mod learn_from;
+pub mod line;
+pub mod mentions;
+pub mod multistep;
+pub mod names;
+pub mod per_use;
+pub mod polynomial;
+pub mod resolve;
+pub mod run;
+pub mod scalar;
+pub mod solver;
+mod splitting;
+pub mod stage;
+mod step;
+mod tableau;
+pub mod time;
+mod unknown;
+pub mod unroll;
+pub mod unused;
+mod value;
+pub mod work;
+
+pub use coeff::Coeff;
+pub use combination::{Combination, ValueId};
+pub use flow::{Field, Flow, Leaf};
+pub use learn::Learned;
+pub use names::{Loader, Namespace, NoFiles};
+pub use per_use::PerUse;
+pub use resolve::Resolver;
+pub use stage::{Instr, Moment, Program};

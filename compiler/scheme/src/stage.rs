@@ -1,0 +1,589 @@
+//! The stage program: what one step computes, as a straight line. Every scheme becomes one.
+//!
+//! Takes instructions from `run.rs`; gives them in order with exact coefficients in `h`, printable. Nothing downstream
+//! knows which tableau, splitting or step program it came from. Leaves tensors to `odec-model`.
+
+use super::coeff::{Coeff, CoeffError};
+use super::combination::{Combination, ValueId};
+use super::embedded::Embedded;
+use super::exponential::called;
+use super::flow::Leaf;
+use super::learn::Learned;
+use super::resolve::count;
+use super::solver::Solver;
+use odec_grammar::Span;
+use odec_graph::Exact;
+use odec_graph::solve::Mixing;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// One instruction; the `i`-th one makes value `i + 1`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instr {
+    /// `fields[field]` at a value, or at several. `usage` counts, from 0, the written occurrences of the field in the flow: under
+    /// `weights per use` each has its own parameters; iterations of `repeat` and stages of a tableau share one.
+    Eval {
+        field: usize,
+        usage: usize,
+        at: Vec<ValueId>,
+        /// The time of it, in `t` and `h`, where the field may depend on it and it is known (`scheme/time.rs`).
+        when: Option<Coeff>,
+        span: Span,
+    },
+    /// A linear combination that another instruction needs as one value, or that a later step reads.
+    Combine(Combination),
+    /// What a name of the scheme stood for at an earlier moment of the same evolution.
+    Past { name: String, when: Moment },
+    /// A product, column by column; a value of width 1 multiplies every column of the other.
+    Product([ValueId; 2]),
+    /// The nearest point of a set.
+    Project { at: ValueId, onto: Projection },
+    /// The state that the exact flow of a field reaches. Only claims about splittings are proved with it ([`Steps::Exact`]);
+    /// no model computes it.
+    Flow {
+        field: usize,
+        at: ValueId,
+        over: Coeff,
+        span: Span,
+    },
+    /// `φₖ(over·L)` of a linear field L, applied to a value; φ₀ is the exponential.
+    Phi {
+        field: usize,
+        index: u32,
+        /// A multiple of h.
+        over: Coeff,
+        at: ValueId,
+        span: Span,
+    },
+    /// The next iterate of one of the unknowns that are solved for together, after what was seen so far, newest first. A
+    /// token that is solved keeps its newest one.
+    Mix {
+        of: usize,
+        seen: Vec<Iterates>,
+        mixing: Mixing,
+    },
+    /// The same value, through which no gradient passes.
+    Stop(ValueId),
+    /// Normal numbers of mean 0 in the place of a value's, the n-th of the program.
+    Normal {
+        like: ValueId,
+        std: Exact,
+        number: usize,
+    },
+    /// What an equation makes of its solution, for one of its unknowns; the gradient passes by the implicit function theorem.
+    Solution {
+        of: usize,
+        unknowns: Iterates,
+        solver: Solver,
+    },
+    /// The solution of an equation, for those that read coefficients alone (`unknown.rs`).
+    Unknown(Unknown),
+}
+
+/// An unknown of an equation that is solved to a tolerance.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unknown {
+    /// What solves the equation: earlier values, and evaluations and past values that may be made after it.
+    Solved {
+        sum: Combination,
+        /// Why the iterations that are computed do not get there.
+        away: Option<String>,
+        span: Span,
+    },
+    /// Nothing is known of it.
+    Without { why: &'static str, span: Span },
+}
+
+/// Of each unknown, a value and what the equation makes of it.
+pub type Iterates = Vec<[ValueId; 2]>;
+
+/// How the fields of a splitting are advanced where no inner scheme is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// By one Euler step.
+    Euler,
+    /// By their exact flows.
+    Exact,
+}
+
+/// A set of states, token by token, and the projection onto it: `argmin ½‖v − u‖²`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Projection {
+    /// No column is negative.
+    Nonnegative,
+    /// The columns have this mean and this deviation: `std·(u − mean(u))/√(var(u) + eps) + mean` (Tai et al. 2025,
+    /// Theorem 3.1).
+    Moments { mean: Coeff, std: Coeff, eps: Exact },
+}
+
+impl Instr {
+    /// The values it reads.
+    pub fn reads(&self) -> Vec<ValueId> {
+        match self {
+            Instr::Eval { at, .. } => at.clone(),
+            Instr::Combine(c) => c.terms().map(|(v, _)| v).collect(),
+            Instr::Past { .. } => Vec::new(),
+            Instr::Product(of) => of.to_vec(),
+            Instr::Project { at, .. }
+            | Instr::Flow { at, .. }
+            | Instr::Phi { at, .. }
+            | Instr::Stop(at) => vec![*at],
+            Instr::Normal { like, .. } => vec![*like],
+            Instr::Mix { seen, .. } => seen.iter().flatten().flatten().copied().collect(),
+            Instr::Solution { unknowns, .. } => unknowns.iter().flatten().copied().collect(),
+            Instr::Unknown(u) => u
+                .sum()
+                .into_iter()
+                .flat_map(Combination::terms)
+                .map(|(v, _)| v)
+                .collect(),
+        }
+    }
+
+    /// The same with other names for the values; they must be different again.
+    pub fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Instr {
+        let all = |pairs: &Iterates| pairs.iter().map(|p| p.map(to)).collect();
+        match self {
+            Instr::Stop(at) => Instr::Stop(to(*at)),
+            Instr::Normal { like, std, number } => Instr::Normal {
+                like: to(*like),
+                std: std.clone(),
+                number: *number,
+            },
+            Instr::Mix { of, seen, mixing } => Instr::Mix {
+                of: *of,
+                seen: seen.iter().map(all).collect(),
+                mixing: mixing.clone(),
+            },
+            Instr::Solution {
+                of,
+                unknowns,
+                solver,
+            } => Instr::Solution {
+                of: *of,
+                unknowns: all(unknowns),
+                solver: solver.clone(),
+            },
+            Instr::Eval {
+                field,
+                usage,
+                at,
+                when,
+                span,
+            } => Instr::Eval {
+                field: *field,
+                usage: *usage,
+                at: at.iter().map(|v| to(*v)).collect(),
+                when: when.clone(),
+                span: *span,
+            },
+            Instr::Combine(c) => Instr::Combine(c.renamed(to)),
+            Instr::Unknown(u) => Instr::Unknown(u.renamed(to)),
+            Instr::Past { .. } => self.clone(),
+            Instr::Product(of) => Instr::Product(of.map(to)),
+            Instr::Project { at, onto } => Instr::Project {
+                at: to(*at),
+                onto: onto.clone(),
+            },
+            Instr::Flow {
+                field,
+                at,
+                over,
+                span,
+            } => Instr::Flow {
+                field: *field,
+                at: to(*at),
+                over: over.clone(),
+                span: *span,
+            },
+            Instr::Phi { at, .. } => {
+                let mut own = self.clone();
+                if let Instr::Phi { at: moved, .. } = &mut own {
+                    *moved = to(*at);
+                }
+                own
+            }
+        }
+    }
+
+    /// The field whose parameters it reads, and which of its places.
+    pub fn uses(&self) -> Option<(usize, usize)> {
+        match self {
+            Instr::Eval { field, usage, .. } => Some((*field, *usage)),
+            Instr::Phi { field, .. } => Some((*field, 0)),
+            _ => None,
+        }
+    }
+
+    /// With a number for one symbol.
+    fn with(&self, symbol: &str, value: &Exact) -> Result<Instr, CoeffError> {
+        let mut own = self.clone();
+        match &mut own {
+            Instr::Combine(c) => *c = c.with(symbol, value)?,
+            Instr::Unknown(Unknown::Solved { sum, .. }) => *sum = sum.with(symbol, value)?,
+            Instr::Project {
+                onto: Projection::Moments { mean, std, .. },
+                ..
+            } => {
+                *mean = mean.with(symbol, value)?;
+                *std = std.with(symbol, value)?;
+            }
+            Instr::Flow { over, .. } | Instr::Phi { over, .. } => {
+                *over = over.with(symbol, value)?;
+            }
+            Instr::Eval {
+                when: Some(when), ..
+            } => *when = when.with(symbol, value)?,
+            _ => {}
+        }
+        Ok(own)
+    }
+
+    fn symbols(&self) -> BTreeSet<Arc<str>> {
+        match self {
+            Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => c.symbols(),
+            Instr::Project {
+                onto: Projection::Moments { mean, std, .. },
+                ..
+            } => mean.symbols().into_iter().chain(std.symbols()).collect(),
+            Instr::Flow { over, .. } | Instr::Phi { over, .. } => over.symbols(),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+impl Unknown {
+    /// What solves its equation.
+    pub fn sum(&self) -> Option<&Combination> {
+        match self {
+            Unknown::Solved { sum, .. } => Some(sum),
+            Unknown::Without { .. } => None,
+        }
+    }
+
+    fn renamed(&self, to: &dyn Fn(ValueId) -> ValueId) -> Unknown {
+        let mut own = self.clone();
+        if let Unknown::Solved { sum, .. } = &mut own {
+            *sum = sum.renamed(to);
+        }
+        own
+    }
+}
+
+/// Added inside the root of a norm or a projection, unless it says otherwise.
+pub fn default_eps() -> Exact {
+    Exact::ratio(1, 100_000)
+}
+
+/// A part of an evolution that has a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// What `start { … }` says, before the first step.
+    Start,
+    /// From 0.
+    Step(usize),
+}
+
+/// A moment before the step at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// The end of the step so many steps ago, at least 1; what `start` made counts as the end of a step.
+    Ago(usize),
+    /// The start of the evolution.
+    Start,
+}
+
+/// One step of a flow, or what it does before its first step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The flow as it would be written, and the steps where they differ: `iie(layer, r: 3)`, `ab2(layer), step 0`.
+    pub title: String,
+    /// The fields, in order of first evaluation.
+    pub fields: Vec<Rc<Leaf>>,
+    /// Written occurrences of each field.
+    pub usages: Vec<usize>,
+    pub instrs: Vec<Instr>,
+    /// The learned coefficients that occur, in the order of their declarations.
+    pub learned: Vec<Learned>,
+    /// What is computed from them once per step, in this order.
+    pub derived: Vec<Derived>,
+    /// Names of the scheme whose values at the end of this step later ones may read.
+    pub keeps: Vec<(String, ValueId)>,
+    /// What the source calls values, where it gives them a name.
+    pub called: Vec<(ValueId, String)>,
+    /// The state after the step.
+    pub result: Combination,
+    /// A second result, which steps of a fixed size do not use.
+    pub embedded: Option<Embedded>,
+}
+
+/// A coefficient that is computed from others: `over/under`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// The symbol in coefficients.
+    pub name: String,
+    pub over: Coeff,
+    pub under: Coeff,
+}
+
+impl fmt::Display for Derived {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.under.is_one() {
+            true => write!(f, "{} = {}", self.name, self.over),
+            false => write!(f, "{} = ({})/({})", self.name, self.over, self.under),
+        }
+    }
+}
+
+impl Program {
+    /// Evaluations of fields in one step.
+    pub fn evaluations(&self) -> usize {
+        evaluations(&self.instrs)
+    }
+
+    /// What mixing costs, which a tensor graph has all of: the square of what is remembered, in every iteration.
+    pub fn mixing(&self) -> usize {
+        let squared = |i: &Instr| match i {
+            Instr::Mix { of: 0, seen, .. } => seen.len() * seen.len(),
+            _ => 0,
+        };
+        self.instrs.iter().map(squared).sum()
+    }
+
+    /// With a number for one symbol.
+    pub fn with(&mut self, symbol: &str, value: &Exact) -> Result<(), CoeffError> {
+        let partner = self.embedded.iter_mut().flat_map(|e| &mut e.instrs);
+        for i in self.instrs.iter_mut().chain(partner) {
+            *i = i.with(symbol, value)?;
+        }
+        let partner = self.embedded.iter_mut().map(|e| &mut e.result);
+        for c in partner.chain([&mut self.result]) {
+            *c = c.with(symbol, value)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what only the partner needs part of the step: a step of a size that its error decides over computes both.
+    pub fn take_in_partner(&mut self) {
+        if let Some(partner) = &mut self.embedded {
+            self.instrs.append(&mut partner.instrs);
+        }
+        for i in &self.instrs {
+            if let Some((field, usage)) = i.uses() {
+                self.usages[field] = self.usages[field].max(usage + 1);
+            }
+        }
+    }
+
+    /// The symbols in the coefficients of the step and of its partner.
+    pub fn all_symbols(&self) -> BTreeSet<Arc<str>> {
+        let partner = self.embedded.iter();
+        let partner = partner.flat_map(|e| {
+            let instrs = e.instrs.iter().flat_map(Instr::symbols);
+            instrs.chain(e.result.symbols())
+        });
+        self.symbols().into_iter().chain(partner).collect()
+    }
+
+    /// The symbols in the step's own coefficients.
+    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let instrs = self.instrs.iter().flat_map(Instr::symbols);
+        instrs.chain(self.result.symbols()).collect()
+    }
+
+    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
+    /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`,
+    /// random numbers `n1 …`, unknowns `w1 …`, functions of linear fields `f1 …`.
+    fn names(&self) -> Vec<String> {
+        let mut counts: BTreeMap<char, usize> = BTreeMap::new();
+        let mut names = vec!["x".to_string()];
+        let partner = self.embedded.iter().flat_map(|e| &e.instrs);
+        names.extend(self.instrs.iter().chain(partner).map(|i| {
+            let letter = match i {
+                Instr::Eval { .. } => 'k',
+                Instr::Combine(_) => 'y',
+                Instr::Past { .. } => 'p',
+                Instr::Product(_) => 'q',
+                Instr::Project { .. } => 'v',
+                Instr::Flow { .. } => 'u',
+                Instr::Mix { .. } => 'z',
+                Instr::Stop(_) => 's',
+                Instr::Normal { .. } => 'n',
+                Instr::Solution { .. } => 'e',
+                Instr::Unknown(_) => 'w',
+                Instr::Phi { .. } => 'f',
+            };
+            let n = counts.entry(letter).or_default();
+            *n += 1;
+            format!("{letter}{n}")
+        }));
+        names
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(
+            f,
+            "{} — {}",
+            self.title,
+            count(self.evaluations(), "evaluation")
+        )?;
+        for l in &self.learned {
+            let kind = [(l.shared, " shared"), (l.per_channel, " per channel")];
+            let kind = kind.iter().filter(|(is, _)| *is);
+            let kind: String = kind.map(|(_, word)| *word).collect();
+            writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
+        }
+        for d in &self.derived {
+            writeln!(f, "  {d}")?;
+        }
+        let names = self.names();
+        self.part(f, &names, 0, &self.instrs)?;
+        for (kept, v) in &self.keeps {
+            writeln!(f, "  keep {kept} = {}", names[v.0 as usize])?;
+        }
+        self.end(f, &names, &self.result)?;
+        let Some(e) = &self.embedded else {
+            return Ok(());
+        };
+        match evaluations(&e.instrs) {
+            0 => writeln!(f, "  embedded")?,
+            n => writeln!(f, "  embedded — {} more", count(n, "evaluation"))?,
+        }
+        self.part(f, &names, self.instrs.len(), &e.instrs)?;
+        self.end(f, &names, &e.result)
+    }
+}
+
+impl Program {
+    /// Instructions, the first of which makes value `from + 1`.
+    fn part(
+        &self,
+        f: &mut fmt::Formatter,
+        names: &[String],
+        from: usize,
+        instrs: &[Instr],
+    ) -> fmt::Result {
+        let name = |v: ValueId| names[v.0 as usize].clone();
+        for (i, instr) in instrs.iter().enumerate() {
+            let made = &names[from + i + 1];
+            match instr {
+                Instr::Eval {
+                    field, at, when, ..
+                } => {
+                    let at: Vec<String> = at.iter().map(|v| name(*v)).collect();
+                    let field = &self.fields[*field].name;
+                    write!(f, "  {made} = {field}({})", at.join(", "))?;
+                    let ahead = when.as_ref().map(|w| w.sub(&Coeff::symbol("t")));
+                    match ahead {
+                        None | Some(Err(_)) => writeln!(f)?,
+                        Some(Ok(ahead)) if ahead.is_zero() => writeln!(f, " at t")?,
+                        Some(Ok(ahead)) => writeln!(f, " at t + {ahead}")?,
+                    }
+                }
+                Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
+                Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
+                Instr::Unknown(u) => match u {
+                    Unknown::Solved { sum, .. } => {
+                        writeln!(f, "  {made} = {}", sum.display(&name))?
+                    }
+                    Unknown::Without { why, .. } => writeln!(f, "  {made} unknown: {why}")?,
+                },
+                Instr::Product([a, b]) => writeln!(f, "  {made} = {}*{}", name(*a), name(*b))?,
+                Instr::Flow {
+                    field, at, over, ..
+                } => {
+                    let (field, at) = (&self.fields[*field].name, name(*at));
+                    writeln!(f, "  {made} = flow {field}({over}) from {at}")?
+                }
+                Instr::Phi {
+                    field,
+                    index,
+                    over,
+                    at,
+                    ..
+                } => {
+                    let (field, at) = (&self.fields[*field].name, name(*at));
+                    let over = over.factor();
+                    writeln!(f, "  {made} = {}({over}*{field})({at})", called(*index))?
+                }
+                Instr::Stop(at) => writeln!(f, "  {made} = stop {}", name(*at))?,
+                Instr::Normal { std, .. } => writeln!(f, "  {made} = normal(std: {std})")?,
+                Instr::Mix { of, seen, mixing } => {
+                    let seen: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
+                    let by = match mixing.memory {
+                        0 => "next",
+                        _ => mixing.rule.name(),
+                    };
+                    let (seen, tol) = (seen.join(", "), &mixing.tol);
+                    writeln!(f, "  {made} = {by}{}({seen}, tol: {tol})", number(*of))?
+                }
+                Instr::Solution {
+                    of,
+                    unknowns,
+                    solver,
+                } => {
+                    let of = number(*of);
+                    let unknowns = arrows(unknowns, &name);
+                    writeln!(f, "  {made} = solution{of}({unknowns}) by {solver}")?
+                }
+                Instr::Project { at, onto } => {
+                    let at = name(*at);
+                    match onto {
+                        Projection::Nonnegative => writeln!(f, "  {made} = nonnegative({at})")?,
+                        Projection::Moments { mean, std, eps } => {
+                            write!(f, "  {made} = normalize({at}, mean: {mean}, std: {std}")?;
+                            if *eps != default_eps() {
+                                write!(f, ", eps: {eps}")?;
+                            }
+                            writeln!(f, ")")?
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, f: &mut fmt::Formatter, names: &[String], result: &Combination) -> fmt::Result {
+        let name = |v: ValueId| names[v.0 as usize].clone();
+        writeln!(f, "  return {}", result.display(&name))
+    }
+}
+
+/// `x -> k1`, for several unknowns `[x, x] -> [y1, y2]`.
+fn arrows(pairs: &Iterates, name: &dyn Fn(ValueId) -> String) -> String {
+    let side = |i: usize| {
+        let all: Vec<String> = pairs.iter().map(|p| name(p[i])).collect();
+        match &all[..] {
+            [one] => one.clone(),
+            _ => format!("[{}]", all.join(", ")),
+        }
+    };
+    format!("{} -> {}", side(0), side(1))
+}
+
+/// Which of several unknowns: nothing for the first.
+fn number(of: usize) -> String {
+    match of {
+        0 => String::new(),
+        _ => format!("[{of}]"),
+    }
+}
+
+fn evaluations(instrs: &[Instr]) -> usize {
+    let eval = |i: &&Instr| matches!(i, Instr::Eval { .. });
+    instrs.iter().filter(eval).count()
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Moment::Ago(steps) => write!(f, "[-{steps}]"),
+            Moment::Start => f.write_str(" of the start"),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Evaluations of fields: how many, and how many must wait for each other.
+//!
+//! Takes stage programs; gives counts. The longest chain of evaluations, each of which needs the result of the one before it, is what
+//! remains of a step's time where everything independent runs at once (Jackson & Nørsett 1995, SIAM J. Numer. Anal. 32, 49:
+//! "parallel stages").
+
+use super::stage::{Instr, Moment, Program};
+use super::unroll::Unrolled;
+use odec_text::number::thousands;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepWork {
+    /// Evaluations of each field, in the order of the first ones.
+    pub fields: Vec<(String, u64)>,
+    pub evaluations: u64,
+    /// Evaluations of the longest chain.
+    pub depth: u64,
+}
+
+/// All steps of an evolve, and what comes before them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvolveWork {
+    pub label: String,
+    pub steps: u64,
+    /// How many are taken is decided while the model runs: not more than these.
+    pub at_most: bool,
+    /// The distinct steps, each with how often it is taken.
+    pub each: Vec<(u64, StepWork)>,
+    /// Of all steps, and of what comes before the first.
+    pub fields: Vec<(String, u64)>,
+    pub evaluations: u64,
+    pub depth: u64,
+}
+
+/// Depths of values of earlier steps: of each name, oldest first.
+type Kept = BTreeMap<String, Vec<u64>>;
+
+impl StepWork {
+    pub fn of(p: &Program) -> StepWork {
+        let mut fields = vec![0; p.fields.len()];
+        for i in &p.instrs {
+            if let Instr::Eval { field, .. } = i {
+                fields[*field] += 1;
+            }
+        }
+        let names = p.fields.iter().map(|f| f.name.clone());
+        StepWork {
+            fields: names.zip(fields).filter(|(_, n)| *n > 0).collect(),
+            evaluations: p.evaluations() as u64,
+            depth: advance(p, 0, &mut Kept::new()),
+        }
+    }
+}
+
+impl EvolveWork {
+    pub fn of(label: &str, unrolled: &Unrolled) -> EvolveWork {
+        let each: Vec<StepWork> = unrolled.programs.iter().map(StepWork::of).collect();
+        let mut distinct: Vec<(u64, StepWork)> = Vec::new();
+        for n in &unrolled.steps {
+            match distinct.iter_mut().find(|(_, w)| *w == each[*n]) {
+                Some((times, _)) => *times += 1,
+                None => distinct.push((1, each[*n].clone())),
+            }
+        }
+        let (mut fields, mut depth, mut kept) = (Vec::new(), 0, Kept::new());
+        for (_, n) in unrolled.phases() {
+            depth = advance(&unrolled.programs[n], depth, &mut kept);
+            for (name, more) in &each[n].fields {
+                match fields.iter_mut().find(|(f, _)| f == name) {
+                    Some((_, sum)) => *sum += more,
+                    None => fields.push((name.clone(), *more)),
+                }
+            }
+        }
+        EvolveWork {
+            label: label.to_string(),
+            steps: unrolled.steps.len() as u64,
+            at_most: false,
+            each: distinct,
+            fields,
+            evaluations: unrolled.evaluations() as u64,
+            depth,
+        }
+    }
+}
+
+impl EvolveWork {
+    /// With so many evaluations of a field that decides between steps, and which the next ones wait for.
+    pub fn deciding(mut self, field: &str, times: u64) -> EvolveWork {
+        match self.fields.iter_mut().find(|(f, _)| f == field) {
+            Some((_, sum)) => *sum += times,
+            None => self.fields.push((field.into(), times)),
+        }
+        self.evaluations += times;
+        self.depth += times;
+        self
+    }
+}
+
+/// The depth of the state after a step from one of depth `x`.
+fn advance(p: &Program, x: u64, kept: &mut Kept) -> u64 {
+    let mut depths = vec![x];
+    for i in &p.instrs {
+        let below = i.reads().iter().map(|v| depths[v.0 as usize]).max();
+        depths.push(match i {
+            Instr::Eval { .. } => below.unwrap_or(0) + 1,
+            Instr::Past { name, when } => {
+                let entries = kept.get(name).map_or(&[][..], Vec::as_slice);
+                let entry = match when {
+                    Moment::Start => entries.first(),
+                    Moment::Ago(n) => entries.len().checked_sub(*n).and_then(|i| entries.get(i)),
+                };
+                entry.copied().unwrap_or(0)
+            }
+            _ => below.unwrap_or(0),
+        });
+    }
+    for (name, v) in &p.keeps {
+        let depth = depths[v.0 as usize];
+        kept.entry(name.clone()).or_default().push(depth);
+    }
+    let reads = p.result.terms().map(|(v, _)| depths[v.0 as usize]);
+    reads.max().unwrap_or(0)
+}
+
+/// `8 evaluations, 4 one after the other`, of the longest chain and all.
+pub fn chain(depth: u64, evaluations: u64) -> String {
+    let noun = if evaluations == 1 {
+        "evaluation"
+    } else {
+        "evaluations"
+    };
+    let all = format!("{} {noun}", thousands(evaluations));
+    match depth == evaluations {
+        true => all,
+        false => format!("{all}, {} one after the other", thousands(depth)),
+    }
+}
+
+/// Evaluations by field, as JSON.
+pub fn fields_json(of: &[(String, u64)]) -> Vec<Value> {
+    of.iter()
+        .map(|(name, n)| json!({ "name": name, "evaluations": n }))
+        .collect()
+}
+
+impl StepWork {
+    pub fn json(&self) -> Value {
+        json!({ "evaluations": self.evaluations, "depth": self.depth, "fields": fields_json(&self.fields) })
+    }
+}
