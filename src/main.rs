@@ -6,16 +6,11 @@
 
 mod cli;
 mod commands;
-mod fail;
-mod measure;
-mod room;
 mod signals;
-mod source;
-mod terminal;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use fail::{Done, Failure};
+use odec_driver::fail::{Done, Failure};
 use odec_runtime::system::stdio;
 use std::process::ExitCode;
 

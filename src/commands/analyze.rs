@@ -2,15 +2,15 @@
 
 use crate::cli;
 use crate::commands::methods;
-use crate::fail::{Done, Failure};
-use crate::measure;
-use crate::source;
-use crate::terminal;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, svg, text};
 use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_compiler::text::page::Page;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::measure;
+use odec_driver::source;
+use odec_driver::terminal;
 use odec_graph::Exact;
 use odec_runtime::system::{files, output};
 use odec_runtime::{Shown, out, outln};

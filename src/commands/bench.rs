@@ -1,9 +1,9 @@
 //! `odec bench`: times the training step (entries `grad` and `update`) on random tokens. `odec profile`: each kernel of it.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
-use crate::terminal;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_program::manifest::named;
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
@@ -23,7 +23,7 @@ pub fn run(args: &cli::Bench) -> Done {
     match args.tokens {
         Some(tokens) => {
             let m = &timed.model;
-            let model = source::artifact(&m.model, &m.set, timed.device, m.trust)?;
+            let model = artifact::open(&m.model, &m.set, timed.device, m.trust)?;
             ready(timed, model, |x| reading(timed, x, tokens))
         }
         None => steps(timed, false),
@@ -36,7 +36,7 @@ pub fn profile(args: &cli::Timed) -> Done {
 
 fn steps(args: &cli::Timed, kernels: bool) -> Done {
     let m = &args.model;
-    let model = source::trainable(&m.model, &m.set, args.device, m.trust, |_| Ok(()))?;
+    let model = artifact::trainable(&m.model, &m.set, args.device, m.trust, |_| Ok(()))?;
     ready(args, model, |x| training(args, x, kernels))
 }
 

@@ -1,28 +1,29 @@
 //! `odec build`: compiles a model to an artifact, or shows a stage of its compilation.
 
 use crate::cli::{self, Emit};
-use crate::fail::{Done, Failure};
-use crate::source;
-use crate::terminal;
 use odec_compiler::passes::assemble::EntryMemory;
 use odec_compiler::passes::revolve::replays;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
+use odec_driver::terminal;
 use odec_program::manifest::{Memory, Precision};
-use odec_runtime::{Shown, artifact, out, outln};
+use odec_runtime::{Shown, out, outln};
 use serde_json::{Value, json};
 use std::time::Instant;
 
 pub fn run(args: &cli::Build) -> Done {
     // A name that does not exist is said before anything else.
-    source::target(&args.target, Precision::default())?;
+    artifact::target(&args.target, Precision::default())?;
     let Some(emit) = args.emit else {
         let start = Instant::now();
         let out = args
             .output
             .clone()
-            .unwrap_or_else(|| source::default_artifact(&args.source.file));
-        artifact::may_replace(&out).map_err(Failure::input)?;
+            .unwrap_or_else(|| artifact::default_artifact(&args.source.file));
+        odec_runtime::artifact::may_replace(&out).map_err(Failure::input)?;
         let (artifact, built, assembled) =
-            source::build(&args.source.file, &args.source.set, &args.target, &out)?;
+            artifact::build(&args.source.file, &args.source.set, &args.target, &out)?;
         let target = &artifact.manifest().objects[0].target;
         let program = &artifact.manifest().program;
         if args.json {
@@ -89,9 +90,9 @@ pub fn run(args: &cli::Build) -> Done {
         }
         Emit::Program | Emit::Mlir | Emit::Ptx => {
             let mut built = parsed.built()?;
-            let target = source::target(&args.target, built.precision())?;
+            let target = artifact::target(&args.target, built.precision())?;
             parsed.settle(&mut built, target)?;
-            let assembled = source::assembled(&built, parsed.sources.text(parsed.main), target)?;
+            let assembled = artifact::assembled(&built, parsed.sources.text(parsed.main), target)?;
             match emit {
                 Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,
                 Emit::Ptx => ptx(&assembled.manifest.program.kernels, target)?,
@@ -109,7 +110,7 @@ fn ptx(kernels: &[odec_program::Kernel], target: odec_program::Target) -> Done<S
             "{target} is no GPU; name one: --target sm_80 or --target sm_90a"
         )));
     }
-    let code = source::object_code(kernels, target)?;
+    let code = artifact::object_code(kernels, target)?;
     String::from_utf8(code.bytes).map_err(Failure::internal)
 }
 

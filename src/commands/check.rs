@@ -1,15 +1,15 @@
 //! `odec check`: parses and resolves files and prints what each model is.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
-use crate::terminal;
 use odec_compiler::analysis::report::{Evolved, lift_of, order_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
 use odec_compiler::text::number;
 use odec_compiler::text::page::Page;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
+use odec_driver::terminal;
 use odec_grammar::{Settable, settable};
 use odec_program::manifest::{ClaimStatus, Tune, added};
 use odec_runtime::{Shown, out, outln};

@@ -1,6 +1,6 @@
 //! The child process that generates code: `odec __codegen`.
 
-use crate::fail::{Done, Failure};
+use odec_driver::fail::{Done, Failure};
 #[cfg(feature = "mlir")]
 use odec_runtime::system::private;
 #[cfg(feature = "mlir")]

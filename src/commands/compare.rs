@@ -1,15 +1,15 @@
 //! `odec compare`: every entry of a model on a device and on the reference device.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
 use odec_runtime::conformance::compare::compare;
 use odec_runtime::conformance::launches::{Found, Wrong, launches};
 use odec_runtime::{Artifact, DeviceChoice, Shown, out, outln};
 use serde_json::json;
 
 pub fn run(args: &cli::Compare) -> Done {
-    let (artifact, _guard) = source::artifact(
+    let (artifact, _guard) = artifact::open(
         &args.model.model,
         &args.model.set,
         args.device,

@@ -1,8 +1,8 @@
 //! `odec completions`: what a shell needs to complete odec's commands and options.
 
 use crate::cli::{self, Cli};
-use crate::fail::Done;
 use clap::CommandFactory;
+use odec_driver::fail::Done;
 use odec_runtime::system::stdio;
 
 pub fn run(args: &cli::Completions) -> Done {

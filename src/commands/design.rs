@@ -1,9 +1,6 @@
 //! `odec design`: a method that is best in one respect, searched, written with exact coefficients, and proved before it is kept.
 
 use crate::cli::{self, Most};
-use crate::fail::{Done, Failure};
-use crate::source;
-use crate::terminal;
 use console::Term;
 use odec_compiler::design::runge_kutta::{self, Request};
 use odec_compiler::design::{
@@ -12,6 +9,9 @@ use odec_compiler::design::{
 use odec_compiler::text::number::about;
 use odec_compiler::text::page::Page;
 use odec_compiler::text::table::{Cell, Table};
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
+use odec_driver::terminal;
 use odec_grammar::{Sources, parse, render};
 use odec_runtime::system::output;
 use odec_runtime::{Shown, out, outln};

@@ -1,14 +1,14 @@
 //! `odec eval`: loss and perplexity of a run on held-out text.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
 use odec_runtime::{Show, corpus_of, evaluate, open_run_with, outln};
 use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {
-    let mut executor = open_run_with(&args.run, args.device, None, source::unsigned(args.trust))
+    let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
     let corpus = corpus_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
     let e = evaluate(&mut executor, &corpus, args.windows, &mut |_| {}).map_err(Failure::input)?;

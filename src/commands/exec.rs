@@ -2,8 +2,9 @@
 //! f64 from the graph.
 
 use crate::cli::{self, EntryName};
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
 use odec_graph::interp::{self, Tensor};
 use odec_program::Bindings;
 use odec_runtime::infer::exec;
@@ -19,7 +20,7 @@ pub fn run(args: &cli::Exec) -> Done {
     if args.interpret {
         return interpret(args);
     }
-    let (artifact, _guard) = source::artifact(
+    let (artifact, _guard) = artifact::open(
         &args.model.model,
         &args.model.set,
         args.device,

@@ -1,8 +1,8 @@
 //! `odec export`: a run's parameters as safetensors.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::terminal;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_runtime::parameters::import;
 use odec_runtime::system::output;
 use odec_runtime::{DeviceChoice, Shown, open_run, outln};

@@ -1,8 +1,8 @@
 //! `odec fmt`: files in the house style, in place, or a list of those that are not.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
 use odec_grammar::{Sources, dump, format, parse};
 use odec_runtime::Shown;
 use odec_runtime::system::files;

@@ -1,8 +1,8 @@
 //! `odec generate`: text from a run, as it comes.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
 use odec_runtime::Shown;
 use odec_runtime::infer::generate::GenerateError;
 use odec_runtime::system::stdio;
@@ -10,7 +10,7 @@ use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
 use std::io::ErrorKind;
 
 pub fn run(args: &cli::Generate) -> Done {
-    let mut executor = open_run_with(&args.run, args.device, None, source::unsigned(args.trust))
+    let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {

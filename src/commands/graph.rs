@@ -1,8 +1,8 @@
 //! `odec graph`: the tensor graph as text, DOT or a picture.
 
 use crate::cli::{self, GraphFormat, GraphStage};
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
 use odec_runtime::out;
 use odec_runtime::system::output;
 

@@ -1,12 +1,12 @@
 //! `odec methods`: the schemes of the library or of a file, what they claim, what is proved of them and what is measured of their code.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::measure;
-use crate::measure::Curves;
-use crate::source;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
+use odec_driver::fail::{Done, Failure};
+use odec_driver::measure;
+use odec_driver::measure::Curves;
+use odec_driver::source;
 use odec_runtime::system::output;
 use odec_runtime::{out, outln};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `odec new`: a commented file to start from.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::source;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::source;
 use odec_grammar::{Sources, parse, render};
 use odec_runtime::system::files;
 use odec_runtime::{Shown, outln};

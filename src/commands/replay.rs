@@ -1,7 +1,7 @@
 //! `odec replay`: launches of single kernels from files, on a device, beside what they must give.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
+use odec_driver::fail::{Done, Failure};
 use odec_runtime::conformance::cases::{CaseError, Cases};
 use odec_runtime::{DeviceChoice, Shown, outln};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `odec tokenize`: texts to a token file.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::terminal;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_runtime::data::tokenise::{self, Reading};
 use odec_runtime::{Show, Tokenizer};
 use odec_runtime::{Shown, outln};

@@ -1,10 +1,10 @@
 //! `odec train`: trains a model and saves the run.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
 use crate::signals::Signals;
-use crate::source;
-use crate::terminal;
+use odec_driver::artifact;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal;
 use odec_runtime::Shown;
 use odec_runtime::parameters::import::Init;
 use odec_runtime::system::owned::CHART;
@@ -21,7 +21,7 @@ pub fn run(args: &cli::Train) -> Done {
         time_limit: args.time_limit,
         data: args.data.clone(),
         device: args.device,
-        unsigned: source::unsigned(args.trust),
+        unsigned: artifact::unsigned(args.trust),
         checkpoint_seconds: args.checkpoint_every,
         stop: signals.stop(),
         ..Settings::default()
@@ -48,7 +48,7 @@ pub fn run(args: &cli::Train) -> Done {
         out.unwrap_or_else(|| PathBuf::from("runs").join(name))
     };
     let claim = |name: &str| lock::claim(&folder(name)).map_err(Failure::input);
-    let (artifact, _guard) = source::trainable(model, &args.set, args.device, args.trust, claim)?;
+    let (artifact, _guard) = artifact::trainable(model, &args.set, args.device, args.trust, claim)?;
     let out = folder(&artifact.manifest().name);
     finish(
         args,

@@ -1,37 +1,26 @@
-//! From a path on the command line to a checked file, or to an artifact ready to run.
+//! From a path on the command line to a checked file.
 
+use crate::artifact::{assembled, target};
 use crate::fail::{Done, Failure};
-use crate::room;
 use crate::terminal;
 use odec_compiler::codes;
 use odec_compiler::cost::{Cost, cost};
 use odec_compiler::model::data::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
-use odec_compiler::passes::assemble::{AssembleError, Assembled, Model, Options, assemble};
+use odec_compiler::passes::Options;
 use odec_compiler::passes::budget::settle;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
-use odec_program::manifest::Precision;
-use odec_program::{DType, Kernel, Target};
+use odec_program::Target;
 use odec_runtime::data::tokenizer::TokenizerError;
-use odec_runtime::device::cuda;
-use odec_runtime::device::cuda::fit::Card;
-use odec_runtime::device::cuda::recording::Recording;
 use odec_runtime::errln;
 use odec_runtime::parameters::import::Init;
-#[cfg(feature = "mlir")]
-use odec_runtime::remedy;
 use odec_runtime::system::input;
-#[cfg(feature = "mlir")]
-use odec_runtime::system::private;
-use odec_runtime::{
-    Artifact, ArtifactError, DeviceChoice, ObjectCode, Shown, Tokenizer, TrainError, Unsigned,
-};
+use odec_runtime::{Shown, Tokenizer};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// A parsed file, with the texts its places point into.
 pub struct Parsed {
@@ -281,229 +270,7 @@ pub fn missing_files(built: &Built) -> Vec<Diagnostic> {
     notes
 }
 
-/// What is wrong with the real type on a target.
-fn precision_fits(built: &Built, target: Target) -> Vec<Diagnostic> {
-    match (built.named.precision, built.real()) {
-        (Some(span), DType::F64) if target.is_gpu() => {
-            let message = format!("`precision f64` is not supported on {target}");
-            let d = Diagnostic::error(codes::NOT_SUPPORTED, span, message);
-            vec![d.label("kernels for GPUs compute in f32")]
-        }
-        _ => vec![],
-    }
-}
-
-/// The program of a model for one target, without object code.
-pub fn assembled(built: &Built, source: &str, target: Target) -> Done<Assembled> {
-    let model = Model::new(built, source);
-    assemble(&model, Options::of(target, built.real())).map_err(|e| match e {
-        AssembleError::Params(_) | AssembleError::Plan { .. } | AssembleError::Cache { .. } => {
-            Failure::input(e)
-        }
-        e => Failure::internal(e),
-    })
-}
-
-/// The target that a `--target` option names; `cpu` is the best of this machine for programs of a precision.
-pub fn target(name: &str, precision: Precision) -> Done<Target> {
-    let host = || {
-        Target::detect(precision).ok_or_else(|| {
-            Failure::Input("this processor is older than x86-64-v2; odec generates code for x86-64-v2 and above".into())
-        })
-    };
-    match name {
-        "cpu" => host(),
-        name => name.parse().map_err(Failure::input),
-    }
-}
-
-/// Compiles a program's kernels in a child process and links them, into one shared object or one PTX module.
-#[cfg(feature = "mlir")]
-pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
-    if let Some(reason) = (kernels.iter().filter(|_| target.is_gpu()))
-        .find_map(|k| odec_program::gpu::refusal(&k.spec))
-    {
-        return Err(Failure::Input(format!(
-            "this model cannot be built for {target}: {reason}"
-        )));
-    }
-    // The child keeps objects there, and says nothing.
-    if let Err(e) = private::folder()
-        && e.is_exposed()
-    {
-        errln!("note: compiled code is neither taken from there nor kept: {e}");
-    }
-    let program = std::env::current_exe().map_err(Failure::internal)?;
-    let mut child = std::process::Command::new(program);
-    child.arg("__codegen");
-    use std::error::Error;
-    let failed = |e: odec_mlir::CodegenError| {
-        let io = e.source().and_then(|e| e.downcast_ref::<std::io::Error>());
-        match io {
-            Some(io) => Failure::Input(format!("{e}; {}, then build again", remedy(io))),
-            None if e.is_of_the_machine() => Failure::input(e),
-            None => Failure::internal(e),
-        }
-    };
-    let objects = odec_mlir::compile_in_child(child, kernels, target).map_err(failed)?;
-    if target.is_gpu() {
-        return Ok(ObjectCode {
-            file: odec_program::manifest::GPU_OBJECT_FILE.into(),
-            target: target.name().into(),
-            bytes: odec_mlir::gpu::ptx::join(&objects),
-        });
-    }
-    let folder = tempfile::tempdir().map_err(Failure::input)?;
-    let file = folder.path().join("kernels.so");
-    odec_mlir::link(&objects, &file).map_err(failed)?;
-    let bytes = std::fs::read(&file).map_err(Failure::input)?;
-    Ok(ObjectCode {
-        file: odec_program::manifest::CPU_OBJECT_FILE.into(),
-        target: target.name().into(),
-        bytes,
-    })
-}
-
-#[cfg(not(feature = "mlir"))]
-pub fn object_code(_: &[Kernel], _: Target) -> Done<ObjectCode> {
-    Err(Failure::input(
-        "this odec was built without code generation (feature `mlir`)",
-    ))
-}
-
-/// What commands do with the code of an artifact that this user did not sign.
-pub fn unsigned(trust: bool) -> Unsigned {
-    match trust {
-        true => Unsigned::Trust,
-        false if cfg!(feature = "mlir") => Unsigned::Compile(anew),
-        false => Unsigned::Refuse,
-    }
-}
-
-/// The kernels of an artifact that was not built here, compiled here.
-fn anew(artifact: &Artifact, kernels: &[Kernel], target: Target) -> Result<Vec<u8>, String> {
-    errln!(
-        "note: {} was not built here ({}), so its kernels are compiled anew; `--trust` runs its own code",
-        artifact.path().shown(),
-        artifact.not_ours().unwrap_or_default()
-    );
-    object_code(kernels, target)
-        .map(|code| code.bytes)
-        .map_err(|e| match e {
-            Failure::Input(why) | Failure::Internal(why) => why,
-            Failure::Reported { .. } | Failure::Stopped { .. } => String::new(),
-        })
-}
-
-/// Builds a file for the target of this name into an artifact at `out`.
-pub fn build(
-    path: &Path,
-    overrides: &[String],
-    name: &str,
-    out: &Path,
-) -> Done<(Artifact, Built, Assembled)> {
-    build_if(path, overrides, name, out, |_, _, _| Ok(()))
-}
-
-/// The same, asking before code is generated whether that is worth it.
-fn build_if(
-    path: &Path,
-    overrides: &[String],
-    name: &str,
-    out: &Path,
-    worth: impl FnOnce(&Built, &Assembled, Target) -> Done,
-) -> Done<(Artifact, Built, Assembled)> {
-    let mut parsed = parsed(path, overrides)?;
-    let mut built = parsed.built()?;
-    let target = target(name, built.precision())?;
-    parsed.settle(&mut built, target)?;
-    report(&precision_fits(&built, target), &parsed.sources)?;
-    let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
-    worth(&built, &assembled, target)?;
-    let code = object_code(&assembled.manifest.program.kernels, target)?;
-    let artifact =
-        Artifact::write(out, assembled.manifest.clone(), &[code]).map_err(Failure::input)?;
-    Ok((artifact, built, assembled))
-}
-
-/// Opens an artifact, or builds a file for a device into a temporary one that lives as long as the guard.
-pub fn artifact(
-    path: &Path,
-    overrides: &[String],
-    device: DeviceChoice,
-    trust: bool,
-) -> Done<(Artifact, Option<TempDir>)> {
-    artifact_if(path, overrides, device, trust, |_, _| Ok(()))
-}
-
-/// The same of a model that is to be trained, asking `claim` with its name before any code is generated.
-pub fn trainable(
-    path: &Path,
-    overrides: &[String],
-    device: DeviceChoice,
-    trust: bool,
-    claim: impl Fn(&str) -> Done,
-) -> Done<(Artifact, Option<TempDir>)> {
-    artifact_if(path, overrides, device, trust, |name, trains| {
-        if !trains {
-            return Err(Failure::input(TrainError::NoTrainBlock {
-                path: path.shown(),
-            }));
-        }
-        claim(name)
-    })
-}
-
-/// `wanted` may refuse a model, by its name and whether it has a train block, before code is generated.
-fn artifact_if(
-    path: &Path,
-    overrides: &[String],
-    device: DeviceChoice,
-    trust: bool,
-    wanted: impl Fn(&str, bool) -> Done,
-) -> Done<(Artifact, Option<TempDir>)> {
-    if !is_source(path) {
-        if !overrides.is_empty() {
-            return Err(Failure::Input(
-                "--set needs a .ode file: an artifact's numbers are fixed".into(),
-            ));
-        }
-        let artifact = Artifact::load(path).map_err(Failure::input)?;
-        let m = artifact.manifest();
-        wanted(&m.name, m.train.is_some())?;
-        return Ok((artifact.with(unsigned(trust)), None));
-    }
-    let refused = |card| move |source| Failure::input(ArtifactError::Gpu { card, source });
-    let (card, target) = match device {
-        DeviceChoice::Cuda(number) => {
-            let card = cuda::card(number).map_err(refused(number))?;
-            let target = card.target().map_err(refused(number))?;
-            (Some((number, card)), target.name())
-        }
-        DeviceChoice::Dry { memory } => {
-            let card = Card::of(&Recording::with(memory)).map_err(refused(0))?;
-            (Some((0, card)), Target::Sm80.name())
-        }
-        DeviceChoice::Cpu | DeviceChoice::Reference => (None, "cpu"),
-    };
-    let folder = tempfile::tempdir().map_err(Failure::input)?;
-    let out = folder.path().join("model.odex");
-    let (artifact, ..) = build_if(path, overrides, target, &out, |built, planned, target| {
-        wanted(&built.name, built.train.is_some())?;
-        match &card {
-            Some((number, card)) => room::fits((*number, card), built, planned, target),
-            None => Ok(()),
-        }
-    })?;
-    Ok((artifact, Some(folder)))
-}
-
 /// Whether a path is meant as a source file.
 pub fn is_source(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "ode")
-}
-
-/// `dir/name.ode` → `name.odex` in the working directory.
-pub fn default_artifact(path: &Path) -> PathBuf {
-    PathBuf::from(path.file_stem().unwrap_or(path.as_os_str())).with_extension("odex")
 }

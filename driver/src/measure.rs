@@ -3,6 +3,7 @@
 //! Takes schemes; gives their curves of errors. All kernels of several methods are compiled at once, and methods share most of them: coefficients
 //! are launch arguments. Leaves the equation, step counts and slopes to `odec_compiler::measure`.
 
+use crate::artifact;
 use crate::fail::{Done, Failure};
 use odec_compiler::measure::{Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, measure};
 use odec_compiler::passes::Options;
@@ -43,7 +44,7 @@ pub struct Curves {
 /// # Errors
 /// When kernels do not compile or run.
 pub fn curves(entries: &[Entry]) -> Done<Vec<Option<Curves>>> {
-    let target = crate::source::target("cpu", Precision::F64)?;
+    let target = artifact::target("cpu", Precision::F64)?;
     let options = options(target);
     let mut code = Code::new(target)?;
     let proved = entries.iter().filter(|e| e.graded().is_some());
@@ -99,7 +100,7 @@ impl Code {
             kernels.entry(k.symbol.clone()).or_insert_with(|| k.clone());
         }
         let list: Vec<odec_program::Kernel> = kernels.values().cloned().collect();
-        let object = crate::source::object_code(&list, self.target)?;
+        let object = artifact::object_code(&list, self.target)?;
         let n = self.objects.len();
         std::fs::write(self.file(n), object.bytes).map_err(Failure::input)?;
         self.objects.push(kernels.into_keys().collect());
