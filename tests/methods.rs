@@ -2,6 +2,7 @@
 
 mod place;
 
+use odec_library::shipped;
 use place::Place;
 use serde_json::Value;
 use std::path::Path;
@@ -11,20 +12,9 @@ const TOLERANCE: f64 = 0.1;
 
 /// Names of library files that claim an order.
 fn claiming() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemes");
-    let files = std::fs::read_dir(folder).expect("the library");
-    let mut names = Vec::new();
-    for file in files {
-        let path = file.expect("an entry").path();
-        let text = std::fs::read_to_string(&path).expect("a scheme");
-        let says = |word: &str| text.lines().any(|l| l.starts_with(word));
-        if !says("model ") && says("  order ") {
-            let name = path.file_stem().expect("a name");
-            names.push(name.to_string_lossy().into_owned());
-        }
-    }
-    names.sort();
-    names
+    let orders = |text: &str| text.lines().any(|l| l.starts_with("  order "));
+    let claiming = shipped::library().iter().filter(|s| orders(s.text));
+    claiming.map(|s| s.name.to_string()).collect()
 }
 
 /// Name, evaluations, claim and proof of each row of `docs/methods.md`.

@@ -8,6 +8,7 @@
 
 pub mod artifact;
 pub mod fail;
+pub mod library;
 pub mod measure;
 mod memory_check;
 pub mod source;

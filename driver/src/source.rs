@@ -2,6 +2,7 @@
 
 use crate::artifact::{assembled, target};
 use crate::fail::{Done, Failure};
+use crate::library::LIBRARY;
 use crate::terminal;
 use odec_compiler::codes;
 use odec_compiler::cost::{Cost, cost};
@@ -57,7 +58,7 @@ pub fn source_text(from: impl Read) -> Result<String, String> {
 /// Reads, parses and overrides a file.
 pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
     let text = read(path)?;
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(LIBRARY);
     let main = sources.add(path.display().to_string(), text);
     let (mut file, mut messages) = parse(main, sources.text(main));
     for given in overrides {
@@ -80,7 +81,7 @@ pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
 
 /// A file that odec wrote itself: a mistake in it is none of the user's.
 pub fn written(name: &str, text: &str) -> Done<Parsed> {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(LIBRARY);
     let main = sources.add(name.to_string(), text.to_string());
     let (file, messages) = parse(main, text);
     match messages.first() {

@@ -7,7 +7,7 @@ use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, format, parse, render};
 
 fuzz_target!(|text: &str| {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(odec_library::shipped::library());
     let main = sources.add("fuzz.ode", text);
     let (file, mut messages) = parse(main, text);
     if messages.is_empty() {

@@ -9,7 +9,6 @@ mod explain;
 mod format;
 mod layout;
 mod lex;
-pub mod library;
 mod parse;
 mod paths;
 mod rules;
@@ -20,7 +19,6 @@ mod words;
 
 pub use dump::{dump, dump_expr};
 pub use format::format;
-pub use library::LIBRARY;
 pub use odec_source::diag::{CODES, Diagnostic, Severity, render};
 pub use odec_source::{Sources, Span, diag, nearest, span, work};
 pub use parse::{parse, parse_value};

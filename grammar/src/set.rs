@@ -14,11 +14,11 @@
 
 use crate::ast::*;
 use crate::diag::Diagnostic;
-use crate::library::LIBRARY;
 use crate::nearest;
 use crate::parse::{parse, parse_value};
 use crate::paths::visit;
 use crate::span::{Sources, Span};
+use odec_library::Library;
 
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
@@ -83,7 +83,7 @@ pub fn set(
             if file.items.iter_mut().find_map(train_block).is_some() {
                 known.extend(TRAIN.iter().map(|key| format!("train.{key}")));
             }
-            return add(file, path, path_span, parsed?, &known);
+            return add(file, sources.library(), path, path_span, parsed?, &known);
         }
         _ => {
             let mut names: Vec<String> =
@@ -161,7 +161,7 @@ pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
 
 /// The step size and the parameters with defaults of the schemes that evolves apply, under their paths.
 fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Option<String>)> {
-    let schemes = Schemes::of(file);
+    let schemes = Schemes::of(file, sources.library());
     let mut models: Vec<&mut Model> = file.items.iter_mut().filter_map(model_item).collect();
     let several = models.len() > 1;
     let mut all = Vec::new();
@@ -250,6 +250,7 @@ fn replace(
 /// Adds what is not there, where it is clear what it would mean.
 fn add(
     file: &mut File,
+    library: Library,
     path: &str,
     at: Span,
     value: Expr,
@@ -290,7 +291,7 @@ fn add(
             });
         }
         [model, ref evolve @ .., last] if evolve.len() < 2 && is_name(last) => {
-            let schemes = Schemes::of(file);
+            let schemes = Schemes::of(file, library);
             let mut models: Vec<&mut Model> =
                 file.items.iter_mut().filter_map(model_item).collect();
             models.retain(|item| model == "model" || item.name.name == model);
@@ -367,7 +368,7 @@ struct Param {
 }
 
 impl Schemes {
-    fn of(file: &File) -> Schemes {
+    fn of(file: &File, library: Library) -> Schemes {
         let named = |file: &File, text| -> Vec<(String, Vec<Param>)> {
             let schemes = file.items.iter().filter_map(|item| match item {
                 Item::Scheme(scheme) => Some(scheme),
@@ -388,9 +389,9 @@ impl Schemes {
                 .map(|scheme| (scheme.name.name.clone(), defaults(scheme)))
                 .collect()
         };
-        let library = LIBRARY
+        let library = library
             .iter()
-            .flat_map(|(_, text)| named(&parse(0, text).0, Some(*text)));
+            .flat_map(|scheme| named(&parse(0, scheme.text).0, Some(scheme.text)));
         Schemes(named(file, None).into_iter().chain(library).collect())
     }
 

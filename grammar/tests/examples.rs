@@ -1,7 +1,8 @@
 //! Every example of the language parses, and every span of its tree lies on its words.
 
 use odec_grammar::ast::{Item, SchemeItem};
-use odec_grammar::{LIBRARY, dump, parse};
+use odec_grammar::{dump, parse};
+use odec_library::{LibraryScheme, SchemeFile, shipped};
 
 #[test]
 fn examples_parse() {
@@ -20,8 +21,8 @@ const GATED: &[&str] = &["deq", "equilibrium", "injected", "rk2_gated"];
 /// claim nothing.
 #[test]
 fn library_is_schemes() {
-    assert!(LIBRARY.len() >= 8);
-    for (name, text) in LIBRARY {
+    assert!(shipped::library().len() >= 8);
+    for LibraryScheme { name, text, .. } in shipped::library().iter() {
         let (file, errors) = parse(0, text);
         assert!(errors.is_empty(), "{name}: {errors:#?}");
         let [Item::Scheme(scheme)] = &file.items[..] else {
@@ -50,32 +51,31 @@ fn library_is_schemes() {
 /// The other files of `schemes/` are whole models with their training.
 #[test]
 fn architectures_are_models() {
-    insta::glob!("../../schemes", "*.ode", |path| {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        if LIBRARY.iter().any(|(library, _)| library == &name) {
-            return;
-        }
-        let (file, errors) = parse(0, &std::fs::read_to_string(path).unwrap());
+    let models = shipped::all().iter().filter(|file| file.is_model());
+    for SchemeFile { name, text, .. } in models {
+        let (file, errors) = parse(0, text);
         assert!(errors.is_empty(), "{name}: {errors:#?}");
-        assert!(file.items.iter().any(|item| matches!(item, Item::Model(model) if model.name.name == name && !model.doc.is_empty())));
+        assert!(file.items.iter().any(|item| matches!(item, Item::Model(model) if model.name.name == *name && !model.doc.is_empty())));
         assert!(file.items.iter().any(|item| matches!(item, Item::Train(_))));
-    });
+    }
 }
 
 /// The trees of the models and of the schemes that are more than a table of numbers; tables are shown as stage programs
 /// by the compiler's tests.
 #[test]
 fn trees() {
-    insta::glob!("../../schemes", "*.ode", |path| {
-        let (file, _) = parse(0, &std::fs::read_to_string(path).unwrap());
+    for SchemeFile { name, text, .. } in shipped::all() {
+        let (file, _) = parse(0, text);
         let table = |item: &SchemeItem| {
             matches!(item, SchemeItem::Tableau(_) | SchemeItem::Multistep { .. })
         };
         let tables = |item: &Item| matches!(item, Item::Scheme(s) if s.items.iter().any(table));
         if !file.items.iter().all(tables) {
-            insta::assert_snapshot!(dump(&file));
+            insta::with_settings!({ snapshot_suffix => format!("{name}.ode") }, {
+                insta::assert_snapshot!(dump(&file));
+            });
         }
-    });
+    }
 }
 
 /// The trees of the examples that use what the library does not.

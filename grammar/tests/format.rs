@@ -2,6 +2,7 @@
 
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, Sources, format, parse, render};
+use odec_library::{SchemeFile, shipped};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -78,10 +79,9 @@ fn examples() {
 /// `schemes/` is in the house style.
 #[test]
 fn library() {
-    insta::glob!("../../schemes", "*.ode", |path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        assert_eq!(formatted(&text), text, "{}", path.display());
-    });
+    for SchemeFile { text, path, .. } in shipped::all() {
+        assert_eq!(&formatted(text), text, "{}", path.display());
+    }
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn too_long_when_formatted() {
 /// Good texts to vary.
 fn texts() -> Vec<String> {
     let root = env!("CARGO_MANIFEST_DIR");
-    let folders = ["../schemes", "tests/inputs", "tests/format"];
+    let folders = ["tests/inputs", "tests/format"];
     let mut paths: Vec<_> = folders
         .iter()
         .flat_map(|folder| std::fs::read_dir(format!("{root}/{folder}")).unwrap())
@@ -276,7 +276,8 @@ fn texts() -> Vec<String> {
         .collect();
     paths.sort();
     let read = |path| std::fs::read_to_string(path).unwrap();
-    paths.iter().map(read).collect()
+    let shipped = shipped::all().iter().map(|file| file.text.clone());
+    paths.iter().map(read).chain(shipped).collect()
 }
 
 /// Words, numbers, strings, comments and signs of a line.

@@ -2,6 +2,7 @@
 
 use odec_grammar::ast::File;
 use odec_grammar::{Sources, dump, parse, set, settable};
+use odec_library::shipped;
 
 const TEXT: &str = r#"
 scheme mine(F, r = 3) {
@@ -29,7 +30,7 @@ train {
 "#;
 
 fn apply(path: &str, value: &str) -> Result<File, String> {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let source = sources.add("small.ode", TEXT);
     let (mut file, errors) = parse(source, TEXT);
     assert!(errors.is_empty());
@@ -194,7 +195,7 @@ fn refusals() {
 /// Every path that is listed can be set, and every value that a file says is listed.
 #[test]
 fn all_that_can_be_set_is_listed() {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let source = sources.add("small.ode", TEXT);
     let (mut file, _) = parse(source, TEXT);
     let all = settable(&mut file, &sources);

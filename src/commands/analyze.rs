@@ -8,6 +8,7 @@ use odec_compiler::cost;
 use odec_compiler::measure::{Entry, entries};
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
 use odec_driver::measure;
 use odec_driver::source;
 use odec_driver::terminal;
@@ -29,9 +30,9 @@ pub fn run(args: &cli::Analyze) -> Done {
     let wanted = |name: &str| from.name.as_ref().is_none_or(|n| n == name);
     let schemes = checked.instances.iter();
     let schemes = schemes.filter(|i| wanted(&i.scheme.name.name));
-    let mut reports: Vec<Report> = schemes.map(report::scheme).collect();
+    let mut reports: Vec<Report> = schemes.map(|i| report::scheme(i, LIBRARY)).collect();
     if from.name.is_none() {
-        reports.extend(checked.evolved.iter().map(report::evolve));
+        reports.extend(checked.evolved.iter().map(|e| report::evolve(e, LIBRARY)));
     }
     if let (Some(name), true) = (&from.name, reports.is_empty()) {
         let names = checked
@@ -83,7 +84,7 @@ pub fn run(args: &cli::Analyze) -> Done {
     if let Some(folder) = &args.svg {
         draw(&reports, folder)?;
         if measure::COMPILED {
-            let all = entries(&checked.instances).map_err(Failure::internal)?;
+            let all = entries(&checked.instances, LIBRARY).map_err(Failure::internal)?;
             let all = all.into_iter().filter(|e| wanted(&e.name));
             converge(&all.collect::<Vec<_>>(), folder)?;
         }

@@ -8,6 +8,7 @@ use odec_compiler::model::Checked;
 use odec_compiler::text::number;
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
 use odec_driver::source;
 use odec_driver::terminal;
 use odec_grammar::{Settable, settable};
@@ -79,7 +80,7 @@ fn order(e: &Evolved) -> String {
                 None => found.limit.as_ref().map(text::brief),
             };
             let limit = limit.map_or(String::new(), |l| format!("; {l}"));
-            let lift = lift_of(e, found.order).map(|l| format!("; {}", l.sentence()));
+            let lift = lift_of(e, found.order, LIBRARY).map(|l| format!("; {}", l.sentence()));
             let lift = lift.unwrap_or_default();
             let least = found.first.as_ref().is_some_and(|first| !first.exactly);
             let least = if least { "at least " } else { "" };

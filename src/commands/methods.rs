@@ -4,6 +4,7 @@ use crate::cli;
 use odec_compiler::measure::picture::{self, Line};
 use odec_compiler::measure::{Curve, Entry, entries, library};
 use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
 use odec_driver::measure;
 use odec_driver::measure::Curves;
 use odec_driver::source;
@@ -75,10 +76,10 @@ pub fn run(args: &cli::Methods) -> Done {
 /// The schemes that are asked for, in the order of their names on the command line.
 fn chosen(args: &cli::Methods) -> Done<Vec<Entry>> {
     let all = match &args.file {
-        None => library().map_err(Failure::internal)?,
+        None => library(LIBRARY).map_err(Failure::internal)?,
         Some(file) => {
             let checked = source::parsed(file, &[])?.checked()?;
-            entries(&checked.instances).map_err(Failure::internal)?
+            entries(&checked.instances, LIBRARY).map_err(Failure::internal)?
         }
     };
     if args.names.is_empty() {

@@ -12,8 +12,9 @@ use crate::scheme::line::placed;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_grammar::ast::Item;
-use odec_grammar::{LIBRARY, parse};
+use odec_grammar::parse;
 use odec_graph::Exact;
+use odec_library::Library;
 use odec_numerics::Trees;
 use odec_numerics::order::{Weights, prove};
 use std::rc::Rc;
@@ -54,16 +55,24 @@ impl Lift {
 }
 
 /// What lifts a flow above the order that it has; `None`: nothing that was tried, or it has no sub-flows.
-pub fn lift(flow: &Flow, per_use: &PerUse, within: Option<&Exact>, has: usize) -> Option<Lift> {
+pub fn lift(
+    flow: &Flow,
+    per_use: &PerUse,
+    within: Option<&Exact>,
+    has: usize,
+    library: Library,
+) -> Option<Lift> {
     let mut names = Vec::new();
     operators(flow, &mut names);
     let bare = with(flow, &names, None);
     if names.is_empty() || !placed(&bare, Steps::Exact, &SHARED).ok()?.has_flows() {
         return None;
     }
-    lifted(flow, &names, per_use, within, has).or_else(|| {
+    let methods = methods(flow, library)?;
+    lifted(flow, &names, per_use, within, has, &methods).or_else(|| {
         // Uses that share their weights are one field.
-        let found = lifted(flow, &names, &SHARED, within, has).filter(|_| per_use.is_any())?;
+        let found =
+            lifted(flow, &names, &SHARED, within, has, &methods).filter(|_| per_use.is_any())?;
         Some(Lift {
             shared: true,
             ..found
@@ -77,11 +86,11 @@ fn lifted(
     per_use: &PerUse,
     within: Option<&Exact>,
     has: usize,
+    methods: &[Rc<Method>],
 ) -> Option<Lift> {
-    let mut best: Option<(usize, &'static str, Rc<Method>)> = None;
-    for (scheme, order) in INNER {
-        let method = inner(scheme, flow)?;
-        let all = with(flow, names, Some(&method));
+    let mut best: Option<(usize, &'static str, &Rc<Method>)> = None;
+    for ((scheme, order), method) in INNER.into_iter().zip(methods) {
+        let all = with(flow, names, Some(method));
         let Some(reached) = order_of(&all, per_use, within, order) else {
             break;
         };
@@ -105,7 +114,7 @@ fn lifted(
             .collect();
         sets.sort_by_key(Vec::len);
         let enough = |set: &&Vec<String>| {
-            let tried = with(flow, set, Some(&method));
+            let tried = with(flow, set, Some(method));
             order_of(&tried, per_use, within, order) == Some(order)
         };
         chosen = sets.iter().find(enough).cloned().unwrap_or(chosen);
@@ -178,17 +187,20 @@ fn with(flow: &Flow, names: &[String], method: Option<&Rc<Method>>) -> Flow {
     }
 }
 
-/// A scheme of the library, to be applied where the flow is written.
-fn inner(name: &str, flow: &Flow) -> Option<Rc<Method>> {
-    let (_, text) = LIBRARY.iter().find(|(n, _)| *n == name)?;
-    let (file, _) = parse(0, text);
-    let scheme: SchemeDef = file.items.iter().find_map(|i| match i {
-        Item::Scheme(s) if s.name.name == name => define(s, text, &mut Vec::new()),
-        _ => None,
-    })?;
-    Some(Rc::new(Method {
-        scheme: Rc::new(scheme),
-        settings: Vec::new(),
-        span: flow.span,
-    }))
+/// The methods of [`INNER`], to be applied where the flow is written; `None` where the library lacks one.
+fn methods(flow: &Flow, library: Library) -> Option<Vec<Rc<Method>>> {
+    let method = |(name, _): &(&str, usize)| {
+        let text = library.get(name)?.text;
+        let (file, _) = parse(0, text);
+        let scheme: SchemeDef = file.items.iter().find_map(|i| match i {
+            Item::Scheme(s) if s.name.name == *name => define(s, text, &mut Vec::new()),
+            _ => None,
+        })?;
+        Some(Rc::new(Method {
+            scheme: Rc::new(scheme),
+            settings: Vec::new(),
+            span: flow.span,
+        }))
+    };
+    INNER.iter().map(method).collect()
 }

@@ -29,6 +29,7 @@ use crate::scheme::stage::Steps;
 use crate::scheme::work::StepWork;
 use odec_grammar::Span;
 use odec_graph::Exact;
+use odec_library::Library;
 use odec_numerics::glm;
 use odec_numerics::internal::Internal;
 use odec_numerics::joint::Joint;
@@ -317,7 +318,7 @@ pub fn evaluations(flow: &Flow) -> Option<usize> {
 }
 
 /// A scheme on fields of which nothing is known.
-pub fn scheme(i: &Instance) -> Report {
+pub fn scheme(i: &Instance, library: Library) -> Report {
     let within = residual(&i.scheme, &i.settings);
     let within = within.as_ref();
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
@@ -399,7 +400,7 @@ pub fn scheme(i: &Instance) -> Report {
         }),
         lift: stepped
             .as_ref()
-            .and_then(|f| lift(&flow, &SHARED, within, f.order)),
+            .and_then(|f| lift(&flow, &SHARED, within, f.order, library)),
         work,
         tolerance,
         general: general.map(|g| {
@@ -548,7 +549,7 @@ fn computed(e: &Evolved) -> Computed {
 }
 
 /// A model's evolve as it is computed, each field as a whole.
-pub fn evolve(e: &Evolved) -> Report {
+pub fn evolve(e: &Evolved, library: Library) -> Report {
     let Computed {
         order,
         tableau,
@@ -574,7 +575,10 @@ pub fn evolve(e: &Evolved) -> Report {
         claims: Vec::new(),
         stepped: None,
         flows: Vec::new(),
-        lift: order.as_ref().ok().and_then(|f| lift_of(e, f.order)),
+        lift: order
+            .as_ref()
+            .ok()
+            .and_then(|f| lift_of(e, f.order, library)),
         work: work(&flow, &e.per_use),
         tolerance,
         implicit: None,
@@ -613,10 +617,16 @@ pub fn evolve(e: &Evolved) -> Report {
 }
 
 /// What would lift an evolve above the order that it has.
-pub fn lift_of(e: &Evolved, has: usize) -> Option<Lift> {
+pub fn lift_of(e: &Evolved, has: usize, library: Library) -> Option<Lift> {
     let settings = super::stand_in::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
-    lift(&opaque(&e.flow, e.step), &e.per_use, within.as_ref(), has)
+    lift(
+        &opaque(&e.flow, e.step),
+        &e.per_use,
+        within.as_ref(),
+        has,
+        library,
+    )
 }
 
 /// The orders of an evolve and of its embedded partner, as they are computed.

@@ -7,7 +7,6 @@ use super::define::{SchemeDef, define};
 use crate::codes;
 use odec_grammar::ast::{Field, File, Ident, Item, Scheme, SchemeItem};
 use odec_grammar::diag::Diagnostic;
-use odec_grammar::library::LIBRARY;
 use odec_grammar::{Sources, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -175,7 +174,8 @@ impl<'s> Namespace<'s> {
                 Item::Scheme(s) => {
                     let def = define(s, self.sources.text(source), sink)
                         .map(|d| Definition::Scheme(Rc::new(d)));
-                    let repeats = library(&s.name.name).is_some_and(|text| repeats(s, text));
+                    let repeats = (self.sources.library().get(&s.name.name))
+                        .is_some_and(|library| repeats(s, library.text));
                     self.add(&s.name, def, repeats, sink);
                 }
                 Item::Field(f) => {
@@ -210,13 +210,14 @@ impl<'s> Namespace<'s> {
                 clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
             );
         } else {
-            if !repeats && library(word).is_some() {
+            if !repeats && let Some(library) = self.sources.library().get(word) {
                 let message = format!("`{word}` is also the name of a library scheme");
                 sink.push(
                     Diagnostic::warning(codes::REDEFINITION, name.span, message)
                         .label("this one is meant wherever this file is used")
                         .help(format!(
-                            "the library's is in schemes/{word}.ode; choose another name to have both"
+                            "the library's is in {}; choose another name to have both",
+                            library.path()
                         )),
                 );
             }
@@ -233,8 +234,9 @@ impl<'s> Namespace<'s> {
             return def.clone().ok_or(true);
         }
         if !self.library.contains_key(word)
-            && let Some(text) = library(word)
+            && let Some(library) = self.sources.library().get(word)
         {
+            let text = library.text;
             let id = self.sources.add(format!("library/{word}.ode"), text);
             self.library_sources.insert(id);
             let (file, errors) = odec_grammar::parse(id, text);
@@ -271,7 +273,7 @@ impl<'s> Namespace<'s> {
         let known = self.names.keys().map(String::as_str);
         let known = known
             .chain(PRIMITIVES.iter().copied())
-            .chain(LIBRARY.iter().map(|(n, _)| *n))
+            .chain(self.sources.library().iter().map(|s| s.name))
             .chain(["increment", "map"]);
         match odec_grammar::nearest(&name.name, known) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -306,11 +308,4 @@ fn repeats(scheme: &Scheme, text: &str) -> bool {
         Item::Scheme(s) => bare(s) == bare(scheme),
         _ => false,
     })
-}
-
-fn library(name: &str) -> Option<&'static str> {
-    LIBRARY
-        .iter()
-        .find(|(n, _)| *n == name)
-        .map(|(_, text)| *text)
 }

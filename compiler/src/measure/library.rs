@@ -14,9 +14,9 @@ use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, FlowArgKind, Method};
 use crate::scheme::line::Beyond;
 use crate::scheme::per_use::SHARED;
-use odec_grammar::library::LIBRARY;
 use odec_grammar::{Sources, parse};
 use odec_graph::Exact;
+use odec_library::Library;
 use std::rc::Rc;
 
 /// A scheme with what is said, and known, of it.
@@ -52,26 +52,29 @@ const INNER: [(usize, &str); 4] = [
 ///
 /// # Errors
 /// When a text does not compile.
-pub fn library() -> Result<Vec<Entry>, String> {
-    let each = LIBRARY.iter().map(|(name, text)| {
-        let instances = instances(name, text)?;
-        Ok(entries(&instances)?.into_iter())
+pub fn library(library: Library) -> Result<Vec<Entry>, String> {
+    let each = library.iter().map(|scheme| {
+        let instances = instances(scheme.name, scheme.text, library)?;
+        Ok(entries(&instances, library)?.into_iter())
     });
     let all: Vec<_> = each.collect::<Result<_, String>>()?;
     Ok(all.into_iter().flatten().collect())
 }
 
-/// The schemes of a text.
+/// The schemes of a text, which may name those of the library.
 ///
 /// # Errors
 /// When it does not compile.
-pub fn of_text(name: &str, text: &str) -> Result<Vec<Entry>, String> {
-    entries(&instances(name, text)?)
+pub fn of_text(name: &str, text: &str, library: Library) -> Result<Vec<Entry>, String> {
+    entries(&instances(name, text, library)?, library)
 }
 
-/// The schemes of a library text.
-fn instances(name: &str, text: &str) -> Result<Vec<Instance>, String> {
-    let mut sources = Sources::default();
+/// The schemes of a text, compiled.
+///
+/// # Errors
+/// When it does not compile.
+pub fn instances(name: &str, text: &str, library: Library) -> Result<Vec<Instance>, String> {
+    let mut sources = Sources::with(library);
     let main = sources.add(name, text);
     let (file, _) = parse(main, text);
     match compile(&file, main, &mut sources, &mut NoFiles) {
@@ -88,11 +91,11 @@ fn instances(name: &str, text: &str) -> Result<Vec<Instance>, String> {
 ///
 /// # Errors
 /// When a method of the library that sub-flows need does not compile.
-pub fn entries(instances: &[Instance]) -> Result<Vec<Entry>, String> {
-    instances.iter().map(entry).collect()
+pub fn entries(instances: &[Instance], library: Library) -> Result<Vec<Entry>, String> {
+    instances.iter().map(|i| entry(i, library)).collect()
 }
 
-fn entry(i: &Instance) -> Result<Entry, String> {
+fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
     let order = report::proved(i);
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let pair = pair_facts::facts(&flow);
@@ -108,7 +111,7 @@ fn entry(i: &Instance) -> Result<Entry, String> {
     let evaluations = report::evaluations(&flow).unwrap_or_default();
     let splits = matches!(i.scheme.body, Body::Splitting(_)) || report::has_flows(i);
     let flow = match (splits, proved) {
-        (true, Some(p)) => by(flow, &inner(p)?),
+        (true, Some(p)) => by(flow, &inner(p, library)?),
         _ => flow,
     };
     Ok(Entry {
@@ -150,10 +153,10 @@ impl Entry {
 }
 
 /// A Runge–Kutta method of at least this order.
-fn inner(order: usize) -> Result<Rc<Method>, String> {
+fn inner(order: usize, library: Library) -> Result<Rc<Method>, String> {
     let (_, name) = INNER.iter().find(|(p, _)| *p >= order).unwrap_or(&INNER[3]);
-    let text = LIBRARY.iter().find(|(n, _)| n == name).map_or("", |l| l.1);
-    let found = instances(name, text)?.into_iter().next();
+    let text = library.get(name).map_or("", |scheme| scheme.text);
+    let found = instances(name, text, library)?.into_iter().next();
     let i = found.ok_or_else(|| format!("the library has no `{name}`"))?;
     Ok(Rc::new(Method {
         span: i.scheme.name.span,

@@ -9,6 +9,7 @@ use odec_compiler::scheme::line::placed;
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;
+use odec_library::shipped;
 use odec_numerics::Tableau;
 use odec_numerics::line::Step;
 use odec_numerics::poly::Poly;
@@ -19,7 +20,7 @@ use std::fmt::Write;
 /// The report on the first scheme of a text, which makes no claim.
 fn report(text: &str) -> Report {
     let outcome = compile_text(text);
-    report::scheme(&outcome.checked().instances[0])
+    report::scheme(&outcome.checked().instances[0], shipped::library())
 }
 
 fn of(expression: &str) -> Report {
@@ -274,10 +275,7 @@ fn word(text: &str) -> Vec<(usize, Exact)> {
 
 #[test]
 fn splittings() {
-    let library = |name: &str| {
-        let known = odec_grammar::LIBRARY.iter().find(|(n, _)| *n == name);
-        known.expect("a scheme").1
-    };
+    let library = shipped::text;
     let triple = "scheme mine(A, B) { let u = 1/(2 - root(2, 3));  method compose(strang(u), strang(1 - 2*u), strang(u)) }";
     assert_eq!(word(triple), word(library("yoshida4")));
     let suzuki = "scheme mine(A, B) { let p = 1/(4 - root(4, 3));  method compose(power(strang, 2)(2*p), strang(1 - 4*p), power(strang, 2)(2*p)) }";

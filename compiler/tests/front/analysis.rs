@@ -5,19 +5,22 @@ use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, svg, text};
 use odec_compiler::text::page::Screen;
 use odec_graph::Exact;
-
-fn library(name: &str) -> &'static str {
-    let known = |(n, _): &&(&str, &str)| *n == name;
-    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a file");
-    text
-}
+use odec_library::{LibraryScheme, shipped};
 
 fn reports(source: &str) -> Vec<Report> {
     let outcome = compile_text(source);
     let checked = outcome.checked();
-    let schemes = checked.instances.iter().map(report::scheme);
+    let schemes = checked
+        .instances
+        .iter()
+        .map(|of| report::scheme(of, shipped::library()));
     schemes
-        .chain(checked.evolved.iter().map(report::evolve))
+        .chain(
+            checked
+                .evolved
+                .iter()
+                .map(|of| report::evolve(of, shipped::library())),
+        )
         .collect()
 }
 
@@ -38,7 +41,10 @@ fn reports_as_text() {
         "iiet_refresh",
     ];
     for name in names {
-        let all: Vec<String> = reports(library(name)).iter().map(text::text).collect();
+        let all: Vec<String> = reports(shipped::text(name))
+            .iter()
+            .map(text::text)
+            .collect();
         insta::assert_snapshot!(format!("text_{name}"), all.join("\n"));
     }
 }
@@ -60,7 +66,11 @@ fn reports_of_models() {
     ];
     for (name, source) in cases {
         let outcome = compile_text(&source);
-        let evolved = outcome.checked().evolved.iter().map(report::evolve);
+        let evolved = outcome
+            .checked()
+            .evolved
+            .iter()
+            .map(|of| report::evolve(of, shipped::library()));
         let all: Vec<String> = evolved.map(|r| text::text(&r)).collect();
         insta::assert_snapshot!(format!("evolve_{name}"), all.join("\n"));
     }
@@ -69,7 +79,7 @@ fn reports_of_models() {
 #[test]
 fn reports_as_json_and_latex() {
     for name in ["rk4", "strang", "gauss4", "ab2"] {
-        let reports = reports(library(name));
+        let reports = reports(shipped::text(name));
         let value = serde_json::to_string_pretty(&json::json(&reports[0])).expect("JSON");
         insta::assert_snapshot!(format!("json_{name}"), value);
         let array = latex::latex(&reports[0]).unwrap_or_default();
@@ -89,7 +99,7 @@ fn what_goes_beyond_the_order() {
         }
     };
     holds(
-        library("lie"),
+        shipped::text("lie"),
         &[
             "x' = A + B + 1/2 h [A, B] + h² (1/12 [A, [A, B]] + 1/12 [[A, B], B])\n",
             "where [A, B] = B'A - A'B",
@@ -109,7 +119,7 @@ fn what_goes_beyond_the_order() {
         iterated,
         &["order                2\n", "symplectic order     4\n"],
     );
-    let said = said(library("rk4"));
+    let said = said(shipped::text("rk4"));
     assert!(
         !said.contains("effective order") && !said.contains("energy order"),
         "{said}"
@@ -123,11 +133,11 @@ fn errors_of_stages_depend_on_the_form() {
         let r = &reports(source)[0];
         (r.internal.expect("an explicit method"), text::text(r))
     };
-    let (recurrence, said) = of(library("rkc1"));
+    let (recurrence, said) = of(shipped::text("rkc1"));
     assert!(4.9 < recurrence.least && recurrence.most < 5.1, "{said}");
     assert!(!said.contains("that is large"), "{said}");
     // Each stage is a value of its own: a sum of three terms however many there are.
-    let (recurrence, said) = of(&library("rkc1").replace("s = 5", "s = 20"));
+    let (recurrence, said) = of(&shipped::text("rkc1").replace("s = 5", "s = 20"));
     assert!(recurrence.sums < 10.0 && recurrence.most < 21.0, "{said}");
     let cancels = "scheme cancels(F) { order 1 step x {\n k = F(x)\n y = x + h*k\n return 300000*y - 299999*(x + h*k) + h/1000*(F(y) - k) } }";
     let (cancels, said) = of(cancels);
@@ -146,7 +156,7 @@ fn errors_of_stages_depend_on_the_form() {
 /// A wide tableau on a narrow screen, in parts that each have their stages' numbers; headings marked where colours are wanted.
 #[test]
 fn reports_on_a_narrow_screen() {
-    let r = &reports(library("dormand_prince8"))[0];
+    let r = &reports(shipped::text("dormand_prince8"))[0];
     insta::assert_snapshot!("narrow", text::text_on(r, Screen::of(72, false)));
     let marked = text::text_on(r, Screen::of(72, true));
     assert!(marked.contains("\x1b[1mStability\x1b[0m\n"), "{marked}");
@@ -158,8 +168,7 @@ fn reports_on_a_narrow_screen() {
 fn the_example_of_numerics_md_is_real() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/numerics.md");
     let doc = std::fs::read_to_string(path).expect("docs/numerics.md");
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes/macaron.ode");
-    let macaron = reports(&std::fs::read_to_string(path).expect("the library has Macaron"));
+    let macaron = reports(shipped::text("macaron"));
     assert_eq!(macaron.len(), 2);
     for r in &macaron {
         let lines = text::text(r);
@@ -192,7 +201,7 @@ fn json_md_names_all_members() {
     }
     for name in ["gauss4", "strang", "imex_euler", "ab2", "abm4"] {
         let mut all = Vec::new();
-        members(&json::json(&reports(library(name))[0]), &mut all);
+        members(&json::json(&reports(shipped::text(name))[0]), &mut all);
         for member in all {
             let named = section.contains(&format!("`{member}`"))
                 || section.contains(&format!(".{member}`"));
@@ -205,7 +214,10 @@ fn json_md_names_all_members() {
 /// SDIRK of Alexander (1977) L-stable; Ketcheson's SSP(10,4) has coefficient 6.
 #[test]
 fn the_whole_library() {
-    for (name, source) in odec_grammar::LIBRARY {
+    for LibraryScheme {
+        name, text: source, ..
+    } in shipped::library().iter()
+    {
         // Sixty digits and order ten take seconds without optimisation.
         if ["curtis10", "feagin10", "hairer10", "verner_efficient9"].contains(name) {
             continue;
@@ -289,7 +301,7 @@ fn stable_steps() {
 fn pictures() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
     let drawn = |name: &str| {
-        let reports = reports(library(name));
+        let reports = reports(shipped::text(name));
         svg::pictures(&reports[0])
     };
     for (name, kind) in [
@@ -329,7 +341,7 @@ fn pictures() {
 /// What would take long is not sought, and that is said.
 #[test]
 fn limits_are_said() {
-    let long = library("iie").replace("scheme iie(F, r = 3)", "scheme mine(F, r = 140)");
+    let long = shipped::text("iie").replace("scheme iie(F, r = 3)", "scheme mine(F, r = 140)");
     let said = text::text(&reports(&long)[0]);
     assert!(
         said.contains("not sought: R has degree 141, above 128"),

@@ -1,13 +1,14 @@
 //! Claims, proved: the library's, false ones, and how they are told.
 
 use crate::common::{compile_text, model};
+use odec_library::{LibraryScheme, shipped};
 use odec_program::manifest::{Claim, ClaimStatus};
 
 /// All claims of the library, once each.
 #[test]
 fn the_library_keeps_its_claims() {
     let mut lines = Vec::new();
-    for (name, text) in odec_grammar::LIBRARY {
+    for LibraryScheme { name, text, .. } in shipped::library().iter() {
         let outcome = compile_text(text);
         assert!(
             outcome.messages.is_empty(),
@@ -32,8 +33,7 @@ fn claims(text: &str) -> Vec<Claim> {
 
 /// A scheme of the library with another claim.
 fn claiming(name: &str, order: &str) -> String {
-    let known = |(n, _): &&(&str, &str)| *n == name;
-    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a scheme");
+    let text = shipped::text(name);
     let renamed = text.replace(&format!("scheme {name}"), "scheme mine");
     let from = renamed.find("  order ").expect("a claim");
     let to = from + renamed[from..].find('\n').expect("a line");

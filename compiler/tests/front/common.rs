@@ -3,6 +3,7 @@
 use odec_compiler::model::{Checked, CompileError, compile};
 use odec_compiler::scheme::Loader;
 use odec_grammar::{Diagnostic, Sources, parse, render};
+use odec_library::shipped;
 use std::collections::BTreeMap;
 
 /// Files by name, in memory.
@@ -46,7 +47,7 @@ impl Outcome {
 }
 
 pub fn compile_files(name: &str, text: &str, files: &mut Files) -> Outcome {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let main = sources.add(name, text);
     let (file, errors) = parse(main, text);
     if !errors.is_empty() {

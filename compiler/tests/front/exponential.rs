@@ -2,7 +2,7 @@
 
 use crate::common::{compile_text, model};
 use odec_compiler::analysis::{json, report, text};
-use odec_grammar::LIBRARY;
+use odec_library::shipped;
 use odec_program::manifest::ClaimStatus;
 
 /// Methods of the library with their classical and stiff orders (Hochbruck & Ostermann 2005, section 5; 2010, section 2).
@@ -19,9 +19,7 @@ const METHODS: [(&str, usize, usize); 9] = [
 ];
 
 fn source(name: &str) -> String {
-    let found = LIBRARY.iter().find(|(n, _)| *n == name);
-    let text = found.expect("a scheme of the library").1;
-    text.replace(&format!("scheme {name}("), "scheme mine(")
+    shipped::text(name).replace(&format!("scheme {name}("), "scheme mine(")
 }
 
 #[test]
@@ -59,7 +57,7 @@ fn reports() {
     let mut all = String::new();
     for name in ["etdrk4", "hochbruck_ostermann4"] {
         let outcome = compile_text(&source(name));
-        let r = report::scheme(&outcome.checked().instances[0]);
+        let r = report::scheme(&outcome.checked().instances[0], shipped::library());
         all += &text::text(&r);
         all += &format!("{}\n", json::json(&r)["stiff_order"]);
     }
@@ -100,7 +98,7 @@ fn histories() {
     let text = "scheme etd2(L, F) { order 2  step x { f = F(x)\n\
                 return exp(h*L)(x) + h*(phi1(h*L)(f) + phi2(h*L)(f - f[-1])) } }";
     let outcome = compile_text(text);
-    let r = report::scheme(&outcome.checked().instances[0]);
+    let r = report::scheme(&outcome.checked().instances[0], shipped::library());
     assert_eq!(r.order.as_ref().map(|f| f.order), Ok(2));
     assert!(r.computed.is_some_and(|f| f.is_err()));
     let claims = &outcome.checked().claims;

@@ -5,19 +5,14 @@ use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, text};
 use odec_compiler::scheme::Instr;
 use odec_graph::Exact;
+use odec_library::shipped;
 use odec_numerics::poly::Poly;
-
-fn library(name: &str) -> &'static str {
-    let known = |(n, _): &&(&str, &str)| *n == name;
-    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a file");
-    text
-}
 
 fn report(source: &str) -> Report {
     let outcome = compile_text(source);
     let checked = outcome.checked();
     let instance = checked.instances.first().expect("a scheme");
-    report::scheme(instance)
+    report::scheme(instance, shipped::library())
 }
 
 #[test]
@@ -25,10 +20,10 @@ fn reports() {
     for name in ["abm4", "hamming5", "byrne_lambert4", "butcher_hybrid5"] {
         insta::assert_snapshot!(
             format!("general_{name}"),
-            text::text(&report(library(name)))
+            text::text(&report(shipped::text(name)))
         );
     }
-    let abm4 = report(library("abm4"));
+    let abm4 = report(shipped::text("abm4"));
     let value = serde_json::to_string_pretty(&json::json(&abm4)["general_linear"]).expect("JSON");
     insta::assert_snapshot!("general_json", value);
     insta::assert_snapshot!("general_latex", latex::latex(&abm4).expect("matrices"));
@@ -50,7 +45,7 @@ fn multistep_methods_as_step_programs() {
         let written = format!(
             "scheme mine(F) {{ step x {{ f = F(x);  return x + h*({slope}) }}  start by {by} }}"
         );
-        let (own, mine) = (report(library(name)), report(&written));
+        let (own, mine) = (report(shipped::text(name)), report(&written));
         let (_, rows) = own.multistep.expect("rows");
         let (_, facts) = mine.general.expect("matrices");
         assert_eq!(facts.order, Some(rows.order), "{name}");
@@ -113,8 +108,8 @@ fn a_refreshed_history() {
 /// Older entries do not count where their coefficients are 0 at the start, and no two steps are alike where they are not.
 #[test]
 fn growing_histories() {
-    assert!(report(library("iiet_refresh")).tableau.is_ok());
-    let uniform = library("iiet_refresh").replace("= delta", "= uniform");
+    assert!(report(shipped::text("iiet_refresh")).tableau.is_ok());
+    let uniform = shipped::text("iiet_refresh").replace("= delta", "= uniform");
     let r = report(&uniform.replace("scheme iiet_refresh", "scheme mine"));
     assert!(r.general.is_none());
     let why = r.order.expect_err("nothing is known").why;
@@ -134,13 +129,13 @@ fn programs(outcome: &Outcome) -> Vec<String> {
 fn first_steps() {
     insta::assert_snapshot!(
         "general_stages_abm4",
-        programs(&compile_text(library("abm4"))).join("\n")
+        programs(&compile_text(shipped::text("abm4"))).join("\n")
     );
     insta::assert_snapshot!(
         "general_stages_hamming5",
-        programs(&compile_text(library("hamming5"))).join("\n")
+        programs(&compile_text(shipped::text("hamming5"))).join("\n")
     );
-    let outcome = compile_text(library("byrne_lambert4"));
+    let outcome = compile_text(shipped::text("byrne_lambert4"));
     let start = &outcome.checked().programs[0];
     let past = |i: &Instr| matches!(i, Instr::Past { .. });
     assert!(!start.instrs.iter().any(past));
@@ -150,7 +145,7 @@ fn first_steps() {
 
 #[test]
 fn a_start_of_low_order_is_told() {
-    let low = library("abm4").replace("start by rk4", "start by euler");
+    let low = shipped::text("abm4").replace("start by rk4", "start by euler");
     let low = low.replace("scheme abm4", "scheme mine");
     let outcome = compile_text(&low);
     let limits =

@@ -6,6 +6,7 @@ use crate::reference::{
 };
 use odec_compiler::model::Built;
 use odec_graph::{Exact, print, run};
+use odec_library::shipped;
 use odec_program::manifest::Init;
 use proptest::prelude::*;
 
@@ -400,8 +401,7 @@ fn adams_bashforth() {
             terms.collect::<String>()
         );
         let programs = |text: &str| compile_text(text).checked().programs.clone();
-        let library = odec_grammar::LIBRARY.iter().find(|(n, _)| *n == name);
-        let (method, own) = (programs(library.expect("a scheme").1), programs(&written));
+        let (method, own) = (programs(shipped::text(name)), programs(&written));
         let (method, own) = (method.last(), own.last());
         let shown = |p: Option<&odec_compiler::scheme::Program>| {
             let text = p.expect("the last step").to_string();

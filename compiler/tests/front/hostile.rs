@@ -2,6 +2,7 @@
 
 use crate::common::{Files, Outcome, compile_files, compile_text, model};
 use odec_compiler::codes;
+use odec_library::shipped;
 use std::time::{Duration, Instant};
 
 /// Compiles and expects an error with this code. The bound is generous: tests run unoptimised on busy machines.
@@ -353,18 +354,14 @@ const STRANGE: &[&str] = &[
 /// refused at a place in its text; nothing panics, nothing contradicts itself. The same as `fuzz/`, without guidance.
 #[test]
 fn damaged_files_are_refused_with_a_place() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    paths.sort();
     // Long tables of numbers have no words that short ones lack, and take seconds to prove.
-    let texts = paths.iter().map(|p| std::fs::read_to_string(p).unwrap());
+    let texts = shipped::all().iter();
     let texts: Vec<Vec<String>> = texts
-        .filter(|text| text.len() < 2500)
-        .map(|text| {
-            let words = text.split_inclusive([' ', '\n', '(', ')', ',', '[', ']', '*', '+']);
+        .filter(|file| file.text.len() < 2500)
+        .map(|file| {
+            let words = file
+                .text
+                .split_inclusive([' ', '\n', '(', ')', ',', '[', ']', '*', '+']);
             words.map(String::from).collect()
         })
         .collect();

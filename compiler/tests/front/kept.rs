@@ -5,6 +5,7 @@ use crate::reference::{check_gradients, check_values, feeds, ffn, sum};
 use odec_compiler::analysis::learned::{Learning, learning};
 use odec_compiler::analysis::{json, report, text};
 use odec_compiler::scheme::Coeff;
+use odec_library::shipped;
 use odec_numerics::manifold::Shape;
 
 /// Conditions that are linear, some that are not, and one set for all steps.
@@ -24,7 +25,10 @@ scheme past(F) {
 fn reports_and_stage_programs() {
     let outcome = compile_text(KEPT);
     let checked = outcome.checked();
-    let reports = checked.instances.iter().map(report::scheme);
+    let reports = checked
+        .instances
+        .iter()
+        .map(|of| report::scheme(of, shipped::library()));
     let facts = |r: report::Report| {
         let shown = text::text(&r);
         let from = shown.find("Learned coefficients").expect("a section");

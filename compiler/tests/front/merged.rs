@@ -4,6 +4,7 @@ use crate::common::{compile_text, model};
 use odec_compiler::analysis::report;
 use odec_compiler::model::{Built, Checked};
 use odec_graph::OpKind;
+use odec_library::shipped;
 
 /// The first iterate is the state, which `k` is evaluated at already.
 const WARM: &str = "scheme warm(F) { step x { k = F(x)
@@ -72,7 +73,10 @@ fn uses_with_weights_of_their_own_stay_apart() {
     assert_eq!(evaluations("warm(both)", "weights per use", WARM), 8);
     let one = "weights per step, ffn per use";
     assert_eq!(evaluations("warm(both)", one, WARM), 7);
-    let report = report::evolve(&checked("warm(both)", 1, one, WARM).evolved[0]);
+    let report = report::evolve(
+        &checked("warm(both)", 1, one, WARM).evolved[0],
+        shipped::library(),
+    );
     // Of the flow as a whole: an evaluation of both fields is one.
     assert_eq!(report.work.map(|w| w.evaluations), Some(4));
 }

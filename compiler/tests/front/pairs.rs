@@ -6,13 +6,8 @@ use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in::alone;
 use odec_compiler::analysis::{json, text};
 use odec_graph::Exact;
+use odec_library::shipped;
 use odec_program::manifest::ClaimStatus;
-
-fn library(name: &str) -> &'static str {
-    let known = |(n, _): &&(&str, &str)| *n == name;
-    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a file");
-    text
-}
 
 fn report(source: &str) -> Report {
     report::scheme(
@@ -21,6 +16,7 @@ fn report(source: &str) -> Report {
             .instances
             .first()
             .expect("a scheme"),
+        shipped::library(),
     )
 }
 
@@ -217,9 +213,12 @@ fn reports_of_the_library() {
         "symplectic_euler",
         "stoermer",
     ] {
-        insta::assert_snapshot!(format!("pair_{name}"), text::text(&report(library(name))));
+        insta::assert_snapshot!(
+            format!("pair_{name}"),
+            text::text(&report(shipped::text(name)))
+        );
     }
-    let value = &json::json(&report(library("leapfrog")))["two_states"];
+    let value = &json::json(&report(shipped::text("leapfrog")))["two_states"];
     insta::assert_snapshot!(
         "pair_json",
         serde_json::to_string_pretty(value).expect("JSON")

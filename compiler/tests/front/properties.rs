@@ -3,12 +3,12 @@
 use crate::common::compile_text;
 use odec_compiler::analysis::{report, stable};
 use odec_grammar::ast::{Item, Scheme, SchemeItem};
+use odec_library::{LibraryScheme, shipped};
 use odec_program::manifest::ClaimStatus;
 
 /// A scheme of the library with claims of its own.
 fn with(name: &str, claims: &str) -> String {
-    let known = |(n, _): &&(&str, &str)| *n == name;
-    let (_, text) = odec_grammar::LIBRARY.iter().find(known).expect("a scheme");
+    let text = shipped::text(name);
     let at = text.find(&format!("scheme {name}")).expect("a scheme");
     let open = at + text[at..].find('{').expect("its parts") + 1;
     let renamed = text[at..open].replace(name, "mine");
@@ -291,7 +291,7 @@ fn stable_steps_are_those_that_are_computed() {
     let text = "scheme mine(F) { tableau { 1 | 1\n | 1 } solve by HOW }";
     let bounds = |how: &str| {
         let outcome = compile_text(&text.replace("HOW", how));
-        let report = report::scheme(&outcome.checked().instances[0]);
+        let report = report::scheme(&outcome.checked().instances[0], shipped::library());
         let bounds = stable::bounds(&report);
         bounds.iter().map(|b| b.value()).collect::<Vec<_>>()
     };
@@ -405,7 +405,7 @@ const ADJECTIVES: [(&str, &[&str]); 11] = [
 #[test]
 fn adjectives_are_claims() {
     let mut seen = 0;
-    for (_, text) in odec_grammar::LIBRARY {
+    for LibraryScheme { text, .. } in shipped::library().iter() {
         for item in odec_grammar::parse(0, text).0.items {
             if let Item::Scheme(scheme) = item {
                 seen += adjectives(&scheme, text);
@@ -425,7 +425,7 @@ fn adjectives(scheme: &Scheme, text: &str) -> usize {
     let pair = "A explicit, B diagonally implicit";
     if rest.contains(pair) {
         let outcome = compile_text(text);
-        let report = report::scheme(&outcome.checked().instances[0]);
+        let report = report::scheme(&outcome.checked().instances[0], shipped::library());
         let alone = report.additive.expect("two fields").joint.alone;
         let part = |f: usize| alone[f].as_ref().expect("a function");
         assert_eq!(part(0).function.denominator.degree(), 0, "{name}, A");

@@ -3,6 +3,7 @@
 use crate::common::{compile_text, model};
 use odec_compiler::analysis::{report, text};
 use odec_compiler::codes;
+use odec_library::shipped;
 
 fn step(by: &str) -> String {
     format!("scheme s(F) {{ step x {{ solve z = x + h*F(z) from x by {by}  return z }} }}")
@@ -113,7 +114,7 @@ fn a_solution_is_not_a_number_of_iterations() {
         solve z = x + h*F(z) from x by anderson(tol: 1e-6, max: 50)
         return z - h*F(z) + h*F(x) } }";
     let outcome = compile_text(there);
-    let r = report::scheme(&outcome.checked().instances[0]);
+    let r = report::scheme(&outcome.checked().instances[0], shipped::library());
     let found = r.order.expect("an order");
     assert_eq!(found.order, 1);
     assert_eq!(
@@ -187,7 +188,7 @@ fn reports() {
         let instances = &outcome.checked().instances;
         let said: Vec<String> = instances
             .iter()
-            .map(|i| text::text(&report::scheme(i)))
+            .map(|i| text::text(&report::scheme(i, shipped::library())))
             .collect();
         insta::assert_snapshot!(format!("solves_report_{name}"), said.join("\n"));
     }

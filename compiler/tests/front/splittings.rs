@@ -5,6 +5,7 @@ use crate::common::{compile_text, model};
 use odec_compiler::analysis::report::{self, lift_of, order_of};
 use odec_compiler::scheme::{Combination, Instr};
 use odec_graph::Exact;
+use odec_library::shipped;
 use std::collections::BTreeMap;
 
 /// Coefficients of words; absent ones are 0.
@@ -12,9 +13,7 @@ type Words = BTreeMap<String, Exact>;
 
 /// The letters and fractions of a splitting, from its stage program with Euler sub-steps.
 fn fractions(name: &str) -> Vec<(char, Exact)> {
-    let library = odec_grammar::LIBRARY.iter().find(|(n, _)| *n == name);
-    let (_, text) = library.expect("a library scheme");
-    let outcome = compile_text(text);
+    let outcome = compile_text(shipped::text(name));
     let p = &outcome.checked().programs[0];
     let letter = |v: u32| match &p.instrs[v as usize - 1] {
         Instr::Eval { field, .. } => p.fields[*field].name.chars().next().expect("a name"),
@@ -144,7 +143,10 @@ fn inner_schemes_lift_the_order() {
         let outcome = compile_text(&model(flow, 2, options));
         let e = &outcome.checked().evolved[0];
         let has = order_of(e).expect("an order").order;
-        (has, lift_of(e, has).map(|l| l.sentence()))
+        (
+            has,
+            lift_of(e, has, shipped::library()).map(|l| l.sentence()),
+        )
     };
     let shared = "weights shared";
     let said = |text: &str| Some(text.to_string());
@@ -235,7 +237,7 @@ fn partners_of_splittings() {
     for (partner, order) in [("A(1/2) B(1) A(1/2)", 2), ("A(1) B(1)", 1)] {
         let outcome = ruth(&format!("embedded order {order}"), partner);
         assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
-        let report = report::scheme(&outcome.checked().instances[0]);
+        let report = report::scheme(&outcome.checked().instances[0], shipped::library());
         assert_eq!(report.embedded, Some(order));
         let more = ruth(&format!("embedded order {}", order + 1), partner);
         let said = format!("it has a partner of order {order}");
@@ -245,13 +247,9 @@ fn partners_of_splittings() {
             more.rendered()
         );
     }
-    let (_, text) = odec_grammar::LIBRARY
-        .iter()
-        .find(|(n, _)| *n == "richardson_strang4")
-        .unwrap();
-    let outcome = compile_text(text);
+    let outcome = compile_text(shipped::text("richardson_strang4"));
     assert_eq!(
-        report::scheme(&outcome.checked().instances[0]).embedded,
+        report::scheme(&outcome.checked().instances[0], shipped::library()).embedded,
         Some(2)
     );
     // A step program that flows along its fields.

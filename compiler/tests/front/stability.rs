@@ -4,6 +4,7 @@
 use crate::common::{compile_text, model};
 use odec_compiler::scheme::{Coeff, Combination, Instr, Program};
 use odec_graph::Exact;
+use odec_library::shipped;
 
 fn q(n: i64, d: i64) -> Coeff {
     Coeff::constant(Exact::ratio(n, d))
@@ -57,11 +58,7 @@ fn program(text: &str) -> Program {
 }
 
 fn library(name: &str) -> Program {
-    let (_, text) = odec_grammar::LIBRARY
-        .iter()
-        .find(|(n, _)| *n == name)
-        .unwrap();
-    program(text)
+    program(shipped::text(name))
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Stage programs of library schemes and of flows over whole layers, as text.
 
 use crate::common::{compile_text, model};
+use odec_library::{LibraryScheme, shipped};
 
 fn alone(text: &str) -> String {
     compile_text(text).checked().stages()
@@ -12,7 +13,7 @@ fn flow(flow: &str) -> String {
 
 #[test]
 fn library() {
-    for (name, text) in odec_grammar::LIBRARY {
+    for LibraryScheme { name, text, .. } in shipped::library().iter() {
         insta::assert_snapshot!(*name, alone(text));
     }
 }

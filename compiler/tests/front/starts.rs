@@ -3,6 +3,7 @@
 use crate::common::{compile_text, model};
 use odec_compiler::analysis::report::{self, Found};
 use odec_compiler::analysis::{json, text};
+use odec_library::shipped;
 use odec_program::manifest::ClaimStatus;
 
 const LEAP: &str = "scheme mine(F) {\n  order 2\n  step x { return x[-1] + 2*h*F(x) }\n}\n";
@@ -16,7 +17,10 @@ fn with(text: &str, start: &str) -> String {
 /// The order as it is computed.
 fn computed(text: &str) -> Found {
     let outcome = compile_text(&text.replace("  order 2\n", ""));
-    let r = report::scheme(outcome.checked().instances.first().expect("a scheme"));
+    let r = report::scheme(
+        outcome.checked().instances.first().expect("a scheme"),
+        shipped::library(),
+    );
     r.computed.expect("a history").expect("an order")
 }
 
@@ -66,9 +70,9 @@ fn claims_with_a_poor_start_are_of_exact_values() {
     insta::assert_snapshot!("start_poor_note", claim.note);
     let instance = &outcome.checked().instances[0];
     assert_eq!(report::proved(instance).expect("an order").order, 2);
-    let shown = text::text(&report::scheme(instance));
+    let shown = text::text(&report::scheme(instance, shipped::library()));
     insta::assert_snapshot!("start_poor_report", shown);
-    let all = json::json(&report::scheme(instance));
+    let all = json::json(&report::scheme(instance, shipped::library()));
     assert_eq!(all["order"], 4);
     assert_eq!(all["as_computed"]["order"], 2);
     assert_eq!(all["as_computed"]["first_steps"]["steps"], 3);

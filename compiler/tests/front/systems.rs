@@ -5,6 +5,7 @@ use crate::reference::SYSTEMS;
 use odec_compiler::model::Built;
 use odec_graph::print;
 use odec_graph::verify::verify;
+use odec_library::shipped;
 
 fn built(flow: &str, steps: u64, options: &str) -> Built {
     let outcome = compile_text(&model(flow, steps, options));
@@ -20,9 +21,7 @@ fn paths(b: &Built) -> String {
 fn library_models() {
     let mut numbers = Vec::new();
     for name in ["prenorm", "macaron", "rk2", "rk4_layer", "iiet", "gpt"] {
-        let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).expect("the library has this model");
-        let outcome = compile_files(&path, &text, &mut Files::default());
+        let outcome = compile_text(shipped::text(name));
         let built = outcome
             .checked()
             .built

@@ -4,13 +4,14 @@ use crate::common::{Outcome, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, text};
 use odec_graph::Exact;
+use odec_library::shipped;
 
 /// Adams and Bashforth's method with the numbers of equal steps; as a step program, nothing says what they become.
 const MINE: &str = "scheme mine(F) { order 2  step x { f = F(x)  return x + h*(3/2*f - 1/2*f[-1]) }  start by heun }\n";
 
 fn evolved(flow: &str, options: &str, schemes: &str) -> (Outcome, Report) {
     let outcome = compile_text(&format!("{schemes}{}", model(flow, 8, options))).on_its_flow();
-    let report = report::evolve(&outcome.checked().evolved[0]);
+    let report = report::evolve(&outcome.checked().evolved[0], shipped::library());
     (outcome, report)
 }
 
@@ -168,7 +169,7 @@ fn settings_of_earlier_steps() {
         .checked()
         .evolved
         .iter()
-        .map(|e| report::evolve(e).order.unwrap().order);
+        .map(|e| report::evolve(e, shipped::library()).order.unwrap().order);
     assert_eq!(orders.collect::<Vec<_>>(), [1, 0]);
     // Iterations change nothing of what is kept.
     let iterated = "bdf2(layer, r: [1, 2, 2, 2, 3, 3, 3, 3])";

@@ -3,6 +3,7 @@
 use crate::common::{Outcome, compile_files, compile_text};
 use odec_compiler::codes;
 use odec_grammar::Severity;
+use odec_library::shipped;
 
 /// The names that a text is warned about, as they are written there.
 fn unread(outcome: &Outcome) -> Vec<&str> {
@@ -128,16 +129,9 @@ fn reasons() {
 
 #[test]
 fn the_library_names_nothing_in_vain() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    paths.sort();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let name = path.display().to_string();
-        let outcome = compile_files(&name, &text, &mut crate::common::Files::default());
+    for file in shipped::all() {
+        let mut none = crate::common::Files::default();
+        let outcome = compile_files(&file.name, &file.text, &mut none);
         assert!(
             outcome
                 .messages

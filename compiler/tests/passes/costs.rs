@@ -7,6 +7,7 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{Cost, Operations, cost, json};
 use odec_compiler::passes::build_manifest;
+use odec_library::shipped;
 use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, DECODE, Kernel, KernelSpec, PREPARE, Slot};
 use odec_runtime::device::Device;
@@ -83,8 +84,7 @@ impl Device for Counting {
 
 /// A library model made small, with another memory policy or precision where one is given.
 fn small(name: &str, train: &str) -> (Manifest, Cost) {
-    let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
-    let mut text = std::fs::read_to_string(path).unwrap();
+    let mut text = shipped::text(name).to_string();
     for (from, to) in [
         ("width: 256", "width: 16"),
         ("width: 128", "width: 16"),

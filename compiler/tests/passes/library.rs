@@ -5,6 +5,7 @@ use crate::numbers::executor;
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
+use odec_library::shipped;
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, DECODE};
 use odec_runtime::data::Batch;
@@ -19,19 +20,9 @@ const CONTEXT: usize = 20;
 /// The models' names and programs: part `part` of `PARTS`, which run side by side.
 fn models(part: usize) -> Vec<(String, Manifest)> {
     const PARTS: usize = 4;
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemes");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    paths.sort();
     let mut found = Vec::new();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).unwrap();
-        if !text.contains("\nmodel ") {
-            continue;
-        }
-        let mut small = text;
+    for file in shipped::all().iter().filter(|file| file.is_model()) {
+        let mut small = file.text.clone();
         for (from, to) in [
             ("width: 256", "width: 16"),
             ("width: 128", "width: 16"),
@@ -41,8 +32,7 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
         ] {
             small = small.replace(from, to);
         }
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        found.push((name, small));
+        found.push((file.name.clone(), small));
     }
     assert!(found.len() >= 15, "{} models", found.len());
     let mine = found.into_iter().skip(part).step_by(PARTS);

@@ -4,8 +4,8 @@ use crate::systems::options;
 use odec_compiler::measure::{
     Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, library, measure, of_text, plan_on,
 };
-use odec_grammar::LIBRARY;
 use odec_graph::Exact;
+use odec_library::shipped;
 use odec_runtime::device::reference::ReferenceDevice;
 use odec_runtime::infer::integrate::integrate;
 use odec_runtime::{Artifact, Executor};
@@ -26,7 +26,7 @@ fn measured(e: &Entry, problem: Problem) -> Curve {
 /// One of each kind, on both systems.
 #[test]
 fn methods_have_the_order_that_is_proved() {
-    let all = library().unwrap();
+    let all = library(shipped::library()).unwrap();
     let names = [
         "rk4",
         "gauss4",
@@ -57,8 +57,8 @@ fn methods_have_the_order_that_is_proved() {
 
 /// A scheme of the library.
 fn named(name: &str) -> Entry {
-    let (_, text) = LIBRARY.iter().find(|(n, _)| *n == name).unwrap();
-    let mut all = of_text(name, text).unwrap().into_iter();
+    let all = of_text(name, shipped::text(name), shipped::library());
+    let mut all = all.unwrap().into_iter();
     all.find(|e| e.name == name).unwrap()
 }
 
@@ -96,6 +96,7 @@ fn orders_on_unequal_steps_are_measured() {
         "scheme mine(F) { order 2  step x { f = F(x)  return x + h*(3/2*f - 1/2*f[-1]) }  start by heun }\n\
          scheme pece(F) { order 3  step x { f = F(x)  p = x + h/12*(23*f - 16*f[-1] + 5*f[-2])\n\
          return x + h/12*(5*F(p) + 8*f - f[-1]) }  start by kutta3 }",
+        shipped::library(),
     );
     let mine = mine.unwrap();
     let fitted = [

@@ -4,6 +4,7 @@ use crate::source::built;
 use crate::systems::{Decoder, SYSTEMS, Shape, System, options};
 use odec_compiler::model::Built;
 use odec_compiler::passes::{assemble, build_manifest, print};
+use odec_library::shipped;
 use odec_program::{Bindings, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,10 +61,8 @@ fn kernels_do_not_grow_with_depth_and_are_few() {
 
 /// A model of the library, built.
 pub fn library(name: &str) -> (String, Built) {
-    let path = format!("{}/../schemes/{name}.ode", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let built = built(&text);
-    (text, built)
+    let text = shipped::text(name);
+    (text.to_string(), built(text))
 }
 
 #[test]

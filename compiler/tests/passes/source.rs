@@ -3,11 +3,12 @@
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Diagnostic, Sources, parse, render};
+use odec_library::shipped;
 
 /// A text that is right.
 #[track_caller]
 pub fn checked(text: &str) -> Checked {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let main = sources.add("test.ode", text);
     let (file, errors) = parse(main, text);
     let refused = match compile(&file, main, &mut sources, &mut NoFiles) {

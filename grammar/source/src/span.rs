@@ -1,5 +1,6 @@
 //! Source texts and positions in them.
 
+use odec_library::Library;
 use serde::Serialize;
 
 /// Bytes `start..end` of the `source`-th text of a [`Sources`].
@@ -20,13 +21,24 @@ impl Span {
     }
 }
 
-/// All texts of one compilation: the user's file, imports and the standard library.
+/// All texts of one compilation: the user's file, imports and those library schemes that are named.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     texts: Vec<(String, String)>,
+    library: Library,
 }
 
 impl Sources {
+    /// No text yet. Library schemes are found in `library`; `Sources::default()` has none.
+    pub fn with(library: Library) -> Sources {
+        Sources {
+            texts: Vec::new(),
+            library,
+        }
+    }
+    pub fn library(&self) -> Library {
+        self.library
+    }
     /// Registers a text under the name that errors show.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
         self.texts.push((name.into(), text.into()));

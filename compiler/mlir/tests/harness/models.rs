@@ -4,16 +4,16 @@ use odec_compiler::model::compile;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
+use odec_library::{SchemeFile, shipped};
 use odec_program::manifest::{Manifest, named};
 use odec_program::{Bindings, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::reals::Reals;
 use odec_runtime::{Artifact, Executor, Reader, State, Value};
-use std::path::{Path, PathBuf};
 
 /// A file's model, planned for a target; `None` when it has none.
 fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let main = sources.add(name, text);
     let (file, errors) = parse(main, text);
     assert_eq!(errors, [], "{name}");
@@ -23,13 +23,9 @@ fn plan(name: &str, text: &str, target: Target) -> Option<Manifest> {
     Some(assembled.unwrap_or_else(|e| panic!("{name}: {e}")).manifest)
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes")
-}
-
 /// A model of the library with other sizes, planned for a target.
 pub fn planned(name: &str, sizes: &[(&str, &str)], target: Target) -> Manifest {
-    let mut text = std::fs::read_to_string(folder().join(format!("{name}.ode"))).unwrap();
+    let mut text = shipped::text(name).to_string();
     for (from, to) in sizes {
         assert!(text.contains(from), "{name} has no `{from}`");
         text = text.replace(from, to);
@@ -52,19 +48,12 @@ pub fn library_in_bf16(target: Target) -> Vec<(String, Manifest)> {
 }
 
 fn models(target: Target, change: impl Fn(String) -> Option<String>) -> Vec<(String, Manifest)> {
-    let files = std::fs::read_dir(folder()).unwrap();
-    let mut paths: Vec<PathBuf> = files.map(|e| e.unwrap().path()).collect();
-    paths.sort();
-    let mut out = Vec::new();
-    for path in paths {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let model = text.contains("\nmodel ");
-        if let Some(text) = change(text).filter(|_| model) {
-            out.extend(plan(&name, &text, target).map(|m| (name, m)));
-        }
-    }
-    out
+    let files = shipped::all().iter().filter(|file| file.is_model());
+    let made = |file: &SchemeFile| {
+        let text = change(file.text.clone())?;
+        plan(&file.name, &text, target).map(|m| (file.name.clone(), m))
+    };
+    files.filter_map(made).collect()
 }
 
 /// Widths that are no whole vectors, heads of 10, a hidden layer of 37.

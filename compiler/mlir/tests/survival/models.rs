@@ -4,9 +4,9 @@ use odec_compiler::model::compile;
 use odec_compiler::passes::{Options, build_manifest};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
+use odec_library::shipped;
 use odec_program::Target;
 use odec_program::manifest::Manifest;
-use std::path::{Path, PathBuf};
 
 /// Files of the library, and what is changed in them beyond their sizes: together they have every kind of kernel, entry and number.
 const MODELS: &[(&str, &str, &str)] = &[
@@ -37,10 +37,6 @@ const SIZES: [(&str, &str); 8] = [
     ("data/shakespeare.txt", "corpus.txt"),
 ];
 
-pub fn library() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes")
-}
-
 /// The corpus that the models name, written to the working directory.
 pub fn corpus() {
     let line = "the quick brown fox jumps over the lazy dog\n";
@@ -56,13 +52,13 @@ pub fn all(target: Target) -> Vec<Manifest> {
 }
 
 fn planned((name, from, to): &(&str, &str, &str), target: Target) -> Manifest {
-    let mut text = std::fs::read_to_string(library().join(format!("{name}.ode"))).unwrap();
+    let mut text = shipped::text(name).to_string();
     for (from, to) in SIZES {
         text = text.replace(from, to);
     }
     assert!(text.contains(from), "{name} has no `{from}`");
     text = text.replacen(from, to, 1);
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let main = sources.add(*name, &text);
     let (file, errors) = parse(main, &text);
     assert_eq!(errors, [], "{name}");

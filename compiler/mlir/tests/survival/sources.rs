@@ -1,12 +1,12 @@
 //! Hostile sources: files of the library with words taken out, doubled and exchanged, and with numbers as large as they get.
 
-use crate::models;
 use crate::mutate::Stream;
 use crate::worker::Verdict;
 use odec_compiler::model::{CompileError, compile};
 use odec_compiler::passes::{Options, build_manifest};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Diagnostic, Severity, Sources, parse, render};
+use odec_library::shipped;
 use odec_program::Target;
 use std::sync::OnceLock;
 
@@ -50,15 +50,12 @@ const STRANGE: &[&str] = &[
 fn texts() -> &'static [Vec<String>] {
     static TEXTS: OnceLock<Vec<Vec<String>>> = OnceLock::new();
     TEXTS.get_or_init(|| {
-        let files = std::fs::read_dir(models::library()).unwrap();
-        let mut paths: Vec<_> = files.map(|e| e.unwrap().path()).collect();
-        paths.sort();
-        let texts = paths.iter().map(|p| std::fs::read_to_string(p).unwrap());
         // Long tables take seconds to prove, and have no words that short ones lack.
-        let words = |text: String| {
+        let words = |text: &String| {
             let words = text.split_inclusive([' ', '\n', '(', ')', ',', '[', ']', '*', '+']);
             words.map(String::from).collect()
         };
+        let texts = shipped::all().iter().map(|file| &file.text);
         texts.filter(|t| t.len() < 2500).map(words).collect()
     })
 }
@@ -83,7 +80,7 @@ pub fn run(case: u64) -> Verdict {
         }
     }
     let text = words.concat();
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let main = sources.add("hostile.ode", &text);
     let (file, mut errors) = parse(main, &text);
     let mut built = None;
