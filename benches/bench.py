@@ -104,7 +104,7 @@ class Odec:
     def __init__(self, binary: str, system: str, file: str, shape: Shape, threads: int, folder: Path):
         self.binary, self.environment = binary, os.environ | {"ODEC_THREADS": str(threads)}
         self.artifact, self.folder, self.shape = str(folder / f"{system}.odex"), folder, shape
-        self.source = [str(ROOT / "schemes" / file)]
+        self.source = [str(ROOT / "schemes" / "models" / file)]
         values = {
             "model.vocab": shape.vocab,
             "model.context": shape.context,

@@ -81,7 +81,7 @@ class Builder:
         return done.stdout
 
     def source(self, name: str, label: str, precision: str, slots: int | None = None) -> Path:
-        """The changed file. It lies beside copies of all schemes, which it may import."""
+        """The changed file. It lies beside copies of all models."""
         path = self.schemes / f"{label}.ode"
         text = (self.schemes / f"{name}.ode").read_text(encoding="utf-8")
         path.write_text(changed(text, precision, slots), encoding="utf-8")
@@ -241,7 +241,7 @@ def staged(options: argparse.Namespace, folder: Path, stage: Path) -> int:
         kind.mkdir(parents=True, exist_ok=True)
         shutil.copy2(kept, kind)
 
-    builder = Builder(options, stage, work / "schemes")
+    builder = Builder(options, stage, work / "schemes" / "models")
     every = trained(builder.schemes)
     unknown = [name for name in options.only if name not in every]
     if unknown:

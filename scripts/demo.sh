@@ -16,9 +16,9 @@ show() {
 
 rm -rf "$run"
 mkdir -p "$run"
-show check schemes/iiet.ode
-show graph schemes/iiet.ode --format svg -o "$run/graph.svg"
-show build schemes/iiet.ode -o "$run/iiet.odex"
+show check schemes/models/iiet.ode
+show graph schemes/models/iiet.ode --format svg -o "$run/graph.svg"
+show build schemes/models/iiet.ode -o "$run/iiet.odex"
 show train "$run/iiet.odex" --out "$run" --time-limit "$seconds"
 show eval "$run"
 show generate "$run" --prompt 'ROMEO:' --tokens 400 --temperature 0.8

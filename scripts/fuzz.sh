@@ -15,6 +15,6 @@ cd fuzz
 RUSTFLAGS="${flags[*]}" cargo build --release --target "$target"
 mkdir -p corpus/source artifacts/source
 # One word of the language a line, as libFuzzer wants them: "evolve".
-grep -ho '[a-z_]\{3,\}' ../schemes/*.ode | sort -u | sed 's/.*/"&"/' >artifacts/words.txt
+grep -rho --include='*.ode' '[a-z_]\{3,\}' ../schemes | sort -u | sed 's/.*/"&"/' >artifacts/words.txt
 "target/$target/release/source" corpus/source ../schemes -dict=artifacts/words.txt -artifact_prefix=artifacts/source/ \
     -max_len=4096 -len_control=0 -timeout=60 -rss_limit_mb=2048 -max_total_time="$seconds" -print_final_stats=1

@@ -10,7 +10,7 @@ use std::path::PathBuf;
     version,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec new mine\n  odec check schemes/iiet.ode\n  odec graph schemes/iiet.ode --format svg -o iiet.svg\n  odec train schemes/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA reader of the output who goes away (`| head -1`) changes no exit code."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA reader of the output who goes away (`| head -1`) changes no exit code."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -24,12 +24,12 @@ pub enum Command {
     New(New),
     /// Parse and resolve files; print what each model is
     #[command(
-        after_help = "Examples:\n  odec check schemes/iiet.ode schemes/rk4.ode\n  odec check schemes/iiet.ode --paths"
+        after_help = "Examples:\n  odec check schemes/models/iiet.ode schemes/runge_kutta/explicit/rk4.ode\n  odec check schemes/models/iiet.ode --paths"
     )]
     Check(Check),
     /// What is true of schemes: tableau, order and what limits it, error constants, stability
     #[command(
-        after_help = "Examples:\n  odec analyze schemes/rk4.ode\n  odec analyze schemes/macaron.ode strang\n  odec analyze schemes/gauss4.ode --json\n  odec analyze schemes/rk4.ode --latex\n  odec analyze schemes/rk4_layer.ode --lipschitz 20 --svg pictures\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
+        after_help = "Examples:\n  odec analyze schemes/runge_kutta/explicit/rk4.ode\n  odec analyze schemes/models/macaron.ode strang\n  odec analyze schemes/runge_kutta/implicit/gauss4.ode --json\n  odec analyze schemes/runge_kutta/explicit/rk4.ode --latex\n  odec analyze schemes/models/rk4_layer.ode --lipschitz 20 --svg pictures\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
     )]
     Analyze(Analyze),
     /// Methods with their orders: claimed, proved, and measured of the machine code
@@ -44,20 +44,22 @@ pub enum Command {
     Design(Design),
     /// Format files in place: indentation, columns, blanks; comments and meaning stay
     #[command(
-        after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
+        after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/models/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
     )]
     Fmt(Fmt),
     /// Draw or print the graph of a model
-    #[command(after_help = "Example:\n  odec graph schemes/iiet.ode --format svg -o iiet.svg")]
+    #[command(
+        after_help = "Example:\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg"
+    )]
     Graph(Graph),
     /// Compile a model to an artifact, or show a stage of its compilation
     #[command(
-        after_help = "Examples:\n  odec build schemes/iiet.ode -o iiet.odex --set model.width=256\n  odec build schemes/iiet.ode --emit stages"
+        after_help = "Examples:\n  odec build schemes/models/iiet.ode -o iiet.odex --set model.width=256\n  odec build schemes/models/iiet.ode --emit stages"
     )]
     Build(Build),
     /// Train a model and save the run
     #[command(
-        after_help = "Example:\n  odec train schemes/iiet.ode --out runs/iiet --time-limit 170"
+        after_help = "Example:\n  odec train schemes/models/iiet.ode --out runs/iiet --time-limit 170"
     )]
     Train(Train),
     /// Loss and perplexity of a run on held-out text
@@ -81,16 +83,16 @@ pub enum Command {
     )]
     Exec(Exec),
     /// Time the training step on random tokens, or the reading of tokens one by one
-    #[command(after_help = "Example:\n  odec bench schemes/rk4_layer.ode --steps 10 --json")]
+    #[command(after_help = "Example:\n  odec bench schemes/models/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
     /// Time each kernel of the training step: its share, launches and rates
     #[command(
-        after_help = "Example:\n  odec profile schemes/rk4_layer.ode --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says."
+        after_help = "Example:\n  odec profile schemes/models/rk4_layer.ode --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says."
     )]
     Profile(Timed),
     /// Run every entry of a model on a device and on the reference device, and compare what they compute
     #[command(
-        after_help = "Example:\n  odec compare schemes/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
+        after_help = "Example:\n  odec compare schemes/models/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
     )]
     Compare(Compare),
     /// Run launches of single kernels from files on a device, and compare with what they must give

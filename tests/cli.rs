@@ -298,7 +298,7 @@ fn the_readme_is_true() {
         "{stages}"
     );
 
-    let model = root.join("schemes/iiet.ode");
+    let model = root.join("schemes/models/iiet.ode");
     let model = model.to_str().expect("a path in UTF-8");
     place.good(&["graph", model, "--format", "svg", "-o", "iiet.svg"]);
     assert_eq!(
@@ -613,7 +613,7 @@ fn lost_messages_end_no_training() {
 fn schemes_of_which_nothing_can_be_measured() {
     let place = Place::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let gated = root.join("schemes/rk2_gated.ode");
+    let gated = root.join("schemes/transformer/rk2_gated.ode");
     let gated = gated.to_str().expect("a path in UTF-8");
     let said = place.good(&["analyze", gated, "--svg", "pictures"]);
     assert!(said.starts_with("rk2_gated — step program"), "{said}");

@@ -116,7 +116,8 @@ class Method:
     """A scheme of the library as odec analyses it: of an implicit one the tableau as it is written."""
 
     def __init__(self, odec: str, scheme: str) -> None:
-        (found,) = analyze(odec, str(SCHEMES / f"{scheme}.ode"))
+        (file,) = SCHEMES.rglob(f"{scheme}.ode")
+        (found,) = analyze(odec, str(file))
         tableau = found["tableau"]
         self.a, self.b = numbers(tableau["A"]), numbers(tableau["b"])
         partner = tableau["b_hat"]

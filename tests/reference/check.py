@@ -67,7 +67,7 @@ def overrides(system: System, shape: Shape) -> list[str]:
 
 def source_of(system: System, folder: Path) -> str:
     """The system's `.ode` file; where it is a flow, a copy of the shipped one with this flow."""
-    path = ROOT / "schemes" / system.file
+    path = ROOT / "schemes" / "models" / system.file
     if system.flow is None and system.embed is None and system.output is None and not system.loss:
         return str(path)
     text, steps = path.read_text(encoding="utf-8"), system.depth or system.steps or 6

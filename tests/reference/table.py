@@ -34,11 +34,11 @@ Where a source leaves a choice, or its code differs from its text, the library's
 
 | system | the library, and its source | elsewhere |
 |---|---|---|
-| [diffeqformer](../schemes/diffeqformer.ode) | the released code (SDML-KU/qkvflow): step k of L has the weights of the time (k + 1)/L; gains, shifts and biases come from MLPs (`vectors: mlp`); GELU by tanh | the paper prints the frequencies as exponents, and gives norms the time's features themselves (`vectors: linear`). In the code the gain and the shift of a norm have one MLP together and the gain a constant 1, a bias has the MLP of its matrix and no constant, q, k and v are one matrix; here each parameter has an MLP and a constant of its own, so the code's functions are among these |
-| [dlcl](../schemes/dlcl.ode) | Eq. 9 and the released code (wangqiangneu/dlcl): also the first layer reads the embedding with a learned weight, 1 at the start | the code normalises the embedding only with `normalize_embed` |
-| [universal](../schemes/universal.ode) | Eq. 4-7: norms follow the sums of attention and transition, steps are counted from 1; chances to halt are read after a step (Graves 2016) | the released code (tensor2tensor) normalises before attention and transition, counts steps from 0, learns a vector for each unless told otherwise, and reads the chance before a step |
-| [iiet](../schemes/iiet.ode), [iiet_refresh](../schemes/iiet_refresh_layer.ode) | ε = 1e-6 in all norms (Table 4) | other models of the library have 1e-5 |
-| [gpt](../schemes/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
+| [diffeqformer](../schemes/models/diffeqformer.ode) | the released code (SDML-KU/qkvflow): step k of L has the weights of the time (k + 1)/L; gains, shifts and biases come from MLPs (`vectors: mlp`); GELU by tanh | the paper prints the frequencies as exponents, and gives norms the time's features themselves (`vectors: linear`). In the code the gain and the shift of a norm have one MLP together and the gain a constant 1, a bias has the MLP of its matrix and no constant, q, k and v are one matrix; here each parameter has an MLP and a constant of its own, so the code's functions are among these |
+| [dlcl](../schemes/transformer/dlcl.ode) | Eq. 9 and the released code (wangqiangneu/dlcl): also the first layer reads the embedding with a learned weight, 1 at the start | the code normalises the embedding only with `normalize_embed` |
+| [universal](../schemes/models/universal.ode) | Eq. 4-7: norms follow the sums of attention and transition, steps are counted from 1; chances to halt are read after a step (Graves 2016) | the released code (tensor2tensor) normalises before attention and transition, counts steps from 0, learns a vector for each unless told otherwise, and reads the chance before a step |
+| [iiet](../schemes/models/iiet.ode), [iiet_refresh](../schemes/models/iiet_refresh_layer.ode) | ε = 1e-6 in all norms (Table 4) | other models of the library have 1e-5 |
+| [gpt](../schemes/models/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
 
 ## Measured
 
@@ -55,7 +55,7 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
     distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
-    file = f"[{system.file}](../schemes/{system.file})" + (f", `{flow}`" if system.flow else "")
+    file = f"[{system.file}](../schemes/models/{system.file})" + (f", `{flow}`" if system.flow else "")
     cells = f"{theirs[0]:.4f} | {theirs[-1]:.4f} | {ours[-1]:.4f} | {distance:.0e} | {half[-1]:.4f}"
     return f"| {name} | {file} | {errors} | {cells} |", found.good and distance <= LIMIT
 
