@@ -1,6 +1,10 @@
-//! The language reference is true: every example in `docs/language.md` compiles.
+//! The pages about the language are true: every example compiles, and the reference lists every word.
+//!
+//! A block `ode` is a file, or definitions beside a model; `model` holds an evolve, `train` entries of a train block.
+//! A block `ode wrong` must be refused.
 
 use crate::common::compile_text;
+use std::collections::BTreeSet;
 
 /// Blocks of a Markdown text that are marked with a language, and the number of the line they begin after.
 fn blocks(text: &str) -> Vec<(String, usize, String)> {
@@ -45,32 +49,117 @@ fn model(evolve: &str) -> String {
     )
 }
 
+/// The pages that explain the language: their names below `docs/`, and their texts.
+fn pages() -> Vec<(String, String)> {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+    let mut names = vec![
+        "tutorial.md".to_string(),
+        "reference.md".into(),
+        "glossary.md".into(),
+    ];
+    for entry in std::fs::read_dir(format!("{docs}/guide")).unwrap() {
+        let name = entry.unwrap().file_name();
+        names.push(format!("guide/{}", name.to_str().unwrap()));
+    }
+    names.sort();
+    let read = |name: String| {
+        let text = std::fs::read_to_string(format!("{docs}/{name}")).unwrap();
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
 #[test]
-fn every_example_of_the_reference_compiles() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/language.md");
-    let reference = std::fs::read_to_string(path).unwrap();
+fn every_example_of_the_pages_compiles() {
     let euler = "  evolve euler(layer) for 2 steps";
     let mut counted = 0;
-    for (word, line, block) in blocks(&reference) {
-        let block_has_model = block.contains("model ");
-        let text = match word.as_str() {
-            "ode" if block_has_model => block,
-            "ode" => format!("{block}{}{}", defined(&block), model(euler)),
-            "model" => format!("{}{}", defined(""), model(&block)),
-            "train" => format!("{}{}train {{\n{block}}}\n", defined(""), model(euler)),
-            _ => panic!("docs/language.md:{line}: a block of `{word}`"),
-        };
-        counted += 1;
-        let mut outcome = compile_text(&text);
-        if word != "ode" || !block_has_model {
-            // Its fields are for models of the reader's.
-            outcome = outcome.on_its_flow();
+    for (name, page) in pages() {
+        for (words, line, block) in blocks(&page) {
+            let block_has_model = block.contains("model ");
+            let text = match words.as_str() {
+                "ode" | "ode wrong" if block_has_model => block,
+                "ode" | "ode wrong" => format!("{block}{}{}", defined(&block), model(euler)),
+                "model" => format!("{}{}", defined(""), model(&block)),
+                "train" => format!("{}{}train {{\n{block}}}\n", defined(""), model(euler)),
+                "console" | "console varies" | "text" | "sh" => continue,
+                _ => panic!("docs/{name}:{line}: a block of `{words}`"),
+            };
+            counted += 1;
+            let mut outcome = compile_text(&text);
+            if words != "ode" || !block_has_model {
+                // Its fields are for models of the reader's.
+                outcome = outcome.on_its_flow();
+            }
+            let good = outcome.checked.is_some() && outcome.messages.is_empty();
+            assert!(
+                good == (words != "ode wrong"),
+                "docs/{name}:{line}:\n{}",
+                outcome.rendered()
+            );
         }
+    }
+    assert!(counted >= 40, "{counted} examples");
+}
+
+/// The words between backticks in a section of the reference, down to the next heading.
+fn listed(page: &str, heading: &str) -> BTreeSet<String> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).expect(heading);
+    let section = section.lines().take_while(|l| !l.starts_with('#'));
+    section
+        .flat_map(|l| l.split('`').skip(1).step_by(2))
+        .filter_map(|code| code.split([' ', '(']).next())
+        .map(str::to_string)
+        .collect()
+}
+
+/// The words between quotes in a rule of the grammar.
+fn words_of(rule: &str) -> BTreeSet<String> {
+    let grammar = include_str!("../../../grammar/odec.pest");
+    let lines = grammar
+        .lines()
+        .skip_while(|l| l.split(' ').next() != Some(rule));
+    let body = lines.collect::<Vec<_>>().join("\n");
+    let body = body.split("~ !letter").next().unwrap();
+    body.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_string)
+        .collect()
+}
+
+#[test]
+fn the_reference_lists_every_word() {
+    let page = pages()
+        .into_iter()
+        .find(|(name, _)| name == "reference.md")
+        .unwrap()
+        .1;
+    assert_eq!(listed(&page, "### Keywords"), words_of("keyword"));
+    let claims = listed(&page, "## Claims");
+    for word in words_of("measured").union(&words_of("proved")) {
         assert!(
-            outcome.checked.is_some() && outcome.messages.is_empty(),
-            "docs/language.md:{line}:\n{}",
-            outcome.rendered()
+            claims.contains(word),
+            "the claim `{word}` is not in docs/reference.md"
         );
     }
-    assert!(counted >= 10, "{counted} examples");
+    let unknown = format!(
+        "{}{}train {{ zzzz 1 }}\n",
+        defined(""),
+        model("  evolve euler(layer) for 2 steps")
+    );
+    let message = compile_text(&unknown).rendered();
+    let entries = message
+        .split("it has ")
+        .nth(1)
+        .expect("what there is")
+        .lines()
+        .next()
+        .unwrap();
+    let settings = listed(&page, "## Train settings");
+    for entry in entries.split(", ") {
+        assert!(
+            settings.contains(entry),
+            "the setting `{entry}` is not in docs/reference.md"
+        );
+    }
 }
