@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz hostile slopes bench curves systems setup data build fmt lint clean
+.PHONY: help demo test docs fuzz hostile slopes bench curves systems setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -29,6 +29,9 @@ demo: build data ## Install what is missing, then check, draw, build, train (3 m
 test: setup ## Install what is missing, then the whole suite
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@scripts/test.sh
+
+docs: ## The documentation as a site, target/site/docs/index.html; installs mdBook into target/
+	@scripts/docs.sh
 
 fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten minutes
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -135,6 +135,11 @@ fn the_reference_lists_every_word() {
         .unwrap()
         .1;
     assert_eq!(listed(&page, "### Keywords"), words_of("keyword"));
+    let highlighted = include_str!("../../../docs/theme/ode.js");
+    let (_, list) = highlighted.split_once("const KEYWORDS =").unwrap();
+    let list = list.split(';').next().unwrap().replace(['"', '+'], " ");
+    let list: BTreeSet<String> = list.split_whitespace().map(str::to_string).collect();
+    assert_eq!(list, words_of("keyword"), "docs/theme/ode.js");
     let claims = listed(&page, "## Claims");
     for word in words_of("measured").union(&words_of("proved")) {
         assert!(
