@@ -289,8 +289,9 @@ fn the_readme_is_true() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
     let readme = read("README.md");
-    let example = readme.split("```").nth(1).expect("an example");
-    place.write("corrected.ode", example.trim_start());
+    let example = readme.split("```ode\n").nth(1).expect("an example");
+    let example = example.split("```").next().expect("its end");
+    place.write("corrected.ode", example);
     place.good(&["fmt", "--check", "corrected.ode"]);
     let stages = place.good(&["build", "corrected.ode", "--emit", "stages"]);
     assert!(

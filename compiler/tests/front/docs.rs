@@ -52,11 +52,14 @@ fn model(evolve: &str) -> String {
 /// The pages that explain the language: their names below `docs/`, and their texts.
 fn pages() -> Vec<(String, String)> {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
-    let mut names = vec![
-        "tutorial.md".to_string(),
-        "reference.md".into(),
-        "glossary.md".into(),
+    let known = [
+        "../README.md",
+        "index.md",
+        "tutorial.md",
+        "reference.md",
+        "glossary.md",
     ];
+    let mut names: Vec<String> = known.map(str::to_string).to_vec();
     for entry in std::fs::read_dir(format!("{docs}/guide")).unwrap() {
         let name = entry.unwrap().file_name();
         names.push(format!("guide/{}", name.to_str().unwrap()));
