@@ -2,6 +2,14 @@
 //!
 //! Takes source text; gives an [`ast::File`] or [`diag::Diagnostic`]s (several per run). Leaves names, types and
 //! meaning to `odec-compiler`. Never panics on input.
+//!
+//! # Invariants
+//!
+//! - A user's mistake is a [`Diagnostic`] with a place; our own is an internal error (exit code 3). Nothing panics on
+//!   input.
+//! - Alternatives of the grammar never parse the same brackets twice, so parsing is linear.
+//! - A broken item costs only itself: the others of a file are parsed, and several mistakes are reported in one run.
+//! - A loop that may grow faster than its input counts what it does (`work.rs`).
 
 pub mod ast;
 mod dump;

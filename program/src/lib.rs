@@ -5,8 +5,26 @@
 //! contents ([`manifest::Manifest`]). Leaves making them to `odec-compiler`, turning kernels into
 //! object code to `odec-mlir`, and running them to `odec-runtime`.
 //!
-//! Invariants: everything here is deterministic (vectors and B-tree maps only), has no I/O, and a
-//! program means the same on every device: a device only implements "launch one kernel".
+//! # Invariants
+//!
+//! - Everything here is deterministic (vectors and B-tree maps only) and has no I/O.
+//! - A program means the same on every device: a device only implements "launch one kernel".
+//! - A kernel's specification says what every result is, down to the order of summation. Bits depend on the artifact,
+//!   the ISA variant and the seed, never on the number of threads: kernels are cut into tiles that write disjoint
+//!   elements. No fast-math, no contraction: every FMA is a node.
+//! - What a specification must satisfy is in `validate.rs`, and whoever computes with one asks there first: a file may
+//!   be anybody's.
+//! - A target may have an order of summation of its own, if it is in the specification (`kernel::Order`): contractions
+//!   of bf16 for `cpu:amx` add as `tdpbf16ps` is defined to (`tile.rs`), and the reference device does the same.
+//! - A kernel for a GPU gives the bits of its specification too: threads divide the work along the order of every sum,
+//!   there are no atomics, and every rounding instruction says `.rn`. The exception is what runs on tensor cores,
+//!   contractions and attention in `precision bf16`: they add in the card's order, so results are the specification's
+//!   within the bound of `gpu/tensor.rs`, and two runs on one card give the same bits.
+//! - The runtime learns blocks, threads, shared memory and tensor maps from `gpu.rs`, which is asked for a target,
+//!   never from the code.
+//! - Arithmetic is in the program's real type, f32 or f64 (`Program::real`); `bf16.rs` says what rounding means.
+//! - Random numbers inside kernels are a function of a run's key, a stream, the row and the column (`noise.rs`):
+//!   dropout drops the same whatever is computed again.
 
 pub mod attend;
 pub mod bf16;

@@ -17,6 +17,32 @@
 //! Invariants: a program is validated once, on load, so that launching it is cheap; bits depend on artifact,
 //! instruction set and seed, never on the number of threads; files are written whole or not at
 //! all; nothing a person gives can cause a panic; `unsafe` is confined to `device::memory`, `device::ffi`, `device::cuda::card`, `system::pool` and `system::os`.
+//!
+//! # Files and code of others
+//!
+//! - A file may be anybody's. The numbers of a manifest are bounded in `artifact/numbers.rs` and `check.rs` before
+//!   anything is divided by them or made as large.
+//! - Compiled code runs when this user's key signed it (`system/key.rs`), it was just compiled, or `--trust` said so.
+//!   `Artifact::code` decides that alone, and what was verified is what is loaded, from memory.
+//! - Panics of other people's code are caught in one place, `system/caught.rs`.
+//! - What is on disk is whole or not there: files are written in a working folder beside their place, flushed, renamed,
+//!   and the folder flushed (`system/files.rs`, which does all writing). Artifacts, checkpoints and kept tokens carry
+//!   the hash of all their contents. A run killed at any instant continues bit for bit (`tests/runs.rs`).
+//! - What is replaced or deleted is odec's, known by what is inside: a locked marker in working folders, `.lock` in
+//!   runs (`train/lock.rs`), the manifest of an artifact. Files that a person names go through `system/output.rs`,
+//!   which refuses those of runs and artifacts. `tests/files.rs` holds all of it.
+//! - Texts and token files are read at places of their own (`data/identity.rs`), never mapped: a file that changes is
+//!   an error. What they are known by is in the checkpoint.
+//! - Everything is printed through `system/stdio.rs` (`out!`, `outln!`, `errln!`), which never panics; `println!` and
+//!   its like are denied here and in odec's `src/`.
+//!
+//! # Devices
+//!
+//! - A device may work by itself: a run is asked for, and its outputs are taken later (`Executor::queue`, `take`). The
+//!   order is that of asking, so nothing depends on when. What is saved is the state after a step that was looked at,
+//!   with none under way (`train/step.rs`).
+//! - Launches become graphs of the driver in `device/cuda/` alone; the executor knows nothing of them.
+//! - `device/reals.rs` is the one place that turns numbers into a program's real type.
 
 #![deny(unsafe_code)]
 // `stdio` prints: what `println!` prints can end a run.

@@ -8,6 +8,11 @@
 //! quadratic extension of what lies below it (`tower.rs`); the root of a polynomial is one of these, or lies in no field of
 //! them (`choose.rs`), and where two such roots meet, one is expressed by the other (`conjugate.rs`). So the empty sum
 //! alone is 0, and signs are found by enclosing the number more and more tightly (`enclose.rs`). Leaves symbols such as `h` to whoever computes with them.
+//!
+//! # Invariants
+//!
+//! - Nothing is rounded. A number is 0 only if every coefficient is.
+//! - Numbers whose independence is not known are refused, never approximated.
 
 mod choose;
 mod conjugate;

@@ -3,6 +3,19 @@
 //! Takes calls to the [`graph::Builder`] (from `odec-compiler`'s model stage); gives typed graphs, their gradients
 //! and their meaning. Leaves schemes and fields to `odec-compiler`, code to its passes and `odec-mlir`.
 //!
+//! # Invariants
+//!
+//! - Graphs are never edited: a pass reads one and builds the next through [`Builder`], which infers types. Node
+//!   numbers are a topological order.
+//! - Every node carries its `Site` and the span it came from. The verifier runs after each pass in debug builds.
+//! - An op is one file and one line of `ops!`; its trait has no default methods, so a missing rule does not compile.
+//! - Coefficients of schemes are exact until an instruction is emitted. Only 0 and ±1 are structural.
+//! - Fixed points are unrolled, mixing and stopping tests included (`solve.rs`): rows see no other rows but through the
+//!   fields. A `Solution` marks where autodiff solves for a cotangent instead of going through iterations; no pass
+//!   after autodiff knows of it.
+//! - What only the unchosen side of a `hold` reads need not be computed. `enter` stands where values go into such a
+//!   region, so that the same holds of derivatives.
+//!
 //! ```
 //! use odec_graph::{Builder, Tensor, TensorType, gradient, nn, ops, run};
 //! use odec_program::{Bindings, manifest::Init};

@@ -7,6 +7,8 @@
 //! Invariants: equal kernels and targets give equal bytes; generated code is exact arithmetic in the
 //! documented order (no fast-math flags, no contraction), so every target gives the same bits; an
 //! object refers to nothing but `memcpy`, `memset` and `memmove`.
+//! Code is generated in a child process with a limit of time (`codegen.rs`). This crate writes objects and its cache,
+//! and does no other I/O. `unsafe` lives in files that say so, each block with its reason.
 
 mod access;
 mod attend;

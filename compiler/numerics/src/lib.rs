@@ -3,6 +3,13 @@
 //! Takes coefficients as [`odec_exact::Exact`] numbers; gives facts about them. Order conditions run over rooted trees with
 //! one colour for each field ([`trees`]): [`order`] evaluates them on additive tableaus, [`series`] on any straight
 //! line of evaluations, exact flows and past values. Leaves the language, places and messages to odec-compiler.
+//!
+//! # Invariants
+//!
+//! - Nothing is computed in floating point before it is printed. `design/` alone searches in floats; of them it says
+//!   nothing but areas and norms of errors, and what it finds is proved.
+//! - An order as computed counts the first steps (`glm/first.rs`): they are expanded as they are run, zeros before the
+//!   first one included.
 
 pub mod angle;
 pub mod blocks;
