@@ -37,6 +37,11 @@ pub enum Command {
         after_help = "Examples:\n  odec methods > docs/methods.md\n  odec methods rk4 dormand_prince gauss6 --svg work_precision.svg\n  odec methods --file mine.ode --svg mine.svg\n\nMeasured: the slope of log error against log h, in f64, on systems with known solutions. --svg draws the errors on a general system against step\nsizes and against field evaluations."
     )]
     Methods(Methods),
+    /// The schemes of the library by family: order, size, embedded order, what is proved, citation
+    #[command(
+        after_help = "Examples:\n  odec schemes > docs/schemes.md\n  odec schemes runge_kutta/implicit\n  odec schemes splitting partitioned --json"
+    )]
+    Schemes(Schemes),
     /// Design a method: best in one respect among those of given stages and order, with exact coefficients, proved
     #[command(
         after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. What is printed of the result is computed from its exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
@@ -223,6 +228,16 @@ pub struct Design {
     /// Draw the least error at each level of the goal into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Schemes {
+    /// Only these families, by their folder or a part of it, such as implicit
+    #[arg(value_name = "FAMILY")]
+    pub families: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

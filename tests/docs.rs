@@ -133,6 +133,10 @@ fn json_md_names_all_keys_and_no_others() {
         &place.good(&["profile", "tiny.odex", "--steps", "2", "--json"]),
     );
     compare("odec methods", &place.good(&["methods", "euler", "--json"]));
+    compare(
+        "odec schemes",
+        &place.good(&["schemes", "stabilized", "multistep", "--json"]),
+    );
     let metrics = place.read("run/metrics.jsonl");
     let evaluation = metrics.lines().find(|l| l.contains("held_out"));
     compare("metrics.jsonl", metrics.lines().next().expect("a step"));

@@ -17,5 +17,6 @@ pub mod graph;
 pub mod methods;
 pub mod new;
 pub mod replay;
+pub mod schemes;
 pub mod tokenize;
 pub mod train;

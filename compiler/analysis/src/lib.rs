@@ -30,6 +30,7 @@ pub mod report;
 pub mod stable;
 pub mod stand_in;
 pub mod start;
+pub mod summary;
 pub mod suspect;
 pub mod svg;
 pub mod text;
