@@ -1,4 +1,4 @@
-//! Scalar evaluation of expressions, and of the kernels made of nothing else.
+//! Scalar evaluation of expressions.
 //!
 //! Takes a [`Body`] and a [`Memory`] to read operands from; gives the very bits that compiled kernels
 //! give: same operations, same order, same reduction tree, same expansion of transcendentals. The
@@ -6,7 +6,6 @@
 //! secondary, but a node is evaluated for a whole row at a time, so small models can be trained on it.
 
 use crate::expr::{BinaryOp, Body, ColMap, Expr, ExprId, Level, ReduceOp, RowMap};
-use crate::kernel::{Columns, Rows};
 use crate::noise;
 use crate::real::Real;
 use std::ops::Range;
@@ -173,65 +172,5 @@ impl ColMap {
                 if c % n < half { c + half } else { c - half }
             }
         }
-    }
-}
-
-/// Runs rows `tiles` of a [`Rows`] kernel. `dims` are `[rows, seq]`.
-pub fn eval_rows<T: Real>(
-    kernel: &Rows,
-    memory: &mut impl Memory<T>,
-    dims: [u64; 2],
-    uniforms: &[f64],
-    tiles: Range<u64>,
-) {
-    let mut body = Evaluator::new(&kernel.body, uniforms);
-    for r in tiles {
-        body.row(memory, r, dims[1], 0..kernel.cols, &[]);
-        for s in &kernel.stores {
-            let n = if s.access.col == ColMap::Zero {
-                1
-            } else {
-                kernel.cols
-            };
-            for c in 0..n {
-                memory.store(
-                    s.operand,
-                    r * s.access.stride + c,
-                    body.value(s.value, c as usize),
-                );
-            }
-        }
-    }
-}
-
-/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums start at +0 and are added
-/// to the output in the end when the kernel accumulates.
-pub fn eval_columns<T: Real>(
-    kernel: &Columns,
-    memory: &mut impl Memory<T>,
-    dims: [u64; 2],
-    uniforms: &[f64],
-    tiles: Range<u64>,
-) {
-    let mut body = Evaluator::new(&kernel.body, uniforms);
-    let out = kernel.operands.len() as u32 - 1;
-    let cols = tiles.start * Columns::TILE..(tiles.end * Columns::TILE).min(kernel.cols);
-    if cols.is_empty() {
-        return;
-    }
-    let mut sums = vec![T::ZERO; (cols.end - cols.start) as usize];
-    for r in 0..dims[0] {
-        body.row(memory, r, dims[1], cols.clone(), &[]);
-        for (c, sum) in sums.iter_mut().enumerate() {
-            *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
-        }
-    }
-    for (c, sum) in cols.zip(sums) {
-        let value = if kernel.accumulate {
-            T::binary(BinaryOp::Add, memory.load(out, c), sum)
-        } else {
-            sum
-        };
-        memory.store(out, c, value);
     }
 }

@@ -12,7 +12,7 @@
 //! memory is static, or all of it dynamic ([`Shape::dynamic`]).
 
 use crate::expr::{Access, ColMap, Expr, RowMap};
-use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows};
+use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows, Signature};
 use crate::{Body, DType, Target};
 
 pub mod tensor;
@@ -253,24 +253,19 @@ pub fn whole(access: Access, vector: u64) -> bool {
     rows && columns
 }
 
-/// What the address of operand `n` must be a multiple of, in bytes.
-pub fn alignment(spec: &KernelSpec, n: usize) -> u64 {
-    let element = spec.operand_type(n).bytes();
+/// What the address of operand `n` of a kernel with its signature must be a multiple of, in bytes.
+pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
+    let operand = &signature.operands[n];
+    let element = operand.dtype.bytes();
     let four = |wide: bool| if wide { 4 * element } else { element };
     let fixed = |x: Extent| matches!(x, Extent::Static(x) if x.is_multiple_of(4));
     match spec {
         KernelSpec::Rows(k) => {
             let vector = Split::of(k).vector;
-            let loads = k.body.nodes.iter().filter_map(|e| match e {
-                Expr::Load { operand, access } => Some((*operand, *access)),
-                _ => None,
-            });
-            let stores = k.stores.iter().map(|s| (s.operand, s.access));
-            let mut own = loads.chain(stores).filter(|a| a.0 as usize == n);
-            four(vector == 4 && own.any(|a| whole(a.1, vector)))
+            four(vector == 4 && operand.walks().any(|a| whole(a, vector)))
         }
         KernelSpec::Contract(c) => {
-            let last = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+            let last = signature.operands.len() - 1;
             let row = match n {
                 0 => {
                     if c.a_transposed {

@@ -26,7 +26,6 @@
 //! - Random numbers inside kernels are a function of a run's key, a stream, the row and the column (`noise.rs`):
 //!   dropout drops the same whatever is computed again.
 
-pub mod attend;
 pub mod bf16;
 pub mod eval;
 pub mod expr;
@@ -39,7 +38,6 @@ pub mod size;
 pub mod target;
 pub mod tile;
 pub mod transcendental;
-pub mod validate;
 
 pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;

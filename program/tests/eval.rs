@@ -1,9 +1,9 @@
 //! The expanded transcendentals against the standard library (`erf`: the port of musl's), and the evaluator against plain loops.
 
 use odec_program::DType;
-use odec_program::eval::{Evaluator, Memory, eval_columns, eval_rows, reduce};
+use odec_program::eval::{Evaluator, Memory, reduce};
 use odec_program::expr::{Access, BinaryOp, Body, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Columns, Rows, Store};
+use odec_program::kernel::{Columns, Rows, Store, eval_columns, eval_rows};
 use odec_program::real::Real;
 
 /// Every operand a vector of the kernel's own type.

@@ -504,7 +504,7 @@ impl<'a> Maker<'a> {
             .enumerate()
             .map(|(n, l)| {
                 let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
-                scratch_bytes = scratch_bytes.max(l.spec.scratch_bytes(&dims));
+                scratch_bytes = scratch_bytes.max(l.spec.signature().scratch_bytes(&dims));
                 let place = |b: &super::code::BufferId| match &code.get(*b).home {
                     Home::Fixed(o) => *o,
                     Home::Arena => {

@@ -4,7 +4,7 @@
 //! (parameters, gradients, inputs, outputs, tables) already know where they live; the others are given arena offsets
 //! by `plan`. Leaves deciding what to launch to `lower` and `update`.
 
-use odec_program::kernel::KernelSpec;
+use odec_program::kernel::{KernelSpec, Mode};
 use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Size};
 
 /// Index of a buffer in its [`Code`].
@@ -41,47 +41,6 @@ impl Buffer {
     }
 }
 
-/// What a launch does with one of its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Read,
-    Write,
-    /// Accumulates onto what is there.
-    Update,
-}
-
-impl Mode {
-    pub fn reads(self) -> bool {
-        self != Mode::Write
-    }
-    pub fn writes(self) -> bool {
-        self != Mode::Read
-    }
-}
-
-/// What a kernel does with operand `i` of `count`.
-pub fn mode(spec: &KernelSpec, i: usize, count: usize) -> Mode {
-    let last = i + 1 == count;
-    let write_if = |w: bool| if w { Mode::Write } else { Mode::Read };
-    let update_if = |accumulate: bool| match (last, accumulate) {
-        (false, _) => Mode::Read,
-        (true, false) => Mode::Write,
-        (true, true) => Mode::Update,
-    };
-    match spec {
-        KernelSpec::Rows(k) => write_if(k.stores.iter().any(|s| s.operand as usize == i)),
-        KernelSpec::Columns(k) => update_if(k.accumulate),
-        KernelSpec::Contract(k) => update_if(k.accumulate),
-        KernelSpec::ScatterAdd(_) => update_if(true),
-        KernelSpec::Pack(_) | KernelSpec::Gather(_) | KernelSpec::PositionSum(_) => {
-            update_if(false)
-        }
-        KernelSpec::Attend(_) => write_if(i >= 3),
-        KernelSpec::AttendBackward(_) => write_if(i >= 6),
-        KernelSpec::AttendCached(_) => update_if(false),
-    }
-}
-
 /// One launch over virtual buffers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -106,16 +65,13 @@ pub struct Held {
 }
 
 impl Launch {
-    /// What happens to argument `i`.
-    pub fn mode(&self, i: usize) -> Mode {
-        mode(&self.spec, i, self.args.len())
-    }
-
     /// The guard and the arguments, with what happens to them.
     pub fn uses(&self) -> impl Iterator<Item = (BufferId, Mode)> + '_ {
         let guard = self.guard.iter().map(|b| (*b, Mode::Read));
-        let args = self.args.iter().enumerate();
-        guard.chain(args.map(|(i, b)| (*b, self.mode(i))))
+        let operands = self.spec.signature().operands;
+        debug_assert_eq!(operands.len(), self.args.len(), "{}", self.site);
+        let modes = operands.into_iter().map(|o| o.mode);
+        guard.chain(self.args.iter().copied().zip(modes))
     }
 }
 

@@ -6,10 +6,10 @@
 //! time (best fit). [`check`] replays the code over a layout and proves that every read finds the value that was
 //! written for it. What a stretch in pieces shares with the rest of the program is alive in all of it.
 
-use super::code::{BufferId, Code, Home, Launch, Mode, Stretch};
+use super::code::{BufferId, Code, Home, Stretch};
 use super::timeline::Timeline;
-use odec_program::kernel::KernelSpec;
-use odec_program::{Access, Bindings, expr::Expr};
+use odec_program::kernel::{Mode, OperandAccess, Signature};
+use odec_program::{Access, Bindings};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -212,7 +212,8 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
     let mut block: Vec<u32> = (0..code.buffers.len() as u32).collect();
     for (i, launch) in code.launches.iter().enumerate() {
         let mut taken = BTreeSet::new();
-        for (out, access) in in_place_outputs(launch) {
+        let signature = launch.spec.signature();
+        for (out, access) in in_place_outputs(&signature) {
             let o = launch.args[out].0 as usize;
             let starts_here = lives[o].is_some_and(|l| l.first == i as u32);
             if code.buffers[o].home != Home::Arena || !starts_here {
@@ -229,7 +230,7 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
                     && lives[n].is_some_and(|l| l.first < i as u32 && l.last == i as u32)
                     && !taken.contains(&n)
                     && launch.args.iter().filter(|x| *x == *b).count() == 1
-                    && reads_only(launch, *a, access)
+                    && reads_only(&signature.operands[*a], access)
             };
             let mut hosts = launch.args.iter().enumerate().filter(free);
             let best = hosts.clone().find(|(_, b)| Some(**b) == kept);
@@ -243,28 +244,18 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
     block
 }
 
-/// Outputs that may take the place of an input, with their access.
-fn in_place_outputs(launch: &Launch) -> Vec<(usize, Access)> {
-    match &launch.spec {
-        KernelSpec::Rows(k) => k
-            .stores
-            .iter()
-            .map(|s| (s.operand as usize, s.access))
-            .collect(),
-        _ => Vec::new(),
-    }
+/// Outputs that may take the place of an input, with their access: those that are written row by row.
+fn in_place_outputs(signature: &Signature) -> Vec<(usize, Access)> {
+    let operands = signature.operands.iter().enumerate();
+    operands
+        .filter(|(_, o)| o.mode.writes())
+        .flat_map(|(n, o)| o.walks().map(move |access| (n, access)))
+        .collect()
 }
 
-/// Whether a row kernel reads argument `arg` through `access` and in no other way.
-fn reads_only(launch: &Launch, arg: usize, access: Access) -> bool {
-    let KernelSpec::Rows(k) = &launch.spec else {
-        return false;
-    };
-    let mut loads = k.body.nodes.iter().filter_map(|e| match e {
-        Expr::Load { operand, access } if *operand as usize == arg => Some(*access),
-        _ => None,
-    });
-    !k.stores.iter().any(|s| s.operand as usize == arg) && loads.all(|a| a == access)
+/// Whether an operand is read through `access` and in no other way.
+fn reads_only(operand: &OperandAccess, access: Access) -> bool {
+    !operand.mode.writes() && operand.walks().all(|a| a == access)
 }
 
 /// A read that does not find its value: a fault of the compiler.
@@ -350,12 +341,13 @@ pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), Check
                 });
             }
         }
-        let in_place = in_place_outputs(launch);
+        let signature = launch.spec.signature();
+        let in_place = in_place_outputs(&signature);
         for (o, out) in launch
             .args
             .iter()
             .enumerate()
-            .filter(|(o, _)| launch.mode(*o).writes())
+            .filter(|(o, _)| signature.operands[*o].mode.writes())
         {
             let Some((start, end)) = stretch(*out) else {
                 continue;
@@ -369,7 +361,7 @@ pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), Check
                 }
                 let allowed = in_place
                     .iter()
-                    .any(|(x, access)| *x == o && reads_only(launch, a, *access));
+                    .any(|(x, access)| *x == o && reads_only(&signature.operands[a], *access));
                 if arg == out || (s, e) != (start, end) || !allowed {
                     return Err(CheckError::Clash {
                         launch: i,
@@ -384,7 +376,7 @@ pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), Check
             let Some((start, end)) = stretch(b) else {
                 continue;
             };
-            if mode == Mode::Update {
+            if mode == Mode::Accumulate {
                 continue;
             }
             let below = memory

@@ -5,9 +5,8 @@
 //! line. Deterministic; leaves reading it back to nobody.
 
 use super::assemble::EntryMemory;
-use super::code::{Mode, mode};
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Attend, Contract, Extent, KernelSpec, Layout, Order};
+use odec_program::kernel::{Contract, KernelSpec, Mode};
 use odec_program::manifest::{Manifest, Table};
 use odec_program::{Access, Body, Coeff, DType, Entry, ExprId, Instr, Io, Operand, Slot};
 use std::fmt::Write;
@@ -37,7 +36,7 @@ pub fn program(m: &Manifest, memory: &[EntryMemory]) -> String {
         );
     }
     for k in &p.kernels {
-        let _ = writeln!(out, "\nkernel {}: {}", k.symbol, headline(&k.spec));
+        let _ = writeln!(out, "\nkernel {}: {}", k.symbol, k.spec.headline());
         body(&mut out, &k.spec);
     }
     out
@@ -143,19 +142,18 @@ fn alike(a: &[Instr], b: &[Instr]) -> bool {
 
 fn launch(m: &Manifest, e: &Entry, i: &Instr) -> String {
     let kernel = &m.program.kernels[i.kernel as usize];
-    let count = i.operands.len();
-    let list = |wanted: fn(Mode) -> bool| {
-        let operands = i
-            .operands
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| wanted(mode(&kernel.spec, *n, count)));
+    let modes: Vec<Mode> = (kernel.spec.signature().operands.iter())
+        .map(|o| o.mode)
+        .collect();
+    let list = |writes: bool| {
+        let operands = i.operands.iter().zip(&modes);
         operands
-            .map(|(_, o)| place(m, e, o))
+            .filter(|(_, mode)| mode.writes() == writes)
+            .map(|(o, _)| place(m, e, o))
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let arrow = if (0..count).any(|n| mode(&kernel.spec, n, count) == Mode::Update) {
+    let arrow = if modes.contains(&Mode::Accumulate) {
         "+→"
     } else {
         "→"
@@ -171,12 +169,12 @@ fn launch(m: &Manifest, e: &Entry, i: &Instr) -> String {
         .guard
         .as_ref()
         .map_or(String::new(), |o| format!("  if {} > 0", place(m, e, o)));
-    let inputs = list(|m| m == Mode::Read);
+    let inputs = list(false);
     let gap = if inputs.is_empty() { "" } else { " " };
     format!(
         "{} {inputs}{gap}{arrow} {} [{}]{coeffs}  {}{guard}",
         kernel.symbol,
-        list(Mode::writes),
+        list(true),
         dims.join(", "),
         i.site
     )
@@ -243,80 +241,6 @@ pub fn bytes(n: u64) -> String {
     }
     let digits = if unit == 0 || x >= 100.0 { 0 } else { 1 };
     format!("{x:.digits$} {}", units[unit])
-}
-
-fn extent(e: Extent) -> String {
-    match e {
-        Extent::Static(n) => n.to_string(),
-        Extent::Dynamic => "·".into(),
-    }
-}
-
-fn headline(spec: &KernelSpec) -> String {
-    let attend = |a: &Attend| {
-        let mut mask = String::from(if a.causal { "causal" } else { "full" });
-        if let Some(w) = a.window {
-            mask += &format!(", window {w}");
-        }
-        if a.kv_heads < a.heads {
-            mask += &format!(", {} heads of keys", a.kv_heads);
-        }
-        format!("{} heads × {}, {mask}, scale {}", a.heads, a.head, a.scale)
-    };
-    match spec {
-        KernelSpec::Rows(k) => format!("rows of {} columns", k.cols),
-        KernelSpec::Columns(k) => format!(
-            "{} of {} columns over rows",
-            if k.accumulate {
-                "accumulated sums"
-            } else {
-                "sums"
-            },
-            k.cols
-        ),
-        KernelSpec::Pack(k) => {
-            let stored = if k.transposed {
-                "stored [n, k]"
-            } else {
-                "stored [k, n]"
-            };
-            format!(
-                "n = {}, k = {}, {stored}, panels of {}",
-                extent(k.n),
-                extent(k.k),
-                k.nr
-            )
-        }
-        KernelSpec::Contract(c) => contract(c),
-        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
-            attend(a)
-        }
-        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) | KernelSpec::PositionSum(g) => {
-            format!("rows of {} columns", g.cols)
-        }
-    }
-}
-
-fn contract(c: &Contract) -> String {
-    let b = c.blocking;
-    let a = if c.a_transposed { "Aᵀ" } else { "A" };
-    let sign = if c.accumulate { "+=" } else { "=" };
-    let (m, n, k) = (extent(c.m), extent(c.n), extent(c.k));
-    let epilogue = if c.epilogue.is_some() {
-        ", with an epilogue"
-    } else {
-        ""
-    };
-    let right = match (c.layout, c.order) {
-        (Layout::Panels, Order::Pairs) => "B in pairs",
-        (Layout::Panels, Order::Chain) => "B",
-        (Layout::Rows, _) => "B [k, n]",
-        (Layout::Columns, _) => "B [n, k]",
-    };
-    format!(
-        "C {sign} {a}·{right}, m = {m}, n = {n}, k = {k}, tiles {}×{}, blocks k {} n {}{epilogue}",
-        b.mr, b.nr, b.kc, b.nc
-    )
 }
 
 fn body(out: &mut String, spec: &KernelSpec) {

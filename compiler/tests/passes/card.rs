@@ -15,7 +15,6 @@ use odec_runtime::device::cuda::graphs::Planned;
 use odec_runtime::device::cuda::recording::{Made, Recording};
 use odec_runtime::device::cuda::{self, CudaDevice, Driver};
 use odec_runtime::device::memory::{Buffer, Words};
-use odec_runtime::device::reach::Footprint;
 use odec_runtime::device::reference::ReferenceDevice;
 use odec_runtime::system::owned::{CHECKPOINT, METRICS};
 use odec_runtime::train::metrics::{self, Record};
@@ -112,9 +111,9 @@ impl Late {
                 place(at)[..words as usize].iter().for_each(|w| w.set(with));
             }
             Asked::Launch(kernel, arguments) => {
-                let footprint = Footprint::of(&self.kernels[kernel].spec).unwrap();
-                let (operands, rest) = arguments.split_at(footprint.operands.len());
-                let (dims, coeffs) = rest.split_at(footprint.dims.len());
+                let signature = self.kernels[kernel].spec.signature();
+                let (operands, rest) = arguments.split_at(signature.operands.len());
+                let (dims, coeffs) = rest.split_at(signature.dims.len());
                 let operands: Vec<Words> = operands.iter().map(|o| place(*o)).collect();
                 let coeffs: Vec<f64> = coeffs.iter().map(|c| f64::from_bits(*c)).collect();
                 self.compute.launch(kernel, &operands, dims, &coeffs);

@@ -12,7 +12,6 @@ use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, DECODE, Kernel, KernelSpec, PREPARE, Slot};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
-use odec_runtime::device::reach::Footprint;
 use odec_runtime::device::reference::ReferenceDevice;
 use odec_runtime::{Artifact, Executor, Value};
 use std::cell::RefCell;
@@ -75,9 +74,12 @@ impl Device for Counting {
         "counting".into()
     }
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
-        self.seen
-            .borrow_mut()
-            .push(launched(&self.specs[kernel], dims));
+        let spec = &self.specs[kernel];
+        let counted = launched(spec, dims);
+        let said = spec.signature().work;
+        assert_eq!(said.contractions.at(dims), Some(counted.contractions));
+        assert_eq!(said.attention.at(dims), Some(counted.attention));
+        self.seen.borrow_mut().push(counted);
         self.inner.launch(kernel, operands, dims, coeffs);
     }
 }
@@ -170,10 +172,10 @@ fn high_water(m: &Manifest, entry: &str) -> u64 {
     for i in &e.instrs {
         let spec = &m.program.kernels[i.kernel as usize].spec;
         let dims: Vec<u64> = i.dims.iter().map(|d| d.at(e.maxima).unwrap()).collect();
-        let footprint = Footprint::of(spec).unwrap();
-        for (o, touch) in i.operands.iter().zip(&footprint.operands) {
+        let signature = spec.signature();
+        for (o, access) in i.operands.iter().zip(&signature.operands) {
             if o.slot == Slot::Arena {
-                high = high.max(o.offset + 4 * touch.words(&dims).unwrap());
+                high = high.max(o.offset + 4 * access.words(&dims).unwrap());
             }
         }
     }

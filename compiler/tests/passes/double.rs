@@ -71,9 +71,9 @@ fn every_kernel_computes_in_f64() {
     let m = planned("rk4(layer)", ";  accumulate 2");
     for k in &m.program.kernels {
         assert_eq!(k.spec.dtype(), DType::F64, "{}", k.symbol);
-        for n in 0..4 {
-            let odd = matches!(k.spec.operand_type(n), DType::F32 | DType::Bf16);
-            assert!(!odd, "{} operand {n}", k.symbol);
+        for o in k.spec.signature().operands {
+            let odd = matches!(o.dtype, DType::F32 | DType::Bf16);
+            assert!(!odd, "{} operand {}", k.symbol, o.name);
         }
     }
     let single = model("rk4(layer)", 2, "store");

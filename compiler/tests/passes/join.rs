@@ -5,12 +5,12 @@ use crate::numbers::{executor, results, tokens};
 use crate::programs::library;
 use crate::source::built;
 use crate::systems::options;
-use odec_compiler::passes::code::{BufferId, Code, Home, Launch, mode};
+use odec_compiler::passes::code::{BufferId, Code, Home, Launch};
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::join::join;
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
-use odec_program::kernel::{Contract, Extent, Layout, Order, Rows, Store};
+use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Rows, Store};
 use odec_program::{
     Access, Bindings, Body, Coeff, DECODE, DType, Entry, KernelSpec, Operand, Size, Slot,
 };
@@ -131,7 +131,8 @@ fn a_map_of_a_sum_becomes_its_epilogue() {
         nodes.contains(&Expr::Load { operand: 2, access }),
         "{nodes:?}"
     );
-    assert!(mode(&joined.spec, 3, 4).writes() && !mode(&joined.spec, 2, 4).writes());
+    let modes: Vec<Mode> = joined.uses().map(|(_, mode)| mode).collect();
+    assert!(modes.len() == 4 && modes[3].writes() && !modes[2].writes());
 }
 
 #[test]

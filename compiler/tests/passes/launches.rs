@@ -73,8 +73,8 @@ type Is = fn(&KernelSpec) -> bool;
 fn first(a: &Artifact, is: impl Fn(&KernelSpec) -> bool) -> (usize, usize) {
     let mut kernels = a.manifest().program.kernels.iter().enumerate();
     let of = |(n, k): (usize, &Kernel)| {
-        let operands = &a.footprints()[n].operands;
-        let written = operands.iter().position(|t| t.written)?;
+        let operands = &a.signatures()[n].operands;
+        let written = operands.iter().position(|o| o.mode.writes())?;
         (is(&k.spec) && operands[written].dtype == DType::F32).then_some((n, written))
     };
     kernels.find_map(of).unwrap()

@@ -19,7 +19,7 @@ pub mod map;
 pub mod warpgroup;
 
 use crate::DType;
-use crate::kernel::{Attend, Contract, Extent, Layout};
+use crate::kernel::{Attend, Contract, Extent, KernelSpec, Layout};
 
 /// Elements between the rows of a tile in shared memory beyond its width: rows of an odd number of 16 bytes let eight rows
 /// be read at once.
@@ -31,6 +31,17 @@ pub const PAD: u64 = 8;
 /// instructions. Valid for k < 2²⁰, where nothing overflows and products are no subnormals.
 pub fn bound(k: u64) -> f64 {
     (k + 16) as f64 / f64::from(1 << 22)
+}
+
+/// Whether a kernel runs on tensor cores.
+pub fn runs(spec: &KernelSpec) -> bool {
+    match spec {
+        KernelSpec::Contract(c) => contract::runs(c),
+        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
+            attend::runs(a)
+        }
+        _ => false,
+    }
 }
 
 /// Contractions of factors in bf16.

@@ -1,17 +1,16 @@
 //! Validates a program once, so that launching it can be cheap.
 //!
-//! Takes a manifest; gives the [`Footprint`] of each kernel, or says what in the manifest contradicts
+//! Takes a manifest; gives the [`Signature`] of each kernel, or says what in the manifest contradicts
 //! itself: kernel and operand numbers, argument counts, static extents, and that every operand stays
 //! inside its slot at the entry's maxima (reach grows with batch and sequence, so it then does for
 //! smaller ones too; of sequence and past, which share one maximum, each is tried at its largest). Leaves hashes and files to [`crate::artifact`], and inputs to [`crate::executor`].
 
 use crate::artifact::numbers;
 use crate::device::memory::WORD;
-use crate::device::reach::Footprint;
+use odec_program::kernel::{Mode, Signature};
 use odec_program::manifest::Manifest;
 use odec_program::{
-    Bindings, Coeff, DType, Dim, Entry, Instr, KernelSpec, Operand, Piece, Program, Size, Slot,
-    noise,
+    Bindings, Coeff, DType, Dim, Entry, Instr, Operand, Piece, Program, Size, Slot, noise,
 };
 use std::collections::BTreeSet;
 
@@ -41,11 +40,11 @@ pub(crate) fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> R
     })
 }
 
-/// Checks everything and returns the kernels' footprints, in order.
+/// Checks everything and returns the kernels' signatures, in order.
 ///
 /// # Errors
 /// The first contradiction.
-pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
+pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
     let p = &m.program;
     let Bindings { batch, seq, past } = p.maxima;
     let planned = |n: u64| (1..=LARGEST).contains(&n);
@@ -76,7 +75,7 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
     }
     numbers::check(m)?;
     tables(m)?;
-    let footprints: Vec<Footprint> = p
+    let signatures: Vec<Signature> = p
         .kernels
         .iter()
         .map(|k| {
@@ -86,16 +85,18 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Footprint>, Invalid> {
                     "the kernel is not the one its symbol was made for",
                 );
             }
-            Footprint::of(&k.spec).or_else(|what| invalid(&k.symbol, what))
+            k.spec
+                .checked_signature()
+                .or_else(|what| invalid(&k.symbol, what))
         })
         .collect::<Result<_, _>>()?;
     for (name, e) in &p.entries {
-        entry(m, name, e, &footprints)?;
+        entry(m, name, e, &signatures)?;
     }
     if memory_bytes(p) > LARGEST {
         return invalid("program", TOO_MUCH);
     }
-    Ok(footprints)
+    Ok(signatures)
 }
 
 /// Parameters and constants lie inside their slots, aligned, apart from each other.
@@ -144,7 +145,7 @@ fn tables(m: &Manifest) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Result<(), Invalid> {
+fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Result<(), Invalid> {
     let (max, all) = (e.maxima, m.program.maxima);
     if !(1..=all.batch).contains(&max.batch) || !(1..=all.seq).contains(&max.seq) || max.past != 0 {
         return invalid(
@@ -177,7 +178,7 @@ fn entry(m: &Manifest, name: &str, e: &Entry, footprints: &[Footprint]) -> Resul
     for at in [max, late] {
         for (i, piece) in e.launches(at) {
             let instr = &e.instrs[i];
-            instruction(m, e, instr, footprints, at, piece).or_else(|what| {
+            instruction(m, e, instr, signatures, at, piece).or_else(|what| {
                 invalid(
                     format!("entry {name}, instruction {i} ({})", instr.site),
                     what,
@@ -216,22 +217,22 @@ fn instruction(
     m: &Manifest,
     e: &Entry,
     instr: &Instr,
-    footprints: &[Footprint],
+    signatures: &[Signature],
     at: Bindings,
     piece: Piece,
 ) -> Result<(), String> {
     let p = &m.program;
-    let (kernel, foot) = match (
+    let (kernel, signature) = match (
         p.kernels.get(instr.kernel as usize),
-        footprints.get(instr.kernel as usize),
+        signatures.get(instr.kernel as usize),
     ) {
-        (Some(k), Some(f)) => (k, f),
+        (Some(k), Some(s)) => (k, s),
         _ => return Err(format!("there is no kernel {}", instr.kernel)),
     };
     let counts = [
-        ("operands", instr.operands.len(), foot.operands.len()),
-        ("dims", instr.dims.len(), foot.dims.len()),
-        ("scalars", instr.coeffs.len(), foot.coeffs),
+        ("operands", instr.operands.len(), signature.operands.len()),
+        ("dims", instr.dims.len(), signature.dims.len()),
+        ("scalars", instr.coeffs.len(), signature.coeffs),
     ];
     if let Some((what, has, wants)) = counts.into_iter().find(|(_, has, wants)| has != wants) {
         return Err(format!(
@@ -240,14 +241,14 @@ fn instruction(
         ));
     }
     let mut dims = Vec::new();
-    for (size, wanted) in instr.dims.iter().zip(&foot.dims) {
+    for (size, wanted) in instr.dims.iter().zip(&signature.dims) {
         let d = piece.dim(*size, at).ok_or("a dimension overflows")?;
         // Nothing but the tokens so far may be none.
         if d > LARGEST || (d == 0 && size.past == 0) {
             return Err(format!("a dimension is {d}"));
         }
-        if let Some(w) = wanted
-            && *size != Size::fixed(*w)
+        if let Some(w) = wanted.fixed
+            && *size != Size::fixed(w)
         {
             return Err(format!(
                 "a dimension is {size} and the kernel was made for {w}"
@@ -256,22 +257,22 @@ fn instruction(
         dims.push(d);
     }
     let mut largest = 0;
-    for (n, (o, touch)) in instr.operands.iter().zip(&foot.operands).enumerate() {
+    for (n, (o, access)) in instr.operands.iter().zip(&signature.operands).enumerate() {
         let what = |s: &str| Err(format!("operand {n} {s}"));
         let bytes = match slot_bytes(p, e, o.slot) {
-            Some((bytes, dtype)) if dtype.is_none_or(|d| d == touch.dtype) => bytes,
+            Some((bytes, dtype)) if dtype.is_none_or(|d| d == access.dtype) => bytes,
             Some(_) => return what("has another element type than its slot"),
             None => return what("names an input or output that is not there"),
         };
         // Memory is handed out in words, whatever they hold.
-        let align = touch.dtype.bytes().max(WORD);
-        if o.offset % align != 0 || o.stride % align != 0 || o.row % touch.dtype.bytes() != 0 {
+        let align = access.dtype.bytes().max(WORD);
+        if o.offset % align != 0 || o.stride % align != 0 || o.row % access.dtype.bytes() != 0 {
             return what("is not aligned");
         }
-        if touch.written && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
+        if access.mode.writes() && matches!(o.slot, Slot::Input(_) | Slot::Consts) {
             return what("is written, but lies in read-only memory");
         }
-        let end = touch
+        let end = access
             .words(&dims)
             .and_then(|w| w.checked_mul(4))
             .and_then(|b| piece.start(o, at)?.checked_add(b));
@@ -286,7 +287,7 @@ fn instruction(
             "a dimension is {d}, and its memories have {largest} bytes"
         ));
     }
-    let scratch = kernel.spec.scratch_bytes(&dims);
+    let scratch = signature.scratch_bytes(&dims);
     if scratch > e.scratch_bytes {
         return Err(format!(
             "it needs {scratch} bytes of scratch, {} are planned",
@@ -304,24 +305,28 @@ fn instruction(
             return Err("its guard is not a number of its slot".into());
         }
     }
-    overlaps(&kernel.spec, instr, foot, &dims, |o| piece.start(o, at))?;
+    overlaps(instr, signature, &dims, |o| piece.start(o, at))?;
     let is_depth = |name: &str| m.depths.iter().any(|d| d.input().as_deref() == Some(name));
-    if let KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) = kernel.spec {
+    for (o, access) in instr.operands.iter().zip(&signature.operands) {
+        let Mode::Index { rows } = access.mode else {
+            continue;
+        };
         // Token numbers are checked against the vocabulary when they come in; nothing else may index.
-        let of_tokens = match instr.operands[0].slot {
+        let of_tokens = match o.slot {
             Slot::Input(n) => e
                 .inputs
                 .get(n as usize)
                 .is_some_and(|io| io.name != noise::KEY && !is_depth(&io.name)),
             _ => false,
         };
-        if !of_tokens || instr.dims[1].at(at) < Some(m.model.vocab) {
+        let rows = instr.dims[rows];
+        if !of_tokens || rows.at(at) < Some(m.model.vocab) {
             return Err(
                 "the index is no input of tokens, or the table is shorter than the vocabulary"
                     .into(),
             );
         }
-        if instr.dims[1] != Size::fixed(instr.dims[1].factor) {
+        if rows != Size::fixed(rows.factor) {
             return Err("the table's height is not fixed".into());
         }
     }
@@ -342,26 +347,25 @@ fn instruction(
 
 /// Tiles run in any order, on any thread: what one writes, no other may touch.
 fn overlaps(
-    spec: &KernelSpec,
     instr: &Instr,
-    foot: &Footprint,
+    signature: &Signature,
     dims: &[u64],
     start: impl Fn(&Operand) -> Option<u64>,
 ) -> Result<(), String> {
     let range = |n: usize| {
         let start = start(&instr.operands[n]).unwrap_or(0);
-        start..start + 4 * foot.operands[n].words(dims).unwrap_or(0)
+        start..start + 4 * signature.operands[n].words(dims).unwrap_or(0)
     };
-    let written = (0..foot.operands.len()).filter(|n| foot.operands[*n].written);
-    for (w, n) in written.flat_map(|w| (0..foot.operands.len()).map(move |n| (w, n))) {
+    let written = (0..signature.operands.len()).filter(|n| signature.operands[*n].mode.writes());
+    for (w, n) in written.flat_map(|w| (0..signature.operands.len()).map(move |n| (w, n))) {
         let (a, b) = (range(w), range(n));
         let meet =
             instr.operands[w].slot == instr.operands[n].slot && a.start < b.end && b.start < a.end;
-        // An accumulator or a table reads what it writes, tile by tile, and needs no check against itself.
-        let alone = w == n && !matches!(spec, KernelSpec::Rows(_));
+        // An accumulator or a table reads what it writes, tile by tile, and needs no check against itself. What is walked over does.
+        let alone = w == n && signature.operands[w].walks().next().is_none();
         if meet
             && !alone
-            && !(a.start == b.start && foot.operands[w].may_coincide(&foot.operands[n]))
+            && !(a.start == b.start && signature.operands[w].may_coincide(&signature.operands[n]))
         {
             return Err(format!("operand {w} is written and overlaps operand {n}"));
         }

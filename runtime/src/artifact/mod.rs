@@ -11,7 +11,6 @@ mod numbers;
 use crate::device::Device;
 use crate::device::cpu::{CpuDevice, CpuError};
 use crate::device::cuda::{self, CudaError};
-use crate::device::reach::Footprint;
 use crate::device::reference::ReferenceDevice;
 use crate::system::files::{self, remedy};
 use crate::system::hash::sha256;
@@ -21,6 +20,7 @@ use crate::system::owned::{self, Listing};
 use crate::system::pool;
 use crate::system::shown::Shown;
 use check::Invalid;
+use odec_program::kernel::Signature;
 use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, Object, SIGNATURE_FILE};
 use odec_program::{Kernel, Target};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ pub struct Artifact {
     /// SHA-256 of the manifest, and so of everything in the artifact.
     identity: Arc<str>,
     manifest: Arc<Manifest>,
-    footprints: Arc<[Footprint]>,
+    signatures: Arc<[Signature]>,
     /// The contents of the manifest's objects, as they were when their hashes were compared.
     code: Arc<[Vec<u8>]>,
     /// Why its code is not this user's, when it is not.
@@ -278,7 +278,7 @@ impl Artifact {
         identity: String,
         code: Vec<Vec<u8>>,
     ) -> Result<Artifact, ArtifactError> {
-        let footprints = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
+        let signatures = check::manifest(&manifest).map_err(|source| ArtifactError::Invalid {
             path: path.shown(),
             source,
         })?;
@@ -286,7 +286,7 @@ impl Artifact {
             path: path.to_path_buf(),
             identity: identity.into(),
             manifest: Arc::new(manifest),
-            footprints: footprints.into(),
+            signatures: signatures.into(),
             code: code.into(),
             not_ours: None,
             unsigned: Unsigned::default(),
@@ -306,9 +306,9 @@ impl Artifact {
         &self.manifest
     }
 
-    /// The footprint of each of the program's kernels.
-    pub fn footprints(&self) -> &[Footprint] {
-        &self.footprints
+    /// The signature of each of the program's kernels.
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signatures
     }
 
     /// The fastest object that this machine runs.

@@ -338,14 +338,14 @@ impl Case {
 
     /// The first element that is not what it must be, in words.
     pub fn difference(&self, kernels: &[Kernel], got: &[Vec<u32>]) -> Option<String> {
-        let spec = &kernels[self.kernel].spec;
+        let signature = kernels[self.kernel].spec.signature();
         if self.results.is_empty() {
             let mut reference = ReferenceDevice::new(kernels);
             let want = self
                 .run(&mut reference)
                 .expect("the reference device takes what fits");
             return (got.iter().zip(&want).enumerate()).find_map(|(operand, (got, want))| {
-                let dtype = spec.operand_type(operand);
+                let dtype = signature.operand_type(operand);
                 let i = (0..got.len()).find(|i| !same(dtype, got[*i], want[*i]))?;
                 let [g, w] = [got[i], want[i]].map(f32::from_bits);
                 Some(format!("operand {operand}, word {i}: {g:?}, not {w:?}"))

@@ -11,7 +11,7 @@ use crate::executor::{Executor, RunError, State, Value};
 use crate::infer::generate::Reader;
 use odec_program::gpu::tensor;
 use odec_program::manifest::named;
-use odec_program::{ACCUMULATE, Bindings, DECODE, KernelSpec, noise};
+use odec_program::{ACCUMULATE, Bindings, DECODE, noise};
 
 /// What a result may always be off on tensor cores, as a part of its size in the Euclidean norm.
 pub const LEAST: f64 = 0.02;
@@ -97,14 +97,8 @@ pub fn compare(
     let reference = || artifact.device(DeviceChoice::Reference, None);
     let want = results(artifact, reference()?, steps, 0.0)?;
     let kernels = &artifact.manifest().program.kernels;
-    let near = matches!(choice, DeviceChoice::Cuda(_))
-        && kernels.iter().any(|k| match &k.spec {
-            KernelSpec::Contract(c) => tensor::contract::runs(c),
-            KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
-                tensor::attend::runs(a)
-            }
-            _ => false,
-        });
+    let near =
+        matches!(choice, DeviceChoice::Cuda(_)) && kernels.iter().any(|k| tensor::runs(&k.spec));
     let shaken = match near {
         true => Some(results(artifact, reference()?, steps, SHAKE)?),
         false => None,

@@ -9,11 +9,11 @@ pub mod bounds;
 use crate::artifact::{Artifact, DeviceChoice};
 use crate::conformance::compare::{CompareError, results};
 use crate::device::memory::{Buffer, WORD, Words};
-use crate::device::reach::{Footprint, Touch};
 use crate::device::reference::ReferenceDevice;
 use crate::device::{Device, Mark};
 use crate::system::files;
 use odec_program::gpu::tensor;
+use odec_program::kernel::{OperandAccess, Signature};
 use odec_program::{DType, Kernel, KernelSpec, bf16};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -101,7 +101,7 @@ pub fn beside(
         inner: device,
         reference: ReferenceDevice::new(kernels),
         kernels: kernels.to_vec(),
-        footprints: artifact.footprints().to_vec(),
+        signatures: artifact.signatures().to_vec(),
         rule,
         dump: dump.map(Path::to_path_buf),
         site: String::new(),
@@ -126,7 +126,7 @@ struct Beside {
     inner: Box<dyn Device>,
     reference: ReferenceDevice,
     kernels: Vec<Kernel>,
-    footprints: Vec<Footprint>,
+    signatures: Vec<Signature>,
     rule: Rule,
     dump: Option<PathBuf>,
     site: String,
@@ -206,14 +206,7 @@ pub(crate) type Wanted = Vec<(f64, f64)>;
 impl Beside {
     /// Whether a kernel adds in the order of tensor cores.
     fn bounded(&self, spec: &KernelSpec) -> bool {
-        self.rule.tensor_cores
-            && match spec {
-                KernelSpec::Contract(c) => tensor::contract::runs(c),
-                KernelSpec::Attend(a)
-                | KernelSpec::AttendBackward(a)
-                | KernelSpec::AttendCached(a) => tensor::attend::runs(a),
-                _ => false,
-            }
+        self.rule.tensor_cores && tensor::runs(spec)
     }
 
     /// Brings operands of the device's memory to this process.
@@ -240,15 +233,15 @@ impl Beside {
     ) -> Vec<(usize, Wanted)> {
         let (spec, touched) = (
             &self.kernels[kernel].spec,
-            &self.footprints[kernel].operands,
+            &self.signatures[kernel].operands,
         );
         if self.bounded(spec) {
             return bounds::of(spec, &operands.words(), dims, coeffs);
         }
         let words = operands.words();
         self.reference_launch(kernel, &words, dims, coeffs);
-        let written = touched.iter().enumerate().filter(|(_, t)| t.written);
-        let exact = |(n, t): (usize, &Touch)| {
+        let written = touched.iter().enumerate().filter(|(_, o)| o.mode.writes());
+        let exact = |(n, t): (usize, &OperandAccess)| {
             let count = t.elements(dims).unwrap_or(0) as usize;
             let values = numbers(words[n], t.dtype, count);
             (n, values.into_iter().map(|x| (x, 0.0)).collect())
@@ -267,7 +260,7 @@ impl Beside {
         (mut before, after): (Copies, &[Words]),
         given: (&[u64], &[f64]),
     ) -> io::Result<()> {
-        let (k, touched) = (&self.kernels[kernel], &self.footprints[kernel].operands);
+        let (k, touched) = (&self.kernels[kernel], &self.signatures[kernel].operands);
         let kept = match self.dump {
             Some(_) => Some(Copies::of(&before.words())?),
             None => None,
@@ -412,8 +405,8 @@ impl Device for Beside {
         if self.state.borrow().failed.is_some() {
             return;
         }
-        let touched = &self.footprints[kernel].operands;
-        let reached = |(w, t): (&Words<'_>, &Touch)| {
+        let touched = &self.signatures[kernel].operands;
+        let reached = |(w, t): (&Words<'_>, &OperandAccess)| {
             t.words(dims).map_or(w.len(), |n| n as usize).min(w.len())
         };
         let reached: Vec<usize> = operands.iter().zip(touched).map(reached).collect();

@@ -5,9 +5,9 @@
 //! before. All threads keep the processor's default rounding and subnormal handling, as the reference
 //! device does. Leaves choosing and verifying the object file to [`crate::artifact`].
 
+use crate::device::Device;
 use crate::device::ffi::{Arguments, Kernels, LoadError, permit_tiles};
 use crate::device::memory::{Buffer, Words};
-use crate::device::{Device, work};
 use crate::system::input::{self, most};
 use crate::system::pool::Pool;
 use crate::system::shown::Shown;
@@ -115,7 +115,7 @@ impl Device for CpuDevice {
     }
 
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
-        let alone = work(self.code.spec(kernel), dims) < WORTH_SHARING;
+        let alone = self.code.operations(kernel, dims) < WORTH_SHARING;
         let launch = self
             .code
             .prepare(kernel, &mut self.arguments, operands, dims, coeffs);

@@ -3,9 +3,10 @@
 
 #![allow(unsafe_code)]
 
+use crate::device::lengths;
 use crate::device::memory::Words;
-use crate::device::reach::Footprint;
 use libloading::Library;
+use odec_program::kernel::Signature;
 use odec_program::{Kernel, KernelSpec};
 use std::ffi::c_void;
 use std::fs::File;
@@ -27,7 +28,7 @@ type Entry = unsafe extern "C" fn(
 
 /// The kernels of one loaded object file, in the program's order.
 pub struct Kernels {
-    kernels: Vec<(Entry, KernelSpec, Footprint)>,
+    kernels: Vec<(Entry, KernelSpec, Signature)>,
     /// Keeps the code mapped as long as the entries point into it.
     _library: Library,
     /// After the library: the loader takes a second file of the same path for the first.
@@ -53,11 +54,11 @@ impl Kernels {
                     symbol: k.symbol.clone(),
                 }
             })?;
-            let footprint = Footprint::of(&k.spec).map_err(|what| LoadError::Spec {
+            let signature = k.spec.checked_signature().map_err(|what| LoadError::Spec {
                 symbol: k.symbol.clone(),
                 what,
             })?;
-            found.push((entry, k.spec.clone(), footprint));
+            found.push((entry, k.spec.clone(), signature));
         }
         Ok(Kernels {
             kernels: found,
@@ -66,8 +67,9 @@ impl Kernels {
         })
     }
 
-    pub fn spec(&self, kernel: usize) -> &KernelSpec {
-        &self.kernels[kernel].1
+    /// Scalar operations of a launch, to decide whether other threads are worth waking.
+    pub fn operations(&self, kernel: usize, dims: &[u64]) -> u64 {
+        self.kernels[kernel].2.work.operations(dims)
     }
 }
 
@@ -122,18 +124,9 @@ impl Kernels {
         dims: &[u64],
         coeffs: &'a [f64],
     ) -> Launch<'a> {
-        let (entry, spec, footprint) = &self.kernels[kernel];
-        assert!(
-            operands.len() == footprint.operands.len(),
-            "operands of kernel {kernel}"
-        );
-        assert!(
-            dims.len() == footprint.dims.len() && coeffs.len() == footprint.coeffs,
-            "arguments of kernel {kernel}"
-        );
-        for (o, touch) in operands.iter().zip(&footprint.operands) {
-            let fits = touch.words(dims).is_some_and(|w| w <= o.len() as u64);
-            assert!(fits, "an operand of kernel {kernel} is too short");
+        let (entry, spec, signature) = &self.kernels[kernel];
+        if let Err(what) = signature.check(lengths(operands), dims, coeffs) {
+            panic!("kernel {}: {what}", spec.symbol());
         }
         room.operands.clear();
         room.operands
@@ -146,7 +139,7 @@ impl Kernels {
             dims: &room.dims,
             coeffs,
             tiles: spec.tiles(dims),
-            scratch_bytes: spec.scratch_bytes(dims),
+            scratch_bytes: signature.scratch_bytes(dims),
         }
     }
 }

@@ -8,13 +8,11 @@ pub mod cpu;
 pub mod cuda;
 pub mod ffi;
 pub mod memory;
-pub mod reach;
 pub mod reals;
 pub mod reference;
 pub mod rng;
 
 use crate::device::memory::{Buffer, Words};
-use odec_program::KernelSpec;
 use std::io;
 use std::time::Duration;
 
@@ -104,29 +102,7 @@ pub trait Device {
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]);
 }
 
-/// An estimate of a launch's work in scalar operations, to decide whether other threads are worth waking.
-pub fn work(spec: &KernelSpec, dims: &[u64]) -> u64 {
-    let rows = dims.first().copied().unwrap_or(0);
-    let second = dims.get(1).copied().unwrap_or(1);
-    match spec {
-        KernelSpec::Rows(k) => rows
-            .saturating_mul(k.cols)
-            .saturating_mul(k.body.nodes.len() as u64),
-        KernelSpec::Columns(k) => rows
-            .saturating_mul(k.cols)
-            .saturating_mul(k.body.nodes.len() as u64),
-        KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => rows.saturating_mul(g.cols),
-        KernelSpec::PositionSum(g) => rows.saturating_mul(second).saturating_mul(g.cols),
-        KernelSpec::Pack(_) => rows.saturating_mul(second),
-        KernelSpec::Contract(_) => rows
-            .saturating_mul(second)
-            .saturating_mul(dims.get(2).copied().unwrap_or(1)),
-        KernelSpec::AttendCached(a) => rows
-            .saturating_mul(a.heads * a.head)
-            .saturating_mul(rows.saturating_add(second)),
-        KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => rows
-            .saturating_mul(a.heads * a.head)
-            .saturating_mul(second)
-            .saturating_mul(second),
-    }
+/// How many words operands have, for [`odec_program::kernel::Signature::check`].
+pub(crate) fn lengths<'a>(operands: &'a [Words]) -> impl ExactSizeIterator<Item = u64> + 'a {
+    operands.iter().map(|words| words.len() as u64)
 }

@@ -2,41 +2,47 @@
 //!
 //! Takes the program's kernels; gives a [`Device`] that runs the planned program (same arena, same
 //! offsets, same order) without compiled code, so that a fault shows on which side of code generation it
-//! lies, and small models train where there is no LLVM. Expressions are evaluated by
-//! [`odec_program::eval`].
+//! lies, and small models train where there is no LLVM. What each kind of kernel means is in
+//! [`odec_program::kernel`]; here is the memory that it reads and writes.
 //!
 //! It gives the bits of compiled code for every kind of kernel.
 
-use crate::device::Device;
 use crate::device::memory::Words;
+use crate::device::{Device, lengths};
 use crate::system::pool::default_threads;
-use odec_program::attend;
-use odec_program::eval::{self, Evaluator, Memory};
-use odec_program::expr::{BinaryOp, UnaryOp};
-use odec_program::kernel::{Contract, Gather, Layout, Order, Pack};
+use odec_program::eval::Memory;
+use odec_program::kernel::{Indices, Launch, Signature};
 use odec_program::real::Real;
-use odec_program::{DType, Kernel, KernelSpec, bf16, tile};
+use odec_program::{DType, Kernel, KernelSpec, bf16};
 
 /// Interprets kernel specs.
 pub struct ReferenceDevice {
-    specs: Vec<KernelSpec>,
+    kernels: Vec<(KernelSpec, Signature)>,
 }
 
 impl ReferenceDevice {
     pub fn new(kernels: &[Kernel]) -> ReferenceDevice {
+        let kernel = |k: &Kernel| (k.spec.clone(), k.spec.signature());
         ReferenceDevice {
-            specs: kernels.iter().map(|k| k.spec.clone()).collect(),
+            kernels: kernels.iter().map(kernel).collect(),
         }
     }
-}
 
-impl ReferenceDevice {
     /// Runs a launch; see [`Device::launch`].
     pub fn run(&self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
-        let spec = &self.specs[kernel];
-        match spec.dtype() {
-            DType::F64 => launch::<f64>(spec, operands, dims, coeffs),
-            _ => launch::<f32>(spec, operands, dims, coeffs),
+        let (spec, signature) = &self.kernels[kernel];
+        if let Err(what) = signature.check(lengths(operands), dims, coeffs) {
+            panic!("kernel {}: {what}", spec.symbol());
+        }
+        let mut memory = Operands::of(signature, operands);
+        let launch = Launch {
+            dims,
+            coeffs,
+            threads: default_threads(),
+        };
+        match signature.dtype {
+            DType::F64 => spec.run::<f64>(&mut memory, launch),
+            _ => spec.run::<f32>(&mut memory, launch),
         }
     }
 }
@@ -53,8 +59,21 @@ impl Device for ReferenceDevice {
 
 /// Operands with their element types.
 pub(crate) struct Operands<'a> {
-    pub(crate) words: &'a [Words<'a>],
-    pub(crate) types: Vec<DType>,
+    words: &'a [Words<'a>],
+    types: Vec<DType>,
+}
+
+impl<'a> Operands<'a> {
+    pub(crate) fn of(signature: &Signature, words: &'a [Words<'a>]) -> Operands<'a> {
+        let types = signature.operands.iter().map(|o| o.dtype).collect();
+        Operands { words, types }
+    }
+}
+
+impl Indices for Operands<'_> {
+    fn index(&self, operand: u32, index: u64) -> u64 {
+        self.words[operand as usize][index as usize].get().into()
+    }
 }
 
 impl<T: Real> Memory<T> for Operands<'_> {
@@ -94,179 +113,16 @@ impl<T: Real> Memory<T> for Operands<'_> {
     }
 }
 
-fn launch<T: Real>(spec: &KernelSpec, words: &[Words], dims: &[u64], coeffs: &[f64]) {
-    let tiles = 0..spec.tiles(dims);
-    let types = (0..words.len()).map(|i| spec.operand_type(i)).collect();
-    let mut m = Operands { words, types };
-    match spec {
-        KernelSpec::Rows(k) => eval::eval_rows::<T>(k, &mut m, [dims[0], dims[1]], coeffs, tiles),
-        KernelSpec::Columns(k) => {
-            eval::eval_columns::<T>(k, &mut m, [dims[0], dims[1]], coeffs, tiles)
-        }
-        KernelSpec::Pack(k) => pack::<T>(k, &mut m, dims),
-        KernelSpec::Contract(k) => contract::<T>(k, &mut m, dims, coeffs),
-        KernelSpec::Attend(k) => attend::eval_attend::<T>(k, &mut m, [dims[0], dims[1]]),
-        KernelSpec::AttendCached(k) => {
-            attend::eval_attend_cached::<T>(k, &mut m, [dims[0], dims[1]])
-        }
-        KernelSpec::AttendBackward(k) => {
-            attend::eval_attend_backward::<T>(k, &mut m, [dims[0], dims[1]])
-        }
-        KernelSpec::Gather(k) => gather::<T>(k, &mut m, dims),
-        KernelSpec::ScatterAdd(k) => scatter_add::<T>(k, &mut m, dims),
-        KernelSpec::PositionSum(k) => position_sum::<T>(k, &mut m, dims),
-    }
-}
-
-fn pack<T: Real>(p: &Pack, m: &mut impl Memory<T>, dims: &[u64]) {
-    let (n, k, nr) = (dims[0], dims[1], u64::from(p.nr));
-    let depth = p.order.depth(k).expect("the launch was checked");
-    for column in 0..n.next_multiple_of(nr) {
-        for i in 0..depth {
-            let value = match (column < n && i < k, p.transposed) {
-                (false, _) => T::ZERO,
-                (true, false) => m.load(0, i * n + column),
-                (true, true) => m.load(0, column * k + i),
-            };
-            m.store(1, p.order.element(i, column, depth, nr), value);
-        }
-    }
-}
-
-/// Multiplications of a launch that are worth several threads.
-const MANY: u64 = 1 << 24;
-
-fn contract<T: Real>(c: &Contract, memory: &mut impl Memory<T>, dims: &[u64], coeffs: &[f64]) {
-    let (m, n, k) = (dims[0], dims[1], dims[2]);
-    let nr = u64::from(c.blocking.nr);
-    let elements = match c.layout {
-        Layout::Panels => {
-            n.next_multiple_of(nr) * c.order.depth(k).expect("the launch was checked")
-        }
-        Layout::Rows | Layout::Columns => n * k,
-    };
-    let mut epilogue = c
-        .epilogue
-        .as_ref()
-        .map(|e| (Evaluator::<T>::new(&e.body, coeffs), e.value));
-    let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands);
-    let rounded = |x: T| match c.b {
-        DType::Bf16 => T::unary(UnaryOp::Bf16, x),
-        _ => x,
-    };
-    let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
-    let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
-    let before = c
-        .accumulate
-        .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
-    let mut sums = vec![T::ZERO; (m * n) as usize];
-    // Rows do not depend on one another.
-    let work = m.saturating_mul(n).saturating_mul(k);
-    let threads = if work < MANY {
-        1
-    } else {
-        default_threads().max(1)
-    };
-    let each = m.div_ceil(threads as u64).max(1);
-    std::thread::scope(|scope| {
-        let part = |first: u64, sums: &mut [T]| {
-            for (i, row) in (first..).zip(sums.chunks_mut(n.max(1) as usize)) {
-                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], i, row);
-            }
-        };
-        let parts = sums.chunks_mut((each * n).max(1) as usize);
-        for (first, sums) in (0..m).step_by(each as usize).zip(parts) {
-            match threads {
-                1 => part(first, sums),
-                _ => drop(scope.spawn(move || part(first, sums))),
-            }
-        }
-    });
-    for (i, row) in (0..m).zip(sums.chunks(n.max(1) as usize)) {
-        if let Some((body, _)) = &mut epilogue {
-            body.row(memory, i, 1, 0..n, row);
-        }
-        for (j, sum) in row.iter().enumerate() {
-            let value = epilogue
-                .as_ref()
-                .map_or(*sum, |(body, id)| body.value(*id, j));
-            memory.store(out, i * n + j as u64, value);
-        }
-    }
-}
-
-/// Row `i` of the sums of a contraction: factors, and what they are added to.
-fn sum_row<T: Real>(
-    c: &Contract,
-    (a, b, before): (&[T], &[T], Option<&[T]>),
-    [m, n, k]: [u64; 3],
-    i: u64,
-    row: &mut [T],
-) {
-    let kc = u64::from(c.blocking.kc);
-    let left = |l: u64| if c.a_transposed { l * m + i } else { i * k + l };
-    let a: Vec<T> = (0..k).map(|l| a[left(l) as usize]).collect();
-    for (j, sum) in row.iter_mut().enumerate() {
-        let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
-        let mut total = before.map(|c| c[(i * n) as usize + j]);
-        for start in (0..k).step_by(kc as usize) {
-            let block = start..(start + kc).min(k);
-            let block = match c.order {
-                Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
-                Order::Pairs => {
-                    let f32s = |x: T| x.to_f64() as f32;
-                    let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
-                    T::of(tile::sum(terms).into())
-                }
-            };
-            total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
-        }
-        *sum = total.unwrap_or(T::ZERO);
-    }
-}
-
-fn gather<T: Real>(g: &Gather, m: &mut Operands, dims: &[u64]) {
-    for r in 0..dims[0] {
-        let from = u64::from(m.words[0][r as usize].get());
-        for c in 0..g.cols {
-            let value: T = m.load(1, from * g.cols + c);
-            m.store(2, r * g.cols + c, value);
-        }
-    }
-}
-
-fn scatter_add<T: Real>(g: &Gather, m: &mut Operands, dims: &[u64]) {
-    for r in 0..dims[0] {
-        let to = u64::from(m.words[0][r as usize].get());
-        for c in 0..g.cols {
-            let (old, new): (T, T) = (m.load(2, to * g.cols + c), m.load(1, r * g.cols + c));
-            m.store(2, to * g.cols + c, T::binary(BinaryOp::Add, old, new));
-        }
-    }
-}
-
-fn position_sum<T: Real>(g: &Gather, m: &mut Operands, dims: &[u64]) {
-    let (batch, seq) = (dims[0], dims[1]);
-    for p in 0..dims[2] {
-        let sequences = if p < seq { batch } else { 0 };
-        for c in 0..g.cols {
-            let add = |sum: T, b: u64| {
-                let x = m.load(0, (b * seq + p) * g.cols + c);
-                T::binary(BinaryOp::Add, sum, x)
-            };
-            let sum = (0..sequences).fold(T::ZERO, add);
-            m.store(1, p * g.cols + c, sum);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::memory::Buffer;
     use crate::device::rng::Stream;
     use odec_program::expr::{Access, Body, Expr};
-    use odec_program::kernel::{Attend, Blocking, Epilogue, Extent};
+    use odec_program::kernel::{
+        Attend, Blocking, Contract, Epilogue, Extent, Layout, OperandAccess, Order, Pack,
+    };
+    use std::cell::Cell;
 
     /// Runs one kernel on f64 operands and returns them all.
     fn run(spec: KernelSpec, operands: &[Vec<f64>], dims: &[u64], coeffs: &[f64]) -> Vec<Vec<f64>> {
@@ -290,6 +146,34 @@ mod tests {
             .iter()
             .map(|w| w.chunks_exact(2).map(pair).collect())
             .collect()
+    }
+
+    /// Samples of every kind run in memory of exactly the words that their signatures say, and in none that is a word shorter.
+    #[test]
+    fn operands_reach_exactly_as_far_as_signatures_say() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        for sample in KernelSpec::samples() {
+            let (dims, coeffs) = (&sample.dims[..], &sample.coeffs[..]);
+            let signature = sample.spec.signature();
+            let kernel = Kernel {
+                symbol: sample.spec.symbol(),
+                spec: sample.spec.clone(),
+            };
+            let device = ReferenceDevice::new(&[kernel]);
+            let words = |o: &OperandAccess| vec![Cell::new(0); o.words(dims).unwrap() as usize];
+            let buffers: Vec<Vec<Cell<u32>>> = signature.operands.iter().map(words).collect();
+            let whole: Vec<Words> = buffers.iter().map(|b| -> Words { b }).collect();
+            device.run(0, &whole, dims, coeffs);
+            for n in 0..whole.len() {
+                let mut short = whole.clone();
+                short[n] = &whole[n][1..];
+                let run = || device.run(0, &short, dims, coeffs);
+                let refused = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+                let said = refused.downcast_ref::<String>().expect("words");
+                let want = format!("kernel {}: operand {n} is too short", sample.spec.symbol());
+                assert_eq!(*said, want);
+            }
+        }
     }
 
     fn random(seed: u64, n: u64) -> Vec<f64> {

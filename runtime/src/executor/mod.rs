@@ -451,9 +451,9 @@ impl Executor {
                 launched.push((i.kernel, dims.clone(), time));
             }
             if self.watch {
-                let touched = &self.artifact.footprints()[i.kernel as usize].operands;
+                let touched = &self.artifact.signatures()[i.kernel as usize].operands;
                 let pairs = operands.iter().zip(touched).enumerate();
-                let written: Vec<_> = pairs.filter(|(_, (_, t))| t.written).collect();
+                let written: Vec<_> = pairs.filter(|(_, (_, o))| o.mode.writes()).collect();
                 for (_, (words, t)) in &written {
                     let words = &words[..reached(words, t, &dims)];
                     device.copy_out(words, words);
@@ -472,13 +472,12 @@ impl Executor {
         if let Some(profile) = &mut self.profile {
             let measured = device.times().map_err(RunError::Device)?;
             for (n, (kernel, dims, time)) in launched.iter().enumerate() {
-                let touched = &self.artifact.footprints()[*kernel as usize].operands;
-                let words = touched.iter().filter_map(|t| t.words(dims));
+                let signature = &self.artifact.signatures()[*kernel as usize];
                 let launched = Launched {
                     kernel: *kernel,
                     spec: &program.kernels[*kernel as usize].spec,
                     dims,
-                    bytes: words.fold(0, u64::saturating_add).saturating_mul(WORD),
+                    signature,
                     time: time.or_else(|| measured.get(n).copied().flatten()),
                 };
                 profile.add(entry, launched);

@@ -3,7 +3,9 @@
 //! Takes launches and how long they took, where somebody knows; gives a table, or rows for programs to read. Leaves measuring
 //! to [`crate::executor`] and the device.
 
+use crate::device::memory::WORD;
 use odec_program::KernelSpec;
+use odec_program::kernel::Signature;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,8 +35,7 @@ pub struct Launched<'a> {
     pub kernel: u32,
     pub spec: &'a KernelSpec,
     pub dims: &'a [u64],
-    /// Bytes of operands, each counted once.
-    pub bytes: u64,
+    pub signature: &'a Signature,
     /// Nothing where nothing was computed.
     pub time: Option<Duration>,
 }
@@ -59,10 +60,7 @@ pub struct Row {
 impl Profile {
     /// Counts one launch of a kernel.
     pub fn add(&mut self, entry: &str, l: Launched) {
-        let flops = match l.spec {
-            KernelSpec::Contract(_) => 2.0 * l.dims.iter().map(|d| *d as f64).product::<f64>(),
-            _ => 0.0,
-        };
+        let multiply_adds = l.signature.work.contractions.at(l.dims);
         let row = self.rows.entry((entry.to_string(), l.kernel));
         let row = row.or_insert_with(|| Sum {
             kernel: l.spec.symbol(),
@@ -72,8 +70,8 @@ impl Profile {
         row.launches += 1;
         if let Some(time) = l.time {
             *row.time.get_or_insert_default() += time;
-            row.flops += flops;
-            row.bytes += l.bytes as f64;
+            row.flops += 2.0 * multiply_adds.unwrap_or(0) as f64;
+            row.bytes += l.signature.words(l.dims).saturating_mul(WORD) as f64;
         }
     }
 

@@ -1,8 +1,8 @@
 //! Finding out where numbers stop being finite: what a launch wrote, and what it is called.
 
 use crate::device::memory::Words;
-use crate::device::reach::Touch;
 use crate::executor::init;
+use odec_program::kernel::OperandAccess;
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{DType, Entry, Instr, Slot, bf16};
 
@@ -35,9 +35,9 @@ pub(crate) fn tensor_name(m: &Manifest, e: &Entry, i: &Instr, n: usize) -> Strin
 }
 
 /// Whether all elements that a launch may have written are finite.
-pub(crate) fn finite(words: Words, touch: &Touch, dims: &[u64]) -> bool {
-    let written = &words[..reached(words, touch, dims)];
-    match touch.dtype {
+pub(crate) fn finite(words: Words, access: &OperandAccess, dims: &[u64]) -> bool {
+    let written = &words[..reached(words, access, dims)];
+    match access.dtype {
         DType::F32 => written.iter().all(|w| f32::from_bits(w.get()).is_finite()),
         // The exponent is in the upper word.
         DType::F64 => written
@@ -48,13 +48,13 @@ pub(crate) fn finite(words: Words, touch: &Touch, dims: &[u64]) -> bool {
         DType::Bf16 => written
             .iter()
             .flat_map(|w| [w.get() as u16, (w.get() >> 16) as u16])
-            .take(touch.elements(dims).unwrap_or(0) as usize)
+            .take(access.elements(dims).unwrap_or(0) as usize)
             .all(|bits| bf16::to_f32(bits).is_finite()),
         DType::I32 => true,
     }
 }
 
 /// How many of the words from an operand's start on a launch touches.
-pub(crate) fn reached(words: Words, touch: &Touch, dims: &[u64]) -> usize {
-    touch.words(dims).map_or(words.len(), |n| n as usize)
+pub(crate) fn reached(words: Words, access: &OperandAccess, dims: &[u64]) -> usize {
+    access.words(dims).map_or(words.len(), |n| n as usize)
 }

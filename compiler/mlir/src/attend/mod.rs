@@ -12,7 +12,7 @@
 //! apart). Rows and lanes past the end of the sequence are computed from whatever is there and never used.
 //!
 //! Sums over keys and queries run in order, whatever the target's registers: all targets give the bits of
-//! [`odec_program::attend`].
+//! [`odec_program::kernel::Attend`].
 
 pub(crate) mod backward;
 pub(crate) mod cached;

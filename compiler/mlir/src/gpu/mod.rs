@@ -96,27 +96,11 @@ fn registers(spec: &KernelSpec, target: Target) -> u64 {
 
 /// What a kernel takes.
 fn arguments(spec: &KernelSpec, target: Target) -> Arguments {
-    let (operands, dims, coeffs) = match spec {
-        KernelSpec::Rows(k) => (k.operands.len(), 2, k.uniforms),
-        KernelSpec::Columns(k) => (k.operands.len(), 2, k.uniforms),
-        KernelSpec::Pack(_) => (2, 2, 0),
-        KernelSpec::Contract(c) => {
-            let (extras, uniforms) = c
-                .epilogue
-                .as_ref()
-                .map_or((0, 0), |e| (e.operands, e.uniforms));
-            (3 + extras as usize, 3, uniforms)
-        }
-        KernelSpec::Attend(_) => (5, 2, 0),
-        KernelSpec::AttendBackward(_) => (9, 2, 0),
-        KernelSpec::AttendCached(_) => (4, 2, 0),
-        KernelSpec::Gather(_) | KernelSpec::ScatterAdd(_) => (3, 2, 0),
-        KernelSpec::PositionSum(_) => (2, 3, 0),
-    };
+    let signature = spec.signature();
     Arguments {
-        operands,
-        dims,
-        coeffs: coeffs as usize,
+        operands: signature.operands.len(),
+        dims: signature.dims.len(),
+        coeffs: signature.coeffs,
         maps: map::count(spec, target),
     }
 }

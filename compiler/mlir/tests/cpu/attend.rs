@@ -2,8 +2,7 @@
 //! against finite differences.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use odec_program::attend::{eval_attend, eval_attend_backward};
-use odec_program::kernel::Attend;
+use odec_program::kernel::{Attend, eval_attend, eval_attend_backward};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 

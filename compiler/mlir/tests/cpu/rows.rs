@@ -3,9 +3,8 @@
 use crate::harness::bodies::Pick;
 use crate::harness::bodies::{COLS, INPUTS, In, SEQ, build, inputs, period, picks, random_rows};
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use odec_program::eval::{eval_columns, eval_rows};
 use odec_program::expr::{Access, BinaryOp, Body, Expr, ExprId, ReduceOp, UnaryOp};
-use odec_program::kernel::{Columns, Gather, Rows, Store};
+use odec_program::kernel::{Columns, Gather, Rows, Store, eval_columns, eval_rows};
 use odec_program::real::Real;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use proptest::prelude::*;

@@ -228,7 +228,11 @@ impl Compiled {
         }
         let dims_i64: Vec<i64> = dims.iter().map(|d| *d as i64).collect();
         // Scratch is 64-byte aligned: rounded up, it still ends at a guard page.
-        let bytes = kernel.spec.scratch_bytes(dims).next_multiple_of(64) as usize;
+        let bytes = kernel
+            .spec
+            .signature()
+            .scratch_bytes(dims)
+            .next_multiple_of(64) as usize;
         // SAFETY: the symbol was compiled with this signature; operands, dims, coeffs and scratch are as the spec
         // documents.
         unsafe {

@@ -9,7 +9,7 @@ use crate::device::reference::Operands;
 use crate::system::pool::default_threads;
 use odec_program::eval::Evaluator;
 use odec_program::gpu::tensor;
-use odec_program::kernel::{Attend, Contract};
+use odec_program::kernel::{Attend, Contract, Signature};
 use odec_program::{DType, KernelSpec, bf16};
 use std::ops::Range;
 
@@ -25,10 +25,16 @@ pub fn of(
 ) -> Vec<(usize, Wanted)> {
     match spec {
         KernelSpec::Contract(c) => {
-            let out = 2 + c.epilogue.as_ref().map_or(0, |e| e.operands as usize);
+            let out = words.len() - 1;
             vec![(
                 out,
-                contraction(c, words, [dims[0], dims[1], dims[2]], coeffs),
+                contraction(
+                    c,
+                    &spec.signature(),
+                    words,
+                    [dims[0], dims[1], dims[2]],
+                    coeffs,
+                ),
             )]
         }
         KernelSpec::Attend(a) => {
@@ -67,7 +73,13 @@ fn rounded(x: f64) -> f64 {
     f64::from(bf16::to_f32(bf16::of_f64(x)))
 }
 
-fn contraction(c: &Contract, words: &[Words], [m, n, k]: [u64; 3], coeffs: &[f64]) -> Wanted {
+fn contraction(
+    c: &Contract,
+    signature: &Signature,
+    words: &[Words],
+    [m, n, k]: [u64; 3],
+    coeffs: &[f64],
+) -> Wanted {
     let (rows, cols, len) = (m as usize, n as usize, k as usize);
     let a: Vec<f64> = numbers(words[0], c.a, rows * len)
         .into_iter()
@@ -106,10 +118,7 @@ fn contraction(c: &Contract, words: &[Words], [m, n, k]: [u64; 3], coeffs: &[f64
         return sums.into_iter().flatten().collect();
     };
     // As far as the epilogue moves when its sum is moved by the bound, twice, and its own roundings.
-    let types = (0..words.len())
-        .map(|i| KernelSpec::Contract(c.clone()).operand_type(i))
-        .collect();
-    let memory = Operands { words, types };
+    let memory = Operands::of(signature, words);
     let mut body = Evaluator::<f32>::new(&e.body, coeffs);
     let mut wanted = Wanted::with_capacity(rows * cols);
     for (i, sums) in sums.iter().enumerate() {

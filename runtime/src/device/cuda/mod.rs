@@ -21,11 +21,11 @@ pub mod recording;
 pub mod regions;
 
 use crate::device::memory::{Buffer, Words};
-use crate::device::reach::Footprint;
 use crate::device::{Device, Mark};
 use fit::Card;
 use graphs::{Graphs, Origin, Planned};
 use odec_program::gpu::{self, Shape};
+use odec_program::kernel::Signature;
 use odec_program::{Kernel, KernelSpec, Target};
 use regions::Regions;
 use std::collections::VecDeque;
@@ -160,7 +160,7 @@ pub struct CudaDevice<D: Driver> {
     events: VecDeque<(Mark, D::Event)>,
     driver: D,
     target: Target,
-    kernels: Vec<(KernelSpec, Footprint, Rc<str>)>,
+    kernels: Vec<(KernelSpec, Signature, Rc<str>)>,
     /// What the launches belong to, for messages.
     site: Rc<str>,
     sites: Sites,
@@ -201,9 +201,9 @@ impl<D: Driver> CudaDevice<D> {
         let symbols: Vec<(&str, u64)> = symbols.collect();
         let loaded = driver.load(code.as_ref(), &symbols);
         loaded.map_err(CudaError::Driver)?;
-        let footprint = |k: &Kernel| {
-            let footprint = Footprint::of(&k.spec).map_err(CudaError::Kernel)?;
-            Ok((k.spec.clone(), footprint, k.symbol.as_str().into()))
+        let signed = |k: &Kernel| {
+            let signature = k.spec.checked_signature().map_err(CudaError::Kernel)?;
+            Ok((k.spec.clone(), signature, k.symbol.as_str().into()))
         };
         Ok(CudaDevice {
             graphs: Some(Graphs::default()),
@@ -212,7 +212,7 @@ impl<D: Driver> CudaDevice<D> {
             target,
             kernels: kernels
                 .iter()
-                .map(footprint)
+                .map(signed)
                 .collect::<Result<_, CudaError>>()?,
             site: "".into(),
             sites: Sites::default(),
@@ -359,11 +359,11 @@ impl<D: Driver> Device for CudaDevice<D> {
         if self.failed.is_some() {
             return;
         }
-        let (spec, footprint, symbol) = &self.kernels[kernel];
+        let (spec, signature, symbol) = &self.kernels[kernel];
         let places: Result<Vec<_>, String> =
             operands.iter().map(|w| self.regions.place(w)).collect();
         let planned = places
-            .and_then(|places| plan::plan(spec, footprint, self.target, &places, dims, coeffs));
+            .and_then(|places| plan::plan(spec, signature, self.target, &places, dims, coeffs));
         let origin = Origin {
             kernel: symbol.clone(),
             site: self.site.clone(),

@@ -4,9 +4,9 @@
 //! aligned as its accesses assume, and whose maps the driver encodes.
 
 use crate::device::memory::Words;
-use crate::device::reach::Footprint;
 use odec_program::gpu::tensor::map::{TensorMap, maps};
 use odec_program::gpu::{MAX_BLOCKS, Shape, alignment, shape};
+use odec_program::kernel::Signature;
 use odec_program::{KernelSpec, Target};
 
 /// Where an operand starts in the card's memory, and how many words there are from there on.
@@ -43,37 +43,29 @@ pub struct Launch {
     pub maps: Vec<Mapped>,
 }
 
-/// Plans a launch of a kernel with its footprint, whose code is for a target; `None` when there is nothing to do.
+/// Plans a launch of a kernel with its signature, whose code is for a target; `None` when there is nothing to do.
 ///
 /// # Errors
 /// In words, when the operands do not fit the kernel: a fault of the compiler.
 pub fn plan(
     spec: &KernelSpec,
-    footprint: &Footprint,
+    signature: &Signature,
     target: Target,
     operands: &[Place],
     dims: &[u64],
     coeffs: &[f64],
 ) -> Result<Option<Launch>, String> {
-    let wrong = |what: String| Err(format!("kernel {}: {what}", spec.symbol()));
-    if (operands.len(), dims.len(), coeffs.len())
-        != (
-            footprint.operands.len(),
-            footprint.dims.len(),
-            footprint.coeffs,
-        )
-    {
-        return wrong("another number of arguments".into());
+    fn refused<T>(spec: &KernelSpec, what: String) -> Result<T, String> {
+        Err(format!("kernel {}: {what}", spec.symbol()))
     }
+    let wrong = |what: String| refused(spec, what);
+    let words = operands.iter().map(|place| place.words);
+    (signature.check(words, dims, coeffs)).or_else(|what| refused(spec, what))?;
     let Some(shape) = shape(spec, dims, target) else {
         return wrong("there is no such kernel for GPUs".into());
     };
-    for (n, (place, touch)) in operands.iter().zip(&footprint.operands).enumerate() {
-        if touch.words(dims).is_none_or(|w| w > place.words) {
-            return wrong(format!("operand {n} is too short"));
-        }
-        let address = place.address;
-        if !address.is_multiple_of(alignment(spec, n)) {
+    for (n, Place { address, .. }) in operands.iter().enumerate() {
+        if !address.is_multiple_of(alignment(spec, signature, n)) {
             return wrong(format!("operand {n} at {address:#x} is not aligned"));
         }
     }

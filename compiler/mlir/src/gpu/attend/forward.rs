@@ -1,7 +1,7 @@
 //! Attention, forward: of whole sequences, and of a few tokens after those whose keys and values are kept.
 //!
 //! Takes an [`Attend`] spec. Walks over blocks of 64 keys with a running maximum and sum for each query, as
-//! [`odec_program::attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
+//! [`odec_program::kernel::Attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
 //! not pass through shared memory. With a window, a row may see nothing of a tile that others see: it changes nothing.
 
 use super::{PITCH, Seen, Side, Work, number, spread, window};

@@ -2,7 +2,7 @@
 //!
 //! A block of 128 threads takes 32 rows of one head (queries; keys, for their gradients) and walks over the other side in
 //! tiles of 64. For scores, 8 × 16 threads hold 4 × 4 each; for sums over the other side, 4 rows and every 16th column of
-//! the head. The orders of all sums are those of [`odec_program::attend`], which leaves open who computes what.
+//! the head. The orders of all sums are those of [`odec_program::kernel::Attend`], which leaves open who computes what.
 //!
 //! A block of queries reads the head of keys that its head shares with others; a block of keys goes over those heads one
 //! after the other. Tiles that no row of the block sees, before a window or after the last query of one, are left out.

@@ -21,7 +21,6 @@ use odec_runtime::conformance::cases::Cases;
 use odec_runtime::device::Device;
 use odec_runtime::device::cuda::plan::{Launch, Place, plan};
 use odec_runtime::device::memory::Words;
-use odec_runtime::device::reach::Footprint;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::rc::Rc;
@@ -79,9 +78,9 @@ impl Device for Emulated {
 
     fn launch(&mut self, kernel: usize, operands: &[Words], dims: &[u64], coeffs: &[f64]) {
         let (spec, kernel) = &self.kernels[kernel];
-        let footprint = Footprint::of(spec).unwrap_or_else(|e| panic!("{e}"));
+        let signature = spec.checked_signature().unwrap_or_else(|e| panic!("{e}"));
         let places: Vec<Place> = operands.iter().map(|w| Place::from(*w)).collect();
-        let planned = plan(spec, &footprint, self.target, &places, dims, coeffs);
+        let planned = plan(spec, &signature, self.target, &places, dims, coeffs);
         let planned = planned.unwrap_or_else(|e| panic!("{e}"));
         let Some(launch) = planned else {
             return;

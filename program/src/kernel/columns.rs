@@ -1,0 +1,160 @@
+//! Sums over rows: the specification, what it takes and gives, and its meaning.
+
+use super::rows::evaluated;
+use super::signature::{Cols, Count, Dimension, Mode, OperandAccess, Signature, walked};
+use super::validate::{self, ALL_ROWS, Scope};
+use super::{Indices, Kind, Launch, Sample};
+use crate::DType;
+use crate::eval::{Evaluator, Memory};
+use crate::expr::{Access, BinaryOp, Body, ExprId};
+use crate::real::Real;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Sums `value` over all rows, for each column: `out[c] = finish(Σ_r value(r, c))`, or with
+/// `accumulate`, `out[c] += …`.
+///
+/// dims: `[rows, seq]`. tiles: blocks of [`Columns::TILE`] columns. Rows are added in order, each
+/// column on its own. `value` contains no reduction. The output is the last operand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Columns {
+    pub dtype: DType,
+    pub cols: u64,
+    pub operands: Vec<DType>,
+    pub uniforms: u32,
+    pub body: Body,
+    pub value: ExprId,
+    pub accumulate: bool,
+}
+
+impl Columns {
+    pub const TILE: u64 = 64;
+}
+
+pub(super) struct ColumnsKind;
+
+impl Kind for ColumnsKind {
+    type Spec = Columns;
+    const NAME: &'static str = "columns";
+
+    fn dtype(k: &Columns) -> DType {
+        k.dtype
+    }
+
+    fn validate(k: &Columns) -> Result<(), String> {
+        validate::sums(k.dtype)?;
+        validate::length("columns", k.cols)?;
+        validate::operands(k.dtype, &k.operands)?;
+        let Some((out, inputs)) = k.operands.split_last() else {
+            return Err("it has no output".into());
+        };
+        if *out == DType::I32 {
+            return Err("its output is of token numbers".into());
+        }
+        let scope = Scope {
+            loads: 0..inputs.len(),
+            uniforms: k.uniforms,
+            cols: Some(k.cols),
+            reductions: false,
+            accumulator: false,
+            rows: &ALL_ROWS,
+        };
+        validate::body(&k.body, k.dtype, &scope)?;
+        validate::value(&k.body, k.value)
+    }
+
+    fn signature(k: &Columns) -> Signature {
+        let operand = |d: &DType| OperandAccess::new("input", *d, Mode::Read, []);
+        let mut operands: Vec<OperandAccess> = k.operands.iter().map(operand).collect();
+        walked(&k.body, Cols::Fixed(k.cols), &mut operands);
+        if let Some(out) = operands.last_mut() {
+            (out.name, out.mode) = ("output", Mode::written(k.accumulate));
+            out.extent.push(Count::fixed(k.cols));
+        }
+        Signature {
+            dtype: k.dtype,
+            operands,
+            dims: vec![Dimension::any("rows"), Dimension::any("seq")],
+            coeffs: k.uniforms as usize,
+            scratch: vec![],
+            work: evaluated(k.cols, &k.body),
+        }
+    }
+
+    fn tiles(k: &Columns, _: &[u64]) -> u64 {
+        k.cols.div_ceil(Columns::TILE)
+    }
+
+    fn headline(k: &Columns) -> String {
+        let sums = if k.accumulate {
+            "accumulated sums"
+        } else {
+            "sums"
+        };
+        format!("{sums} of {} columns over rows", k.cols)
+    }
+
+    fn run<T: Real>(k: &Columns, m: &mut (impl Memory<T> + Indices), at: Launch) {
+        let dims = [at.dims[0], at.dims[1]];
+        eval_columns::<T>(k, m, dims, at.coeffs, 0..Self::tiles(k, &dims));
+    }
+
+    fn samples() -> Vec<Sample<Columns>> {
+        let mut body = Body::default();
+        let x = body.load(0, Access::full(70));
+        let weight = body.load(1, Access::PER_ROW);
+        let factor = body.uniform(0);
+        let product = body.mul(x, weight);
+        let value = body.mul(product, factor);
+        let sample = |(dtype, inputs, accumulate)| {
+            let spec = Columns {
+                dtype,
+                cols: 70,
+                operands: vec![inputs, dtype, dtype],
+                uniforms: 1,
+                body: body.clone(),
+                value,
+                accumulate,
+            };
+            Sample::new(spec, &[4, 1], &[0.5])
+        };
+        let of = [
+            (DType::F32, DType::F32, false),
+            (DType::F32, DType::Bf16, true),
+            (DType::F64, DType::F64, true),
+        ];
+        of.map(sample).into()
+    }
+}
+
+/// Runs column blocks `tiles` of a [`Columns`] kernel. `dims` are `[rows, seq]`. Sums start at +0 and are added
+/// to the output in the end when the kernel accumulates.
+pub fn eval_columns<T: Real>(
+    kernel: &Columns,
+    memory: &mut impl Memory<T>,
+    dims: [u64; 2],
+    uniforms: &[f64],
+    tiles: Range<u64>,
+) {
+    let mut body = Evaluator::new(&kernel.body, uniforms);
+    let out = kernel.operands.len() as u32 - 1;
+    let cols = tiles.start * Columns::TILE..(tiles.end * Columns::TILE).min(kernel.cols);
+    if cols.is_empty() {
+        return;
+    }
+    let mut sums = vec![T::ZERO; (cols.end - cols.start) as usize];
+    for r in 0..dims[0] {
+        body.row(memory, r, dims[1], cols.clone(), &[]);
+        for (c, sum) in sums.iter_mut().enumerate() {
+            *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
+        }
+    }
+    for (c, sum) in cols.zip(sums) {
+        let value = if kernel.accumulate {
+            T::binary(BinaryOp::Add, memory.load(out, c), sum)
+        } else {
+            sum
+        };
+        memory.store(out, c, value);
+    }
+}

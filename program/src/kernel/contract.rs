@@ -1,0 +1,430 @@
+//! Products of matrices: the specification, what it takes and gives, and its meaning.
+
+use super::signature::{Cols, Count, Mode, OperandAccess, Signature, Work, walked};
+use super::validate::{self, ALL_ROWS, MOST_OPERANDS, Scope};
+use super::{Extent, Indices, Kind, Launch, Sample};
+use crate::eval::{Evaluator, Memory};
+use crate::expr::{Access, BinaryOp, Body, Expr, ExprId, UnaryOp};
+use crate::real::Real;
+use crate::{DType, tile};
+use serde::{Deserialize, Serialize};
+
+/// Register and cache blocking of a contraction; part of the spec so that tuning is frozen in the
+/// artifact. `kc` fixes the order of summation, so it is part of the meaning too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocking {
+    /// Rows of a register tile.
+    pub mr: u32,
+    /// Columns of a register tile, and of a packed panel; a multiple of the vector length.
+    pub nr: u32,
+    /// Inner length of a cache block.
+    pub kc: u32,
+    /// Columns of a cache block; a multiple of `nr`.
+    pub nc: u32,
+}
+
+/// In which order a contraction adds up, within a block of its inner length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Products are accumulated by FMA from zero, in order.
+    #[default]
+    Chain,
+    /// In chunks of [`tile::K`], evens and odds of a chunk apart: [`tile::sum`]. Factors are bf16.
+    Pairs,
+}
+
+impl Order {
+    pub(super) fn is_chain(&self) -> bool {
+        *self == Order::Chain
+    }
+
+    /// Values of k in a panel of inner length `k`: those of whole chunks, beyond `k` zeros.
+    pub fn depth(self, k: u64) -> Option<u64> {
+        k.checked_next_multiple_of(match self {
+            Order::Chain => 1,
+            Order::Pairs => tile::K,
+        })
+    }
+
+    /// The element that holds B(k, column), packed in panels of `nr` columns, `depth` values of k each.
+    pub fn element(self, k: u64, column: u64, depth: u64, nr: u64) -> u64 {
+        let (panel, j) = (column / nr * depth * nr, column % nr);
+        panel
+            + match self {
+                Order::Chain => k * nr + j,
+                Order::Pairs => (k / 2 * nr + j) * 2 + k % 2,
+            }
+    }
+}
+
+/// How a contraction's right-hand operand B(k, n) lies in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Panels made by [`Pack`].
+    #[default]
+    Panels,
+    /// [k, n], row stride n.
+    Rows,
+    /// [n, k], row stride k.
+    Columns,
+}
+
+impl Layout {
+    fn is_panels(&self) -> bool {
+        *self == Layout::Panels
+    }
+}
+
+/// `C(m, n) = epilogue(Σ_k A(m, k) · B(k, n))`.
+///
+/// dims: `[m, n, k]`. tiles: one per panel of `mr` rows, `ceil(m / mr)`.
+/// operands: A, B, the epilogue's extra inputs, C. C is stored [m, n], row stride n.
+/// `a_transposed: false`: A is stored [m, k]; `true`: stored [k, m] (row stride m).
+/// Elements of A are `a`, those of packed B `b`; all others, C included, are `dtype`, in which sums are taken. With bf16
+/// panels, elements of A are rounded to bf16 too: the result is that of the `dtype` contraction of rounded operands, and
+/// does not depend on whether A was rounded before it was stored.
+///
+/// Order of summation: k is cut into blocks of `kc`; inside a block products are added up in its [`Order`], from zero; the
+/// block sums are added in order (starting from C itself with `accumulate`:
+/// C + block₀, then + block₁, …). The epilogue sees the finished sum as [`crate::expr::Expr::Acc`], and
+/// may load operands by element, column or scalar. (On tensor cores the order is the card's: [`crate::gpu::tensor`].)
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contract {
+    pub dtype: DType,
+    pub a: DType,
+    pub b: DType,
+    pub m: Extent,
+    pub n: Extent,
+    pub k: Extent,
+    pub a_transposed: bool,
+    #[serde(default, skip_serializing_if = "Layout::is_panels")]
+    pub layout: Layout,
+    pub accumulate: bool,
+    #[serde(default, skip_serializing_if = "Order::is_chain")]
+    pub order: Order,
+    pub blocking: Blocking,
+    pub epilogue: Option<Epilogue>,
+}
+
+impl Contract {
+    /// Operands and scalars of the epilogue.
+    fn extras(&self) -> (usize, usize) {
+        let extras = self.epilogue.as_ref();
+        extras.map_or((0, 0), |e| (e.operands as usize, e.uniforms as usize))
+    }
+
+    /// The element that holds B(k, column), where B has `n` columns and inner length `len`.
+    pub fn element(&self, k: u64, column: u64, n: u64, len: u64) -> u64 {
+        match self.layout {
+            Layout::Panels => {
+                let depth = self.order.depth(len).expect("B is in memory");
+                let nr = u64::from(self.blocking.nr);
+                self.order.element(k, column, depth, nr)
+            }
+            Layout::Rows => k * n + column,
+            Layout::Columns => column * len + k,
+        }
+    }
+
+    /// Elements of scratch before the widened panels: one packed panel of A, mr × kc, plus a full register tile for ragged
+    /// edges.
+    pub fn tile_scratch(&self) -> u64 {
+        const VEC: u64 = 16; // elements of the widest vector: padding for overlapping stores
+        let b = self.blocking;
+        b.mr as u64 * b.kc as u64 + VEC * VEC + b.mr as u64 * b.nr as u64 + VEC
+    }
+    /// Elements of scratch of one thread: with bf16 panels, also a block of them, widened, nc × kc. With pairs, a register tile,
+    /// a packed panel of A in bf16, and the configuration of tile registers.
+    pub fn scratch(&self) -> u64 {
+        if self.order == Order::Pairs {
+            let b = self.blocking;
+            let (mr, nr, kc) = (u64::from(b.mr), u64::from(b.nr), u64::from(b.kc));
+            return mr * nr + mr * kc / 2 + tile::CONFIGURATION / self.dtype.bytes();
+        }
+        let widened = match self.b == self.dtype {
+            true => 0,
+            false => self.blocking.nc as u64 * self.blocking.kc as u64,
+        };
+        match widened {
+            0 => self.tile_scratch(),
+            n => self.tile_scratch().next_multiple_of(16) + n,
+        }
+    }
+}
+
+/// A map applied to the finished element of a contraction. Operand numbers are those of the launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epilogue {
+    pub operands: u32,
+    pub uniforms: u32,
+    pub body: Body,
+    pub value: ExprId,
+}
+
+pub(super) struct ContractKind;
+
+impl Kind for ContractKind {
+    type Spec = Contract;
+    const NAME: &'static str = "contract";
+
+    fn dtype(c: &Contract) -> DType {
+        c.dtype
+    }
+
+    fn validate(c: &Contract) -> Result<(), String> {
+        validate::sums(c.dtype)?;
+        for (name, e) in [("m", c.m), ("n", c.n), ("k", c.k)] {
+            validate::extent(name, e)?;
+        }
+        for factor in [c.a, c.b] {
+            validate::reads(c.dtype, factor)?;
+        }
+        let b = c.blocking;
+        let sizes = [b.mr, b.nr, b.kc, b.nc];
+        if !sizes.iter().all(|n| (1..=1 << 14).contains(n)) || !b.nc.is_multiple_of(b.nr) {
+            return Err(
+                "its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into(),
+            );
+        }
+        validate::pairs(c.order, c.b, c.dtype)?;
+        if c.order == Order::Pairs && c.layout != Layout::Panels {
+            return Err("it multiplies pairs that are not packed".into());
+        }
+        let Some(e) = &c.epilogue else {
+            return Ok(());
+        };
+        let extras = e.operands as usize;
+        if extras > MOST_OPERANDS {
+            return Err(format!("its epilogue has {extras} operands"));
+        }
+        let scope = Scope {
+            loads: 2..2 + extras,
+            uniforms: e.uniforms,
+            cols: None,
+            reductions: false,
+            accumulator: true,
+            rows: &ALL_ROWS[..2],
+        };
+        validate::body(&e.body, c.dtype, &scope)?;
+        validate::value(&e.body, e.value)
+    }
+
+    fn signature(c: &Contract) -> Signature {
+        let right = match c.layout {
+            Layout::Panels => Count::Panels {
+                n: 1,
+                nr: c.blocking.nr.into(),
+                k: 2,
+                order: c.order,
+            },
+            Layout::Rows | Layout::Columns => Count::rows(&[1, 2], 1),
+        };
+        let (extras, coeffs) = c.extras();
+        let mut operands = vec![
+            OperandAccess::new("a", c.a, Mode::Read, [Count::rows(&[0, 2], 1)]),
+            OperandAccess::new("b", c.b, Mode::Read, [right]),
+        ];
+        let extra = |_| OperandAccess::new("extra", c.dtype, Mode::Read, []);
+        operands.extend((0..extras).map(extra));
+        let mode = Mode::written(c.accumulate);
+        operands.push(OperandAccess::new(
+            "c",
+            c.dtype,
+            mode,
+            [Count::rows(&[0, 1], 1)],
+        ));
+        if let Some(e) = &c.epilogue {
+            walked(&e.body, Cols::Dim(1), &mut operands);
+        }
+        Signature {
+            dtype: c.dtype,
+            operands,
+            dims: vec![c.m.dimension("m"), c.n.dimension("n"), c.k.dimension("k")],
+            coeffs,
+            scratch: vec![Count::fixed(c.scratch())],
+            work: Work::contractions(Count::rows(&[0, 1, 2], 1)),
+        }
+    }
+
+    fn tiles(c: &Contract, dims: &[u64]) -> u64 {
+        dims[0].div_ceil(c.blocking.mr.into())
+    }
+
+    fn headline(c: &Contract) -> String {
+        let b = c.blocking;
+        let a = if c.a_transposed { "Aᵀ" } else { "A" };
+        let sign = if c.accumulate { "+=" } else { "=" };
+        let epilogue = if c.epilogue.is_some() {
+            ", with an epilogue"
+        } else {
+            ""
+        };
+        let right = match (c.layout, c.order) {
+            (Layout::Panels, Order::Pairs) => "B in pairs",
+            (Layout::Panels, Order::Chain) => "B",
+            (Layout::Rows, _) => "B [k, n]",
+            (Layout::Columns, _) => "B [n, k]",
+        };
+        format!(
+            "C {sign} {a}·{right}, m = {}, n = {}, k = {}, tiles {}×{}, blocks k {} n {}{epilogue}",
+            c.m, c.n, c.k, b.mr, b.nr, b.kc, b.nc
+        )
+    }
+
+    fn run<T: Real>(c: &Contract, m: &mut (impl Memory<T> + Indices), at: Launch) {
+        multiply::<T>(c, m, at);
+    }
+
+    fn samples() -> Vec<Sample<Contract>> {
+        let (m, n, k) = (5, 7, 9);
+        let plain = |dtype, b| Contract {
+            dtype,
+            a: dtype,
+            b,
+            m: Extent::Dynamic,
+            n: Extent::Static(n),
+            k: Extent::Static(k),
+            a_transposed: false,
+            layout: Layout::Panels,
+            accumulate: false,
+            order: Order::Chain,
+            blocking: Blocking {
+                mr: 4,
+                nr: 4,
+                kc: 4,
+                nc: 8,
+            },
+            epilogue: None,
+        };
+        let (f32s, f64s) = (plain(DType::F32, DType::F32), plain(DType::F64, DType::F64));
+        let finished = Contract {
+            epilogue: Some(Epilogue::sample(n)),
+            layout: Layout::Columns,
+            ..f32s.clone()
+        };
+        let summed = Contract {
+            accumulate: true,
+            a_transposed: true,
+            layout: Layout::Rows,
+            ..f64s
+        };
+        let paired = Contract {
+            order: Order::Pairs,
+            a: DType::Bf16,
+            ..plain(DType::F32, DType::Bf16)
+        };
+        let dims = [m, n, k];
+        let mut all: Vec<Sample<Contract>> = [f32s, summed, paired]
+            .map(|spec| Sample::new(spec, &dims, &[]))
+            .into();
+        all.push(Sample::new(finished, &dims, &[2.0]));
+        all
+    }
+}
+
+impl Epilogue {
+    /// `2·sum + bias + table`, of rows of `n`.
+    fn sample(n: u64) -> Epilogue {
+        let mut body = Body::default();
+        let (sum, factor) = (body.push(Expr::Acc), body.uniform(0));
+        let (bias, table) = (body.load(2, Access::PER_COL), body.load(3, Access::full(n)));
+        let scaled = body.mul(sum, factor);
+        let with_bias = body.add(scaled, bias);
+        Epilogue {
+            operands: 2,
+            uniforms: 1,
+            value: body.add(with_bias, table),
+            body,
+        }
+    }
+}
+
+/// Multiplications of a launch that are worth several threads.
+const MANY: u64 = 1 << 24;
+
+fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
+    let (m, n, k) = (at.dims[0], at.dims[1], at.dims[2]);
+    let nr = u64::from(c.blocking.nr);
+    let elements = match c.layout {
+        Layout::Panels => {
+            n.next_multiple_of(nr) * c.order.depth(k).expect("the launch was checked")
+        }
+        Layout::Rows | Layout::Columns => n * k,
+    };
+    let mut epilogue = c
+        .epilogue
+        .as_ref()
+        .map(|e| (Evaluator::<T>::new(&e.body, at.coeffs), e.value));
+    let out = 2 + c.extras().0 as u32;
+    let rounded = |x: T| match c.b {
+        DType::Bf16 => T::unary(UnaryOp::Bf16, x),
+        _ => x,
+    };
+    let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
+    let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
+    let before = c
+        .accumulate
+        .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
+    let mut sums = vec![T::ZERO; (m * n) as usize];
+    // Rows do not depend on one another.
+    let work = m.saturating_mul(n).saturating_mul(k);
+    let threads = if work < MANY { 1 } else { at.threads.max(1) };
+    let each = m.div_ceil(threads as u64).max(1);
+    std::thread::scope(|scope| {
+        let part = |first: u64, sums: &mut [T]| {
+            for (i, row) in (first..).zip(sums.chunks_mut(n.max(1) as usize)) {
+                sum_row(c, (&a, &b, before.as_deref()), [m, n, k], i, row);
+            }
+        };
+        let parts = sums.chunks_mut((each * n).max(1) as usize);
+        for (first, sums) in (0..m).step_by(each as usize).zip(parts) {
+            match threads {
+                1 => part(first, sums),
+                _ => drop(scope.spawn(move || part(first, sums))),
+            }
+        }
+    });
+    for (i, row) in (0..m).zip(sums.chunks(n.max(1) as usize)) {
+        if let Some((body, _)) = &mut epilogue {
+            body.row(memory, i, 1, 0..n, row);
+        }
+        for (j, sum) in row.iter().enumerate() {
+            let value = epilogue
+                .as_ref()
+                .map_or(*sum, |(body, id)| body.value(*id, j));
+            memory.store(out, i * n + j as u64, value);
+        }
+    }
+}
+
+/// Row `i` of the sums of a contraction: factors, and what they are added to.
+fn sum_row<T: Real>(
+    c: &Contract,
+    (a, b, before): (&[T], &[T], Option<&[T]>),
+    [m, n, k]: [u64; 3],
+    i: u64,
+    row: &mut [T],
+) {
+    let kc = u64::from(c.blocking.kc);
+    let left = |l: u64| if c.a_transposed { l * m + i } else { i * k + l };
+    let a: Vec<T> = (0..k).map(|l| a[left(l) as usize]).collect();
+    for (j, sum) in row.iter_mut().enumerate() {
+        let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
+        let mut total = before.map(|c| c[(i * n) as usize + j]);
+        for start in (0..k).step_by(kc as usize) {
+            let block = start..(start + kc).min(k);
+            let block = match c.order {
+                Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
+                Order::Pairs => {
+                    let f32s = |x: T| x.to_f64() as f32;
+                    let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
+                    T::of(tile::sum(terms).into())
+                }
+            };
+            total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
+        }
+        *sum = total.unwrap_or(T::ZERO);
+    }
+}
