@@ -7,7 +7,7 @@ use crate::terminal;
 use odec_compiler::cost::cost;
 use odec_compiler::model::Built;
 use odec_compiler::passes::{Assembled, Options};
-use odec_program::{Program, Target};
+use odec_program::{EntryId, Program, Target};
 use odec_runtime::ArtifactError;
 use odec_runtime::artifact::check::memory_bytes;
 use odec_runtime::device::cuda::fit::Card;
@@ -54,7 +54,7 @@ pub fn fits(
 fn under(program: &Program, activations: u64) -> u64 {
     let arena = |grad: bool| {
         let entries = program.entries.iter();
-        let of = entries.filter(|(name, _)| (*name == "grad") == grad);
+        let of = entries.filter(|(name, _)| (**name == EntryId::Grad) == grad);
         of.map(|(_, e)| e.arena_bytes).max().unwrap_or(0)
     };
     let (own, others) = (arena(true), arena(false));

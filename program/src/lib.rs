@@ -32,6 +32,7 @@ pub mod expr;
 pub mod gpu;
 pub mod kernel;
 pub mod manifest;
+pub mod names;
 pub mod noise;
 pub mod real;
 pub mod size;
@@ -41,6 +42,7 @@ pub mod transcendental;
 
 pub use expr::{Access, Body, ExprId};
 pub use kernel::KernelSpec;
+pub use names::{EntryId, ResultId};
 use serde::{Deserialize, Serialize};
 pub use size::{Bindings, Dim, Size};
 use std::collections::BTreeMap;
@@ -95,7 +97,7 @@ pub enum Slot {
     Moment2,
     /// Constant tables (rotary cosines and sines), filled once from [`manifest::Constant`].
     Consts,
-    /// Packed parameters, made by entry [`PREPARE`] whenever parameters have changed.
+    /// Packed parameters, made by [`EntryId::Prepare`] whenever parameters have changed.
     Prepared,
     /// Keys and values of the tokens so far, one pair of matrices per evaluation of an attention.
     Cache,
@@ -130,19 +132,6 @@ impl Operand {
         }
     }
 }
-
-/// The entry that predicts the next tokens of one sequence, a few tokens at a time: it reads the keys and values of the
-/// tokens so far from [`Slot::Cache`] and adds those of its own.
-pub const DECODE: &str = "decode";
-
-/// The entry that adds a micro-batch's gradients to [`Slot::Sums`], in programs that take several in a step.
-pub const ACCUMULATE: &str = "accumulate";
-
-/// What stands before the name of a term of the loss, in the outputs of the gradient's entry.
-pub const TERM: &str = "loss.";
-
-/// The entry that fills [`Slot::Prepared`] with what [`DECODE`] reads of parameters alone: packed, or at the times that fields are evaluated at.
-pub const PREPARE: &str = "prepare";
 
 /// A scalar argument of a kernel. Coefficients of schemes travel here, so that one kernel serves
 /// every step and stage.
@@ -277,8 +266,7 @@ pub struct Kernel {
     pub spec: KernelSpec,
 }
 
-/// Everything that runs: distinct kernels once, and the entries
-/// (`forward`, `loss`, `grad`, `update`, `prepare`, `decode`) that launch them.
+/// Everything that runs: distinct kernels once, and the entries that launch them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// What states, parameters, their gradients and moments, constants and results are made of, and sums are taken in:
@@ -287,7 +275,7 @@ pub struct Program {
     /// Planned maxima of batch and sequence, over all entries.
     pub maxima: Bindings,
     pub kernels: Vec<Kernel>,
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<EntryId, Entry>,
     /// Bytes of `Params`.
     pub param_bytes: u64,
     /// Bytes of `Grads`, `Sums`, `Moment1` and `Moment2`: those of the parameters that are trained, which lie first in `Params`.

@@ -5,7 +5,7 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_program::manifest::named;
-use odec_program::{Bindings, DECODE};
+use odec_program::{Bindings, EntryId};
 use odec_runtime::data::Batch;
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
@@ -89,7 +89,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         if step < steps {
             let gradient = ask(executor, &batches, &usual).map_err(Failure::input)?;
             let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
-            let update = executor.queue("update", at, &[], &scalars);
+            let update = executor.queue(EntryId::Update, at, &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));
         }
         while under_way.len() > executor.ahead().min(1) || step == steps {
@@ -160,7 +160,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
 
 /// Times single tokens, each read after those before it.
 fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
-    if !x.has_entry(DECODE) {
+    if !x.has_entry(EntryId::Decode) {
         return Err(Failure::Input(
             "this model's attention sees the tokens that come after a token: it cannot read them one by one".into(),
         ));

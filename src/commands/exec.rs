@@ -6,7 +6,7 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source;
 use odec_graph::interp::{self, Tensor};
-use odec_program::Bindings;
+use odec_program::{Bindings, EntryId, names};
 use odec_runtime::infer::exec;
 use odec_runtime::system::{input, output};
 use odec_runtime::{Executor, Shown};
@@ -29,9 +29,9 @@ pub fn run(args: &cli::Exec) -> Done {
     let device = artifact.device(args.device, None).map_err(Failure::input)?;
     let mut executor = Executor::new(&artifact, device).map_err(Failure::input)?;
     let entry = match args.entry {
-        EntryName::Forward => "forward",
-        EntryName::Loss => "loss",
-        EntryName::Grad => "grad",
+        EntryName::Forward => EntryId::Forward,
+        EntryName::Loss => EntryId::Loss,
+        EntryName::Grad => EntryId::Grad,
     };
     exec::exec(&mut executor, entry, &args.inputs, &args.outputs).map_err(Failure::input)
 }
@@ -65,7 +65,7 @@ fn interpret(args: &cli::Exec) -> Done {
             )
         })?;
         let mut shape: Vec<u64> = view.shape().iter().map(|n| *n as u64).collect();
-        if name == "tokens" || name == "targets" {
+        if name == names::TOKENS || name == names::TARGETS {
             let &[batch, seq] = shape.as_slice() else {
                 return Err(wrong(
                     &args.inputs,

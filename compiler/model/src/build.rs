@@ -29,7 +29,7 @@ use odec_graph::{
     Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
 };
 use odec_program::manifest::{Loss, Waves};
-use odec_program::{Dim, manifest, noise};
+use odec_program::{Dim, ResultId, manifest, names, noise};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -70,7 +70,7 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let mut model = Model::new(spec, params);
     let logits = model.logits(&mut b)?;
-    b.output("logits", logits);
+    b.output(ResultId::Logits.to_string(), logits);
     outputs(&mut b, model.decided);
     Ok(b.finish())
 }
@@ -91,7 +91,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     let mut model = Model::new(spec, params);
     model.reach = Reach::Past;
     let logits = model.logits(&mut b)?;
-    b.output("logits", logits);
+    b.output(ResultId::Logits.to_string(), logits);
     Ok(Some(b.finish()))
 }
 
@@ -99,7 +99,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
 pub fn loss(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let (loss, model) = loss_in(spec, params, false, &mut b)?;
-    b.output("loss", loss);
+    b.output(ResultId::Loss.to_string(), loss);
     outputs(&mut b, model.decided);
     Ok(b.finish())
 }
@@ -116,7 +116,7 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
         .collect();
     let (graph, grads) = gradient(b.finish(), loss, &wrt)?;
     let mut b = Builder::extend(graph);
-    b.output("loss", loss);
+    b.output(ResultId::Loss.to_string(), loss);
     outputs(&mut b, model.decided);
     let mut grads = wrt.iter().zip(grads);
     for p in trained {
@@ -135,7 +135,7 @@ pub fn grad(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
                 zeros(&mut b, value)?
             }
         };
-        b.output(format!("grad.{}", p.path), g);
+        b.output(ResultId::Gradient(&p.path).to_string(), g);
     }
     Ok(b.finish())
 }
@@ -165,7 +165,7 @@ fn loss_in<'s>(
         ..Site::default()
     };
     b.span = None;
-    let targets = b.push1(index("targets"), &[])?;
+    let targets = b.push1(index(names::TARGETS), &[])?;
     let loss = model.loss(b, logits, targets)?;
     Ok((loss, model))
 }
@@ -458,7 +458,7 @@ impl<'s> Model<'s> {
             ..Site::default()
         };
         b.span = Some(spec.embed_span);
-        let tokens = b.push1(index("tokens"), &[])?;
+        let tokens = b.push1(index(names::TOKENS), &[])?;
         self.tokens = Some(tokens);
         let table = self.param(b, EMBEDDING)?;
         let mut x = b.push1(Embedding, &[table, tokens])?;

@@ -17,7 +17,7 @@ use odec_graph::ops::{
 };
 use odec_graph::replay::replay;
 use odec_graph::{Builder, Exact, Site, Solution, TypeError, Value, nn};
-use odec_program::TERM;
+use odec_program::ResultId;
 use odec_program::manifest::Loss;
 
 /// What the steps of all evolves give to the terms of a loss, a number per token each.
@@ -230,7 +230,7 @@ impl Model<'_> {
                 true => rows,
                 false => mean(b, rows, weights)?,
             };
-            let name = format!("{TERM}{}", term.name());
+            let name = ResultId::Term(term.name()).to_string();
             self.decided.push((name, value));
             total.push((coefficient.clone(), value));
         }

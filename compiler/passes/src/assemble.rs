@@ -19,17 +19,11 @@ use odec_graph::{Graph, TensorType, TypeError};
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Tune};
 use odec_program::{
-    ACCUMULATE, Bindings, Coeff, DECODE, DType, Dim, Entry, Instr, Io, Kernel, Operand, PREPARE,
-    Program, Size, Slot,
+    Bindings, Coeff, DType, Dim, Entry, EntryId, Instr, Io, Kernel, Operand, Program, ResultId,
+    Size, Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
-
-/// The entry that fills `Slot::Grads`, all of it.
-pub const GRAD: &str = "grad";
-
-/// What the gradient of a parameter is called among a graph's results.
-pub const GRAD_PREFIX: &str = "grad.";
 
 /// Why no program was made.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -53,7 +47,7 @@ pub enum AssembleError {
 /// What planning one entry found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryMemory {
-    pub entry: String,
+    pub entry: EntryId,
     /// Bytes of the arena.
     pub arena: u64,
     /// Bytes of the same values side by side.
@@ -88,11 +82,11 @@ pub fn build_manifest(
 /// fault of the compiler.
 pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
     let alone = Bindings::new(1, model.maxima.seq);
-    let graphs: Vec<(&str, &Graph, Bindings)> = [
-        ("forward", Some(model.forward), model.maxima),
-        (DECODE, model.decode, alone),
-        ("loss", model.loss, model.maxima),
-        (GRAD, model.grad, model.maxima),
+    let graphs: Vec<(EntryId, &Graph, Bindings)> = [
+        (EntryId::Forward, Some(model.forward), model.maxima),
+        (EntryId::Decode, model.decode, alone),
+        (EntryId::Loss, model.loss, model.maxima),
+        (EntryId::Grad, model.grad, model.maxima),
     ]
     .into_iter()
     .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
@@ -104,28 +98,27 @@ pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleEr
     let mut entries = BTreeMap::new();
     for (name, graph, maxima) in graphs {
         let made = maker.graph_entries(name, graph, maxima)?;
-        entries.extend(made.into_iter().map(|(name, e)| (name.to_string(), e)));
+        entries.extend(made);
     }
     if let (Some(train), Some(_)) = (&model.train, model.grad) {
         let from = match train.accumulate {
             1 => Slot::Grads,
             _ => {
-                let e =
-                    maker.entry(ACCUMULATE, accumulate(&table), model.maxima, vec![], vec![])?;
-                entries.insert(ACCUMULATE.into(), e);
+                let (name, code) = (EntryId::Accumulate, accumulate(&table));
+                let e = maker.entry(name, code, model.maxima, vec![], vec![])?;
+                entries.insert(name, e);
                 Slot::Sums
             }
         };
         let code = update(&table, train, from);
         let outputs = vec![Io {
-            name: "grad_norm".into(),
+            name: ResultId::GradientNorm.to_string(),
             dtype: real,
             shape: vec![],
         }];
-        entries.insert(
-            "update".into(),
-            maker.entry("update", code, model.maxima, vec![], outputs)?,
-        );
+        let name = EntryId::Update;
+        let e = maker.entry(name, code, model.maxima, vec![], outputs)?;
+        entries.insert(name, e);
     }
     let Maker {
         kernels,
@@ -182,7 +175,7 @@ pub fn gradient(
         ..policy(model)
     };
     let mut maker = Maker::new(&table, &constants, options, policy);
-    let mut made = maker.graph_entries(GRAD, graph, model.maxima)?;
+    let mut made = maker.graph_entries(EntryId::Grad, graph, model.maxima)?;
     Ok(made.pop().map(|(_, entry)| entry))
 }
 
@@ -290,13 +283,13 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The entry of a graph; [`DECODE`] comes with [`PREPARE`].
+    /// The entry of a graph; [`EntryId::Decode`] comes with [`EntryId::Prepare`].
     fn graph_entries(
         &mut self,
-        name: &'static str,
+        name: EntryId,
         graph: &Graph,
         maxima: Bindings,
-    ) -> Result<Vec<(&'static str, Entry)>, AssembleError> {
+    ) -> Result<Vec<(EntryId, Entry)>, AssembleError> {
         let real = self.table.real;
         // Inputs keep their numbers even where a pass finds that one is not needed.
         let inputs: Vec<Io> = graph
@@ -316,7 +309,7 @@ impl<'a> Maker<'a> {
                 list
             });
         let memory = match name {
-            GRAD => self.policy.memory,
+            EntryId::Grad => self.policy.memory,
             _ => Memory::Store,
         };
         let policy = Policy {
@@ -327,9 +320,10 @@ impl<'a> Maker<'a> {
         let mut outputs = Vec::new();
         let mut homes = Homes::default();
         for (result, v) in graph.outputs() {
-            let param = result
-                .strip_prefix(GRAD_PREFIX)
-                .and_then(|path| self.table.find(path));
+            let param = match ResultId::of(result) {
+                ResultId::Gradient(path) => self.table.find(path),
+                _ => None,
+            };
             homes.outputs.push(match param {
                 Some(p) => Operand::at(Slot::Grads, p.offset),
                 None => {
@@ -383,25 +377,25 @@ impl<'a> Maker<'a> {
         if self.options.fusion == Fusion::On {
             code = join(code);
         }
-        if name == GRAD {
+        if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);
         }
-        if name != DECODE {
+        if name != EntryId::Decode {
             let unit = self.options.tiling.blocking.kc.into();
             code = pieces::cut(code, maxima, self.options.piece, unit);
         }
         let mut made = Vec::new();
-        if name == DECODE {
+        if name == EntryId::Decode {
             let first = self.hoist_constant(name, &mut code)?;
-            let prepare = self.entry(PREPARE, first, maxima, vec![], vec![])?;
-            made.push((PREPARE, prepare));
+            let prepare = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
+            made.push((EntryId::Prepare, prepare));
         }
         made.push((name, self.entry(name, code, maxima, inputs, outputs)?));
         Ok(made)
     }
 
     /// Takes out of a program what follows from parameters and tables alone, packing most of all: they stay the same over many runs.
-    fn hoist_constant(&mut self, entry: &str, code: &mut Code) -> Result<Code, AssembleError> {
+    fn hoist_constant(&mut self, entry: EntryId, code: &mut Code) -> Result<Code, AssembleError> {
         let constant = constant_launches(code);
         let launches = std::mem::take(&mut code.launches).into_iter();
         let (mut first, mut rest) = (Vec::new(), Vec::new());
@@ -436,7 +430,10 @@ impl<'a> Maker<'a> {
         let given: BTreeSet<&str> = graph
             .outputs()
             .iter()
-            .filter_map(|(n, _)| n.strip_prefix(GRAD_PREFIX))
+            .filter_map(|(n, _)| match ResultId::of(n) {
+                ResultId::Gradient(path) => Some(path),
+                _ => None,
+            })
             .collect();
         for p in self
             .table
@@ -448,13 +445,8 @@ impl<'a> Maker<'a> {
             let ty = TensorType::real(shape);
             let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
             let home = Home::Fixed(Operand::at(Slot::Grads, p.offset));
-            let b = code.buffer(
-                format!("{GRAD_PREFIX}{}", p.path),
-                self.table.real,
-                ty.size(),
-                home,
-            );
-            let site = format!("{GRAD_PREFIX}{}", p.path);
+            let site = ResultId::Gradient(&p.path).to_string();
+            let b = code.buffer(site.clone(), self.table.real, ty.size(), home);
             code.launches.push(Launch {
                 spec: KernelSpec::Rows(spec),
                 args: vec![b],
@@ -469,7 +461,7 @@ impl<'a> Maker<'a> {
 
     fn entry(
         &mut self,
-        name: &str,
+        name: EntryId,
         code: Code,
         maxima: Bindings,
         inputs: Vec<Io>,
@@ -492,7 +484,7 @@ impl<'a> Maker<'a> {
             ..
         } = layout;
         self.memory.push(EntryMemory {
-            entry: name.into(),
+            entry: name,
             arena: peak,
             unshared,
             lower_bound,

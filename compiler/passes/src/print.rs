@@ -30,7 +30,7 @@ pub fn program(m: &Manifest, memory: &[EntryMemory]) -> String {
         entry(
             &mut out,
             m,
-            name,
+            name.as_str(),
             e,
             memory.iter().find(|x| x.entry == *name),
         );
@@ -200,11 +200,9 @@ fn place(m: &Manifest, e: &Entry, o: &Operand) -> String {
     };
     match o.slot {
         Slot::Arena => format!("@{}", o.offset),
-        Slot::Params => param(""),
-        Slot::Grads => param("grad."),
-        Slot::Sums => param("sum."),
-        Slot::Moment1 => param("moment1."),
-        Slot::Moment2 => param("moment2."),
+        Slot::Params | Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
+            param(o.slot.prefix().unwrap_or_default())
+        }
         Slot::Consts => match m
             .constants
             .iter()

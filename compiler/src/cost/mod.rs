@@ -12,14 +12,14 @@ pub use operations::Operations;
 
 use crate::model::Built;
 use crate::model::step::SOLVE;
-use crate::passes::assemble::{AssembleError, GRAD, Model, Options, gradient};
+use crate::passes::assemble::{AssembleError, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use crate::scheme::work::EvolveWork;
 use odec_graph::{Graph, OpKind, Pass};
 use odec_program::manifest::Memory;
-use odec_program::{ACCUMULATE, Bindings, DType, Program};
+use odec_program::{Bindings, DType, EntryId, Program};
 use std::collections::BTreeSet;
 
 /// All numbers of a model. Operations are those of one sequence of `context` tokens.
@@ -133,7 +133,11 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
             Memory::Store => stored.clone(),
             memory => run_graph_passes(&built.grad, Policy { memory, ..policy })?,
         };
-        let activations = match program.entries.get(GRAD).filter(|_| memory == own) {
+        let activations = match program
+            .entries
+            .get(&EntryId::Grad)
+            .filter(|_| memory == own)
+        {
             Some(entry) => Some(entry.arena_bytes),
             None => match gradient(&model, options, memory) {
                 Ok(entry) => entry.map(|e| e.arena_bytes),
@@ -167,7 +171,8 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         own,
         // with micro-batches, sums of gradients as well
         state_bytes: program.param_bytes
-            + (3 + u64::from(program.entries.contains_key(ACCUMULATE))) * program.trained_bytes,
+            + (3 + u64::from(program.entries.contains_key(&EntryId::Accumulate)))
+                * program.trained_bytes,
         cache_bytes: program.cache_bytes,
     })
 }

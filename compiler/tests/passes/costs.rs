@@ -9,7 +9,7 @@ use odec_compiler::cost::{Cost, Operations, cost, json};
 use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
 use odec_program::manifest::{Manifest, Memory};
-use odec_program::{Bindings, DECODE, Kernel, KernelSpec, PREPARE, Slot};
+use odec_program::{Bindings, EntryId, Kernel, KernelSpec, Slot};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
 use odec_runtime::device::reference::ReferenceDevice;
@@ -184,7 +184,7 @@ fn high_water(m: &Manifest, entry: &str) -> u64 {
 
 /// Bytes by which the places of new keys and values move on with each token.
 fn kept_per_token(m: &Manifest) -> u64 {
-    let operands = m.program.entries[DECODE]
+    let operands = m.program.entries[&EntryId::Decode]
         .instrs
         .iter()
         .flat_map(|i| &i.operands);
@@ -247,17 +247,17 @@ fn check(name: &str, train: &str) -> Cost {
         "{name}: arena"
     );
     assert_eq!(
-        m.program.entries.contains_key(DECODE),
+        m.program.entries.contains_key(&EntryId::Decode),
         c.decode.is_some(),
         "{name}"
     );
     if let Some(d) = c.decode {
-        x.run(PREPARE, Bindings::new(1, CONTEXT));
-        let read = sum(&x.run(DECODE, Bindings::new(1, CONTEXT)), |_| true);
+        x.run("prepare", Bindings::new(1, CONTEXT));
+        let read = sum(&x.run("decode", Bindings::new(1, CONTEXT)), |_| true);
         assert_eq!(read, c.forward, "{name}: prefill");
         let one = |past| Bindings::new(1, 1).after(past);
-        assert_eq!(sum(&x.run(DECODE, one(0)), |_| true), d.first, "{name}");
-        let last = sum(&x.run(DECODE, one(CONTEXT - 1)), |_| true);
+        assert_eq!(sum(&x.run("decode", one(0)), |_| true), d.first, "{name}");
+        let last = sum(&x.run("decode", one(CONTEXT - 1)), |_| true);
         assert_eq!(last, d.last, "{name}: the last token");
         assert_eq!(
             d.bytes_per_token,

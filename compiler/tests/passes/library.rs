@@ -7,7 +7,7 @@ use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
 use odec_program::manifest::{Loss, Manifest, named};
-use odec_program::{Bindings, DECODE};
+use odec_program::{Bindings, EntryId};
 use odec_runtime::data::Batch;
 use odec_runtime::data::mask;
 use odec_runtime::executor::depth::usual;
@@ -57,7 +57,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 
 /// Logits of a text read in pieces are those of the text read whole, in every bit.
 fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
-    if !m.program.entries.contains_key(DECODE) {
+    if !m.program.entries.contains_key(&EntryId::Decode) {
         if !m.depths.is_empty() {
             // Its steps are those of a whole text.
             return;

@@ -8,7 +8,7 @@ use odec_compiler::model::Built;
 use odec_compiler::passes::{build_manifest, print};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::{Manifest, Param, added};
-use odec_program::{Bindings, DECODE};
+use odec_program::{Bindings, EntryId};
 use odec_runtime::parameters::import;
 use odec_runtime::system::owned::CHECKPOINT;
 use odec_runtime::train::run::Run;
@@ -269,7 +269,7 @@ fn reading_on() {
         let made = print::program(&manifest, &[]);
         let decode = made
             .split("entry ")
-            .find(|e| e.starts_with(DECODE))
+            .find(|e| e.starts_with(EntryId::Decode.as_str()))
             .unwrap();
         assert!(!decode.contains("lora"), "{decode}");
         let x: Vec<i32> = tokens(Bindings::new(1, 8), 256, 3);

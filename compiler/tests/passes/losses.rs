@@ -350,7 +350,7 @@ pub fn run(model: &(Built, String), options: Options) -> (Vec<u32>, BTreeMap<Str
     let (x, y) = (words(), tokens(AT, 11, 5));
     let key = [KEY];
     let mut io = vec![("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-    if e.has_input("grad", noise::KEY) {
+    if e.has_input(odec_program::EntryId::Grad, noise::KEY) {
         io.push((noise::KEY, Value::I32(&key)));
     }
     let out = e.run("grad", AT, &io, &[]).unwrap();

@@ -8,7 +8,7 @@ use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
 use odec_program::kernel::KernelSpec;
 use odec_program::manifest::Manifest;
-use odec_program::{Bindings, DECODE, PREPARE};
+use odec_program::{Bindings, EntryId};
 use odec_runtime::{State, Value};
 
 const AT: Bindings = Bindings::new(2, 4);
@@ -231,16 +231,16 @@ fn revolving_changes_no_bit() {
 #[test]
 fn decoding_computes_no_weights() {
     let (built, m) = built("kutta3(f)", "2", &of_time(10, "left"), "memory store");
-    let contractions = |entry: &str| {
-        let instrs = m.program.entries[entry].instrs.iter();
+    let contractions = |entry: EntryId| {
+        let instrs = m.program.entries[&entry].instrs.iter();
         let spec = |k: u32| &m.program.kernels[k as usize].spec;
         instrs
             .filter(|i| matches!(spec(i.kernel), KernelSpec::Contract(_)))
             .count()
     };
     // One application for each evaluation, and the logits.
-    assert_eq!(contractions(DECODE), 2 * 3 + 1);
+    assert_eq!(contractions(EntryId::Decode), 2 * 3 + 1);
     // Of the times 0, 1/2, 1, 3/2 and 2, three maps for the matrix and one for the bias.
-    assert_eq!(contractions(PREPARE), 5 * 4);
+    assert_eq!(contractions(EntryId::Prepare), 5 * 4);
     assert!(built.decode.is_some());
 }

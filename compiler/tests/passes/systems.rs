@@ -1,12 +1,12 @@
 //! Small decoders built by hand: the five systems without their `.ode` files.
 
-use odec_compiler::passes::assemble::GRAD_PREFIX;
 use odec_compiler::passes::fuse::Fusion;
 use odec_compiler::passes::lower::Tiling;
 use odec_compiler::passes::{Model, Options};
 use odec_graph::nn::{self, AttentionWeights, Rotary};
 use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff};
+use odec_program::ResultId;
 use odec_program::kernel::Blocking;
 use odec_program::manifest::{self, AdamW, Data, Form, Init, Schedule, Train};
 use odec_program::{Bindings, Dim};
@@ -93,7 +93,7 @@ impl Decoder {
         b.output("loss", value);
         for ((p, _), grad) in params.iter().zip(grads) {
             if let Some(g) = grad {
-                b.output(format!("{GRAD_PREFIX}{}", p.path), g);
+                b.output(ResultId::Gradient(&p.path).to_string(), g);
             }
         }
         Decoder {

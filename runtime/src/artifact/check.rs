@@ -9,6 +9,7 @@ use crate::artifact::numbers;
 use crate::device::memory::WORD;
 use odec_program::kernel::{Mode, Signature};
 use odec_program::manifest::Manifest;
+use odec_program::names::LOGITS;
 use odec_program::{
     Bindings, Coeff, DType, Dim, Entry, Instr, Operand, Piece, Program, Size, Slot, noise,
 };
@@ -18,9 +19,6 @@ use std::collections::BTreeSet;
 const LARGEST: u64 = 1 << 46;
 
 const TOO_MUCH: &str = "its memory is larger than any machine's";
-
-/// The output that tokens are chosen by.
-const LOGITS: &str = "logits";
 
 /// Far more than the compiler makes.
 const MOST_PIECES: u64 = 1 << 16;
@@ -91,7 +89,7 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
         })
         .collect::<Result<_, _>>()?;
     for (name, e) in &p.entries {
-        entry(m, name, e, &signatures)?;
+        entry(m, name.as_str(), e, &signatures)?;
     }
     if memory_bytes(p) > LARGEST {
         return invalid("program", TOO_MUCH);

@@ -11,7 +11,7 @@ use crate::executor::{Executor, RunError, State, Value};
 use crate::infer::generate::Reader;
 use odec_program::gpu::tensor;
 use odec_program::manifest::named;
-use odec_program::{ACCUMULATE, Bindings, DECODE, noise};
+use odec_program::{Bindings, EntryId, names, noise};
 
 /// What a result may always be off on tensor cores, as a part of its size in the Euclidean norm.
 pub const LEAST: f64 = 0.02;
@@ -157,12 +157,12 @@ pub(crate) fn results(
     let mut out = Results::new();
     // A sequence that is no whole tile, where there is room for one.
     for seq in [seq, seq.saturating_sub(seq / 4 + 1).max(1)] {
-        let logits = entry(&mut x, "forward", Bindings::new(batch, seq), 1)?;
+        let logits = entry(&mut x, EntryId::Forward, Bindings::new(batch, seq), 1)?;
         out.extend(logits.map(|r| (format!("logits of {seq} tokens"), r)));
     }
     let at = Bindings::new(batch, seq);
     for step in 1..=steps {
-        let Some(loss) = entry(&mut x, "grad", at, step)? else {
+        let Some(loss) = entry(&mut x, EntryId::Grad, at, step)? else {
             break;
         };
         out.push((format!("loss {step}"), loss));
@@ -171,8 +171,8 @@ pub(crate) fn results(
             let gradient = all(x.of(State::Grads, p));
             out.push((format!("gradient {step} of {}", p.path), gradient));
         }
-        entry(&mut x, ACCUMULATE, Bindings::new(1, 1), step)?;
-        let norm = entry(&mut x, "update", Bindings::new(1, 1), step)?;
+        entry(&mut x, EntryId::Accumulate, Bindings::new(1, 1), step)?;
+        let norm = entry(&mut x, EntryId::Update, Bindings::new(1, 1), step)?;
         out.extend(norm.map(|r| (format!("norm {step}"), r)));
         for (state, what) in [
             (State::Params, "parameters"),
@@ -183,8 +183,8 @@ pub(crate) fn results(
             out.push((format!("{what} {step}"), all(x.state(state))));
         }
     }
-    if x.has_entry(DECODE) {
-        let whole = entry(&mut x, "forward", Bindings::new(1, seq), 3)?;
+    if x.has_entry(EntryId::Decode) {
+        let whole = entry(&mut x, EntryId::Forward, Bindings::new(1, seq), 3)?;
         out.extend(whole.map(|r| ("logits of the text".into(), r)));
         let text = tokens(m.model.vocab, seq, 3);
         let mut reader = Reader::new(&mut x)?;
@@ -219,12 +219,12 @@ fn tokens(vocab: u64, count: u64, seed: u64) -> Vec<i32> {
 /// The first output of an entry that the program has; nothing when it has no such entry, or the entry no output.
 fn entry(
     x: &mut Executor,
-    name: &str,
+    name: EntryId,
     at: Bindings,
     step: u64,
 ) -> Result<Option<Vec<f64>>, RunError> {
     let vocab = x.manifest().model.vocab;
-    let Some(e) = x.manifest().program.entries.get(name) else {
+    let Some(e) = x.manifest().program.entries.get(&name) else {
         return Ok(None);
     };
     let inputs: Vec<(String, Vec<i32>)> = (e.inputs.iter().zip(step..))
@@ -232,7 +232,7 @@ fn entry(
             let count = io.shape.iter().map(|d| d.at(at)).product();
             let values = match io.name.as_str() {
                 noise::KEY => vec![step as i32],
-                "tokens" => tokens(vocab, count, step),
+                names::TOKENS => tokens(vocab, count, step),
                 _ => tokens(vocab, count, seed + 4),
             };
             (io.name.clone(), values)

@@ -23,7 +23,7 @@ use crate::executor::run_error::no_entry;
 pub use crate::executor::run_error::{RunError, find};
 use crate::executor::watch::{finite, reached, tensor_name};
 use odec_program::manifest::{Manifest, Param};
-use odec_program::{Bindings, Coeff, DType, Operand, Piece, Slot};
+use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
 use ports::{Ports, Ticket};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ pub struct Executor {
     prepared: Buffer,
     cache: Buffer,
     arena: Buffer,
-    ports: BTreeMap<String, Ports>,
+    ports: BTreeMap<EntryId, Ports>,
     poison: bool,
     watch: bool,
     skip: bool,
@@ -93,7 +93,7 @@ impl Executor {
         device.copy_in(words, words);
         let mut ports = BTreeMap::new();
         for (name, e) in &p.entries {
-            ports.insert(name.clone(), Ports::new(e, &mut *device)?);
+            ports.insert(*name, Ports::new(e, &mut *device)?);
         }
         let mut memory = |bytes: u64| -> Result<Memory, RunError> {
             Ok(Memory {
@@ -292,24 +292,24 @@ impl Executor {
     }
 
     /// Whether the program has an entry.
-    pub fn has_entry(&self, entry: &str) -> bool {
-        self.manifest().program.entries.contains_key(entry)
+    pub fn has_entry(&self, entry: EntryId) -> bool {
+        self.manifest().program.entries.contains_key(&entry)
     }
 
     /// Whether an entry reads such an input.
-    pub fn has_input(&self, entry: &str, name: &str) -> bool {
-        let entry = self.manifest().program.entries.get(entry);
+    pub fn has_input(&self, entry: EntryId, name: &str) -> bool {
+        let entry = self.manifest().program.entries.get(&entry);
         entry.is_some_and(|e| e.inputs.iter().any(|io| io.name == name))
     }
 
-    /// Runs an entry and returns its outputs. `named` are the scalars its instructions ask for by name;
+    /// Runs an entry, which may be given by name, and returns its outputs. `named` are the scalars its instructions ask for by name;
     /// more may be given.
     ///
     /// # Errors
     /// When the entry does not exist, or anything given does not fit it.
     pub fn run(
         &mut self,
-        entry: &str,
+        entry: impl AsRef<str>,
         at: Bindings,
         inputs: &[(&str, Value)],
         named: &[(&str, f64)],
@@ -327,9 +327,14 @@ impl Executor {
         let manifest = self.artifact.manifest();
         let known = manifest.program.entries.get_key_value(&ticket.entry);
         let (Some((name, e)), Some(ports)) = (known, self.ports.get_mut(&ticket.entry)) else {
-            return Err(no_entry(manifest, &ticket.entry));
+            return Err(no_entry(manifest, ticket.entry.as_str()));
         };
-        Outputs::new(manifest, (name, e), ticket.at, ports.taken(ticket.stage))
+        Outputs::new(
+            manifest,
+            (name.as_str(), e),
+            ticket.at,
+            ports.taken(ticket.stage),
+        )
     }
 
     /// Asks for a run of an entry, as [`Executor::run`], without waiting for it. Where a device is in step, its outputs last until the
@@ -339,14 +344,15 @@ impl Executor {
     /// As [`Executor::run`].
     pub fn queue(
         &mut self,
-        entry: &str,
+        entry: impl AsRef<str>,
         at: Bindings,
         inputs: &[(&str, Value)],
         named: &[(&str, f64)],
     ) -> Result<Ticket, RunError> {
         let manifest = self.artifact.manifest();
         let program = &manifest.program;
-        let e = find(manifest, entry)?;
+        let (id, e) = find(manifest, entry.as_ref())?;
+        let entry = id.as_str();
         let max = e.maxima;
         let end = at.past.saturating_add(at.seq);
         if !(1..=max.batch).contains(&at.batch) || at.seq == 0 || end > max.seq {
@@ -359,7 +365,7 @@ impl Executor {
         }
         let ports = self
             .ports
-            .get_mut(entry)
+            .get_mut(&id)
             .ok_or_else(|| no_entry(manifest, entry))?;
         let device = &mut *self.device;
         let in_step = device.in_step();
@@ -491,7 +497,7 @@ impl Executor {
             }
         }
         Ok(Ticket {
-            entry: entry.into(),
+            entry: id,
             at,
             stage,
             mark: device.mark(),

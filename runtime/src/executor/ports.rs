@@ -12,7 +12,7 @@ use crate::device::{Device, Mark};
 use crate::executor::depth;
 use crate::executor::run_error::{RunError, no_io};
 use odec_program::manifest::{Depth, Manifest};
-use odec_program::{Bindings, DType, Entry, Io, noise};
+use odec_program::{Bindings, DType, Entry, EntryId, Io, noise};
 use std::io;
 
 /// An input of an entry, row-major.
@@ -118,7 +118,7 @@ impl Ports {
 /// A run that was asked for, whose outputs nobody has taken yet.
 #[must_use]
 pub struct Ticket {
-    pub(crate) entry: String,
+    pub(crate) entry: EntryId,
     pub(crate) at: Bindings,
     pub(crate) stage: Option<Stage>,
     pub(crate) mark: Mark,

@@ -1,7 +1,7 @@
 //! Why an entry cannot run: sentences that name what was asked for and what there is.
 
 use odec_program::manifest::Manifest;
-use odec_program::{Entry, Io};
+use odec_program::{Entry, EntryId, Io};
 use std::io;
 
 /// Why an entry cannot run.
@@ -75,15 +75,15 @@ pub enum RunError {
 ///
 /// # Errors
 /// When there is none.
-pub fn find<'a>(m: &'a Manifest, entry: &str) -> Result<&'a Entry, RunError> {
-    m.program
-        .entries
-        .get(entry)
+pub fn find<'a>(m: &'a Manifest, entry: &str) -> Result<(EntryId, &'a Entry), RunError> {
+    let found = m.program.entries.get_key_value(entry);
+    found
+        .map(|(id, e)| (*id, e))
         .ok_or_else(|| no_entry(m, entry))
 }
 
 pub(crate) fn no_entry(m: &Manifest, entry: &str) -> RunError {
-    let known: Vec<&str> = m.program.entries.keys().map(String::as_str).collect();
+    let known: Vec<&str> = m.program.entries.keys().map(|e| e.as_str()).collect();
     RunError::NoEntry {
         entry: entry.into(),
         known: known.join(", "),

@@ -3,8 +3,8 @@
 use crate::data::mask;
 use crate::data::{Corpus, DataError};
 use crate::executor::{Executor, RunError, Value};
-use odec_program::Bindings;
 use odec_program::manifest::Loss;
+use odec_program::{Bindings, EntryId, names};
 
 /// How well a model predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,11 +65,11 @@ pub fn evaluate(
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
         let io = [
-            ("tokens", Value::I32(&batch.tokens)),
-            ("targets", Value::I32(&batch.targets)),
+            (names::TOKENS, Value::I32(&batch.tokens)),
+            (names::TARGETS, Value::I32(&batch.targets)),
         ];
         let at = Bindings::new(batch.rows, batch.columns);
-        let mean = x.run("loss", at, &io, &[])?.scalar("loss")?;
+        let mean = x.run(EntryId::Loss, at, &io, &[])?.scalar(names::LOSS)?;
         let n = batch.predicted();
         sum += mean * n as f64;
         tokens += n;

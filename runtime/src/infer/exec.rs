@@ -10,7 +10,7 @@ use crate::parameters::checkpoint::{self, CheckpointError, Tensor};
 use crate::system::output::{self, OutputError};
 use crate::system::shown::Shown;
 use odec_program::manifest::{Depth, Loss, depth};
-use odec_program::{Bindings, DType, Dim, Io, noise};
+use odec_program::{Bindings, DType, Dim, EntryId, Io, ResultId, names, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -62,33 +62,37 @@ pub enum ExecError {
     Run(#[from] RunError),
 }
 
-const FORWARD: &str = "forward";
-const ENTRIES: [&str; 3] = [FORWARD, "loss", "grad"];
+const ENTRIES: [EntryId; 3] = [EntryId::Forward, EntryId::Loss, EntryId::Grad];
 
 /// Runs `entry` (`forward`, `loss` or `grad`) and writes its outputs.
 ///
 /// # Errors
 /// When a file cannot be read or written, or does not hold exactly what the entry needs; all parameters that are
 /// missing, unknown or of the wrong shape are listed.
-pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Result<(), ExecError> {
-    if !ENTRIES.contains(&entry) {
-        return Err(ExecError::Entry {
-            entry: entry.into(),
-        });
-    }
+pub fn exec(
+    x: &mut Executor,
+    entry: impl AsRef<str>,
+    inputs: &Path,
+    outputs: &Path,
+) -> Result<(), ExecError> {
+    let name = entry.as_ref();
+    let Some(entry) = ENTRIES.into_iter().find(|e| *e == name) else {
+        return Err(ExecError::Entry { entry: name.into() });
+    };
     output::check(outputs)?;
-    let needed = executor::find(x.manifest(), entry)?.inputs.clone();
+    let needed = executor::find(x.manifest(), name)?.1.inputs.clone();
     let mut tokens: Result<Vec<Vec<i32>>, ExecError> = Ok(vec![]);
     let mut at = None;
     let entries = ENTRIES
         .iter()
-        .filter_map(|e| x.manifest().program.entries.get(*e));
+        .filter_map(|e| x.manifest().program.entries.get(e));
     let names: BTreeSet<String> = entries
         .flat_map(|e| e.inputs.iter().map(|io| io.name.clone()))
         .collect();
     checkpoint::with_tensors(inputs, |file| {
         // One file serves all entries.
-        let known = |name: &str| ["targets", noise::KEY].contains(&name) || names.contains(name);
+        let known =
+            |name: &str| [names::TARGETS, noise::KEY].contains(&name) || names.contains(name);
         checkpoint::read_states(inputs, file, x, &[(State::Params, "")], known)?;
         tokens = needed
             .iter()
@@ -103,7 +107,7 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
             inputs,
             &io.name,
             given,
-            loss.filter(|_| entry != FORWARD),
+            loss.filter(|_| entry != EntryId::Forward),
             &x.manifest().depths,
         )?;
     }
@@ -120,12 +124,12 @@ pub fn exec(x: &mut Executor, entry: &str, inputs: &Path, outputs: &Path) -> Res
         let values = out.reals(name)?;
         results.push((name.into(), shape, values.dtype(), values.bytes().to_vec()));
     }
-    if entry == "grad" {
+    if entry == EntryId::Grad {
         x.fetch(&[State::Grads])?;
         for p in x.manifest().trained() {
             let values = x.of(State::Grads, p);
             let bytes = values.bytes().to_vec();
-            let name = format!("grad.{}", p.path);
+            let name = ResultId::Gradient(&p.path).to_string();
             results.push((name, p.shape.clone(), values.dtype(), bytes));
         }
     }
@@ -153,7 +157,7 @@ pub fn sensible(
 ) -> Result<(), ExecError> {
     let path = path.shown();
     match loss {
-        Some(Loss::Masked { token, .. }) if name == "tokens" => {
+        Some(Loss::Masked { token, .. }) if name == names::TOKENS => {
             let hidden = |t: &i32| u64::try_from(*t).is_ok_and(|t| t == token);
             if !given.iter().any(hidden) {
                 return Err(ExecError::NothingHidden { path, token });

@@ -11,7 +11,7 @@ use crate::device::rng::Stream;
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::evaluate::window;
 use odec_program::manifest::{Depth, Loss};
-use odec_program::{Bindings, DECODE, PREPARE};
+use odec_program::{Bindings, EntryId, names};
 use std::io;
 
 /// How the next token is chosen.
@@ -108,7 +108,7 @@ pub fn generate(
     if depths.iter().any(|d| matches!(d, Depth::Adaptive { .. })) {
         return Err(GenerateError::Adaptive);
     }
-    if !x.has_entry(DECODE) {
+    if !x.has_entry(EntryId::Decode) {
         return Err(GenerateError::LooksAhead);
     }
     let stream = Stream::new(s.seed, "sample");
@@ -156,7 +156,7 @@ impl<'x> Reader<'x> {
     /// When the program cannot decode.
     pub fn new(x: &'x mut Executor) -> Result<Reader<'x>, RunError> {
         let context = window(x) as usize;
-        x.run(PREPARE, Bindings::new(1, 1), &[], &[])?;
+        x.run(EntryId::Prepare, Bindings::new(1, 1), &[], &[])?;
         Ok(Reader {
             x,
             context,
@@ -181,10 +181,13 @@ impl<'x> Reader<'x> {
         };
         let fresh = &self.seen[past..];
         let at = Bindings::new(1, fresh.len() as u64).after(past as u64);
-        let out = self
-            .x
-            .run(DECODE, at, &[("tokens", Value::I32(fresh))], &[])?;
-        out.reals("logits")
+        let out = self.x.run(
+            EntryId::Decode,
+            at,
+            &[(names::TOKENS, Value::I32(fresh))],
+            &[],
+        )?;
+        out.reals(names::LOGITS)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::executor::init;
 use crate::executor::{Executor, RunError, State, Value};
-use odec_program::Bindings;
+use odec_program::{Bindings, EntryId};
 
 /// Runs `forward`, which maps the input `from` to the output `to`.
 ///
@@ -32,7 +32,7 @@ pub fn integrate(
     let mut state = start.to_vec();
     for _ in 0..runs {
         let io = [(from, Value::F64(&state))];
-        let out = x.run("forward", Bindings::new(1, 1), &io, &[])?;
+        let out = x.run(EntryId::Forward, Bindings::new(1, 1), &io, &[])?;
         state = out.reals(to)?.iter().collect();
     }
     Ok(state)

@@ -17,6 +17,7 @@ use crate::system::shown::Shown;
 use memmap2::Mmap;
 use odec_program::DType;
 use odec_program::manifest::{Data, Param};
+use odec_program::names::{MOMENT1_OF, MOMENT2_OF};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -89,8 +90,8 @@ pub enum CheckpointError {
 /// Path prefixes of the memories in a checkpoint.
 const PARTS: [(State, &str); 3] = [
     (State::Params, ""),
-    (State::Moment1, "moment1."),
-    (State::Moment2, "moment2."),
+    (State::Moment1, MOMENT1_OF),
+    (State::Moment2, MOMENT2_OF),
 ];
 
 /// Writes a checkpoint.

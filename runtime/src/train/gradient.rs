@@ -11,7 +11,7 @@ use crate::executor::depth::Made;
 use crate::executor::ports::Ticket;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
-use odec_program::{ACCUMULATE, Bindings, DType, TERM, noise};
+use odec_program::{Bindings, DType, EntryId, ResultId, names, noise};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a gradient's runs found.
@@ -55,7 +55,7 @@ pub fn ask(
     drawn: &[(String, i32)],
 ) -> Result<Asked, RunError> {
     let total: u64 = batches.iter().map(Batch::predicted).sum();
-    let several = x.has_entry(ACCUMULATE);
+    let several = x.has_entry(EntryId::Accumulate);
     let mut asked = Asked {
         drawn: drawn.to_vec(),
         runs: VecDeque::new(),
@@ -78,7 +78,7 @@ pub fn ask(
         let keep = f64::from(u8::from(n > 0));
         let scalars = [(named::KEEP, keep), (named::SHARE, share)];
         // It has no outputs.
-        drop(x.queue(ACCUMULATE, Bindings::new(1, 1), &[], &scalars)?);
+        drop(x.queue(EntryId::Accumulate, Bindings::new(1, 1), &[], &scalars)?);
     }
     Ok(asked)
 }
@@ -115,9 +115,9 @@ impl Asked {
         {
             let depths = x.manifest().depths.clone();
             let out = x.take(ticket)?;
-            self.found.loss += share * out.scalar("loss")?;
+            self.found.loss += share * out.scalar(names::LOSS)?;
             for (output, _) in out.shapes() {
-                if let Some(name) = output.strip_prefix(TERM) {
+                if let ResultId::Term(name) = ResultId::of(output) {
                     let sum = self.found.terms.entry(name.to_string()).or_insert(0.0);
                     *sum += share * out.scalar(output)?;
                 }
@@ -134,13 +134,13 @@ fn queue(x: &mut Executor, batch: &Batch, drawn: &[(String, i32)]) -> Result<Tic
     let at = Bindings::new(batch.rows, batch.columns);
     let key = [batch.key];
     let mut io = vec![
-        ("tokens", Value::I32(&batch.tokens)),
-        ("targets", Value::I32(&batch.targets)),
+        (names::TOKENS, Value::I32(&batch.tokens)),
+        (names::TARGETS, Value::I32(&batch.targets)),
     ];
-    if x.has_input("grad", noise::KEY) {
+    if x.has_input(EntryId::Grad, noise::KEY) {
         io.push((noise::KEY, Value::I32(&key)));
     }
     let numbers = drawn.iter();
     io.extend(numbers.map(|(name, n)| (name.as_str(), Value::I32(std::slice::from_ref(n)))));
-    x.queue("grad", at, &io, &[])
+    x.queue(EntryId::Grad, at, &io, &[])
 }

@@ -22,8 +22,8 @@ use crate::train::gradient::{Asked, Found, ask, gradient};
 use crate::train::metrics::{Record, Step};
 use crate::train::run::Run;
 use crate::train::schedule;
-use odec_program::Bindings;
 use odec_program::manifest::{Depth, named};
+use odec_program::{Bindings, EntryId};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -91,7 +91,9 @@ impl Run {
             (named::BIAS1, 1.0 / (1.0 - beta1.powf(t))),
             (named::BIAS2, 1.0 / (1.0 - beta2.powf(t))),
         ];
-        let update = self.x.queue("update", Bindings::new(1, 1), &[], &scalars)?;
+        let update = self
+            .x
+            .queue(EntryId::Update, Bindings::new(1, 1), &[], &scalars)?;
         self.pending.steps.push_back(UnderWay {
             start,
             lr,

@@ -491,11 +491,11 @@ pub fn manifest() -> Manifest {
         ..forward.clone()
     };
     let entries = BTreeMap::from([
-        ("forward".to_string(), forward),
-        (PREPARE.to_string(), entry(&[], &[], vec![])),
-        (DECODE.to_string(), decode),
+        (EntryId::Forward, forward),
+        (EntryId::Prepare, entry(&[], &[], vec![])),
+        (EntryId::Decode, decode),
         (
-            "loss".to_string(),
+            EntryId::Loss,
             entry(
                 &[&tokens, &targets],
                 std::slice::from_ref(&loss),
@@ -503,11 +503,11 @@ pub fn manifest() -> Manifest {
             ),
         ),
         (
-            "grad".to_string(),
+            EntryId::Grad,
             entry(&[&tokens, &targets], &[loss], grad_instrs),
         ),
         (
-            "update".to_string(),
+            EntryId::Update,
             entry(&[], &[io("grad_norm", DType::F32, &[])], update_instrs),
         ),
     ]);

@@ -5,7 +5,7 @@ use odec_program::gpu::tensor::map::TensorMap;
 use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
 use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, Coeff, DECODE, DType, Entry, Instr, KernelSpec, Piece, Target};
+use odec_program::{Bindings, Coeff, DType, Entry, EntryId, Instr, KernelSpec, Piece, Target};
 use odec_runtime::device::cuda::plan::Mapped;
 use odec_runtime::device::cuda::recording::{Recorded, Recording};
 use odec_runtime::device::cuda::{CudaDevice, CudaError};
@@ -69,13 +69,13 @@ fn every_launch_is_one_that_a_card_takes() {
         for (entry_name, entry) in &m.program.entries {
             let whole = entry.maxima;
             let mut sizes = vec![whole, Bindings::new(1, 3)];
-            if entry_name == DECODE {
+            if *entry_name == EntryId::Decode {
                 sizes = vec![whole, Bindings::new(1, 1).after(whole.seq - 1)];
             }
             for (n, at) in (0..3).flat_map(|n| sizes.iter().map(move |at| (n, *at))) {
                 recording.launches.borrow_mut().clear();
                 let scalar = f64::from(n) + 0.5;
-                run(&mut x, entry_name, entry, at, scalar);
+                run(&mut x, entry_name.as_str(), entry, at, scalar);
                 let told = recording.launches.borrow();
                 assert_eq!(told.len(), entry.instrs.len(), "{name}, {entry_name}");
                 for (l, i) in told.iter().zip(&entry.instrs) {
@@ -136,13 +136,13 @@ fn one_graph_for_all_steps_and_one_for_all_tokens() {
     assert_eq!(training.updates, 8 * told);
     for past in 0..10 {
         let at = Bindings::new(1, 1).after(past);
-        run(&mut x, DECODE, &entries[DECODE], at, 0.0);
+        run(&mut x, "decode", &entries["decode"], at, 0.0);
     }
     let all = recording.made.get();
     assert_eq!((all.graphs, all.replays), (3, 27));
     // Where keys and values go, how many there are, and the angles of this position.
     let updates = all.updates - training.updates;
-    let nodes = entries[DECODE].instrs.len() as u64;
+    let nodes = entries["decode"].instrs.len() as u64;
     assert!(
         updates > 0 && updates < 8 * nodes / 2,
         "{updates} of {nodes} nodes"
@@ -301,7 +301,7 @@ fn maps_are_those_of_the_launch() {
     for past in 0..4 {
         recording.launches.borrow_mut().clear();
         let at = Bindings::new(1, 1).after(past);
-        run(&mut x, DECODE, &entries[DECODE], at, 0.0);
+        run(&mut x, "decode", &entries["decode"], at, 0.0);
         assert!(assert_maps(&m, &recording.launches.borrow()) > 10);
     }
     // Of each sequence the first run was launched one by one.

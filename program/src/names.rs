@@ -1,0 +1,241 @@
+//! Names of entries, and of their inputs and results: one spelling, in graphs, manifests, listings and files of tensors.
+//!
+//! [`EntryId`] is one of few; [`ResultId`] is made and read where a graph's results are. Names of depths are in [`crate::manifest::depth`].
+
+use crate::Slot;
+use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+
+/// Inputs: a token for each place of the batch, and the one that is to be predicted there.
+pub const TOKENS: &str = "tokens";
+pub const TARGETS: &str = "targets";
+
+/// The results [`ResultId::Logits`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].
+pub const LOGITS: &str = "logits";
+pub const LOSS: &str = "loss";
+pub const GRADIENT_NORM: &str = "grad_norm";
+
+/// What stands before the path of a parameter whose moment is meant, and that of other things.
+pub const MOMENT1_OF: &str = "moment1.";
+pub const MOMENT2_OF: &str = "moment2.";
+const GRADIENT_OF: &str = "grad.";
+const SUM_OF: &str = "sum.";
+const TERM_OF: &str = "loss.";
+
+/// An entry of a program. In the order of manifests, which is that of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryId {
+    /// Adds a micro-batch's gradients to [`Slot::Sums`], in programs that take several in a step.
+    Accumulate,
+    /// Predicts the next tokens of one sequence, a few tokens at a time: reads the keys and values of the tokens so far from
+    /// [`Slot::Cache`] and adds those of its own.
+    Decode,
+    /// Predicts the next token at each place.
+    Forward,
+    /// The loss, with its gradient in [`Slot::Grads`], all of it.
+    Grad,
+    /// The loss alone.
+    Loss,
+    /// Fills [`Slot::Prepared`] with what [`EntryId::Decode`] reads of parameters alone: packed, or at the times that fields are
+    /// evaluated at.
+    Prepare,
+    /// Takes a step of the optimiser.
+    Update,
+}
+
+impl EntryId {
+    pub const ALL: [EntryId; 7] = [
+        EntryId::Accumulate,
+        EntryId::Decode,
+        EntryId::Forward,
+        EntryId::Grad,
+        EntryId::Loss,
+        EntryId::Prepare,
+        EntryId::Update,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EntryId::Accumulate => "accumulate",
+            EntryId::Decode => "decode",
+            EntryId::Forward => "forward",
+            EntryId::Grad => "grad",
+            EntryId::Loss => "loss",
+            EntryId::Prepare => "prepare",
+            EntryId::Update => "update",
+        }
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// There is no entry of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no entry")]
+pub struct NoSuchEntry(pub String);
+
+impl FromStr for EntryId {
+    type Err = NoSuchEntry;
+
+    fn from_str(name: &str) -> Result<EntryId, NoSuchEntry> {
+        let found = EntryId::ALL.into_iter().find(|e| e.as_str() == name);
+        found.ok_or_else(|| NoSuchEntry(name.into()))
+    }
+}
+
+impl AsRef<str> for EntryId {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// Names are in the order of entries, so that a table of entries is also searched by name.
+impl Borrow<str> for EntryId {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq<str> for EntryId {
+    fn eq(&self, name: &str) -> bool {
+        self.as_str() == name
+    }
+}
+
+impl PartialEq<&str> for EntryId {
+    fn eq(&self, name: &&str) -> bool {
+        self.as_str() == *name
+    }
+}
+
+impl From<EntryId> for String {
+    fn from(entry: EntryId) -> String {
+        entry.as_str().into()
+    }
+}
+
+/// A result of an entry or a graph, which is written as its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultId<'a> {
+    Logits,
+    Loss,
+    /// The norm of the whole gradient.
+    GradientNorm,
+    /// The gradient of the parameter of this path.
+    Gradient(&'a str),
+    /// A term of the loss, without its coefficient.
+    Term(&'a str),
+    /// What an evolve tells of its steps.
+    Other(&'a str),
+}
+
+impl<'a> ResultId<'a> {
+    /// The result that is written so.
+    pub fn of(name: &'a str) -> ResultId<'a> {
+        match name {
+            LOGITS => ResultId::Logits,
+            LOSS => ResultId::Loss,
+            GRADIENT_NORM => ResultId::GradientNorm,
+            _ => {
+                let gradient = name.strip_prefix(GRADIENT_OF).map(ResultId::Gradient);
+                let term = || name.strip_prefix(TERM_OF).map(ResultId::Term);
+                gradient.or_else(term).unwrap_or(ResultId::Other(name))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ResultId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            ResultId::Logits => f.write_str(LOGITS),
+            ResultId::Loss => f.write_str(LOSS),
+            ResultId::GradientNorm => f.write_str(GRADIENT_NORM),
+            ResultId::Gradient(path) => write!(f, "{GRADIENT_OF}{path}"),
+            ResultId::Term(name) => write!(f, "{TERM_OF}{name}"),
+            ResultId::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Slot {
+    /// What stands before the path of a parameter where something of it is named that lies here, in listings and checkpoints; `None` of
+    /// memory that is not laid out as parameters are.
+    pub const fn prefix(self) -> Option<&'static str> {
+        match self {
+            Slot::Params => Some(""),
+            Slot::Grads => Some(GRADIENT_OF),
+            Slot::Sums => Some(SUM_OF),
+            Slot::Moment1 => Some(MOMENT1_OF),
+            Slot::Moment2 => Some(MOMENT2_OF),
+            Slot::Arena
+            | Slot::Consts
+            | Slot::Prepared
+            | Slot::Cache
+            | Slot::Input(_)
+            | Slot::Output(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn entries_are_written_and_read_as_their_names() {
+        let names = EntryId::ALL.map(EntryId::as_str);
+        assert!(names.is_sorted() && EntryId::ALL.is_sorted());
+        for (e, name) in EntryId::ALL.into_iter().zip(names) {
+            assert_eq!(name.parse(), Ok(e));
+            assert_eq!((e.to_string(), String::from(e)), (name.into(), name.into()));
+            assert_eq!(serde_json::to_string(&e).unwrap(), format!("{name:?}"));
+        }
+        assert_eq!(format!("{:<8}|", EntryId::Grad), "grad    |");
+        let other = "Grad".parse::<EntryId>().unwrap_err();
+        assert_eq!(other.to_string(), "`Grad` is no entry");
+    }
+
+    #[test]
+    fn a_table_of_entries_is_that_of_their_names() {
+        let typed: BTreeMap<EntryId, usize> = EntryId::ALL.into_iter().zip(0..).collect();
+        let plain: BTreeMap<String, usize> =
+            typed.iter().map(|(e, n)| (e.to_string(), *n)).collect();
+        let json = serde_json::to_string(&typed).unwrap();
+        assert_eq!(json, serde_json::to_string(&plain).unwrap());
+        assert_eq!(
+            serde_json::from_str::<BTreeMap<EntryId, usize>>(&json).unwrap(),
+            typed
+        );
+        for name in plain.keys() {
+            assert_eq!(typed.get(name.as_str()), plain.get(name));
+        }
+        assert!(serde_json::from_str::<BTreeMap<EntryId, usize>>(r#"{"other": 1}"#).is_err());
+    }
+
+    #[test]
+    fn results_are_what_their_names_say() {
+        for (id, name) in [
+            (ResultId::Logits, "logits"),
+            (ResultId::Loss, "loss"),
+            (ResultId::GradientNorm, "grad_norm"),
+            (
+                ResultId::Gradient("step.0.att.q.weight"),
+                "grad.step.0.att.q.weight",
+            ),
+            (ResultId::Term("kinetic"), "loss.kinetic"),
+            (ResultId::Other("core.steps.rest"), "core.steps.rest"),
+        ] {
+            assert_eq!((id.to_string().as_str(), ResultId::of(name)), (name, id));
+        }
+        assert_eq!(Slot::Grads.prefix(), Some("grad."));
+    }
+}
