@@ -8,6 +8,7 @@ use std::path::PathBuf;
 #[command(
     name = "odec",
     version,
+    disable_help_subcommand = true,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
     after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA reader of the output who goes away (`| head -1`) changes no exit code."
@@ -110,6 +111,11 @@ pub enum Command {
         after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
     )]
     Completions(Completions),
+    /// Print this message, the help of a command, or the page of a layer
+    #[command(
+        after_help = "Examples:\n  odec help train\n  odec help attention\n  odec help layers > docs/layers.md"
+    )]
+    Help(Help),
     /// Code generation, run as a child process so that a crash in LLVM is contained
     #[command(name = "__codegen", hide = true)]
     Codegen,
@@ -123,6 +129,12 @@ pub struct Source {
     /// Override a number by its path, e.g. model.width=256 or model.r=5 (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct Help {
+    /// A command; a layer; or `layers`, all of them
+    pub what: Option<String>,
 }
 
 #[derive(Args)]

@@ -49,6 +49,7 @@ fn run(command: Command) -> Done {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
+        Command::Help(args) => commands::help::run(&args),
         Command::Codegen => commands::codegen::run(),
     }
 }

@@ -14,6 +14,7 @@ pub mod export;
 pub mod fmt;
 pub mod generate;
 pub mod graph;
+pub mod help;
 pub mod methods;
 pub mod new;
 pub mod replay;

@@ -1,11 +1,11 @@
 //! `odec schemes`: the library by family, one line for each scheme.
 
 use crate::cli;
-use crate::fail::{Done, Failure};
-use crate::library::LIBRARY;
 use odec_compiler::analysis::report;
 use odec_compiler::analysis::summary::{Size, Summary};
 use odec_compiler::measure::instances;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
 use odec_grammar::ast::{Item, SchemeItem};
 use odec_grammar::{nearest, parse};
 use odec_library::LibraryScheme;

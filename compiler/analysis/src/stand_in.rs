@@ -3,6 +3,7 @@
 //! Takes a scheme with settings, or a model's flow; gives a flow whose fields are leaves without a body. A field that is
 //! itself the change or the result of a flow becomes one whole. Leaves running it to `line.rs`.
 
+use crate::scheme::Facts;
 use crate::scheme::define::SchemeDef;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Method, Setting};
 use odec_grammar::Span;
@@ -17,6 +18,7 @@ fn leaf(name: String, span: Span) -> Rc<Field> {
         name,
         params: Vec::new(),
         body: None,
+        facts: Facts::OPEN,
         span,
     })))
 }

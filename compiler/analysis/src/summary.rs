@@ -2,8 +2,8 @@
 //!
 //! Takes a [`Report`], as its claims are meant; leaves proofs to it.
 
+use super::notation::end;
 use super::report::{Additive, OneField, Report};
-use super::text::end;
 use odec_graph::Exact;
 use odec_numerics::poly::Extent;
 use odec_numerics::properties::Kind;

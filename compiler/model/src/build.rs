@@ -7,7 +7,8 @@
 use super::coefficient::Coefficients;
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::{Angles, Layer, SINUSOID_BASE, Weights};
+use super::layers::{Angles, SINUSOID_BASE, Weights};
+use super::network::Network;
 use super::of_time::{At, OfTime, Timed};
 use super::params::{
     EMBEDDING, LOGITS, POSITIONS, factor_path, field_name, field_path, learned_path,
@@ -83,7 +84,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     let adaptive = |e: &EvolveSpec| matches!(e.depth, Depth::Adaptive(_));
     if !next
         || spec.evolves.iter().any(adaptive)
-        || layers.chain(&spec.output).any(Layer::looks_ahead)
+        || layers.chain(&spec.output).any(Network::looks_ahead)
     {
         return Ok(None);
     }
@@ -505,7 +506,7 @@ impl<'s> Model<'s> {
     /// parameters of fields and the learned coefficients that all steps share.
     fn common(&mut self, b: &mut Builder) -> Result<(), BuildError> {
         for e in &self.spec.evolves {
-            if e.all_layers().any(Layer::sees_positions) {
+            if e.all_layers().any(Network::sees_positions) {
                 b.span = Some(e.span);
                 b.site = Site {
                     path: "positions".into(),
@@ -688,10 +689,9 @@ impl Fields for Layers<'_, '_> {
         let timed = matches!(e.policies[number][of.field], Sharing::OfTime(_));
         let begin = timed.then(|| Coeff::symbol("t"));
         let mut below = self.below(b, of.field, 0, begin.as_ref())?;
-        let Layer::Decay(decay) = &e.layers[number][of.field] else {
-            return Err(BuildError::Missing("the decay of a linear field".into()));
-        };
-        let rates = decay.rates(b, &mut below)?;
+        let rates = e.layers[number][of.field].rates(b, &mut below)?;
+        let missing = || BuildError::Missing("the decay of a linear field".into());
+        let rates = rates.ok_or_else(missing)?;
         let z = coefficients.affine(b, rates, of.over, &Coeff::zero())?;
         let factor = b.push1(Phi { index: of.index }, &[z])?;
         b.site = site;

@@ -4,7 +4,7 @@ use super::build::{self, BuildError};
 use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::train::Named;
-use super::{constrain, lora, params, pipeline, spec, train, unread};
+use super::{constrain, layers, lora, params, pipeline, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -131,7 +131,13 @@ pub fn compile(
 ) -> Result<Checked, CompileError> {
     let mut sink = Vec::new();
     let path = sources.name(main).to_string();
-    let mut names = Namespace::new(file, main, sources, loader, &mut sink);
+    let mut names = Namespace::new(
+        (file, main),
+        &layers::VOCABULARY,
+        sources,
+        loader,
+        &mut sink,
+    );
     let own = names.own.clone();
     let mut r = Resolver::new(&mut names, &mut sink);
     let mut programs = Vec::new();

@@ -6,7 +6,7 @@
 
 use super::args::{Args, Bounds, real, report};
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::LayerParam;
+use super::layers::LayerParam;
 use super::spec::{Spec, expect};
 use crate::codes;
 use odec_grammar::Span;

@@ -4,7 +4,7 @@
 //! many steps as there can be. Leaves the graph to `adaptive.rs`, `random.rs` and `halting.rs`.
 
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::Layer;
+use super::network::Network;
 use super::pipeline::{self, Sizes};
 use crate::analysis::report::{Evolved, orders_of_pair};
 use crate::codes;
@@ -13,7 +13,6 @@ use crate::scheme::flow::{Field, Leaf};
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
 use crate::scheme::scalar::{Scope, exact, in_range, not_supported, whole};
-use crate::scheme::time;
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -59,7 +58,7 @@ pub struct Halting {
     /// What a token's chance to have made its last step is read by.
     pub leaf: Rc<Leaf>,
     /// The same, when the sizes are known.
-    pub layer: Option<Layer>,
+    pub layer: Option<Network>,
     /// The sum of chances at which a token halts.
     pub threshold: Exact,
 }
@@ -183,7 +182,7 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
     report(real(e, Bounds::PositiveShare), r.sink)?;
     let threshold = report(exact(e, &Scope::new()), r.sink)?;
     let leaf = match &*field {
-        Field::Leaf(leaf) if leaf.params.len() < 2 && !time::is_read(leaf) => leaf.clone(),
+        Field::Leaf(leaf) if leaf.params.len() < 2 && !leaf.facts.reads_time => leaf.clone(),
         _ => {
             r.sink.push(no_chance(written.span));
             return None;
@@ -209,11 +208,7 @@ impl Halting {
     /// Reads the field's inside, now that sizes are known.
     pub fn read(&mut self, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let (layer, out) = pipeline::read(&self.leaf, &[sizes.width], sizes, sink)?;
-        let mut end = Some(&layer);
-        while let Some(Layer::Pipe(parts)) = end {
-            end = parts.last();
-        }
-        if out != 1 || end != Some(&Layer::Sigmoid) {
+        if out != 1 || !layer.ends_in_shares() {
             sink.push(no_chance(self.leaf.span));
             return None;
         }

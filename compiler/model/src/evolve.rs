@@ -2,7 +2,7 @@
 
 use super::args::report;
 use super::depth::{Depth, Halting, extent, fit, gradient};
-use super::layer::Layer;
+use super::network::Network;
 use super::of_time::{self, OfTime};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -38,7 +38,7 @@ pub struct EvolveSpec {
     pub flows: Vec<(Rc<Flow>, String)>,
     pub unrolled: Unrolled,
     /// Layers of each program's fields.
-    pub layers: Vec<Vec<Layer>>,
+    pub layers: Vec<Vec<Network>>,
     /// Policy of each program's fields.
     pub policies: Vec<Vec<Sharing>>,
     /// The time at which each step begins, where something depends on it and it is known.
@@ -197,7 +197,7 @@ impl EvolveSpec {
     }
 
     /// The inside of all its fields, and of the one that halts tokens.
-    pub fn all_layers(&self) -> impl Iterator<Item = &Layer> {
+    pub fn all_layers(&self) -> impl Iterator<Item = &Network> {
         let halting = self.halting().and_then(|h| h.layer.as_ref());
         self.layers.iter().flatten().chain(halting)
     }

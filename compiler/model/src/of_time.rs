@@ -12,13 +12,12 @@
 
 use super::build::Model;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layer::LayerParam;
-use super::primitives::MAX_WIDTH;
+use super::layers::{LayerParam, MAX_WIDTH};
 use crate::codes;
 use crate::scheme::args::{Args, report};
 use crate::scheme::scalar::{Scope, name_of, whole};
 use crate::scheme::stage::Program;
-use crate::scheme::{Coeff, Instr, time};
+use crate::scheme::{Coeff, Instr};
 use odec_grammar::Span;
 use odec_grammar::ast::Arg;
 use odec_grammar::diag::Diagnostic;
@@ -28,6 +27,8 @@ use odec_program::Dim;
 use odec_program::manifest::{self, Init, Waves};
 use std::collections::BTreeMap;
 
+/// The part of a site that what is made of the time stands at.
+const TIME: &str = "time";
 const BASE: f64 = 10_000.0;
 const SCALE: u64 = 1000;
 /// Most waves: beyond this an angle has no digit left in f32.
@@ -183,7 +184,7 @@ impl EvolveSpec {
         let mut reads = false;
         for (p, policies) in self.unrolled.programs.iter().zip(&self.policies) {
             reads |= p.all_symbols().contains("t");
-            let timed: Vec<bool> = p.fields.iter().map(|f| time::is_read(f)).collect();
+            let timed: Vec<bool> = p.fields.iter().map(|f| f.facts.reads_time).collect();
             let partner = p.embedded.iter().flat_map(|e| &e.instrs);
             for i in p.instrs.iter().chain(partner) {
                 if let Instr::Phi { field, .. } = i {
@@ -246,7 +247,7 @@ impl Model<'_> {
             return Ok(*v);
         }
         let table = |b: &mut Builder, table| b.push1(Table { table }, &[]);
-        let made = b.part(time::TIME, |b| match time {
+        let made = b.part(TIME, |b| match time {
             Time::Known(t) => table(
                 b,
                 manifest::Table::Time {
@@ -296,7 +297,7 @@ impl Model<'_> {
         let row = match of.is_linear(shape.len()) {
             true => {
                 let weight = part(b, "weight")?;
-                b.part(time::TIME, |b| nn::linear(b, features, weight))?
+                b.part(TIME, |b| nn::linear(b, features, weight))?
             }
             false => {
                 let mut map = |b: &mut Builder, name: &str| {
@@ -306,7 +307,7 @@ impl Model<'_> {
                 };
                 let (up, down) = (map(b, "up")?, map(b, "down")?);
                 let proj = part(b, "proj.weight")?;
-                b.part(time::TIME, |b| {
+                b.part(TIME, |b| {
                     let hidden = nn::affine(b, features, up)?;
                     let hidden = nn::silu(b, hidden)?;
                     let hidden = nn::affine(b, hidden, down)?;
@@ -319,7 +320,7 @@ impl Model<'_> {
             _ => 1,
         };
         let to: Vec<u64> = shape.iter().map(extent).collect();
-        let value = b.part(time::TIME, |b| {
+        let value = b.part(TIME, |b| {
             let more = b.push1(Reshape { to }, &[row])?;
             nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
         })?;

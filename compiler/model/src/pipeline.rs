@@ -1,13 +1,11 @@
-//! Fields read: pipelines of primitives with arguments, checked against the widths they meet.
+//! Fields read: pipelines of layers, and sums of them, checked against the widths they meet.
 //!
-//! Takes the syntax of a leaf field; gives a [`Layer`] whose widths fit. A part is named by its role (`norm`, `q`,
-//! `gate` …); where a role occurs several times in one field, its occurrences are numbered from 1. A field with
-//! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves the primitives and their arguments to `primitives.rs`, what layers
-//! compute to `layer.rs`.
+//! Takes the syntax of a leaf field; gives a [`Network`] whose widths fit. A field with
+//! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves the layers and their arguments to `layers/`.
 
 use super::args::{Args, report};
-use super::layer::Layer;
-use super::primitives::{MAX_WIDTH, role};
+use super::layers;
+use super::network::Network;
 use crate::codes;
 use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported};
 use crate::scheme::{Coeff, Leaf};
@@ -61,13 +59,13 @@ pub fn check(leaf: &Leaf, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) {
     sink.extend(found);
 }
 
-/// A field's layer, evaluated at values of these widths, and the width of its result.
+/// What a field computes, evaluated at values of these widths, and the width of its result.
 pub fn read(
     leaf: &Leaf,
     widths: &[u64],
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Layer, u64)> {
+) -> Option<(Network, u64)> {
     let named: Vec<(Ident, u64)> = leaf
         .params
         .iter()
@@ -82,7 +80,7 @@ pub fn read(
 }
 
 /// What stands before the logits: from states to states.
-pub fn output(e: &Expr, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Layer> {
+pub fn output(e: &Expr, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Network> {
     let (layer, out) = expression(e, Input::One(sizes.width), sizes, sink)?;
     if out != sizes.width {
         sink.push(ends_with(e.span, out, sizes.width).help("the logits are read from the state"));
@@ -103,7 +101,7 @@ fn expression(
     input: Input,
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Layer, u64)> {
+) -> Option<(Network, u64)> {
     let mut roles = Vec::new();
     count_roles(e, &mut roles);
     let several = |r: &&&str| roles.iter().filter(|s| s == r).count() > 1;
@@ -131,7 +129,7 @@ impl Sizes {
     }
 }
 
-/// The primitives with parameters, in reading order.
+/// The roles of layers with parameters, in reading order.
 fn count_roles(e: &Expr, out: &mut Vec<&'static str>) {
     match &e.kind {
         ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
@@ -140,10 +138,12 @@ fn count_roles(e: &Expr, out: &mut Vec<&'static str>) {
         }
         ExprKind::Neg(a) => count_roles(a, out),
         ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, out)),
-        ExprKind::Call(call) if name_of(&call.callee).is_some_and(|n| n.name == "concat") => {
+        ExprKind::Call(call)
+            if name_of(&call.callee).is_some_and(|n| layers::takes_fields(&n.name)) =>
+        {
             call.args.iter().for_each(|a| count_roles(&a.value, out))
         }
-        _ => out.extend(Args::of(e).and_then(|a| role(&a.callee.name))),
+        _ => out.extend(Args::of(e).and_then(|a| layers::role(&a.callee.name))),
     }
 }
 impl LayerReader<'_> {
@@ -152,7 +152,8 @@ impl LayerReader<'_> {
         None
     }
 
-    fn layer(&mut self, e: &Expr, input: Input) -> Option<(Layer, u64)> {
+    /// A part of a field: layers one after the other, a sum of them, or one alone.
+    pub(super) fn layer(&mut self, e: &Expr, input: Input) -> Option<(Network, u64)> {
         match &e.kind {
             ExprKind::Pipe(..) => {
                 let mut parts = Vec::new();
@@ -163,27 +164,27 @@ impl LayerReader<'_> {
                     layers.push(layer);
                     (at, out) = (Input::One(next), next);
                 }
-                Some((Layer::Pipe(layers), out))
+                Some((Network::Pipe(layers), out))
             }
             ExprKind::Tuple(items) if items.len() == 1 => self.layer(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
             _ => match input {
-                Input::One(width) => self.primitive(e, width),
+                Input::One(_) => layers::read(self, e, input),
                 Input::Named(params) => self.beginning(e, params),
             },
         }
     }
 
     /// How a field with parameters begins: one of them, or several side by side.
-    fn beginning(&mut self, e: &Expr, params: &[(Ident, u64)]) -> Option<(Layer, u64)> {
+    fn beginning(&mut self, e: &Expr, params: &[(Ident, u64)]) -> Option<(Network, u64)> {
         let args = Args::of(e);
         let name = args.as_ref().map_or("", |a| a.callee.name.as_str());
-        if name == "concat" {
-            return self.concat(args?, Input::Named(params));
+        if layers::takes_fields(name) {
+            return layers::read(self, e, Input::Named(params));
         }
         let at = params.iter().position(|(p, _)| p.name == name);
         if let Some(i) = at.filter(|_| matches!(e.kind, ExprKind::Name(_))) {
-            return Some((Layer::Argument(i), params[i].1));
+            return Some((Network::Argument(i), params[i].1));
         }
         let known: Vec<&str> = params.iter().map(|(p, _)| p.name.as_str()).collect();
         self.fail(
@@ -203,36 +204,7 @@ impl LayerReader<'_> {
         )
     }
 
-    /// `concat(u, v)`, `concat(id, rmsnorm |> linear(4))`.
-    pub(super) fn concat(&mut self, mut args: Args, input: Input) -> Option<(Layer, u64)> {
-        let (mut layers, mut width) = (Vec::new(), 0u64);
-        while let Some(part) = args.positional() {
-            let (layer, w) = self.layer(part, input)?;
-            layers.push(layer);
-            width += w;
-        }
-        let span = args.span;
-        args.finish(&[], self.sink);
-        if layers.is_empty() {
-            let d = Diagnostic::error(
-                codes::ARGUMENT_COUNT,
-                span,
-                "`concat` puts nothing side by side",
-            );
-            return self.fail(d.help("name its parts: `concat(u, v)`"));
-        }
-        if width > MAX_WIDTH {
-            let d = Diagnostic::error(
-                codes::TOO_LARGE,
-                span,
-                format!("{width} columns are too many"),
-            );
-            return self.fail(d.label(format!("at most {MAX_WIDTH}")));
-        }
-        Some((Layer::Concat(layers), width))
-    }
-
-    fn sum(&mut self, e: &Expr, input: Input) -> Option<(Layer, u64)> {
+    fn sum(&mut self, e: &Expr, input: Input) -> Option<(Network, u64)> {
         let mut terms = Vec::new();
         self.terms(e, Exact::one(), input, &mut terms)?;
         let out = terms[0].1.1;
@@ -247,7 +219,7 @@ impl LayerReader<'_> {
             );
         }
         Some((
-            Layer::Sum(terms.into_iter().map(|(c, (l, _), _)| (c, l)).collect()),
+            Network::Sum(terms.into_iter().map(|(c, (l, _), _)| (c, l)).collect()),
             out,
         ))
     }
@@ -258,7 +230,7 @@ impl LayerReader<'_> {
         e: &Expr,
         c: Exact,
         input: Input,
-        out: &mut Vec<(Exact, (Layer, u64), Span)>,
+        out: &mut Vec<(Exact, (Network, u64), Span)>,
     ) -> Option<()> {
         let minus = -&c;
         match &e.kind {

@@ -6,10 +6,10 @@
 use super::args::{Args, Bounds};
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, evolve};
-use super::layer::Layer;
+use super::layers::MAX_WIDTH;
 use super::loss::Objective;
+use super::network::Network;
 use super::pipeline::{self, Sizes};
-use super::primitives::MAX_WIDTH;
 use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
@@ -31,7 +31,7 @@ pub struct Spec {
     pub sizes: Sizes,
     pub evolves: Vec<EvolveSpec>,
     /// What stands before the logits.
-    pub output: Option<Layer>,
+    pub output: Option<Network>,
     /// Whether the logits use the embedding's table.
     pub tied: bool,
     pub output_span: Span,
@@ -124,7 +124,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let mut fit = true;
     for e in &mut read {
         let layers = |p| widths::layers(p, sizes, r.sink);
-        let layers: Vec<Option<Vec<Layer>>> = e.unrolled.programs.iter().map(layers).collect();
+        let layers: Vec<Option<Vec<Network>>> = e.unrolled.programs.iter().map(layers).collect();
         match layers.into_iter().collect::<Option<_>>() {
             Some(layers) => e.layers = layers,
             None => fit = false,
@@ -399,7 +399,7 @@ fn logits(
     e: &Expr,
     sizes: Option<Sizes>,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Option<Layer>, bool)> {
+) -> Option<(Option<Network>, bool)> {
     let (before, last) = match &e.kind {
         ExprKind::Pipe(a, b) => (Some(&**a), &**b),
         _ => (None, e),

@@ -4,7 +4,7 @@
 //! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a
 //! field is made of to `pipeline.rs`.
 
-use super::layer::Layer;
+use super::network::Network;
 use super::pipeline::{self, Sizes, ends_with};
 use crate::codes;
 use crate::scheme::{Combination, Instr, Program, ValueId};
@@ -15,7 +15,7 @@ use odec_grammar::diag::Diagnostic;
 type Width = (u64, Option<Span>);
 
 /// The layers of a program's fields, in their order.
-pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Vec<Layer>> {
+pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Vec<Network>> {
     let mut w = Widths {
         program: p,
         sizes,
@@ -36,7 +36,7 @@ pub fn layers(p: &Program, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<V
 
 #[derive(Clone)]
 struct Read {
-    layer: Layer,
+    layer: Network,
     at: Vec<u64>,
     out: u64,
 }

@@ -247,7 +247,8 @@ impl Bounds {
             }
     }
 
-    fn text(self) -> String {
+    /// "a number from 0 to 1".
+    pub fn text(self) -> String {
         let text = match self {
             Bounds::NotNegative => "a number that is not negative",
             Bounds::Positive => "a positive number",

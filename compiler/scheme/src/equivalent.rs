@@ -11,6 +11,7 @@ use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
 use super::per_use::OWN;
 use super::run::{At, Frame, MAX_TOTAL, Machine};
 use super::stage::{Instr, Phase, Steps, Unknown};
+use super::vocabulary::Facts;
 use odec_grammar::Span;
 use odec_grammar::ast::Ident;
 use odec_grammar::diag::Diagnostic;
@@ -60,6 +61,7 @@ fn stand_in(name: &Ident, i: Option<usize>) -> FlowArg {
         name: i.map_or(name.name.clone(), |i| format!("{}.{}", name.name, i + 1)),
         params: Vec::new(),
         body: None,
+        facts: Facts::OPEN,
         span: name.span,
     };
     FlowArg {

@@ -8,7 +8,6 @@ use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf, Terms};
 use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
 use super::stage::{Instr, Unknown};
-use super::time;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
@@ -189,7 +188,7 @@ impl Machine<'_> {
             self.leaves.push(Used {
                 leaf: leaf.clone(),
                 usages: BTreeMap::new(),
-                timed: time::is_read(leaf),
+                timed: leaf.facts.reads_time,
             });
         }
         field

@@ -6,7 +6,6 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::factor::Item;
-use super::field::DECAY;
 use super::flow::{Field, FlowArg, FlowArgKind, Leaf};
 use super::run::Machine;
 use super::scalar::name_of;
@@ -226,26 +225,16 @@ impl Machine<'_> {
             ..
         } = &arg
             && let Field::Leaf(leaf) = &**of
-            && leaf.body.as_ref().is_none_or(is_decay)
+            && leaf.facts.diagonal
         {
             return Some(leaf.clone());
         }
         let message = format!("what stands for `{}` is no linear field", field.name);
         let d = Diagnostic::error(codes::TYPE_MISMATCH, arg.span, message)
-            .label(format!("`{DECAY}` alone is a number for each column"))
+            .label("`decay` alone is a number for each column")
             .also(field.span, "a function of it is applied here")
-            .help(format!("name a field for it: `field leak = {DECAY}`"));
+            .help("name a field for it: `field leak = decay`");
         self.fail(d)
-    }
-}
-
-/// Whether a pipeline is `decay` alone.
-fn is_decay(e: &Expr) -> bool {
-    match &e.kind {
-        ExprKind::Name(n) => n == DECAY,
-        ExprKind::Call(call) => name_of(&call.callee).is_some_and(|n| n.name == DECAY),
-        ExprKind::Tuple(items) => matches!(&items[..], [one] if is_decay(one)),
-        _ => false,
     }
 }
 

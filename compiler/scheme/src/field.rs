@@ -1,10 +1,10 @@
 //! Expressions that stand for fields: names, pipelines, sums, `increment(Φ)`, `map(Φ)`.
 //!
-//! A pipeline of primitives is one leaf; its inside is read by `odec-model`, which knows the sizes.
+//! A pipeline of layers is one leaf; its inside is read by `odec-model`, which knows the sizes.
 
 use super::expression::is_method;
 use super::flow::{Field, Leaf};
-use super::names::{Definition, PRIMITIVES};
+use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
 use crate::codes;
@@ -14,9 +14,6 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use std::rc::Rc;
 
-/// The primitive that is a number for each column.
-pub const DECAY: &str = "decay";
-
 impl Resolver<'_, '_> {
     /// A field; `name` is what an unnamed pipeline is called in parameter paths.
     pub fn field(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
@@ -25,12 +22,14 @@ impl Resolver<'_, '_> {
 
     fn field_inside(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
         match &e.kind {
-            ExprKind::Name(n) if PRIMITIVES.contains(&n.as_str()) => Some(leaf(name, e)),
+            ExprKind::Name(n) if self.names.layers.has(n) => {
+                Some(self.pipeline(name, Vec::new(), e))
+            }
             ExprKind::Name(n) => self.named_field(&Ident {
                 name: n.clone(),
                 span: e.span,
             }),
-            ExprKind::Pipe(..) => Some(leaf(name, e)),
+            ExprKind::Pipe(..) => Some(self.pipeline(name, Vec::new(), e)),
             ExprKind::Call(call) => self.field_call(call, e, name),
             ExprKind::Tuple(items) if items.len() == 1 => self.field(&items[0], name),
             ExprKind::Neg(_) | ExprKind::Binary(..) => self.sum(e, name),
@@ -94,14 +93,9 @@ impl Resolver<'_, '_> {
         }
         let beside = std::mem::take(&mut self.height);
         let resolved = match &field.params[..] {
-            params @ [_, ..] => self.distinct(params).map(|()| {
-                Rc::new(Field::Leaf(Rc::new(Leaf {
-                    name: field.name.name.clone(),
-                    params: params.to_vec(),
-                    body: Some(field.value.clone()),
-                    span: field.value.span,
-                })))
-            }),
+            params @ [_, ..] => self
+                .distinct(params)
+                .map(|()| self.pipeline(&field.name.name, params.to_vec(), &field.value)),
             [] => {
                 self.open.push(name.name.clone());
                 let r = self.field(&field.value, &field.name.name);
@@ -165,7 +159,7 @@ impl Resolver<'_, '_> {
                     Field::Increment(flow)
                 }))
             }
-            p if PRIMITIVES.contains(&p) => Some(leaf(name, e)),
+            p if self.names.layers.has(p) => Some(self.pipeline(name, Vec::new(), e)),
             _ => {
                 let d = match self.definition(&callee)? {
                     Definition::Scheme(_) => {
@@ -183,11 +177,23 @@ impl Resolver<'_, '_> {
         }
     }
 
+    /// A pipeline of layers, which is evaluated as a whole.
+    fn pipeline(&self, name: &str, params: Vec<Ident>, e: &Expr) -> Rc<Field> {
+        Rc::new(Field::Leaf(Rc::new(Leaf {
+            name: name.to_string(),
+            params,
+            body: Some(e.clone()),
+            facts: self.names.layers.facts(e),
+            span: e.span,
+        })))
+    }
+
     /// `att + ffn`, `2*att - ffn`.
     fn sum(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
         let mut terms = Vec::new();
         self.terms(e, Exact::one(), &mut terms)?;
-        let unnamed = |e: &Expr| name_of(e).is_none_or(|n| PRIMITIVES.contains(&n.name.as_str()));
+        let layers = self.names.layers;
+        let unnamed = |e: &Expr| name_of(e).is_none_or(|n| layers.has(&n.name));
         let several = terms.iter().filter(|(_, e)| unnamed(e)).count() > 1;
         let mut number = 0;
         let fields: Vec<Option<(Exact, Rc<Field>, Span)>> = terms
@@ -260,15 +266,6 @@ impl Resolver<'_, '_> {
             }
         }
     }
-}
-
-fn leaf(name: &str, e: &Expr) -> Rc<Field> {
-    Rc::new(Field::Leaf(Rc::new(Leaf {
-        name: name.to_string(),
-        params: Vec::new(),
-        body: Some(e.clone()),
-        span: e.span,
-    })))
 }
 
 fn is_number(e: &Expr) -> bool {

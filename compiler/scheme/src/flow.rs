@@ -1,6 +1,7 @@
 //! What names and expressions stand for once they are resolved: fields, and schemes applied to them.
 
 use super::define::SchemeDef;
+use super::vocabulary::Facts;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_graph::Exact;
@@ -15,6 +16,8 @@ pub struct Leaf {
     pub params: Vec<Ident>,
     /// The pipeline; absent when a scheme is looked at without a model.
     pub body: Option<Expr>,
+    /// What its layers say of it before sizes are known.
+    pub facts: Facts,
     pub span: Span,
 }
 

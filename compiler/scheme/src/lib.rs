@@ -47,6 +47,7 @@ mod unknown;
 pub mod unroll;
 pub mod unused;
 mod value;
+pub mod vocabulary;
 pub mod work;
 
 pub use coeff::Coeff;
@@ -57,3 +58,4 @@ pub use names::{Loader, Namespace, NoFiles};
 pub use per_use::PerUse;
 pub use resolve::Resolver;
 pub use stage::{Instr, Moment, Program};
+pub use vocabulary::Facts;

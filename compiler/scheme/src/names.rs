@@ -1,9 +1,10 @@
-//! The namespace of schemes, fields and primitives: the user's file, what it imports, and the library by name.
+//! The namespace of schemes, fields and layers: the user's file, what it imports, and the library by name.
 //!
 //! Takes a parsed file and a [`Loader`]; gives definitions by name. Library schemes are parsed when they are first
 //! named. A file's own definition comes before a library scheme of the same name, except in the library itself. Leaves reading files to the loader, expressions to `resolve.rs`.
 
 use super::define::{SchemeDef, define};
+use super::vocabulary::Vocabulary;
 use crate::codes;
 use odec_grammar::ast::{Field, File, Ident, Item, Scheme, SchemeItem};
 use odec_grammar::diag::Diagnostic;
@@ -27,25 +28,6 @@ impl Loader for NoFiles {
     }
 }
 
-/// Names that mean something to odec itself in the place of a field.
-pub const PRIMITIVES: &[&str] = &[
-    "rmsnorm",
-    "layernorm",
-    "attention",
-    "swiglu",
-    "gelu",
-    "relu",
-    "linear",
-    "concat",
-    "sigmoid",
-    "id",
-    "dropout",
-    "time",
-    "positions",
-    "decay",
-];
-/// Primitives of the language that later versions compile.
-pub const LATER_PRIMITIVES: &[&str] = &["conv", "hopfield", "router", "normalize", "nonnegative"];
 /// Functions from flows to fields, and words of the language that no definition may take.
 const RESERVED: &[&str] = &[
     "increment",
@@ -76,6 +58,8 @@ const MAX_IMPORTS: usize = 64;
 
 pub struct Namespace<'s> {
     sources: &'s mut Sources,
+    /// The layers that fields are made of.
+    pub layers: &'static Vocabulary,
     /// By name, with the place of the name; `None`: defined, but wrongly.
     names: BTreeMap<String, (Option<Definition>, Span)>,
     /// Schemes of the library that were named, and the sources of its texts.
@@ -88,14 +72,15 @@ pub struct Namespace<'s> {
 impl<'s> Namespace<'s> {
     /// Collects the definitions of a file and of everything it imports.
     pub fn new(
-        main: &File,
-        source: u32,
+        (main, source): (&File, u32),
+        layers: &'static Vocabulary,
         sources: &'s mut Sources,
         loader: &mut dyn Loader,
         sink: &mut Vec<Diagnostic>,
     ) -> Self {
         let mut ns = Namespace {
             sources,
+            layers,
             names: BTreeMap::new(),
             library: BTreeMap::new(),
             library_sources: BTreeSet::new(),
@@ -197,10 +182,7 @@ impl<'s> Namespace<'s> {
     ) {
         let clash = |what: String| Diagnostic::error(codes::REDEFINITION, name.span, what);
         let word = name.name.as_str();
-        if PRIMITIVES.contains(&word)
-            || LATER_PRIMITIVES.contains(&word)
-            || RESERVED.contains(&word)
-        {
+        if self.layers.takes(word) || RESERVED.contains(&word) {
             sink.push(
                 clash(format!("`{word}` already means something to odec"))
                     .help("choose another name"),
@@ -272,7 +254,7 @@ impl<'s> Namespace<'s> {
         }
         let known = self.names.keys().map(String::as_str);
         let known = known
-            .chain(PRIMITIVES.iter().copied())
+            .chain(self.layers.names())
             .chain(self.sources.library().iter().map(|s| s.name))
             .chain(["increment", "map"]);
         match odec_grammar::nearest(&name.name, known) {

@@ -5,9 +5,9 @@
 use super::define::SchemeDef;
 use super::expression::is_method;
 use super::flow::{Applied, Field, Flow};
-use super::names::{Definition, LATER_PRIMITIVES, Namespace, PRIMITIVES};
+use super::names::{Definition, Namespace};
 use super::run::MAX_WORK;
-use super::scalar::{Scope, constant, measured, name_of, not_supported};
+use super::scalar::{Scope, constant, measured, name_of};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Ident};
@@ -126,9 +126,9 @@ impl<'n, 's> Resolver<'n, 's> {
             Ok(Definition::Scheme(s)) => self.concrete(s).map(Definition::Scheme),
             Ok(d) => Some(d),
             Err(true) => None,
-            Err(false) if LATER_PRIMITIVES.contains(&name.name.as_str()) => self.fail(later(name)),
             Err(false) => {
-                let d = self.names.unknown(name, self.sink.len());
+                let later = self.names.layers.later(name);
+                let d = later.unwrap_or_else(|| self.names.unknown(name, self.sink.len()));
                 self.fail(d)
             }
         }
@@ -188,9 +188,7 @@ impl<'n, 's> Resolver<'n, 's> {
             return self
                 .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
         };
-        if ["increment", "map"].contains(&name.name.as_str())
-            || PRIMITIVES.contains(&name.name.as_str())
-        {
+        if ["increment", "map"].contains(&name.name.as_str()) || self.names.layers.has(&name.name) {
             let d = Diagnostic::error(
                 codes::TYPE_MISMATCH,
                 e.span,
@@ -213,17 +211,6 @@ impl<'n, 's> Resolver<'n, 's> {
             }
         }
     }
-}
-
-/// A primitive of a later version, and what there is instead.
-pub fn later(name: &Ident) -> Diagnostic {
-    let layers: Vec<String> = PRIMITIVES.iter().map(|p| format!("`{p}`")).collect();
-    let near = match name.name.as_str() {
-        "conv" => "tokens see their neighbours through `attention(heads: …, window: …)`; ",
-        _ => "",
-    };
-    let help = format!("{near}layers are {}", layers.join(", "));
-    not_supported(name.span, &format!("`{}`", name.name)).help(help)
 }
 
 /// A flow given where a field is integrated.

@@ -10,19 +10,16 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::flow::Leaf;
 use super::run::Machine;
 use super::stage::Instr;
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_numerics::exponential::sums::over_factorial;
 
-/// The primitive that gives features of the time, and the symbol of the time a step begins at.
-pub const TIME: &str = "time";
+/// The symbol of the time a step begins at.
 const T: &str = "t";
 
 /// The times of values.
@@ -66,25 +63,6 @@ impl Clocks {
         self.of.truncate(fields);
         self.of.iter_mut().for_each(|c| c.truncate(instrs + 1));
     }
-}
-
-/// Whether a field reads the time itself. Without recursion: fields are read at the bottom of deep definitions.
-pub fn is_read(leaf: &Leaf) -> bool {
-    let mut open: Vec<&Expr> = leaf.body.iter().collect();
-    while let Some(e) = open.pop() {
-        match &e.kind {
-            ExprKind::Name(n) if n == TIME => return true,
-            ExprKind::Call(call) => {
-                open.push(&call.callee);
-                open.extend(call.args.iter().map(|a| &a.value));
-            }
-            ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => open.extend([&**a, &**b]),
-            ExprKind::Neg(a) => open.push(a),
-            ExprKind::Tuple(items) | ExprKind::List(items) => open.extend(items),
-            _ => {}
-        }
-    }
-    false
 }
 
 /// Puts the initial values of learned coefficients into times; what then holds another symbol is not known.

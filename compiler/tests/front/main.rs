@@ -15,6 +15,7 @@ mod general;
 mod history;
 mod hostile;
 mod kept;
+mod layers;
 mod learned;
 mod losses;
 mod mends;

@@ -1,0 +1,126 @@
+//! A layer by itself: its graph without a model around it, for pages and tests.
+//!
+//! Takes the text of a field; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
+
+use super::{Angles, LayerParam, Made, Reads, SINUSOID_BASE, Weights};
+use crate::CompileError;
+use crate::build::BuildError;
+use crate::network::Network;
+use crate::pipeline::{self, Sizes};
+use crate::scheme::{Facts, Leaf};
+use odec_grammar::ast::Item;
+use odec_graph::ops::{Attention, Input, Parameter, Table};
+use odec_graph::{Builder, Graph, TensorType, TypeError, Value, nn};
+use odec_program::Dim;
+use odec_program::manifest::{self, Waves};
+
+/// The model whose states the example of a page is applied to.
+pub const SHOWN: Sizes = Sizes {
+    vocab: 256,
+    context: 1024,
+    width: 512,
+};
+/// Deviation of random parameters.
+const STD: f64 = 0.02;
+
+/// A field's inside without a model.
+pub struct Alone {
+    pub params: Vec<LayerParam>,
+    pub reads: Reads,
+    /// Width of the result, as the rules say.
+    pub columns: u64,
+    /// `x → y`.
+    pub graph: Graph,
+}
+
+/// Reads a field, and builds what it computes of one state.
+///
+/// # Errors
+/// The text is no field, or one that does not fit its input; a layer's graph contradicts its rules.
+pub fn alone(text: &str, sizes: Sizes) -> Result<Alone, CompileError> {
+    let (file, mut wrong) = odec_grammar::parse(0, &format!("field f = {text}\n"));
+    let body = file.items.into_iter().find_map(|item| match item {
+        Item::Field(f) => Some(f.value),
+        _ => None,
+    });
+    let leaf = body.map(|e| Leaf {
+        name: "f".into(),
+        params: Vec::new(),
+        span: e.span,
+        facts: Facts::NONE,
+        body: Some(e),
+    });
+    let read = leaf.and_then(|leaf| pipeline::read(&leaf, &[sizes.width], sizes, &mut wrong));
+    let Some((network, columns)) = read else {
+        return Err(CompileError::Source(wrong));
+    };
+    let params = network.params();
+    let graph = graph(&network, &params, sizes).map_err(BuildError::from)?;
+    Ok(Alone {
+        reads: network.reads(),
+        params,
+        columns,
+        graph,
+    })
+}
+
+fn graph(network: &Network, params: &[LayerParam], sizes: Sizes) -> Result<Graph, TypeError> {
+    let mut b = Builder::new();
+    let x = Input {
+        name: "x".into(),
+        ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(sizes.width)]),
+    };
+    let x = b.push1(x, &[])?;
+    let y = network.build(&mut b, &[x], &mut Bare { params, sizes })?;
+    b.output("y", y);
+    Ok(b.finish())
+}
+
+/// Parameters without a model that owns them.
+struct Bare<'p> {
+    params: &'p [LayerParam],
+    sizes: Sizes,
+}
+
+impl Weights for Bare<'_> {
+    fn param(&mut self, b: &mut Builder, path: &str) -> Made {
+        let known = self.params.iter().find(|p| p.path == path);
+        let missing = || TypeError {
+            op: "parameter",
+            what: format!("`{path}` is not among the layer's"),
+        };
+        let p = known.ok_or_else(missing)?;
+        let parameter = Parameter {
+            path: p.path.clone(),
+            shape: p.shape.clone(),
+            init: p.init(STD),
+        };
+        b.push1(parameter, &[])
+    }
+
+    fn rotary(&mut self, b: &mut Builder, Angles { head, base }: Angles) -> Made<nn::Rotary> {
+        nn::rotary(b, self.sizes.context, head, base)
+    }
+
+    fn attend(&mut self, b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> Made {
+        nn::attend(b, attention, qkv)
+    }
+
+    fn mask(&mut self, _: &mut Builder, _: u32) -> Made<Option<(u32, Value)>> {
+        Ok(None)
+    }
+
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> Made {
+        let table = manifest::Table::Time { t: 0.0, waves };
+        b.push1(Table { table }, &[])
+    }
+
+    fn positions(&mut self, b: &mut Builder) -> Made {
+        let table = manifest::Table::Sinusoid {
+            positions: self.sizes.context,
+            width: self.sizes.width,
+            base: SINUSOID_BASE,
+        };
+        b.push1(Table { table }, &[])
+    }
+}

@@ -1,0 +1,142 @@
+//! Arguments of layers: their names, what may be given for them, what is meant where nothing is said, and why.
+//!
+//! A layer's rule reads an argument by its declaration, so that what is documented is what is read. Leaves reading to `reading.rs`.
+
+use crate::scheme::args::Bounds;
+use odec_graph::Exact;
+
+/// One argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Argument {
+    pub name: &'static str,
+    pub form: Form,
+    pub silent: Silent,
+    pub meaning: &'static str,
+}
+
+/// What may be given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// A word that stands alone: `causal`.
+    Flag,
+    /// A whole number from 1: `heads: 8`.
+    Whole,
+    /// A number within bounds: `eps: 1e-6`.
+    Number(Bounds),
+    /// One of these words: `approximate: tanh`.
+    Word(&'static [&'static str]),
+    /// A word alone, or with arguments of its own: `rope`, `rope(base: 500000)`.
+    Options(&'static [Argument]),
+    /// A word alone, or a list of some of these: `bias`, `bias: [q, k]`.
+    Some(&'static [&'static str]),
+    /// A whole number without a name: `linear(4*width)`.
+    UnnamedWhole,
+    /// A number with or without its name: `dropout(10%)`.
+    UnnamedNumber(Bounds),
+    /// Pipelines side by side, or the field's parameters.
+    Fields,
+}
+
+/// What is meant where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// It must be said.
+    Needed,
+    /// The same as without the word.
+    Off,
+    /// This number, as it would be written: numerator and denominator.
+    Ratio(i64, i64),
+    /// This word.
+    Is(&'static str),
+    /// What follows from other numbers, in words.
+    Follows(&'static str),
+}
+
+impl Argument {
+    const fn new(name: &'static str, form: Form, silent: Silent, meaning: &'static str) -> Self {
+        Argument {
+            name,
+            form,
+            silent,
+            meaning,
+        }
+    }
+
+    pub const fn flag(name: &'static str, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Flag, Silent::Off, meaning)
+    }
+
+    /// A whole number that must be said.
+    pub const fn size(name: &'static str, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Whole, Silent::Needed, meaning)
+    }
+
+    /// A whole number that follows from others where it is not said.
+    pub const fn whole(
+        name: &'static str,
+        silent: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Whole, Silent::Follows(silent), meaning)
+    }
+
+    pub const fn number(
+        name: &'static str,
+        bounds: Bounds,
+        silent: Silent,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Number(bounds), silent, meaning)
+    }
+
+    /// One of several words, the last of which is meant where nothing is said.
+    pub const fn word(
+        name: &'static str,
+        words: &'static [&'static str],
+        meaning: &'static str,
+    ) -> Argument {
+        let silent = Silent::Is(words[words.len() - 1]);
+        Argument::new(name, Form::Word(words), silent, meaning)
+    }
+
+    pub const fn options(
+        name: &'static str,
+        inside: &'static [Argument],
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Options(inside), Silent::Off, meaning)
+    }
+
+    pub const fn some(
+        name: &'static str,
+        of: &'static [&'static str],
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Some(of), Silent::Off, meaning)
+    }
+
+    pub const fn unnamed(
+        name: &'static str,
+        form: Form,
+        silent: Silent,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, form, silent, meaning)
+    }
+
+    /// What a number may be.
+    pub fn bounds(&self) -> Option<Bounds> {
+        match self.form {
+            Form::Number(bounds) | Form::UnnamedNumber(bounds) => Some(bounds),
+            _ => None,
+        }
+    }
+
+    /// The number that is meant where nothing is said.
+    pub fn number_meant(&self) -> Option<Exact> {
+        match self.silent {
+            Silent::Ratio(n, d) => Some(Exact::ratio(n, d)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `attention`: multi-head attention of the tokens of a text to each other.
+//!
+//! The op divides scores by the root of a head's width; another scale is a factor of the queries, so that kernels do not depend on it.
+
+use super::arguments::Silent;
+use super::{
+    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Map,
+    Reading, Reads, Weights,
+};
+use crate::codes;
+use crate::scheme::args::Bounds;
+use crate::scheme::scalar::{arithmetic, name_of};
+use odec_grammar::ast::{Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Value, nn, ops};
+
+/// The linear maps.
+const MAPS: [&str; 4] = ["q", "k", "v", "o"];
+/// Most tokens of a window.
+const MAX_WINDOW: u64 = 1 << 32;
+
+const CAUSAL: Argument = Argument::flag(
+    "causal",
+    "a token sees itself and the tokens before it; a model that generates needs it",
+);
+const BASE: Argument = Argument::number(
+    "base",
+    Bounds::Within(1.0, 1e12),
+    Silent::Ratio(10_000, 1),
+    "the angle of column pair i at a position is position · base^(−2i/d), d the columns of a head",
+);
+const ROPE: Argument = Argument::options(
+    "rope",
+    &[BASE],
+    "queries and keys are rotated by their positions (Su et al. 2021), the first half of a head's columns against the second",
+);
+const BIAS: Argument = Argument::some("bias", &MAPS, "all four maps have a bias, or these");
+const HEADS: Argument = Argument::size("heads", "heads, which divide the width among them");
+const KV_HEADS: Argument = Argument::whole(
+    "kv_heads",
+    "`heads`",
+    "heads of keys and values, each shared by as many heads of queries (Ainslie et al. 2023)",
+);
+const WINDOW: Argument = Argument::whole(
+    "window",
+    "all tokens",
+    "tokens that a token sees, itself among them (Beltagy, Peters & Cohan 2020); with `causal` only",
+);
+const SCALE: Argument = Argument::number(
+    "scale",
+    Bounds::Within(1e-6, 1e6),
+    Silent::Follows("1/√d, d the columns of a head"),
+    "what scores q·k are multiplied by",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    q: Map,
+    k: Map,
+    v: Map,
+    o: Map,
+    attention: ops::Attention,
+    rope: Option<Angles>,
+    query_factor: Exact,
+}
+
+impl Layer for Attention {
+    const NAME: &'static str = "attention";
+    const ABOUT: About = About {
+        summary: "Each token takes from the tokens that it sees, by how well its query fits their keys, a mean of their values: in several heads side by side.",
+        formula: "o(softmax(scale · q(x) k(x)ᵀ) v(x)), softmax over the tokens that are seen, in each head by itself",
+        source: "Vaswani et al. 2017, NeurIPS",
+        notes: &[
+            "Reading on, as generation does, keeps the keys and values of the tokens so far: 2 · kv_heads · (width/heads) numbers of each token.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[CAUSAL, ROPE, BIAS, HEADS, KV_HEADS, WINDOW, SCALE];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "attention(heads: 8, causal, rope)",
+            meaning: "as LLaMA has it",
+        },
+        Example {
+            text: "attention(heads: 8, kv_heads: 2, causal, rope(base: 1000000), bias: [q, k, v])",
+            meaning: "as Qwen2 has it: four heads share keys and values",
+        },
+        Example {
+            text: "attention(heads: 4, causal, window: 3, scale: 1/16, bias)",
+            meaning: "three tokens at most, another scale, and all biases",
+        },
+        Example {
+            text: "attention(heads: 2)",
+            meaning: "all tokens see all: for models of hidden tokens",
+        },
+    ];
+    const ROLE: Option<&'static str> = Some("attention");
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let width = r.width();
+        let causal = r.flag(&CAUSAL);
+        let rope = r.options(&ROPE);
+        let biases = biases(r);
+        let heads_expr = r.needed(&HEADS);
+        // All taken before anything can be wrong: what is left is called unknown.
+        let kv_heads = r.given(&KV_HEADS);
+        let window = r.given(&WINDOW);
+        let scale = r.given(&SCALE);
+        let paths = r.paths();
+        let heads_expr = heads_expr?;
+        let heads = r.whole(heads_expr, MAX_WIDTH)?;
+        let head = columns_of_head(r, heads_expr, heads, width)?;
+        if rope.is_some() && !head.is_multiple_of(2) {
+            return r.fail(
+                Diagnostic::error(
+                    codes::SHAPE_MISMATCH,
+                    heads_expr.span,
+                    format!("heads of {head} columns cannot be rotated"),
+                )
+                .label("`rope` turns pairs of columns: their number must be even"),
+            );
+        }
+        if !causal && r.misspelt(&CAUSAL) {
+            return None;
+        }
+        let kv_heads = match kv_heads {
+            Some(e) => shared_heads(r, e, heads)?,
+            None => heads,
+        };
+        let window = match window {
+            Some(e) if causal => Some(r.whole(e, MAX_WINDOW)?),
+            Some(e) => {
+                let message = "a window of attention that sees all tokens";
+                let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message)
+                    .label("it counts the tokens up to the one that looks")
+                    .help("write `attention(heads: …, causal, window: …)`");
+                return r.fail(d);
+            }
+            None => None,
+        };
+        let attention = ops::Attention {
+            heads,
+            kv_heads,
+            causal,
+            window,
+        };
+        let query_factor = match scale {
+            Some(e) => query_factor(r, e, head)?,
+            None => Exact::one(),
+        };
+        let rope = match rope {
+            Some(inner) => {
+                let base = r.only_option(inner, &BASE)?.to_f64();
+                Some(Angles { head, base })
+            }
+            None => None,
+        };
+        let biases = biases?;
+        let narrow = head * kv_heads;
+        let rows = [width, narrow, narrow, width];
+        let [q, k, v, o] = [0, 1, 2, 3].map(|i| paths.map(MAPS[i], biases[i], [rows[i], width]));
+        let layer = Attention {
+            q,
+            k,
+            v,
+            o,
+            attention,
+            rope,
+            query_factor,
+        };
+        Some((layer, width))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        let maps = [&self.q, &self.k, &self.v, &self.o];
+        maps.into_iter().flat_map(Map::params).collect()
+    }
+
+    fn reads(&self) -> Reads {
+        Reads {
+            later_tokens: !self.attention.causal,
+            kept: self.k.rows + self.v.rows,
+            sinusoids: false,
+            rotary: self.rope.into_iter().collect(),
+        }
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+        let weights = nn::AttentionWeights {
+            q: self.q.build(b, w)?,
+            k: self.k.build(b, w)?,
+            v: self.v.build(b, w)?,
+            o: self.o.build(b, w)?,
+        };
+        let rotary = match self.rope {
+            Some(angles) => Some(w.rotary(b, angles)?),
+            None => None,
+        };
+        nn::self_attention(b, at.x, weights, rotary, |b, [q, k, v]| {
+            let q = nn::combine(b, &[(self.query_factor.clone(), q)])?;
+            w.attend(b, self.attention, [q, k, v])
+        })
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+        Ok(None)
+    }
+}
+
+/// Which of q, k, v and o have a bias: `bias`, `bias: [q, k, v]`.
+fn biases(r: &mut Reading) -> Option<[bool; 4]> {
+    let all = r.flag(&BIAS);
+    let Some(e) = r.given(&BIAS) else {
+        return Some([all; 4]);
+    };
+    let wrong = |span| {
+        let message = "`bias` takes a list of attention's maps";
+        Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+            .label("a list of `q`, `k`, `v` and `o` is expected, each at most once")
+            .help("write `bias` for all four, `bias: [q, k, v]` for three of them")
+    };
+    let mut found = [false; 4];
+    let ExprKind::List(items) = &e.kind else {
+        return r.fail(wrong(e.span));
+    };
+    for item in items {
+        let name = name_of(item);
+        let at = name.and_then(|n| MAPS.iter().position(|m| *m == n.name));
+        match at {
+            Some(i) if !found[i] && !all => found[i] = true,
+            _ => return r.fail(wrong(item.span)),
+        }
+    }
+    Some(found)
+}
+
+/// Columns of each head.
+fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u64) -> Option<u64> {
+    if width.is_multiple_of(heads) {
+        return Some(width / heads);
+    }
+    let mut fewer = (1..=heads).rev();
+    let near = fewer.find(|n| width.is_multiple_of(*n)).unwrap_or(1);
+    let message = format!("{heads} heads do not divide the width {width}");
+    let d = Diagnostic::error(codes::SHAPE_MISMATCH, said.span, message)
+        .label(format!("{width} / {heads} is not whole"));
+    let columns = width / near;
+    r.fail(d.help(format!("{near} heads would have {columns} columns each")))
+}
+
+/// Heads of keys and values.
+fn shared_heads(r: &mut Reading, said: &Expr, heads: u64) -> Option<u64> {
+    let n = r.whole(said, heads)?;
+    if heads.is_multiple_of(n) {
+        return Some(n);
+    }
+    let message = format!("{heads} heads cannot share {n} heads of keys and values");
+    let d = Diagnostic::error(codes::SHAPE_MISMATCH, said.span, message);
+    r.fail(d.label(format!("{heads} / {n} is not whole")))
+}
+
+/// What makes a scale of scores that are divided by the root of a head's width.
+fn query_factor(r: &mut Reading, scale: &Expr, head: u64) -> Option<Exact> {
+    let s = r.within(&SCALE, scale)?;
+    let root = Exact::int(i64::try_from(head).unwrap_or(i64::MAX)).root(2);
+    let factor = root.and_then(|root| (&s * &root).checked());
+    r.report(factor.map_err(|why| arithmetic(why.into(), scale.span)))
+}

@@ -1,0 +1,86 @@
+//! `dropout`: part of the elements zero while the model is trained.
+
+use super::arguments::Silent;
+use super::{
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads,
+    Weights,
+};
+use crate::codes;
+use crate::scheme::args::{Bounds, bounded};
+use crate::scheme::scalar::{Scope, exact};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Value, ops};
+
+const BOUNDS: Bounds = Bounds::BelowOne;
+const RATE: Argument = Argument::unnamed(
+    "rate",
+    Form::UnnamedNumber(BOUNDS),
+    Silent::Needed,
+    "the part of the elements that is dropped",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropout {
+    rate: Exact,
+    /// Which one of its field it is, from 1.
+    number: u32,
+}
+
+impl Layer for Dropout {
+    const NAME: &'static str = "dropout";
+    const ABOUT: About = About {
+        summary: "Makes part of the elements zero while the model is trained, and divides the others by 1 − rate.",
+        formula: "x · mask / (1 − rate)",
+        source: "Srivastava et al. 2014, JMLR 15",
+        notes: &[
+            "Evaluation and generation know nothing of it. A mask belongs to a field and a step: all stages of a scheme see one right-hand side.",
+        ],
+    };
+    const ARGUMENTS: &'static [Argument] = &[RATE];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "dropout(10%)",
+            meaning: "one element of ten",
+        },
+        Example {
+            text: "dropout(rate: 1/4)",
+            meaning: "with its name",
+        },
+    ];
+    const ROLE: Option<&'static str> = None;
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let named = r.given(&RATE);
+        let Some(rate) = named.or_else(|| r.unnamed(&RATE)) else {
+            let message = "`dropout` needs its rate";
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, r.span(), message);
+            return r.fail(d.help("write, for example, `dropout(10%)`"));
+        };
+        let value = exact(rate, &Scope::new()).and_then(|x| bounded(x, BOUNDS, rate.span));
+        let rate = r.report(value)?;
+        let number = u32::try_from(r.number_of_kind()).ok()?;
+        Some((Dropout { rate, number }, r.width()))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        Vec::new()
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+        let Some((stream, key)) = w.mask(b, self.number)? else {
+            return Ok(at.x);
+        };
+        let rate = self.rate.clone();
+        b.push1(ops::Dropout { rate, stream }, &[at.x, key])
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+        Ok(None)
+    }
+}

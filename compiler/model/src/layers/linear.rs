@@ -1,0 +1,75 @@
+//! `linear`: one linear map of each token's columns.
+
+use super::arguments::Silent;
+use super::{
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Map,
+    Reading, Reads, Weights, part_of,
+};
+use odec_graph::{Builder, Value, nn};
+
+const BIAS: Argument = Argument::flag("bias", "the map has a bias");
+const COLUMNS: Argument = Argument::unnamed(
+    "columns",
+    Form::UnnamedWhole,
+    Silent::Follows("the width of the state"),
+    "columns of the result",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linear {
+    map: Map,
+}
+
+impl Layer for Linear {
+    const NAME: &'static str = "linear";
+    const ABOUT: About = About {
+        summary: "A linear map of each token's columns.",
+        formula: "x Wᵀ + b, W [columns, width]",
+        source: "",
+        notes: &[],
+    };
+    const ARGUMENTS: &'static [Argument] = &[BIAS, COLUMNS];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "linear(4*width)",
+            meaning: "to another width, for what comes after it in the field",
+        },
+        Example {
+            text: "linear(bias)",
+            meaning: "to the width of the state, with a bias",
+        },
+    ];
+    const ROLE: Option<&'static str> = Some("linear");
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let width = r.width();
+        let bias = r.flag(&BIAS);
+        let columns = match r.unnamed(&COLUMNS) {
+            Some(n) => r.whole(n, MAX_WIDTH),
+            None => Some(r.state_width()),
+        };
+        let paths = r.paths();
+        let columns = columns?;
+        let map = paths.map("linear", bias, [columns, width]);
+        Some((Linear { map }, columns))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        self.map.params()
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+        let affine = self.map.build(b, w)?;
+        b.part(part_of(&self.map.weight), |b| nn::affine(b, at.x, affine))
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+        Ok(None)
+    }
+}

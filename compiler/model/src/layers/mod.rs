@@ -1,0 +1,275 @@
+//! The layers that fields are made of: what each of them says of itself, and the list.
+//!
+//! A layer is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Whoever
+//! needs to know something of layers (parameters, graphs, decoding, adaptation, pages of documentation) asks through [`LayerKind`], and
+//! nothing outside of this folder knows which layers there are. Leaves pipelines and sums of layers to `network.rs`.
+
+mod alone;
+mod arguments;
+mod map;
+mod mlp;
+mod page;
+mod reading;
+
+pub use alone::{Alone, SHOWN, alone};
+pub use arguments::{Argument, Form, Silent};
+pub use map::Map;
+pub use page::{ArgumentLine, Page, ParameterLine};
+pub use reading::Reading;
+pub(super) use reading::{read, role, takes_fields};
+
+use super::network::Network;
+use crate::scheme::vocabulary::{LayerName, Vocabulary};
+use odec_graph::ops;
+use odec_graph::{Builder, TypeError, Value, nn};
+use odec_program::manifest::{Init, Waves};
+use std::fmt::Debug;
+
+pub use super::pipeline::Sizes;
+pub use crate::scheme::Facts;
+
+/// Largest width of anything.
+pub const MAX_WIDTH: u64 = 1 << 20;
+/// Base of the sinusoids' wave lengths (Vaswani et al. 2017).
+pub const SINUSOID_BASE: f64 = 10_000.0;
+
+pub type Made<T = Value> = Result<T, TypeError>;
+
+/// A layer with its arguments, whose widths fit what it is applied to.
+pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
+    const NAME: &'static str;
+    const ABOUT: About;
+    /// All that it may be given, in the order in which [`Layer::read`] asks for it.
+    const ARGUMENTS: &'static [Argument];
+    /// Uses to show, the first of them with its parameters. Tests are made of them: widths, derivatives, decoding, arguments.
+    const EXAMPLES: &'static [Example];
+    /// What its parameters' paths are counted by in a field: layers of one role share a count. `None`: it has no parameters.
+    const ROLE: Option<&'static str>;
+    /// What the language knows of it before sizes are known.
+    const FACTS: Facts;
+    /// Whether each element of its result is from 0 to 1.
+    const GIVES_SHARES: bool;
+
+    /// Reads its arguments, and checks them against the width that it meets: the layer, and the width of its result.
+    fn read(r: &mut Reading) -> Option<(Self, u64)>;
+    /// All parameters, in the order of the computation.
+    fn params(&self) -> Vec<LayerParam>;
+    /// What it reads beside its input and its parameters.
+    fn reads(&self) -> Reads;
+    /// Appends its nodes at the builder's site.
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made;
+    /// The number for each column, where columns times numbers are all that it computes ([`Facts::diagonal`]).
+    fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>>;
+}
+
+/// What a layer computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// One sentence.
+    pub summary: &'static str,
+    pub formula: &'static str,
+    /// Who published it; empty where nobody has to be named.
+    pub source: &'static str,
+    /// What else a user should know, a paragraph each.
+    pub notes: &'static [&'static str],
+}
+
+/// A use of a layer, as a field says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Example {
+    pub text: &'static str,
+    pub meaning: &'static str,
+}
+
+/// What a layer is applied to.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    pub x: Value,
+    /// All that its field is evaluated at; `x` is the first.
+    pub all: &'a [Value],
+}
+
+/// What a layer reads beside its input and its parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Tokens after the one at hand: then no text can be read on token by token.
+    pub later_tokens: bool,
+    /// Numbers that are kept of each token for those after it.
+    pub kept: u64,
+    /// Sinusoids of the positions.
+    pub sinusoids: bool,
+    /// Tables of angles.
+    pub rotary: Vec<Angles>,
+}
+
+impl Reads {
+    /// What two layers read.
+    pub fn and(mut self, other: Reads) -> Reads {
+        self.rotary.extend(other.rotary);
+        Reads {
+            later_tokens: self.later_tokens | other.later_tokens,
+            kept: self.kept.saturating_add(other.kept),
+            sinusoids: self.sinusoids | other.sinusoids,
+            rotary: self.rotary,
+        }
+    }
+}
+
+/// What turns the columns of a head: by `position · base^(−2i/head)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Angles {
+    pub head: u64,
+    pub base: f64,
+}
+
+/// A parameter of a layer, by its path below the field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerParam {
+    pub path: String,
+    pub shape: Vec<u64>,
+    pub start: Start,
+}
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Matrices: normal, with the model's deviation.
+    Normal,
+    /// Gains.
+    Ones,
+    /// Biases.
+    Zeros,
+}
+
+impl LayerParam {
+    /// A number for each column.
+    pub fn vector(path: &str, width: u64, start: Start) -> LayerParam {
+        LayerParam {
+            path: path.to_string(),
+            shape: vec![width],
+            start,
+        }
+    }
+
+    /// The start, given the deviation of random ones.
+    pub fn init(&self, std: f64) -> Init {
+        match self.start {
+            Start::Normal => Init::Normal { std },
+            Start::Ones => Init::Ones,
+            Start::Zeros => Init::Zeros,
+        }
+    }
+}
+
+/// Where a layer finds parameters, tables and the tokens it attends to while its graph is built.
+pub trait Weights {
+    fn param(&mut self, b: &mut Builder, path: &str) -> Made;
+    fn rotary(&mut self, b: &mut Builder, angles: Angles) -> Made<nn::Rotary>;
+    fn attend(&mut self, b: &mut Builder, attention: ops::Attention, qkv: [Value; 3]) -> Made;
+    /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
+    fn mask(&mut self, b: &mut Builder, number: u32) -> Made<Option<(u32, Value)>>;
+    /// Features of the time, `[1, columns]`.
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> Made;
+    /// Sinusoids of the positions, a row for each.
+    fn positions(&mut self, b: &mut Builder) -> Made;
+}
+
+/// `norm.2.gain` → `norm.2`.
+fn part_of(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(part, _)| part)
+}
+
+/// What the list says of a layer: the constants of its [`Layer`], and how it is read.
+pub struct Definition {
+    pub name: &'static str,
+    pub about: About,
+    pub arguments: &'static [Argument],
+    pub examples: &'static [Example],
+    pub role: Option<&'static str>,
+    pub facts: Facts,
+    read: fn(&mut Reading) -> Option<(Network, u64)>,
+}
+
+impl Definition {
+    const fn of<L: Layer>() -> Definition {
+        fn read<L: Layer>(r: &mut Reading) -> Option<(Network, u64)> {
+            let (layer, out) = L::read(r)?;
+            Some((Network::Layer(layer.into()), out))
+        }
+        Definition {
+            name: L::NAME,
+            about: L::ABOUT,
+            arguments: L::ARGUMENTS,
+            examples: L::EXAMPLES,
+            role: L::ROLE,
+            facts: L::FACTS,
+            read: read::<L>,
+        }
+    }
+}
+
+/// The layer of this name.
+pub fn find(name: &str) -> Option<&'static Definition> {
+    DEFINITIONS.iter().find(|d| d.name == name)
+}
+
+/// Any layer. Which one it is, only this folder knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerKind(Kind);
+
+/// Declares the closed set of layers: one line per layer, `module::Type`.
+macro_rules! layers {
+    ($($module:ident :: $ty:ident),* $(,)?) => {
+        $(mod $module; use $module::$ty;)*
+
+        #[derive(Clone, Debug, PartialEq)]
+        enum Kind { $($ty($ty)),* }
+
+        $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind(Kind::$ty(layer)) } })*
+
+        impl LayerKind {
+            pub fn params(&self) -> Vec<LayerParam> { match &self.0 { $(Kind::$ty(l) => l.params()),* } }
+            pub fn reads(&self) -> Reads { match &self.0 { $(Kind::$ty(l) => l.reads()),* } }
+            pub fn gives_shares(&self) -> bool { match &self.0 { $(Kind::$ty(_) => <$ty as Layer>::GIVES_SHARES),* } }
+            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made { match &self.0 { $(Kind::$ty(l) => l.build(b, at, w)),* } }
+            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> { match &self.0 { $(Kind::$ty(l) => l.rates(b, w)),* } }
+        }
+
+        /// All layers.
+        pub static DEFINITIONS: &[Definition] = &[$(Definition::of::<$ty>()),*];
+
+        const NAMES: &[LayerName] = &[$(LayerName { name: <$ty as Layer>::NAME, facts: <$ty as Layer>::FACTS }),*];
+    };
+}
+
+/// What files may name, and what they may not yet.
+pub static VOCABULARY: Vocabulary = Vocabulary {
+    layers: NAMES,
+    later: &[
+        (
+            "conv",
+            "tokens see their neighbours through `attention(heads: …, window: …)`; ",
+        ),
+        ("hopfield", ""),
+        ("router", ""),
+        ("normalize", ""),
+        ("nonnegative", ""),
+    ],
+};
+
+layers! {
+    rmsnorm::RmsNorm,
+    layernorm::LayerNorm,
+    attention::Attention,
+    swiglu::SwiGlu,
+    gelu::Gelu,
+    relu::Relu,
+    linear::Linear,
+    concat::Concat,
+    sigmoid::Sigmoid,
+    id::Identity,
+    dropout::Dropout,
+    time::Time,
+    positions::Positions,
+    decay::Decay,
+}

@@ -1,0 +1,86 @@
+//! `positions`: a row for each token's position.
+
+use super::arguments::Silent;
+use super::{
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads,
+    Weights,
+};
+use crate::codes;
+use crate::scheme::scalar::not_supported;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::ops::{AddPositions, Broadcast};
+use odec_graph::{Builder, Exact, Value, nn};
+
+const LEARNED: Argument = Argument::flag(
+    "learned",
+    "not supported in a field: write `embed learned(width: …), positions(learned)`",
+);
+const SINUSOIDAL: Argument = Argument::unnamed(
+    "sinusoidal",
+    Form::Flag,
+    Silent::Needed,
+    "sine and cosine of waves of many lengths",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Positions {
+    width: u64,
+}
+
+impl Layer for Positions {
+    const NAME: &'static str = "positions";
+    const ABOUT: About = About {
+        summary: "A row for each token's position, as wide as the state: what it is applied to does not matter.",
+        formula: "sin(p / 10⁴^(2i/width)) at column 2i, the cosine at column 2i + 1, p the position",
+        source: "Vaswani et al. 2017, NeurIPS",
+        notes: &[],
+    };
+    const ARGUMENTS: &'static [Argument] = &[LEARNED, SINUSOIDAL];
+    const EXAMPLES: &'static [Example] = &[Example {
+        text: "positions(sinusoidal)",
+        meaning: "as in `field clock = time(embed: width) + positions(sinusoidal)`",
+    }];
+    const ROLE: Option<&'static str> = None;
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let (learned, sinusoidal) = (r.flag(&LEARNED), r.flag(&SINUSOIDAL));
+        if learned {
+            let d = not_supported(r.span(), "`positions(learned)` inside a field");
+            return r.refuse(d.help(
+                "write `positions(sinusoidal)`, or `embed learned(width: …), positions(learned)`",
+            ));
+        }
+        if !sinusoidal {
+            let message = "`positions` takes one word";
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, r.span(), message);
+            return r.refuse(d.help("write `positions(sinusoidal)`"));
+        }
+        let width = r.state_width();
+        Some((Positions { width }, width))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        Vec::new()
+    }
+
+    fn reads(&self) -> Reads {
+        Reads {
+            sinusoids: true,
+            ..Reads::default()
+        }
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+        let table = w.positions(b)?;
+        let to = b.ty(at.x).with_cols(self.width);
+        let none = nn::constant(b, Exact::zero())?;
+        let none = b.push1(Broadcast { to }, &[none])?;
+        b.push1(AddPositions, &[none, table])
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,287 @@
+//! A layer's arguments, read: by their declarations, and what is left over is complained about.
+//!
+//! Takes one part of a pipeline and what it meets; gives its layer and the width of its result. A part is named by its role
+//! (`norm`, `mlp`, …); where a role occurs several times in one field, its occurrences are numbered from 1. Leaves what stands around a part
+//! to `pipeline.rs`.
+
+use super::{Argument, DEFINITIONS, Definition, Form, Map, VOCABULARY, find};
+use crate::codes;
+use crate::network::Network;
+use crate::pipeline::{Input, LayerReader};
+use crate::scheme::args::{Args, bounded, report};
+use crate::scheme::scalar::{exact, name_of, whole};
+use odec_grammar::Span;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+
+/// Arguments that later versions compile.
+const LATER_ARGUMENTS: &[&str] = &["qkv", "kv_stride"];
+
+/// What a layer's parameters are counted by.
+pub fn role(layer: &str) -> Option<&'static str> {
+    find(layer)?.role
+}
+
+/// Whether a layer's arguments are fields themselves.
+pub fn takes_fields(layer: &str) -> bool {
+    let fields = |a: &Argument| a.form == Form::Fields;
+    find(layer).is_some_and(|d| d.arguments.iter().any(fields))
+}
+
+/// Reads one layer.
+pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network, u64)> {
+    let Some(args) = Args::of(e) else {
+        return reader.fail(
+            Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no part of a field").label(
+                "a primitive such as `rmsnorm` or `attention(heads: 8, causal)` is expected here",
+            ),
+        );
+    };
+    let Some(definition) = find(&args.callee.name) else {
+        return reader.fail(unknown(&args, e.span));
+    };
+    let before = reader.sink.len();
+    let mut reading = Reading {
+        reader: &mut *reader,
+        args,
+        input,
+        definition,
+        asked: Vec::new(),
+        settled: false,
+    };
+    let made = (definition.read)(&mut reading);
+    let Reading {
+        args,
+        asked,
+        settled,
+        ..
+    } = reading;
+    if !settled {
+        // What is declared is read, and nothing else.
+        let declared = definition.arguments.iter().map(|a| a.name);
+        debug_assert!(made.is_none() || declared.eq(asked));
+        args.finish(LATER_ARGUMENTS, reader.sink);
+    }
+    made.filter(|_| reader.sink.len() == before)
+}
+
+/// What is said of a name that is no layer's.
+fn unknown(args: &Args, span: Span) -> Diagnostic {
+    if let Some(later) = VOCABULARY.later(&args.callee) {
+        return later;
+    }
+    let name = args.callee.name.as_str();
+    if name == "logits" {
+        let message = "`logits` ends the output of a model";
+        return Diagnostic::error(codes::TYPE_MISMATCH, span, message).label("not part of a field");
+    }
+    let known = DEFINITIONS.iter().map(|d| d.name);
+    let near = odec_grammar::nearest(name, known).map(|n| format!("did you mean `{n}`?"));
+    let message = format!("`{name}` is not a primitive");
+    Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
+        .label("a pipeline is made of primitives")
+        .help(near.unwrap_or_else(|| {
+            "named fields and flows inside a pipeline are not supported yet".into()
+        }))
+}
+
+/// The arguments of a layer at hand.
+pub struct Reading<'a, 'e, 'x> {
+    reader: &'a mut LayerReader<'x>,
+    args: Args<'e>,
+    input: Input<'a>,
+    definition: &'static Definition,
+    /// Arguments that the layer's rule has asked for.
+    asked: Vec<&'static str>,
+    /// Whether nothing more is to be said of its arguments.
+    settled: bool,
+}
+
+impl<'e> Reading<'_, 'e, '_> {
+    /// The width that the layer meets.
+    pub fn width(&self) -> u64 {
+        match self.input {
+            Input::One(width) => width,
+            Input::Named(_) => self.reader.width,
+        }
+    }
+
+    /// The width of the model's states.
+    pub fn state_width(&self) -> u64 {
+        self.reader.width
+    }
+
+    /// Of the layer with its arguments.
+    pub fn span(&self) -> Span {
+        self.args.span
+    }
+
+    pub fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.reader.fail(d)
+    }
+
+    /// Fails, and says nothing more of the arguments.
+    pub fn refuse<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.settled = true;
+        self.reader.fail(d)
+    }
+
+    pub fn report<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
+        report(r, self.reader.sink)
+    }
+
+    fn ask(&mut self, a: &Argument) {
+        if !self.asked.contains(&a.name) {
+            self.asked.push(a.name);
+        }
+    }
+
+    pub fn flag(&mut self, a: &Argument) -> bool {
+        self.ask(a);
+        self.args.flag(a.name)
+    }
+
+    /// The value of an argument that need not be given.
+    pub fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.ask(a);
+        self.args.labelled(a.name, self.reader.sink)
+    }
+
+    /// The value of an argument that must be given.
+    pub fn needed(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.ask(a);
+        self.args.required(a.name, self.reader.sink)
+    }
+
+    /// The next argument without a name.
+    pub fn unnamed(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.ask(a);
+        self.args.positional()
+    }
+
+    /// A whole number that must be given.
+    pub fn size(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let e = self.needed(a)?;
+        self.whole(e, most)
+    }
+
+    /// A whole number from 1.
+    pub fn whole(&mut self, e: &Expr, most: u64) -> Option<u64> {
+        self.report(whole(e, self.reader.scope, 1, most))
+    }
+
+    /// A number within its bounds, or what is meant where nothing is said.
+    pub fn number(&mut self, a: &Argument) -> Option<Exact> {
+        match self.given(a) {
+            Some(e) => self.within(a, e),
+            None => a.number_meant(),
+        }
+    }
+
+    /// What is given for a number, within its bounds.
+    pub fn within(&mut self, a: &Argument, e: &Expr) -> Option<Exact> {
+        let value = exact(e, self.reader.scope);
+        let value = match a.bounds() {
+            Some(bounds) => value.and_then(|x| bounded(x, bounds, e.span)),
+            None => value,
+        };
+        self.report(value)
+    }
+
+    /// Which of its words an argument says: the last where nothing is said. `wrong`: what is said of another.
+    pub fn word(&mut self, a: &Argument, wrong: &str) -> Option<usize> {
+        let Form::Word(words) = a.form else {
+            return None;
+        };
+        let Some(e) = self.given(a) else {
+            return words.len().checked_sub(1);
+        };
+        let name = name_of(e);
+        let said = words
+            .iter()
+            .position(|w| name.as_ref().is_some_and(|n| n.name == *w));
+        if said.is_none() {
+            let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
+            let label = format!("{} is expected", words.join(" or "));
+            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, wrong);
+            self.reader.sink.push(d.label(label));
+        }
+        said
+    }
+
+    /// A word with arguments of its own.
+    pub fn options(&mut self, a: &Argument) -> Option<Args<'e>> {
+        self.ask(a);
+        self.args.word(a.name, self.reader.sink)
+    }
+
+    /// A number among the arguments of a word, which has no others.
+    pub fn only_option(&mut self, mut inside: Args, a: &Argument) -> Option<Exact> {
+        let value = match inside.labelled(a.name, self.reader.sink) {
+            Some(e) => self.within(a, e),
+            None => a.number_meant(),
+        };
+        inside.finish(&[], self.reader.sink);
+        value
+    }
+
+    /// Whether an argument that nobody asked for looks like this one.
+    pub fn misspelt(&self, a: &Argument) -> bool {
+        self.args.misspelt(a.name)
+    }
+
+    /// The next of the fields that are the layer's arguments.
+    pub fn field(&mut self, a: &Argument) -> Option<Option<(Network, u64)>> {
+        let part = self.unnamed(a)?;
+        let read = self.reader.layer(part, self.input);
+        // What comes after a part that is wrong was not looked at.
+        self.settled |= read.is_none();
+        Some(read)
+    }
+
+    /// How its parameters are called: it is the next of its role.
+    pub fn paths(&mut self) -> Paths {
+        let role = self.definition.role.unwrap_or(self.definition.name);
+        Paths {
+            number: self.count(role),
+            repeated: self.reader.repeated.contains(&role),
+        }
+    }
+
+    /// Which layer of its kind it is, from 1.
+    pub fn number_of_kind(&mut self) -> usize {
+        self.count(self.definition.name)
+    }
+
+    fn count(&mut self, role: &'static str) -> usize {
+        self.reader.seen.push(role);
+        self.reader.seen.iter().filter(|r| **r == role).count()
+    }
+}
+
+/// Paths of a layer's parameters, below the field.
+pub struct Paths {
+    number: usize,
+    repeated: bool,
+}
+
+impl Paths {
+    /// `q.weight` or, if the role occurs several times, `q.2.weight`.
+    pub fn path(&self, part: &str, kind: &str) -> String {
+        match self.repeated {
+            true => format!("{part}.{}.{kind}", self.number),
+            false => format!("{part}.{kind}"),
+        }
+    }
+
+    /// A linear map from columns to rows.
+    pub fn map(&self, part: &str, bias: bool, [rows, cols]: [u64; 2]) -> Map {
+        Map {
+            weight: self.path(part, "weight"),
+            bias: bias.then(|| self.path(part, "bias")),
+            rows,
+            cols,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `relu`: an MLP with the rectified linear unit.
+
+use super::mlp::{BIAS, HIDDEN, Mlp};
+use super::{
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+};
+use odec_graph::{Builder, Value, nn};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relu(Mlp);
+
+impl Layer for Relu {
+    const NAME: &'static str = "relu";
+    const ABOUT: About = About {
+        summary: "An MLP of each token by itself, with the rectified linear unit between its two maps.",
+        formula: "down(max(up(x), 0))",
+        source: "Vaswani et al. 2017, NeurIPS",
+        notes: &["The derivative of max(z, 0) at 0 is 0."],
+    };
+    const ARGUMENTS: &'static [Argument] = &[BIAS, HIDDEN];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "relu(hidden: 4*width)",
+            meaning: "four times as wide as the state",
+        },
+        Example {
+            text: "relu(hidden: 4*width, bias)",
+            meaning: "as the first Transformer has it",
+        },
+    ];
+    const ROLE: Option<&'static str> = Some("mlp");
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let (mlp, width) = Mlp::read(r, Some(nn::Activation::Relu))?;
+        Some((Relu(mlp), width))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        self.0.params()
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+        self.0.build(b, at, w)
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+        Ok(None)
+    }
+}

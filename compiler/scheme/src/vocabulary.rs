@@ -1,0 +1,116 @@
+//! What the language knows of layers before any sizes are known: their names, and what they say of a field.
+//!
+//! The layers themselves belong to the model stage, which gives their names to [`super::Namespace`]; nothing here names one.
+
+use super::scalar::{name_of, not_supported};
+use odec_grammar::ast::{Expr, ExprKind, Ident};
+use odec_grammar::diag::Diagnostic;
+
+/// What is known of a field that is evaluated as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether its result depends on the time itself.
+    pub reads_time: bool,
+    /// Whether it multiplies each column by a number: functions such as `exp(h*L)` are defined for it.
+    pub diagonal: bool,
+}
+
+impl Facts {
+    /// Of most layers.
+    pub const NONE: Facts = Facts {
+        reads_time: false,
+        diagonal: false,
+    };
+    /// Of a field that any other may stand for, where a scheme is looked at without a model.
+    pub const OPEN: Facts = Facts {
+        reads_time: false,
+        diagonal: true,
+    };
+}
+
+/// A layer as the language knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerName {
+    pub name: &'static str,
+    pub facts: Facts,
+}
+
+/// The layers that fields are made of.
+#[derive(Debug)]
+pub struct Vocabulary {
+    pub layers: &'static [LayerName],
+    /// Names that later versions compile, each with what there is instead, if there is something: `… through …; `.
+    pub later: &'static [(&'static str, &'static str)],
+}
+
+impl Vocabulary {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().map(|l| l.name)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Whether no definition may have this name.
+    pub fn takes(&self, name: &str) -> bool {
+        self.has(name) || self.later.iter().any(|(n, _)| *n == name)
+    }
+
+    fn find(&self, name: &str) -> Option<&LayerName> {
+        self.layers.iter().find(|l| l.name == name)
+    }
+
+    /// What is said of a layer of a later version.
+    pub fn later(&self, name: &Ident) -> Option<Diagnostic> {
+        let (_, near) = self.later.iter().find(|(n, _)| *n == name.name)?;
+        let layers: Vec<String> = self.names().map(|p| format!("`{p}`")).collect();
+        let help = format!("{near}layers are {}", layers.join(", "));
+        Some(not_supported(name.span, &format!("`{}`", name.name)).help(help))
+    }
+
+    /// What the layers of a field say of it.
+    pub fn facts(&self, body: &Expr) -> Facts {
+        Facts {
+            reads_time: self.reads_time(body),
+            diagonal: self.is_diagonal(body),
+        }
+    }
+
+    /// Without recursion: fields are read at the bottom of deep definitions.
+    fn reads_time(&self, body: &Expr) -> bool {
+        let mut open = vec![body];
+        while let Some(e) = open.pop() {
+            match &e.kind {
+                ExprKind::Name(n) if self.find(n).is_some_and(|l| l.facts.reads_time) => {
+                    return true;
+                }
+                ExprKind::Call(call) => {
+                    open.push(&call.callee);
+                    open.extend(call.args.iter().map(|a| &a.value));
+                }
+                ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => open.extend([&**a, &**b]),
+                ExprKind::Neg(a) => open.push(a),
+                ExprKind::Tuple(items) | ExprKind::List(items) => open.extend(items),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Whether a field is one such layer alone.
+    fn is_diagonal(&self, mut body: &Expr) -> bool {
+        while let ExprKind::Tuple(items) = &body.kind {
+            match &items[..] {
+                [one] => body = one,
+                _ => return false,
+            }
+        }
+        let name = match &body.kind {
+            ExprKind::Call(call) => name_of(&call.callee),
+            _ => name_of(body),
+        };
+        let layer = name.and_then(|n| self.find(&n.name));
+        layer.is_some_and(|l| l.facts.diagonal)
+    }
+}

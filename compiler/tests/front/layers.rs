@@ -1,0 +1,318 @@
+//! Tests of every layer, made of what it declares: widths, parameters, derivatives, decoding, arguments, defaults, mistakes.
+
+use crate::common::compile_text;
+use odec_compiler::model::layers::{
+    Alone, Argument, DEFINITIONS, Definition, Form, Silent, Sizes, alone,
+};
+use odec_compiler::model::{Built, CompileError};
+use odec_graph::types::Elem;
+use odec_graph::{Builder, Exact, Graph, OpKind, Tensor, TensorType, Value, print, run, verify};
+use odec_program::Bindings;
+use std::collections::{BTreeMap, BTreeSet};
+
+const WIDTH: u64 = 16;
+const CONTEXT: u64 = 6;
+const VOCAB: u64 = 11;
+
+/// Every example of every layer.
+fn examples() -> impl Iterator<Item = (&'static Definition, &'static str)> {
+    let each = |d: &'static Definition| d.examples.iter().map(move |e| (d, e.text));
+    DEFINITIONS.iter().flat_map(each)
+}
+
+/// A layer by itself, in a small model.
+fn small(text: &str) -> Result<Alone, CompileError> {
+    let sizes = Sizes {
+        vocab: VOCAB,
+        context: CONTEXT,
+        width: WIDTH,
+    };
+    alone(text, sizes)
+}
+
+fn good(text: &str) -> Alone {
+    small(text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
+}
+
+/// What is said of a layer that is not valid.
+fn said(text: &str) -> Vec<String> {
+    match small(text) {
+        Err(CompileError::Source(messages)) => messages.into_iter().map(|d| d.message).collect(),
+        Err(CompileError::Internal(e)) => panic!("{text}: {e}"),
+        Ok(_) => panic!("{text} is valid"),
+    }
+}
+
+/// A model of one step along a layer.
+fn model(text: &str) -> Built {
+    let fit = match good(text).columns {
+        WIDTH => "",
+        _ => " |> linear",
+    };
+    let source = format!(
+        "field f = {text}{fit}\nmodel small {{\n  input tokens(vocab: {VOCAB}, context: {CONTEXT})\n  \
+         embed learned(width: {WIDTH})\n  evolve euler(f) for 1 step\n  output logits\n  init normal(std: 0.5)\n}}\n"
+    );
+    let outcome = compile_text(&source);
+    outcome.checked().built.clone().expect("a model")
+}
+
+/// Numbers without a pattern, the same on every machine: whole ones below `VOCAB` for indices, others from −1/2 to 1/2.
+fn numbers(ty: &TensorType, at: Bindings, from: usize) -> Tensor {
+    let shape = ty.concrete(at);
+    let n = shape.iter().product::<u64>() as usize;
+    let number = |i: usize| {
+        let mixed = ((from + i + 1).wrapping_mul(0x9e37_79b9) >> 7) & 0xffff;
+        match ty.elem {
+            Elem::Index => (mixed % VOCAB as usize) as f64,
+            _ => mixed as f64 / 65536.0 - 0.5,
+        }
+    };
+    Tensor::new(shape, (0..n).map(number).collect())
+}
+
+/// Values for all that a graph is fed with.
+fn feeds(graph: &Graph, at: Bindings) -> BTreeMap<String, Tensor> {
+    let fed = |(_, node): (u32, &odec_graph::Node)| {
+        let name = match &node.op {
+            OpKind::Parameter(p) => p.path.clone(),
+            OpKind::Input(i) => i.name.clone(),
+            _ => return None,
+        };
+        // By its name, so that all graphs of a model are fed the same.
+        let from = name
+            .bytes()
+            .fold(0, |h: usize, b| (h * 31 + b as usize) % 9973);
+        Some((name, numbers(&node.types[0], at, from)))
+    };
+    graph.nodes().filter_map(fed).collect()
+}
+
+#[test]
+fn a_layer_says_what_its_graph_is() {
+    for (d, text) in examples() {
+        let layer = good(text);
+        verify(&layer.graph).unwrap_or_else(|e| panic!("{text}: {e:?}"));
+        let (_, y) = layer.graph.outputs().first().expect("a result");
+        assert_eq!(
+            layer.graph.ty(*y),
+            &TensorType::state(layer.columns),
+            "{text}"
+        );
+        let parameters = layer.graph.nodes().filter_map(|(_, n)| match &n.op {
+            OpKind::Parameter(p) => Some(p.path.clone()),
+            _ => None,
+        });
+        let declared: BTreeSet<String> = layer.params.iter().map(|p| p.path.clone()).collect();
+        assert_eq!(declared.len(), layer.params.len(), "{text}");
+        assert_eq!(declared, parameters.collect(), "{text}");
+        assert!(d.role.is_some() || declared.is_empty() || d.name == "concat");
+    }
+}
+
+#[test]
+fn derivatives_are_those_of_differences() {
+    let at = Bindings::new(2, 4);
+    for (_, text) in examples() {
+        let built = model(text);
+        let given = feeds(&built.grad, at);
+        let found = run(&built.grad, &given, at).unwrap_or_else(|e| panic!("{text}: {e}"));
+        // Along one direction of all parameters.
+        let direction: BTreeMap<&str, Vec<f64>> = built
+            .params
+            .iter()
+            .map(|p| {
+                let n = given[&p.path].data.len();
+                let along = (0..n).map(|i| if i % 3 == 0 { 1.0 } else { -0.5 });
+                (p.path.as_str(), along.collect())
+            })
+            .collect();
+        let slope: f64 = direction
+            .iter()
+            .map(|(path, v)| {
+                let d = &found[&format!("grad.{path}")].data;
+                d.iter().zip(v).map(|(d, v)| d * v).sum::<f64>()
+            })
+            .sum();
+        let moved = |h: f64| {
+            let mut given = given.clone();
+            for (path, v) in &direction {
+                let x = &mut given.get_mut(*path).expect("a parameter").data;
+                x.iter_mut().zip(v).for_each(|(x, v)| *x += h * v);
+            }
+            run(&built.grad, &given, at).expect("still defined")["loss"].data[0]
+        };
+        let h = 1e-5;
+        let difference = (moved(h) - moved(-h)) / (2.0 * h);
+        let close = (slope - difference).abs() <= 1e-6 * (1.0 + slope.abs());
+        assert!(close, "{text}: {slope} is not {difference}");
+        assert!(slope.abs() > 1e-3, "{text}: the direction says nothing");
+    }
+}
+
+/// A graph whose caches come out again as they are after it ran.
+fn keeping(graph: &Graph) -> Graph {
+    let kept: Vec<(String, Value)> = graph
+        .nodes()
+        .filter_map(|(n, node)| match (&node.op, &node.operands[..]) {
+            (OpKind::Append(_), [cache, _]) => match &graph.node(cache.node).op {
+                OpKind::Cache(c) => Some((c.path.clone(), Value { node: n, port: 0 })),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    let mut b = Builder::extend(graph.clone());
+    kept.into_iter().for_each(|(path, v)| b.output(path, v));
+    b.finish()
+}
+
+#[test]
+fn a_text_in_pieces_is_the_whole_text() {
+    let whole = Bindings::new(1, 5);
+    for (_, text) in examples() {
+        let (built, reads) = (model(text), good(text).reads);
+        assert_eq!(built.decode.is_none(), reads.later_tokens, "{text}");
+        let Some(decode) = &built.decode else {
+            continue;
+        };
+        let given = feeds(&built.forward, whole);
+        let wanted = run(&built.forward, &given, whole).expect("logits");
+        let decode = keeping(decode);
+        let caches = decode.nodes().filter_map(|(_, n)| match &n.op {
+            OpKind::Cache(c) => Some((c.path.clone(), c.width, n.types[0].concrete(whole))),
+            _ => None,
+        });
+        let caches: Vec<(String, u64, Vec<u64>)> = caches.collect();
+        let kept: u64 = caches.iter().map(|(_, width, _)| width).sum();
+        assert_eq!(kept, reads.kept, "{text}");
+
+        let mut given = given;
+        for (path, _, shape) in &caches {
+            given.insert(path.clone(), Tensor::zeros(shape.clone()));
+        }
+        let tokens = given["tokens"].clone();
+        let (mut past, mut logits) = (0, Vec::new());
+        for n in [2, 1, 2] {
+            let at = Bindings::new(1, n as u64).after(past as u64);
+            let piece = tokens.data[past..past + n].to_vec();
+            given.insert("tokens".into(), Tensor::new(vec![1, n as u64, 1], piece));
+            let mut made = run(&decode, &given, at).unwrap_or_else(|e| panic!("{text}: {e}"));
+            logits.extend(made.remove("logits").expect("logits").data);
+            given.extend(made);
+            past += n;
+        }
+        assert_eq!(logits.len(), wanted["logits"].data.len(), "{text}");
+        let mut pairs = logits.iter().zip(&wanted["logits"].data);
+        assert!(pairs.all(|(a, b)| (a - b).abs() < 1e-12), "{text}");
+    }
+}
+
+/// A layer with one more argument.
+fn with(text: &str, argument: &str) -> String {
+    match text.strip_suffix(')') {
+        Some(open) => format!("{open}, {argument})"),
+        None => format!("{text}({argument})"),
+    }
+}
+
+/// How a default is written, if it is a number or a word.
+fn default(a: &Argument) -> Option<String> {
+    match a.silent {
+        Silent::Ratio(n, d) => Some(format!("{}: {n}/{d}", a.name)),
+        Silent::Is(word) => Some(format!("{}: {word}", a.name)),
+        Silent::Needed | Silent::Off | Silent::Follows(_) => None,
+    }
+}
+
+#[test]
+fn defaults_are_what_is_meant_where_nothing_is_said() {
+    let mut tried = 0;
+    for (d, text) in examples() {
+        for a in d.arguments {
+            let more = match a.form {
+                Form::Options(inside) => {
+                    let inside: Vec<String> = inside.iter().filter_map(default).collect();
+                    let said = text.contains(&format!("{}(", a.name));
+                    let alone = text.contains(a.name) && !said;
+                    alone.then(|| {
+                        text.replace(a.name, &format!("{}({})", a.name, inside.join(", ")))
+                    })
+                }
+                _ => default(a)
+                    .filter(|_| !text.contains(&format!("{}:", a.name)))
+                    .map(|said| with(text, &said)),
+            };
+            let Some(more) = more else { continue };
+            let [silent, said] = [text, &more].map(|t| print::text(&good(t).graph));
+            assert_eq!(silent, said, "{text} and {more}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 5, "{tried}");
+}
+
+#[test]
+fn mistakes_in_arguments_are_named() {
+    for (d, text) in examples() {
+        let unknown = said(&with(text, "nonsense: 1"));
+        let wanted = format!("`{}` has no argument `nonsense`", d.name);
+        assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
+        if d.arguments.iter().any(|a| a.silent == Silent::Needed) {
+            assert!(!said(d.name).is_empty(), "{}", d.name);
+        }
+        for a in d.arguments {
+            let named = format!("{}:", a.name);
+            match a.form {
+                Form::Number(_) if !text.contains(&named) => {
+                    said(&with(text, &format!("{named} -1")));
+                }
+                Form::Whole if !text.contains(&named) => {
+                    said(&with(text, &format!("{named} 0")));
+                }
+                Form::Word(_) if !text.contains(&named) => {
+                    said(&with(text, &format!("{named} nonsense")));
+                }
+                Form::Flag if !text.contains(a.name) => {
+                    let messages = said(&with(text, &format!("{named} 1")));
+                    assert!(!messages.is_empty(), "{text}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Functions of a field are defined where a layer says that it multiplies columns, and nowhere else.
+#[test]
+fn functions_of_a_field_need_a_diagonal_one() {
+    for (d, text) in examples() {
+        let source = format!(
+            "scheme s(L) {{ step x {{ return exp(h*L)(x) }} }}\nfield f = {text}\n\
+             model small {{\n  input tokens(vocab: 11, context: 6)\n  embed learned(width: {WIDTH})\n  \
+             evolve s(f) for 1 step\n  output logits\n}}\n"
+        );
+        let outcome = compile_text(&source);
+        assert_eq!(outcome.checked.is_some(), d.facts.diagonal, "{text}");
+    }
+}
+
+#[test]
+fn a_page_is_complete() {
+    let names: BTreeSet<&str> = DEFINITIONS.iter().map(|d| d.name).collect();
+    assert_eq!(names.len(), DEFINITIONS.len());
+    for d in DEFINITIONS {
+        assert!(!d.examples.is_empty(), "{} has no example", d.name);
+        let arguments: BTreeSet<&str> = d.arguments.iter().map(|a| a.name).collect();
+        assert_eq!(arguments.len(), d.arguments.len(), "{}", d.name);
+        let page = d.page().unwrap_or_else(|e| panic!("{}: {e:?}", d.name));
+        let about = page.about;
+        assert!(about.summary.ends_with('.') && !about.formula.is_empty());
+        for a in &page.arguments {
+            let all = [&a.form, &a.default, &a.meaning];
+            assert!(all.iter().all(|text| !text.is_empty()), "{a:?}");
+        }
+    }
+    let one = DEFINITIONS[0].arguments[0];
+    assert_eq!(one.number_meant(), Some(Exact::ratio(1, 100_000)));
+}

@@ -1,0 +1,191 @@
+//! `odec help`: of odec, of a command, of a layer, or of all layers as the page `docs/layers.md`.
+//!
+//! What is said of a layer is what its file in `compiler/src/model/layers/` declares; its costs are counted on its graph.
+
+use crate::cli::{self, Cli};
+use odec_driver::terminal::thousands;
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
+use odec_compiler::cost::operations;
+use odec_compiler::model::layers::{self, ArgumentLine, DEFINITIONS, Page, SHOWN};
+use odec_driver::fail::{Done, Failure};
+use odec_program::Bindings;
+use odec_runtime::{out, outln};
+
+/// What names all layers.
+const LAYERS: &str = "layers";
+
+pub fn run(args: &cli::Help) -> Done {
+    let mut command = Cli::command();
+    let Some(what) = &args.what else {
+        return show(&mut command, &[]);
+    };
+    if command.find_subcommand(what).is_some() {
+        return show(&mut command, &[what]);
+    }
+    if what == LAYERS {
+        return reference();
+    }
+    match layers::find(what) {
+        Some(definition) => {
+            let page = definition.page().map_err(Failure::internal)?;
+            out!("{}", text(&page));
+            Ok(())
+        }
+        None => unknown(&mut command, what),
+    }
+}
+
+/// What clap says of `odec COMMAND --help`.
+fn show(command: &mut Command, of: &[&str]) -> Done {
+    let arguments = ["odec"].iter().chain(of).chain(&["--help"]);
+    match command.try_get_matches_from_mut(arguments) {
+        Err(help) => help.exit(),
+        Ok(_) => Err(Failure::internal("`--help` is an argument like any other")),
+    }
+}
+
+/// Says that there is nothing of this name, and ends.
+fn unknown(command: &mut Command, what: &str) -> ! {
+    let commands = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let names: Vec<String> = commands.map(|c| c.get_name().to_string()).collect();
+    let known = names.iter().map(String::as_str);
+    let known = known
+        .chain(DEFINITIONS.iter().map(|d| d.name))
+        .chain([LAYERS]);
+    let near = odec_grammar::nearest(what, known).map(|n| format!("; did you mean `{n}`?"));
+    let near = near.unwrap_or_default();
+    let message = format!(
+        "there is no command and no layer `{what}`{near}\n\nCommands are listed by `odec help`, layers by `odec help {LAYERS}`."
+    );
+    command.error(ErrorKind::InvalidSubcommand, message).exit()
+}
+
+/// A page as text.
+fn text(page: &Page) -> String {
+    let about = &page.about;
+    let mut out = format!(
+        "{}\n\n  {}\n\n  {}\n",
+        page.name, about.summary, about.formula
+    );
+    if !page.arguments.is_empty() {
+        out += "\nArguments:\n";
+        let width = page.arguments.iter().map(|a| a.name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        for a in &page.arguments {
+            out += &format!("  {:width$}  {} [{}]\n", a.name, a.form, a.default);
+            out += &format!("  {:width$}  {}\n", "", a.meaning);
+        }
+    }
+    out += "\nExamples:\n";
+    for e in &page.examples {
+        out += &format!("  {}\n      {}\n", e.text, e.meaning);
+    }
+    if !page.parameters.is_empty() {
+        out += &format!(
+            "\nParameters of the first example, width {}:\n",
+            SHOWN.width
+        );
+        let width = page.parameters.iter().map(|p| p.path.len()).max();
+        let width = width.unwrap_or(0);
+        for p in &page.parameters {
+            let (path, shape, start) = (&p.path, &p.shape, &p.start);
+            out += &format!("  {path:width$}  {shape:?}, start: {start}\n");
+        }
+    }
+    out += &format!("\n{}\n", costs(page));
+    about.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
+    if !about.source.is_empty() {
+        out += &format!("\nSource: {}\n", about.source);
+    }
+    out
+}
+
+/// What the first example costs.
+fn costs(page: &Page) -> String {
+    let alone = &page.alone;
+    let elements = alone.params.iter().map(|p| p.shape.iter().product::<u64>());
+    let parameters = elements.sum::<u64>();
+    let text = Bindings::new(1, SHOWN.context);
+    let flops = operations::count(&alone.graph, text, |_| true).flops() / SHOWN.context;
+    let mut parts = vec![format!("{} columns", thousands(alone.columns))];
+    if parameters > 0 {
+        parts.push(format!("{} parameters", thousands(parameters)));
+    }
+    if flops > 0 {
+        let (flops, context) = (thousands(flops), thousands(SHOWN.context));
+        parts.push(format!(
+            "{flops} operations per token of a text of {context}"
+        ));
+    }
+    if alone.reads.later_tokens {
+        parts.push("no reading on token by token".into());
+    } else if alone.reads.kept > 0 {
+        let kept = thousands(alone.reads.kept);
+        parts.push(format!(
+            "{kept} numbers kept per token while text is generated"
+        ));
+    }
+    format!("The first example has {}.", parts.join(", "))
+}
+
+/// All layers as one page.
+fn reference() -> Done {
+    out!("{HEAD}");
+    for d in DEFINITIONS {
+        let summary = d.about.summary;
+        outln!("| [`{0}`](#{0}) | {summary} |", d.name);
+    }
+    for d in DEFINITIONS {
+        let page = d.page().map_err(Failure::internal)?;
+        outln!("\n{}", markdown(&page).trim_end());
+    }
+    Ok(())
+}
+
+const HEAD: &str = "# Layers
+
+Written by `odec help layers > docs/layers.md`, from what each layer declares (`compiler/src/model/layers/`); a test compares. `odec help attention` prints one of them.
+
+A field is a pipeline of layers, joined by `|>`: `field att = rmsnorm |> attention(heads: 8, causal, rope)`. In arguments, `width` is the width of the model's states, `context` its
+context and `vocab` its vocabulary. Weights are stored [out, in]. Parameters are called by their part (`q.weight`); where layers of one role occur several times in a field, they are
+numbered: `q.2.weight`.
+
+| layer | |
+|---|---|
+";
+
+fn markdown(page: &Page) -> String {
+    let about = &page.about;
+    let name = &page.name;
+    let mut out = format!(
+        "## {name}\n\n{}\n\n    {}\n\n",
+        about.summary, about.formula
+    );
+    if !page.arguments.is_empty() {
+        out += "| argument | what may be given | default | meaning |\n|---|---|---|---|\n";
+        page.arguments.iter().for_each(|a| out += &row(a));
+        out += "\n";
+    }
+    for e in &page.examples {
+        out += &format!("- `{}`: {}\n", e.text, e.meaning);
+    }
+    if !page.parameters.is_empty() {
+        let title = format!("parameters of the first example, width {}", SHOWN.width);
+        out += &format!("\n| {title} | shape | start |\n|---|---|---|\n");
+        for p in &page.parameters {
+            out += &format!("| `{}` | {:?} | {} |\n", p.path, p.shape, p.start);
+        }
+    }
+    out += &format!("\n{}\n", costs(page));
+    about.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
+    if !about.source.is_empty() {
+        out += &format!("\nSource: {}.\n", about.source);
+    }
+    out
+}
+
+fn row(a: &ArgumentLine) -> String {
+    let [name, form, default, meaning] = [&a.name, &a.form, &a.default, &a.meaning];
+    format!("| `{name}` | {form} | {default} | {meaning} |\n")
+}
