@@ -21,6 +21,7 @@ mod halting;
 pub mod layers;
 mod lora;
 pub mod loss;
+mod losses;
 mod network;
 mod of_time;
 mod params;

@@ -1,0 +1,47 @@
+//! `cross_entropy`: how unlikely the model held the next token.
+
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrossEntropy;
+
+impl LossTerm for CrossEntropy {
+    const NAME: &'static str = "cross_entropy";
+    const ASKS: bool = true;
+    const IS_PLAIN: bool = true;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((CrossEntropy, Some(Loss::Next)))
+    }
+
+    fn definition(&self) -> String {
+        "−log p(target)".into()
+    }
+
+    fn fit(&self, _: Span, _: &[EvolveSpec], _: &mut Vec<Diagnostic>) {}
+
+    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        _: &mut Model,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
+        Ok(of.softmax.cross_entropy(b, of.targets)?)
+    }
+}

@@ -1,0 +1,71 @@
+//! `drift`: how far weights move from one step to the next.
+//!
+//! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
+
+use super::mistake;
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+use crate::model::depth::Depth;
+use crate::model::evolve::Sharing;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drift;
+
+impl LossTerm for Drift {
+    const NAME: &'static str = "drift";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = true;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((Drift, None))
+    }
+
+    fn definition(&self) -> String {
+        "Σ over steps ‖θ(k + 1) − θ(k)‖², θ(k) the weights of step k".into()
+    }
+
+    /// Says where no weights differ from one step to the next, or it is not known which.
+    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+        let of_time = |s: &Sharing| matches!(s, Sharing::OfTime(_));
+        let found =
+            |e: &&EvolveSpec| e.depth != Depth::Known && e.policies.iter().flatten().any(of_time);
+        if let Some(e) = evolves.iter().find(found) {
+            let d = mistake(span, "`drift` needs steps that are known before the model runs");
+            sink.push(d.also(e.span, "how many these are is found or drawn").help(
+                "write `for 12 steps`, or leave `drift` out: weights of time are functions of t, however many steps are made",
+            ));
+        } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(EvolveSpec::drifts)) {
+            let message = "`drift` would be 0: no two consecutive steps have weights of their own";
+            let d = mistake(span, message);
+            sink.push(
+                d.also(e.span, "all of these steps have the same weights")
+                    .help("write `weights per step`, `every 2`, `cycle 2` or `of time { … }`"),
+            );
+        }
+    }
+
+    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        model.drift(b)
+    }
+}

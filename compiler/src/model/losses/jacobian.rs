@@ -1,0 +1,147 @@
+//! `jacobian`: how much the solutions of a step's equations answer to a push, for each token.
+//!
+//! The Jacobian of an equation E at its solution z is estimated by a probe ε of random signs (Hutchinson 1990, Commun. Stat. Simul.
+//! 19, 433; for equilibrium models Bai, Koltun & Kolter 2021, ICML, section 4, with z a constant, as here): E‖J ε‖² = ‖J‖²_F. `J ε` is a
+//! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
+//! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
+
+use super::{mistake, part_of};
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+use crate::model::terms::sum;
+use crate::scheme::Instr;
+use odec_graph::ops::{Broadcast, Constant, Dropout, Mul, Rsqrt, Shift, SumCols};
+use odec_graph::replay::replay;
+use odec_graph::{Exact, Solution, TypeError, nn};
+
+/// The step of a central difference, as a part of a token's size.
+const STEP: (i64, i64) = (1, 64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jacobian;
+
+impl LossTerm for Jacobian {
+    const NAME: &'static str = "jacobian";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((Jacobian, None))
+    }
+
+    fn definition(&self) -> String {
+        "1/width Σ over solves ‖(E(z + δsε) − E(z − δsε))/(2δs)‖², δ = 1/64, s = √(mean z² + 10⁻⁸), ε = ±1 at random"
+            .into()
+    }
+
+    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+        let all = evolves.iter().flat_map(|e| &e.unrolled.programs);
+        let mut instrs = all.flat_map(|p| &p.instrs);
+        if instrs.any(|i| matches!(i, Instr::Solution { .. })) {
+            return;
+        }
+        let message = "no step of this model has a solution whose Jacobian could be made small";
+        sink.push(
+            mistake(span, message)
+                .label("an equation `z = E(z)` is expected")
+                .help("solve one with `gradient implicit`: `solve z = F(z + G(x)) from 0 by anderson(tol: 1e-3, max: 30) gradient implicit`"),
+        );
+    }
+
+    fn step(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        made: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
+        let solutions = made.solutions.iter().enumerate();
+        let each = solutions.map(|(n, s)| answer(model, b, s, n));
+        each.collect()
+    }
+
+    fn rows(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.collected.of(Self::NAME))
+    }
+}
+
+/// The mean square, over the columns of all unknowns, of what a probe becomes.
+fn answer(
+    model: &mut Model,
+    b: &mut Builder,
+    s: &Solution,
+    n: usize,
+) -> Result<Value, BuildError> {
+    let z = &s.pair.z;
+    let cols = z.iter().map(|z| b.ty(*z).cols()).sum::<u64>();
+    let mean_square = |b: &mut Builder, of: &[Value]| -> Result<Value, TypeError> {
+        let mut terms = Vec::new();
+        for v in of {
+            let square = b.push1(Mul, &[*v, *v])?;
+            terms.push((part_of(cols), b.push1(SumCols, &[square])?));
+        }
+        nn::combine(b, &terms)
+    };
+    let size = mean_square(b, z)?;
+    let by = Exact::ratio(1, 100_000_000);
+    let size = b.push1(Shift { by }, &[size])?;
+    let over = b.push1(Rsqrt, &[size])?;
+    let size = b.push1(Mul, &[size, over])?;
+    let step = Exact::ratio(STEP.0, STEP.1);
+    let (mut ahead, mut back) = (Vec::new(), Vec::new());
+    for (i, z) in z.iter().enumerate() {
+        let place = format!("{} probe {n} {i}", b.site);
+        let probe = signs(model, b, *z, place)?;
+        let probe = b.push1(Mul, &[probe, size])?;
+        ahead.push(nn::combine(
+            b,
+            &[(Exact::one(), *z), (step.clone(), probe)],
+        )?);
+        back.push(nn::combine(b, &[(Exact::one(), *z), (-&step, probe)])?);
+    }
+    let ahead = replay(b, z, &ahead, &s.pair.f, "ahead")?;
+    let back = replay(b, z, &back, &s.pair.f, "back")?;
+    let half = Exact::ratio(STEP.1, 2 * STEP.0);
+    let mut moved = Vec::new();
+    for (ahead, back) in ahead.into_iter().zip(back) {
+        let apart = nn::combine(b, &[(half.clone(), ahead), (-&half, back)])?;
+        moved.push(b.push1(Mul, &[apart, over])?);
+    }
+    Ok(mean_square(b, &moved)?)
+}
+
+/// 1 or −1 at random for every element, the same whatever is computed again: twice what a mask of half the elements keeps of 1,
+/// less 1.
+fn signs(
+    model: &mut Model,
+    b: &mut Builder,
+    like: Value,
+    place: String,
+) -> Result<Value, BuildError> {
+    let missing = || BuildError::Missing("the key of random numbers".into());
+    let (stream, key) = model.mask(b, place)?.ok_or_else(missing)?;
+    let to = b.ty(like).clone();
+    let value = Exact::one();
+    let one = b.push1(Constant { value }, &[])?;
+    let ones = b.push1(Broadcast { to }, &[one])?;
+    let rate = Exact::ratio(1, 2);
+    let twice = b.push1(Dropout { rate, stream }, &[ones, key])?;
+    let by = Exact::int(-1);
+    Ok(b.push1(Shift { by }, &[twice])?)
+}

@@ -1,0 +1,86 @@
+//! `kinetic`: how fast states move, for each token.
+
+use super::{mistake, part_of};
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+use crate::model::depth::Depth;
+use crate::model::terms::sum;
+use odec_graph::ops::{Mul, Recip, SumCols};
+use odec_graph::{Exact, nn};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kinetic;
+
+impl LossTerm for Kinetic {
+    const NAME: &'static str = "kinetic";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((Kinetic, None))
+    }
+
+    fn definition(&self) -> String {
+        "1/(2 width) Σ over steps ‖x' − x‖²/h".into()
+    }
+
+    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+        for e in evolves {
+            let chosen = matches!(e.depth, Depth::Adaptive(_));
+            if let Some(l) = &e.learn_h {
+                let message = "`kinetic` divides by the step size, and a learned one may become 0";
+                let d = mistake(span, message).also(l.span, "learned here");
+                sink.push(d.help("write `h = 1/steps`"));
+            } else if !chosen && e.h.iter().any(|h| *h <= Exact::zero()) {
+                let d = mistake(span, "`kinetic` needs steps that go forward in time");
+                sink.push(d.also(e.span, "these steps").help("write `h = 1/steps`"));
+            }
+        }
+    }
+
+    fn step(
+        &self,
+        _: &mut Model,
+        b: &mut Builder,
+        made: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
+        let (x, end) = (made.from, made.to);
+        let moved = nn::combine(b, &[(Exact::one(), end), (Exact::int(-1), x)])?;
+        let square = b.push1(Mul, &[moved, moved])?;
+        let mut rows = b.push1(SumCols, &[square])?;
+        let half = part_of(b.ty(x).cols().saturating_mul(2));
+        let over = match made.h {
+            Some(h) => {
+                let over = b.push1(Recip, &[h])?;
+                rows = b.push1(Mul, &[rows, over])?;
+                half
+            }
+            None => {
+                let over = made.evolve.h[made.k].recip();
+                &half * &over.map_err(|_| BuildError::Missing("1/h".into()))?
+            }
+        };
+        Ok(vec![nn::combine(b, &[(over, rows)])?])
+    }
+
+    fn rows(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.collected.of(Self::NAME))
+    }
+}

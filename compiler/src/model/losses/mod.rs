@@ -1,0 +1,171 @@
+//! The terms of a loss: what each of them says of itself, and the list.
+//!
+//! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Leaves sums of terms to
+//! `loss.rs`, what the graph collects for them step by step to `terms.rs`.
+
+use super::args::Args;
+use super::build::{BuildError, Model};
+use super::evolve::EvolveSpec;
+use crate::codes;
+use crate::scheme::scalar::{not_supported, unknown_name};
+use odec_grammar::Span;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Solution, Value, nn};
+use odec_program::manifest::Loss;
+use std::fmt::Debug;
+
+/// The words of the language that this version has no meaning for, and why.
+const LATER: [(&str, &str); 1] = [(
+    "mse",
+    "the models of this version predict tokens: there is no number to be near to",
+)];
+
+/// A summand of a loss.
+pub(in crate::model) trait LossTerm:
+    Clone + Debug + PartialEq + Into<Term>
+{
+    /// As it is written, and as metrics call it.
+    const NAME: &'static str;
+    /// Whether it asks for tokens; the others are added to one that does.
+    const ASKS: bool;
+    /// Whether evaluation computes the same, if it is all that is asked.
+    const IS_PLAIN: bool;
+    /// Whether it is one number, and not one for each token.
+    const IS_OF_WEIGHTS: bool;
+
+    /// Reads its arguments; for a term that asks for tokens, which. The last kind of token is the mask.
+    fn read(
+        args: &mut Args,
+        vocab: u64,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)>;
+    /// What it is, for each token unless it is of weights alone.
+    fn definition(&self) -> String;
+    /// Says which evolves it has no meaning for.
+    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>);
+    /// What a step gives to it: numbers for each token, of which the sum counts. The builder stands at the step.
+    fn step(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        made: &Made,
+    ) -> Result<Vec<Value>, BuildError>;
+    /// The number for each token, or the one number.
+    fn rows(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        predicted: &Predicted,
+    ) -> Result<Value, BuildError>;
+}
+
+/// A step that was made.
+pub(in crate::model) struct Made<'e> {
+    pub evolve: &'e EvolveSpec,
+    /// Its number.
+    pub k: usize,
+    pub from: Value,
+    pub to: Value,
+    /// Its size, where the graph computes it.
+    pub h: Option<Value>,
+    /// The solutions of its equations.
+    pub solutions: Vec<Solution>,
+}
+
+/// What the model says of its targets.
+pub(in crate::model) struct Predicted {
+    pub softmax: nn::Normaliser,
+    pub targets: Value,
+}
+
+/// `c` for `1/n`.
+fn part_of(n: u64) -> Exact {
+    Exact::ratio(1, n.try_into().unwrap_or(i64::MAX))
+}
+
+/// What is said of a place in a train block.
+fn mistake(span: Span, message: &str) -> Diagnostic {
+    Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+}
+
+/// Reads a term, and what it asks for if it does.
+pub(super) fn read(
+    e: &Expr,
+    vocab: u64,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Term, Option<Loss>)> {
+    let Some(mut args) = Args::of(e) else {
+        let d = mistake(e.span, "this is no term of a loss");
+        sink.push(d.help("write, for example, `cross_entropy + 1e-4*kinetic`"));
+        return None;
+    };
+    let name = args.callee.clone();
+    let before = sink.len();
+    let Some(reader) = reader(&name.name) else {
+        let later = LATER.iter().find(|(later, _)| *later == name.name);
+        sink.push(match later {
+            Some((later, why)) => not_supported(name.span, &format!("`{later}`")).help(*why),
+            None => unknown_name(&name.name, name.span, NAMES.iter().copied())
+                .label("a term of a loss is expected"),
+        });
+        return None;
+    };
+    let found = reader(&mut args, vocab, sink);
+    args.finish(&[], sink);
+    found.filter(|_| sink.len() == before)
+}
+
+type Reader = fn(&mut Args, u64, &mut Vec<Diagnostic>) -> Option<(Term, Option<Loss>)>;
+
+fn read_one<T: LossTerm>(
+    args: &mut Args,
+    vocab: u64,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<(Term, Option<Loss>)> {
+    let (term, asks) = T::read(args, vocab, sink)?;
+    Some((term.into(), asks))
+}
+
+/// Declares the closed set of terms: one line per term, `module::Type`.
+macro_rules! terms {
+    ($($module:ident :: $ty:ident),* $(,)?) => {
+        $(mod $module; pub use $module::$ty;)*
+
+        /// Any term.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Term { $($ty($ty)),* }
+
+        $(impl From<$ty> for Term { fn from(term: $ty) -> Term { Term::$ty(term) } })*
+
+        impl Term {
+            pub fn name(&self) -> &'static str { match self { $(Term::$ty(_) => <$ty as LossTerm>::NAME),* } }
+            pub fn asks(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::ASKS),* } }
+            pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
+            pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
+            pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
+            pub(in crate::model) fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
+            pub(in crate::model) fn step(&self, m: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
+            pub(in crate::model) fn rows(&self, m: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
+        }
+
+        /// The names of all terms.
+        pub const NAMES: &[&str] = &[$(<$ty as LossTerm>::NAME),*];
+
+        fn reader(name: &str) -> Option<Reader> {
+            $(if name == <$ty as LossTerm>::NAME { return Some(read_one::<$ty>); })*
+            None
+        }
+    };
+}
+
+terms! {
+    cross_entropy::CrossEntropy,
+    smooth::Smooth,
+    masked::Masked,
+    z_loss::ZLoss,
+    kinetic::Kinetic,
+    jacobian::Jacobian,
+    drift::Drift,
+    ponder::Ponder,
+}

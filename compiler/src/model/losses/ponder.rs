@@ -1,0 +1,60 @@
+//! `ponder`: how many steps a token makes that halts by itself.
+
+use super::mistake;
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+use crate::model::terms::sum;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ponder;
+
+impl LossTerm for Ponder {
+    const NAME: &'static str = "ponder";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((Ponder, None))
+    }
+
+    fn definition(&self) -> String {
+        "the steps that it makes, and the weight of the last one".into()
+    }
+
+    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+        if evolves.iter().any(|e| e.halting().is_some()) {
+            return;
+        }
+        sink.push(
+            mistake(span, "no token of this model halts by itself")
+                .label("it counts the steps of tokens that do")
+                .help("write `for halting(field, max: 12, threshold: 0.99) steps`"),
+        );
+    }
+
+    /// Nothing: `halting.rs` says how long tokens pondered when all steps are made.
+    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        model: &mut Model,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.collected.of(Self::NAME))
+    }
+}

@@ -1,0 +1,65 @@
+//! `smooth(10%)`: cross-entropy to targets of which a part is spread over all tokens.
+
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+use crate::codes;
+use crate::model::args::{Bounds, bounded, report};
+use crate::scheme::scalar::{Scope, exact};
+use odec_graph::Exact;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Smooth {
+    /// The part.
+    eps: Exact,
+}
+
+impl LossTerm for Smooth {
+    const NAME: &'static str = "smooth";
+    const ASKS: bool = true;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        args: &mut Args,
+        _: u64,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        let Some(part) = args.positional() else {
+            let message = "`smooth` needs the part of the target that all tokens share";
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, args.span, message);
+            sink.push(d.help("write `smooth(10%)`"));
+            return None;
+        };
+        let eps = exact(part, &Scope::new());
+        let eps = eps.and_then(|eps| bounded(eps, Bounds::BelowOne, part.span));
+        let eps = report(eps, sink)?;
+        Some((Smooth { eps }, Some(Loss::Next)))
+    }
+
+    fn definition(&self) -> String {
+        let eps = &self.eps;
+        format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/vocab")
+    }
+
+    fn fit(&self, _: Span, _: &[EvolveSpec], _: &mut Vec<Diagnostic>) {}
+
+    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        _: &mut Model,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
+        Ok(of.softmax.smooth_cross_entropy(b, of.targets, &self.eps)?)
+    }
+}

@@ -1,0 +1,47 @@
+//! `z_loss`: keeps the sum of the exponentials of the logits near 1.
+
+use super::{LossTerm, Made, Predicted};
+use crate::model::args::Args;
+use crate::model::build::{BuildError, Model};
+use crate::model::evolve::EvolveSpec;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZLoss;
+
+impl LossTerm for ZLoss {
+    const NAME: &'static str = "z_loss";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(
+        _: &mut Args,
+        _: u64,
+        _: &mut Vec<Diagnostic>,
+    ) -> Option<(Self, Option<Loss>)> {
+        Some((ZLoss, None))
+    }
+
+    fn definition(&self) -> String {
+        "(log Σ exp logits)²".into()
+    }
+
+    fn fit(&self, _: Span, _: &[EvolveSpec], _: &mut Vec<Diagnostic>) {}
+
+    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+        Ok(Vec::new())
+    }
+
+    fn rows(
+        &self,
+        _: &mut Model,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
+        Ok(of.softmax.z_loss(b)?)
+    }
+}
