@@ -2,15 +2,15 @@
 
 use super::mistake;
 use super::{LossTerm, Made, Predicted};
-use crate::model::args::Args;
-use crate::model::build::{BuildError, Model};
-use crate::model::evolve::EvolveSpec;
+use crate::args::Args;
+use crate::build::{BuildError, Model};
+use crate::evolve::EvolveSpec;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
-use crate::model::terms::sum;
+use crate::terms::sum;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ponder;

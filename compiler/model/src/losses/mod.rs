@@ -22,7 +22,7 @@ const LATER: [(&str, &str); 1] = [(
 )];
 
 /// A summand of a loss.
-pub(in crate::model) trait LossTerm:
+pub(crate) trait LossTerm:
     Clone + Debug + PartialEq + Into<Term>
 {
     /// As it is written, and as metrics call it.
@@ -61,7 +61,7 @@ pub(in crate::model) trait LossTerm:
 }
 
 /// A step that was made.
-pub(in crate::model) struct Made<'e> {
+pub(crate) struct Made<'e> {
     pub evolve: &'e EvolveSpec,
     /// Its number.
     pub k: usize,
@@ -74,7 +74,7 @@ pub(in crate::model) struct Made<'e> {
 }
 
 /// What the model says of its targets.
-pub(in crate::model) struct Predicted {
+pub(crate) struct Predicted {
     pub softmax: nn::Normaliser,
     pub targets: Value,
 }
@@ -144,9 +144,9 @@ macro_rules! terms {
             pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
             pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
-            pub(in crate::model) fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
-            pub(in crate::model) fn step(&self, m: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
-            pub(in crate::model) fn rows(&self, m: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
+            pub(crate) fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
+            pub(crate) fn step(&self, m: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
+            pub(crate) fn rows(&self, m: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
         }
 
         /// The names of all terms.

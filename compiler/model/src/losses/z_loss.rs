@@ -1,9 +1,9 @@
 //! `z_loss`: keeps the sum of the exponentials of the logits near 1.
 
 use super::{LossTerm, Made, Predicted};
-use crate::model::args::Args;
-use crate::model::build::{BuildError, Model};
-use crate::model::evolve::EvolveSpec;
+use crate::args::Args;
+use crate::build::{BuildError, Model};
+use crate::evolve::EvolveSpec;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};

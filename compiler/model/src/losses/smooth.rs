@@ -1,16 +1,16 @@
 //! `smooth(10%)`: cross-entropy to targets of which a part is spread over all tokens.
 
 use super::{LossTerm, Made, Predicted};
-use crate::model::args::Args;
-use crate::model::build::{BuildError, Model};
-use crate::model::evolve::EvolveSpec;
+use crate::args::Args;
+use crate::build::{BuildError, Model};
+use crate::evolve::EvolveSpec;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
 use crate::codes;
-use crate::model::args::{Bounds, bounded, report};
+use crate::args::{Bounds, bounded, report};
 use crate::scheme::scalar::{Scope, exact};
 use odec_graph::Exact;
 

@@ -1,15 +1,15 @@
 //! `masked(rate: 15%)`: cross-entropy of tokens that are hidden from the model.
 
 use super::{LossTerm, Made, Predicted};
-use crate::model::args::Args;
-use crate::model::build::{BuildError, Model};
-use crate::model::evolve::EvolveSpec;
+use crate::args::Args;
+use crate::build::{BuildError, Model};
+use crate::evolve::EvolveSpec;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
-use crate::model::args::{Bounds, real, report};
+use crate::args::{Bounds, real, report};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masked;

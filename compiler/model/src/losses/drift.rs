@@ -4,16 +4,16 @@
 
 use super::mistake;
 use super::{LossTerm, Made, Predicted};
-use crate::model::args::Args;
-use crate::model::build::{BuildError, Model};
-use crate::model::evolve::EvolveSpec;
+use crate::args::Args;
+use crate::build::{BuildError, Model};
+use crate::evolve::EvolveSpec;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
-use crate::model::depth::Depth;
-use crate::model::evolve::Sharing;
+use crate::depth::Depth;
+use crate::evolve::Sharing;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift;
