@@ -2,8 +2,7 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads,
-    Weights,
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
 };
 use crate::codes;
 use crate::scheme::args::{Bounds, bounded};

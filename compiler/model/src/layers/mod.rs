@@ -213,26 +213,23 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name == name)
 }
 
-/// Any layer. Which one it is, only this folder knows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerKind(Kind);
-
 /// Declares the closed set of layers: one line per layer, `module::Type`.
 macro_rules! layers {
     ($($module:ident :: $ty:ident),* $(,)?) => {
-        $(mod $module; use $module::$ty;)*
+        $(mod $module; pub use $module::$ty;)*
 
+        /// Any layer.
         #[derive(Clone, Debug, PartialEq)]
-        enum Kind { $($ty($ty)),* }
+        pub enum LayerKind { $($ty($ty)),* }
 
-        $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind(Kind::$ty(layer)) } })*
+        $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind::$ty(layer) } })*
 
         impl LayerKind {
-            pub fn params(&self) -> Vec<LayerParam> { match &self.0 { $(Kind::$ty(l) => l.params()),* } }
-            pub fn reads(&self) -> Reads { match &self.0 { $(Kind::$ty(l) => l.reads()),* } }
-            pub fn gives_shares(&self) -> bool { match &self.0 { $(Kind::$ty(_) => <$ty as Layer>::GIVES_SHARES),* } }
-            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made { match &self.0 { $(Kind::$ty(l) => l.build(b, at, w)),* } }
-            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> { match &self.0 { $(Kind::$ty(l) => l.rates(b, w)),* } }
+            pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params()),* } }
+            pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads()),* } }
+            pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES),* } }
+            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made { match self { $(LayerKind::$ty(l) => l.build(b, at, w)),* } }
+            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w)),* } }
         }
 
         /// All layers.

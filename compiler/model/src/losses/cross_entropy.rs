@@ -18,11 +18,7 @@ impl LossTerm for CrossEntropy {
     const IS_PLAIN: bool = true;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(
-        _: &mut Args,
-        _: u64,
-        _: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((CrossEntropy, Some(Loss::Next)))
     }
 
@@ -36,12 +32,7 @@ impl LossTerm for CrossEntropy {
         Ok(Vec::new())
     }
 
-    fn rows(
-        &self,
-        _: &mut Model,
-        b: &mut Builder,
-        of: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, _: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
         Ok(of.softmax.cross_entropy(b, of.targets)?)
     }
 }

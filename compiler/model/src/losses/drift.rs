@@ -24,11 +24,7 @@ impl LossTerm for Drift {
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = true;
 
-    fn read(
-        _: &mut Args,
-        _: u64,
-        _: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Drift, None))
     }
 
@@ -42,7 +38,10 @@ impl LossTerm for Drift {
         let found =
             |e: &&EvolveSpec| e.depth != Depth::Known && e.policies.iter().flatten().any(of_time);
         if let Some(e) = evolves.iter().find(found) {
-            let d = mistake(span, "`drift` needs steps that are known before the model runs");
+            let d = mistake(
+                span,
+                "`drift` needs steps that are known before the model runs",
+            );
             sink.push(d.also(e.span, "how many these are is found or drawn").help(
                 "write `for 12 steps`, or leave `drift` out: weights of time are functions of t, however many steps are made",
             ));
@@ -60,12 +59,7 @@ impl LossTerm for Drift {
         Ok(Vec::new())
     }
 
-    fn rows(
-        &self,
-        model: &mut Model,
-        b: &mut Builder,
-        _: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
         model.drift(b)
     }
 }

@@ -5,8 +5,8 @@
 //! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
-use super::{mistake, part_of};
 use super::{LossTerm, Made, Predicted};
+use super::{mistake, part_of};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
 use crate::evolve::EvolveSpec;
@@ -15,8 +15,8 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
-use crate::terms::sum;
 use crate::scheme::Instr;
+use crate::terms::sum;
 use odec_graph::ops::{Broadcast, Constant, Dropout, Mul, Rsqrt, Shift, SumCols};
 use odec_graph::replay::replay;
 use odec_graph::{Exact, Solution, TypeError, nn};
@@ -33,11 +33,7 @@ impl LossTerm for Jacobian {
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(
-        _: &mut Args,
-        _: u64,
-        _: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Jacobian, None))
     }
 
@@ -71,23 +67,13 @@ impl LossTerm for Jacobian {
         each.collect()
     }
 
-    fn rows(
-        &self,
-        model: &mut Model,
-        b: &mut Builder,
-        _: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
         sum(b, model.collected.of(Self::NAME))
     }
 }
 
 /// The mean square, over the columns of all unknowns, of what a probe becomes.
-fn answer(
-    model: &mut Model,
-    b: &mut Builder,
-    s: &Solution,
-    n: usize,
-) -> Result<Value, BuildError> {
+fn answer(model: &mut Model, b: &mut Builder, s: &Solution, n: usize) -> Result<Value, BuildError> {
     let z = &s.pair.z;
     let cols = z.iter().map(|z| b.ty(*z).cols()).sum::<u64>();
     let mean_square = |b: &mut Builder, of: &[Value]| -> Result<Value, TypeError> {

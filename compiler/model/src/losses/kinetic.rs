@@ -1,7 +1,7 @@
 //! `kinetic`: how fast states move, for each token.
 
-use super::{mistake, part_of};
 use super::{LossTerm, Made, Predicted};
+use super::{mistake, part_of};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
 use crate::evolve::EvolveSpec;
@@ -24,11 +24,7 @@ impl LossTerm for Kinetic {
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(
-        _: &mut Args,
-        _: u64,
-        _: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Kinetic, None))
     }
 
@@ -50,12 +46,7 @@ impl LossTerm for Kinetic {
         }
     }
 
-    fn step(
-        &self,
-        _: &mut Model,
-        b: &mut Builder,
-        made: &Made,
-    ) -> Result<Vec<Value>, BuildError> {
+    fn step(&self, _: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> {
         let (x, end) = (made.from, made.to);
         let moved = nn::combine(b, &[(Exact::one(), end), (Exact::int(-1), x)])?;
         let square = b.push1(Mul, &[moved, moved])?;
@@ -75,12 +66,7 @@ impl LossTerm for Kinetic {
         Ok(vec![nn::combine(b, &[(over, rows)])?])
     }
 
-    fn rows(
-        &self,
-        model: &mut Model,
-        b: &mut Builder,
-        _: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
         sum(b, model.collected.of(Self::NAME))
     }
 }

@@ -41,12 +41,7 @@ impl LossTerm for Masked {
         Ok(Vec::new())
     }
 
-    fn rows(
-        &self,
-        _: &mut Model,
-        b: &mut Builder,
-        of: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, _: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
         Ok(of.softmax.cross_entropy(b, of.targets)?)
     }
 }

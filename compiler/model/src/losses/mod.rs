@@ -22,9 +22,7 @@ const LATER: [(&str, &str); 1] = [(
 )];
 
 /// A summand of a loss.
-pub(crate) trait LossTerm:
-    Clone + Debug + PartialEq + Into<Term>
-{
+pub(crate) trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// As it is written, and as metrics call it.
     const NAME: &'static str;
     /// Whether it asks for tokens; the others are added to one that does.

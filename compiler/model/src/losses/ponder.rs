@@ -21,11 +21,7 @@ impl LossTerm for Ponder {
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(
-        _: &mut Args,
-        _: u64,
-        _: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Ponder, None))
     }
 
@@ -49,12 +45,7 @@ impl LossTerm for Ponder {
         Ok(Vec::new())
     }
 
-    fn rows(
-        &self,
-        model: &mut Model,
-        b: &mut Builder,
-        _: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
         sum(b, model.collected.of(Self::NAME))
     }
 }

@@ -9,8 +9,8 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
 
-use crate::codes;
 use crate::args::{Bounds, bounded, report};
+use crate::codes;
 use crate::scheme::scalar::{Scope, exact};
 use odec_graph::Exact;
 
@@ -26,11 +26,7 @@ impl LossTerm for Smooth {
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
 
-    fn read(
-        args: &mut Args,
-        _: u64,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<(Self, Option<Loss>)> {
+    fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         let Some(part) = args.positional() else {
             let message = "`smooth` needs the part of the target that all tokens share";
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, args.span, message);
@@ -54,12 +50,7 @@ impl LossTerm for Smooth {
         Ok(Vec::new())
     }
 
-    fn rows(
-        &self,
-        _: &mut Model,
-        b: &mut Builder,
-        of: &Predicted,
-    ) -> Result<Value, BuildError> {
+    fn rows(&self, _: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
         Ok(of.softmax.smooth_cross_entropy(b, of.targets, &self.eps)?)
     }
 }
