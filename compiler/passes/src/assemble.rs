@@ -4,15 +4,15 @@
 //! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
 
 use super::body::dtype;
-use super::code::{BufferId, Code, Home, Launch};
+use super::epilogue_fusion::fuse_epilogues;
 use super::fuse::{Fusion, fuse};
-use super::join::join;
+use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{ParamTable, TooManyParams, constants};
 use super::lower::{Homes, LowerError, lower};
 pub use super::parts::{Model, Options};
 use super::plan::{CheckError, Layout, PlanError, check, plan};
 use super::update::{accumulate, update};
-use super::{Policy, body, pieces, run_graph_passes};
+use super::{Policy, body, row_chunking, run_graph_passes};
 use crate::model::Built;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, TypeError};
@@ -220,7 +220,7 @@ impl Kernels {
 }
 
 /// Which launches of a program always compute the same from the same parameters, into memory that nothing else writes.
-fn constant_launches(code: &Code) -> Vec<bool> {
+fn constant_launches(code: &LaunchList) -> Vec<bool> {
     let mut writers: BTreeMap<BufferId, usize> = BTreeMap::new();
     let writes = |l: &Launch| {
         let written = l.uses().filter(|(_, mode)| mode.writes()).map(|(b, _)| b);
@@ -233,9 +233,9 @@ fn constant_launches(code: &Code) -> Vec<bool> {
     let mut made: BTreeSet<BufferId> = BTreeSet::new();
     let is_constant = |l: &Launch| {
         let uses = l.uses().all(|(b, mode)| match &code.get(b).home {
-            Home::Fixed(o) => !mode.writes() && matches!(o.slot, Slot::Params | Slot::Consts),
-            Home::Arena if mode.reads() => !mode.writes() && made.contains(&b),
-            Home::Arena => writers[&b] == 1,
+            Placement::Fixed(o) => !mode.writes() && matches!(o.slot, Slot::Params | Slot::Consts),
+            Placement::Arena if mode.reads() => !mode.writes() && made.contains(&b),
+            Placement::Arena => writers[&b] == 1,
         });
         let alone = l.guard.is_none() && l.held.is_none();
         let constant = uses && alone && l.dims.iter().all(of_fixed_size);
@@ -375,14 +375,14 @@ impl<'a> Maker<'a> {
                 }
             })?;
         if self.options.fusion == Fusion::On {
-            code = join(code);
+            code = fuse_epilogues(code);
         }
         if name == EntryId::Grad {
             self.zero_the_rest(&graph, &mut code);
         }
         if name != EntryId::Decode {
             let unit = self.options.tiling.blocking.kc.into();
-            code = pieces::cut(code, maxima, self.options.piece, unit);
+            code = row_chunking::cut(code, maxima, self.options.piece, unit);
         }
         let mut made = Vec::new();
         if name == EntryId::Decode {
@@ -395,7 +395,11 @@ impl<'a> Maker<'a> {
     }
 
     /// Takes out of a program what follows from parameters and tables alone, packing most of all: they stay the same over many runs.
-    fn hoist_constant(&mut self, entry: EntryId, code: &mut Code) -> Result<Code, AssembleError> {
+    fn hoist_constant(
+        &mut self,
+        entry: EntryId,
+        code: &mut LaunchList,
+    ) -> Result<LaunchList, AssembleError> {
         let constant = constant_launches(code);
         let launches = std::mem::take(&mut code.launches).into_iter();
         let (mut first, mut rest) = (Vec::new(), Vec::new());
@@ -410,7 +414,7 @@ impl<'a> Maker<'a> {
             {
                 let b = &mut code.buffers[b.0 as usize];
                 let bytes = b.bytes(Bindings::new(1, 1));
-                b.home = Home::Fixed(Operand::at(Slot::Prepared, self.prepared));
+                b.home = Placement::Fixed(Operand::at(Slot::Prepared, self.prepared));
                 let end = bytes.and_then(|b| reserve(self.prepared, b));
                 self.prepared = end.ok_or_else(|| AssembleError::Cache {
                     entry: entry.into(),
@@ -418,15 +422,15 @@ impl<'a> Maker<'a> {
             }
         }
         code.launches = rest;
-        Ok(Code {
+        Ok(LaunchList {
             buffers: code.buffers.clone(),
             launches: first,
-            stretches: vec![],
+            chunks: vec![],
         })
     }
 
     /// Gradients of trained parameters that the loss does not depend on.
-    fn zero_the_rest(&self, graph: &Graph, code: &mut Code) {
+    fn zero_the_rest(&self, graph: &Graph, code: &mut LaunchList) {
         let given: BTreeSet<&str> = graph
             .outputs()
             .iter()
@@ -444,7 +448,7 @@ impl<'a> Maker<'a> {
             let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
             let ty = TensorType::real(shape);
             let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
-            let home = Home::Fixed(Operand::at(Slot::Grads, p.offset));
+            let home = Placement::Fixed(Operand::at(Slot::Grads, p.offset));
             let site = ResultId::Gradient(&p.path).to_string();
             let b = code.buffer(site.clone(), self.table.real, ty.size(), home);
             code.launches.push(Launch {
@@ -462,7 +466,7 @@ impl<'a> Maker<'a> {
     fn entry(
         &mut self,
         name: EntryId,
-        code: Code,
+        code: LaunchList,
         maxima: Bindings,
         inputs: Vec<Io>,
         outputs: Vec<Io>,
@@ -497,15 +501,15 @@ impl<'a> Maker<'a> {
             .map(|(n, l)| {
                 let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
                 scratch_bytes = scratch_bytes.max(l.spec.signature().scratch_bytes(&dims));
-                let place = |b: &super::code::BufferId| match &code.get(*b).home {
-                    Home::Fixed(o) => *o,
-                    Home::Arena => {
+                let place = |b: &super::launch_list::BufferId| match &code.get(*b).home {
+                    Placement::Fixed(o) => *o,
+                    Placement::Arena => {
                         let offset =
                             layout.offsets[b.0 as usize].expect("launched buffers are planned");
                         Operand::at(Slot::Arena, offset)
                     }
                 };
-                let operand = |(arg, b): (usize, &super::code::BufferId)| Operand {
+                let operand = |(arg, b): (usize, &super::launch_list::BufferId)| Operand {
                     row: code.moves(n, arg),
                     ..place(b)
                 };
@@ -531,7 +535,7 @@ impl<'a> Maker<'a> {
             arena_bytes: peak,
             scratch_bytes,
             instrs,
-            pieces: code.stretches.iter().map(|s| s.pieces).collect(),
+            pieces: code.chunks.iter().map(|s| s.pieces).collect(),
         })
     }
 }

@@ -3,16 +3,16 @@
 //! Takes a graph after the graph passes; gives [`Unit`]s in execution order. Row ops over the same rows and columns
 //! are joined with their producers, and with row ops of the same evaluation that read the same values, as long as a
 //! topological order of the launches remains (`order`). Maps that feed only a sum over rows are computed inside that
-//! sum (`feeders`). Sums of products that can be accumulated in place become chains of accumulating launches (`chains`).
+//! sum (`producer_fusion`). Sums of products that can be accumulated in place become chains of accumulating launches (`chains`).
 //!
 //! Fusion is exact: a fused kernel does the same primitive operations in the same order on the same values, only
 //! without storing what nobody else reads. Leaves kernels to `body` and `lower`.
 
 use super::chains::Chains;
 use super::facts::{Domain, Facts, Role, only};
-use super::feeders::Feeders;
-use super::guard::Guards;
 use super::order::{GroupId, Groups};
+use super::predication::Predication;
+use super::producer_fusion::ProducerFusion;
 use odec_grammar::work;
 use odec_graph::{Graph, Pass, Site, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub const MAX_EXPRESSIONS: usize = 200;
 pub enum Fusion {
     #[default]
     On,
-    /// Row ops are fused, but none with a contraction ([`mod@super::join`]).
+    /// Row ops are fused, but none with a contraction ([`mod@super::epilogue_fusion`]).
     Rows,
     /// One launch per node: for tests of fusion.
     Off,
@@ -57,19 +57,19 @@ pub struct Units {
     /// Values that some unit reads without computing them, and results: they are stored.
     pub stored: BTreeSet<Value>,
     /// Where nodes need not be computed; the flags are stored.
-    pub guards: Guards,
+    pub guards: Predication,
 }
 
 /// Cuts a graph into launches.
 pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
     let facts = Facts::new(graph);
     let chains = Chains::new(graph, &facts);
-    let feeders = match fusion {
-        Fusion::On | Fusion::Rows => Feeders::new(graph, &facts, &chains),
-        Fusion::Off => Feeders::default(),
+    let producers = match fusion {
+        Fusion::On | Fusion::Rows => ProducerFusion::new(graph, &facts, &chains),
+        Fusion::Off => ProducerFusion::default(),
     };
-    let guards = Guards::new(graph, &facts);
-    let mut state = State::new(graph, &facts, &guards, &chains, &feeders);
+    let guards = Predication::new(graph, &facts);
+    let mut state = State::new(graph, &facts, &guards, &chains, &producers);
     if fusion != Fusion::Off {
         state.join_all();
     }
@@ -77,7 +77,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
         .groups
         .in_order()
         .map(|g| {
-            let nodes = feeders.with_members(&state.groups.members[g]);
+            let nodes = producers.with_members(&state.groups.members[g]);
             let last = *nodes.last().expect("groups in the order have members");
             let shape = match facts.rows(last) {
                 Some(_) => Shape::Rows(domain_of(&facts, &nodes)),
@@ -115,7 +115,7 @@ fn domain_of(facts: &Facts, nodes: &[u32]) -> Domain {
 struct State<'a> {
     graph: &'a Graph,
     facts: &'a Facts,
-    guards: &'a Guards,
+    guards: &'a Predication,
     groups: Groups,
 }
 
@@ -146,21 +146,21 @@ impl<'a> State<'a> {
     fn new(
         graph: &'a Graph,
         facts: &'a Facts,
-        guards: &'a Guards,
+        guards: &'a Predication,
         chains: &Chains,
-        feeders: &Feeders,
+        producers: &ProducerFusion,
     ) -> State<'a> {
         let is_launch = |n: u32| {
             let passive = matches!(facts.role(n), Role::Source | Role::Scalar)
                 || chains.terms.contains_key(&n);
-            !passive && !feeders.only_there.contains(&n)
+            !passive && !producers.only_there.contains(&n)
         };
         let members = (0..graph.len())
             .filter(|n| is_launch(*n))
             .map(|n| vec![n])
             .collect();
         let depends = |n: u32| {
-            let computed = feeders.with_members(&[n]);
+            let computed = producers.with_members(&[n]);
             let read = computed.iter().flat_map(|n| &graph.node(*n).operands);
             let outside = read.filter(|v| computed.binary_search(&v.node).is_err());
             let mut out: Vec<u32> = outside.map(|v| chains.finisher(v.node)).collect();

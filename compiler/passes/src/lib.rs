@@ -3,10 +3,10 @@
 //! | step | takes → gives |
 //! |---|---|
 //! | [`GRAPH_PASSES`] | graph → graph, in the order of the table |
-//! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`guard`]) |
-//! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`code`]) |
-//! | [`mod@join`] | launches → contractions with what becomes of their sums (epilogues) |
-//! | [`pieces`] | launches with rows too wide for all tokens at once → the same, some rows after others |
+//! | [`fuse`] | graph → units: what runs in one launch, in which order, and where it need not run ([`predication`]) |
+//! | [`lower`] ([`body`]) | units → launches over virtual buffers ([`launch_list`]) |
+//! | [`epilogue_fusion`] | launches → contractions with what becomes of their sums (epilogues) |
+//! | [`row_chunking`] | launches with rows too wide for all tokens at once → the same, some rows after others |
 //! | [`plan`] | virtual buffers → offsets in one arena |
 //! | [`update`], [`spectral`] | the optimiser step, built directly as launches |
 //! | [`mod@assemble`] | model → manifest with all entries |
@@ -21,23 +21,23 @@ pub mod assemble;
 pub mod body;
 pub mod budget;
 pub mod chains;
-pub mod code;
+pub mod epilogue_fusion;
 pub mod facts;
-pub mod feeders;
 pub mod fuse;
-pub mod guard;
-pub mod join;
+pub mod launch_list;
 pub mod layout;
 pub mod lower;
 pub mod order;
 pub mod parts;
-pub mod pieces;
 pub mod plan;
 pub mod precision;
+pub mod predication;
 pub mod print;
+pub mod producer_fusion;
 pub mod recompute;
 pub mod revolve;
 pub mod rewrite;
+pub mod row_chunking;
 pub mod simplify;
 pub mod spectral;
 pub mod sums;

@@ -1,15 +1,15 @@
 //! Units to launches: operands, packing, accumulation.
 //!
-//! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`Code`] over virtual buffers.
+//! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`LaunchList`] over virtual buffers.
 //! Right-hand operands of contractions are, where the target wants panels, packed once per (value, layout) and shared by all contractions that read
 //! them: a weight by every evaluation of a step, an activation by the weight gradients that start from it. In the
 //! backward pass a weight is packed anew for each step, so that no panel waits for steps that are computed again. Results
 //! go straight to their homes. Leaves arena offsets to `plan`.
 
 use super::body::{self, Bound, dtype};
-use super::code::{BufferId, Code, Held, Home, Launch};
 use super::facts::{kind, only};
 use super::fuse::{Shape, Unit, Units, neighbourhood};
+use super::launch_list::{BufferId, Held, Launch, LaunchList, Placement};
 use odec_graph::op::Kind;
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, Pass, Site, Value};
@@ -70,14 +70,14 @@ pub fn lower(
     homes: &Homes,
     tiling: Tiling,
     real: DType,
-) -> Result<Code, LowerError> {
+) -> Result<LaunchList, LowerError> {
     let mut l = Lowering {
         graph,
         units,
         homes,
         tiling,
         real,
-        code: Code::default(),
+        code: LaunchList::default(),
         buffers: BTreeMap::new(),
         packs: BTreeMap::new(),
         stretch: Stretch::default(),
@@ -124,7 +124,7 @@ struct Lowering<'a> {
     tiling: Tiling,
     /// What reals are computed in.
     real: DType,
-    code: Code,
+    code: LaunchList,
     buffers: BTreeMap<Value, BufferId>,
     /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
     packs: BTreeMap<(Value, bool, DType), Made>,
@@ -298,11 +298,13 @@ impl Lowering<'_> {
         let ty = self.graph.ty(v);
         let name = self.name(v);
         let home = match kind(self.graph, v.node) {
-            Kind::Source => Home::Fixed(self.home_of_source(v)?),
-            Kind::Append => Home::Fixed(self.home_of_source(self.graph.node(v.node).operands[0])?),
+            Kind::Source => Placement::Fixed(self.home_of_source(v)?),
+            Kind::Append => {
+                Placement::Fixed(self.home_of_source(self.graph.node(v.node).operands[0])?)
+            }
             Kind::FromPast => {
                 let table = self.graph.node(v.node).operands[0];
-                Home::Fixed(Operand {
+                Placement::Fixed(Operand {
                     stride: self.row_bytes(table),
                     ..self.home_of_source(table)?
                 })
@@ -311,7 +313,7 @@ impl Lowering<'_> {
                 .claimed
                 .get(&v)
                 .cloned()
-                .map_or(Home::Arena, Home::Fixed),
+                .map_or(Placement::Arena, Placement::Fixed),
         };
         let scalar = match kind(self.graph, v.node) {
             Kind::Scalar(c) => Some(c),
@@ -374,9 +376,12 @@ impl Lowering<'_> {
     fn copy_out(&mut self, v: Value, home: Operand) -> Result<(), LowerError> {
         let ty = self.graph.ty(v);
         let from = self.buffer(v)?;
-        let to = self
-            .code
-            .buffer("copy", dtype(ty, self.real), ty.size(), Home::Fixed(home));
+        let to = self.code.buffer(
+            "copy",
+            dtype(ty, self.real),
+            ty.size(),
+            Placement::Fixed(home),
+        );
         let (spec, dims) = body::copy(ty, self.real);
         self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], v.node);
         Ok(())
@@ -634,7 +639,7 @@ impl Lowering<'_> {
             None => {
                 let ty = self.graph.ty(b);
                 let name = format!("{}, rounded", self.name(b));
-                let copy = self.code.buffer(name, to, ty.size(), Home::Arena);
+                let copy = self.code.buffer(name, to, ty.size(), Placement::Arena);
                 let (mut spec, dims) = body::copy(ty, self.real);
                 spec.operands[1] = to;
                 let from = self.buffer(b)?;
@@ -696,7 +701,7 @@ impl Lowering<'_> {
             ..k
         };
         let name = format!("{}, packed", self.name(b));
-        let packed = self.code.buffer(name, panels, size, Home::Arena);
+        let packed = self.code.buffer(name, panels, size, Placement::Arena);
         self.code.buffers[packed.0 as usize].more =
             columns.checked_mul(more).ok_or_else(overflow)?;
         let spec = Pack {

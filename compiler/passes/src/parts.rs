@@ -61,7 +61,7 @@ impl<'a> Model<'a> {
 pub struct Options {
     pub tiling: Tiling,
     pub fusion: Fusion,
-    /// Bytes above which what stands between launches is made in pieces ([`mod@super::pieces`]).
+    /// Bytes above which what stands between launches is made in pieces ([`mod@super::row_chunking`]).
     pub piece: u64,
 }
 

@@ -1,12 +1,12 @@
 //! Static memory planning: every arena buffer gets an offset before anything runs.
 //!
-//! Takes a [`Code`] and the maxima of batch and sequence; gives a [`Layout`]. A buffer lives from its first write to
+//! Takes a [`LaunchList`] and the maxima of batch and sequence; gives a [`Layout`]. A buffer lives from its first write to
 //! its last use. Buffers are first joined into *blocks* where a row kernel may write over an input that dies in it;
 //! blocks are then placed by size, largest first, each into the tightest gap left by the blocks alive at the same
 //! time (best fit). [`check`] replays the code over a layout and proves that every read finds the value that was
-//! written for it. What a stretch in pieces shares with the rest of the program is alive in all of it.
+//! written for it. What a chunk of rows shares with the rest of the program is alive in all of it.
 
-use super::code::{BufferId, Code, Home, Stretch};
+use super::launch_list::{BufferId, Chunk, LaunchList, Placement};
 use super::timeline::Timeline;
 use odec_program::kernel::{Mode, OperandAccess, Signature};
 use odec_program::{Access, Bindings};
@@ -36,7 +36,7 @@ pub enum PlanError {
     },
 }
 
-/// Where the arena buffers of a [`Code`] live.
+/// Where the arena buffers of a [`LaunchList`] live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Byte offset of every buffer; `None` for buffers with a fixed home and buffers never used.
@@ -56,9 +56,9 @@ pub struct Lifetime {
     pub last: u32,
 }
 
-/// Lifetimes of all buffers; `None` for buffers never used. A stretch in pieces is run again and again: what is made before it,
+/// Lifetimes of all buffers; `None` for buffers never used. A chunk of rows is run again and again: what is made before it,
 /// or read after it, lives as long as it does.
-pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
+pub fn lifetimes(code: &LaunchList) -> Vec<Option<Lifetime>> {
     let mut out: Vec<Option<Lifetime>> = vec![None; code.buffers.len()];
     for (i, launch) in code.launches.iter().enumerate() {
         for b in launch.guard.iter().chain(&launch.args) {
@@ -70,8 +70,8 @@ pub fn lifetimes(code: &Code) -> Vec<Option<Lifetime>> {
             });
         }
     }
-    for stretch in &code.stretches {
-        let range = stretch.range();
+    for chunk in &code.chunks {
+        let range = chunk.range();
         let (first, last) = (range.start as u32, range.end as u32 - 1);
         for (n, l) in range.clone().zip(&code.launches[range]) {
             for (arg, b) in l.args.iter().enumerate() {
@@ -98,7 +98,7 @@ pub struct Block {
 ///
 /// # Errors
 /// When a size overflows or the arena exceeds [`LIMIT`].
-pub fn plan(code: &Code, maxima: Bindings) -> Result<Layout, PlanError> {
+pub fn plan(code: &LaunchList, maxima: Bindings) -> Result<Layout, PlanError> {
     let (batch, seq) = (maxima.batch, maxima.seq);
     let lives = lifetimes(code);
     let mut bytes = vec![0; code.buffers.len()];
@@ -112,7 +112,7 @@ pub fn plan(code: &Code, maxima: Bindings) -> Result<Layout, PlanError> {
                 seq,
             })?;
     }
-    let planned = |b: usize| code.buffers[b].home == Home::Arena && lives[b].is_some();
+    let planned = |b: usize| code.buffers[b].home == Placement::Arena && lives[b].is_some();
 
     let block_of = join_in_place(code, &lives);
     let mut blocks: Vec<Block> = Vec::new();
@@ -208,7 +208,7 @@ fn busiest(blocks: &[Block], launches: usize) -> u64 {
 
 /// The block of every buffer: outputs of row kernels join the block of an input that dies there, where the kernel
 /// reads and writes the two in the same way.
-fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
+fn join_in_place(code: &LaunchList, lives: &[Option<Lifetime>]) -> Vec<u32> {
     let mut block: Vec<u32> = (0..code.buffers.len() as u32).collect();
     for (i, launch) in code.launches.iter().enumerate() {
         let mut taken = BTreeSet::new();
@@ -216,7 +216,7 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
         for (out, access) in in_place_outputs(&signature) {
             let o = launch.args[out].0 as usize;
             let starts_here = lives[o].is_some_and(|l| l.first == i as u32);
-            if code.buffers[o].home != Home::Arena || !starts_here {
+            if code.buffers[o].home != Placement::Arena || !starts_here {
                 continue;
             }
             let kept = launch.held.iter().flat_map(|h| &h.pairs);
@@ -224,7 +224,7 @@ fn join_in_place(code: &Code, lives: &[Option<Lifetime>]) -> Vec<u32> {
             let kept = kept.next().map(|(_, kept)| *kept);
             let free = |(a, b): &(usize, &BufferId)| {
                 let n = b.0 as usize;
-                code.buffers[n].home == Home::Arena
+                code.buffers[n].home == Placement::Arena
                     && code.buffers[n].size == code.buffers[o].size
                     && code.buffers[n].dtype == code.buffers[o].dtype
                     && lives[n].is_some_and(|l| l.first < i as u32 && l.last == i as u32)
@@ -287,12 +287,12 @@ pub enum CheckError {
     Outside { buffer: String, end: u64, peak: u64 },
 }
 
-/// The launches as they are run, with two pieces for each stretch: the second finds what the first has left.
-fn order(code: &Code) -> impl Iterator<Item = usize> + '_ {
-    let twice = |s: &Stretch| s.range().chain(s.range()).collect::<Vec<_>>();
+/// The launches as they are run, with two pieces for each chunk: the second finds what the first has left.
+fn order(code: &LaunchList) -> impl Iterator<Item = usize> + '_ {
+    let twice = |s: &Chunk| s.range().chain(s.range()).collect::<Vec<_>>();
     let mut out: Vec<usize> = Vec::new();
     let mut next = 0;
-    for s in &code.stretches {
+    for s in &code.chunks {
         out.extend(next..s.range().start);
         out.extend(twice(s));
         next = s.range().end;
@@ -303,7 +303,7 @@ fn order(code: &Code) -> impl Iterator<Item = usize> + '_ {
 
 /// Replays the code over a layout: every read of an arena buffer must find what was written to that buffer, and a
 /// launch may overlap its own arguments only where its kernel allows it.
-pub fn check(code: &Code, layout: &Layout, maxima: Bindings) -> Result<(), CheckError> {
+pub fn check(code: &LaunchList, layout: &Layout, maxima: Bindings) -> Result<(), CheckError> {
     // offset → (end, buffer): the value that lives there now; stretches are disjoint.
     let mut memory: BTreeMap<u64, (u64, BufferId)> = BTreeMap::new();
     let mut overwritten_by: BTreeMap<BufferId, BufferId> = BTreeMap::new();

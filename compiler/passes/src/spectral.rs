@@ -9,7 +9,7 @@
 //! σ is at most the spectral norm, and comes to it as rounds go by while W moves slowly. A gradient norm that is not finite leaves W and
 //! u as they are; so does W = 0. Takes the parameters' places; adds launches behind those of [`super::update`].
 
-use super::code::{BufferId, Code, Home, Launch};
+use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::ParamTable;
 use super::update::rows_kernel;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
@@ -27,19 +27,24 @@ fn bounded(table: &ParamTable) -> impl Iterator<Item = (&Param, &Param)> {
 }
 
 /// Launches for every matrix; `norm` is the gradient's.
-pub fn constrain(code: &mut Code, table: &ParamTable, max: f64, norm: BufferId) {
+pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: BufferId) {
     let real = table.real;
     for (w, u) in bounded(table) {
         let [rows, cols] = w.shape[..] else {
             continue;
         };
         let mut place = |p: &Param, n: u64| {
-            let home = Home::Fixed(Operand::at(Slot::Params, p.offset));
+            let home = Placement::Fixed(Operand::at(Slot::Params, p.offset));
             code.buffer(p.path.clone(), real, Size::fixed(n), home)
         };
         let (w, u, path) = (place(w, rows * cols), place(u, rows), &w.path);
         let mut made = |name: &str, n: u64| {
-            code.buffer(format!("{path} {name}"), real, Size::fixed(n), Home::Arena)
+            code.buffer(
+                format!("{path} {name}"),
+                real,
+                Size::fixed(n),
+                Placement::Arena,
+            )
         };
         let [t, v, s, scale] = [
             made("Wᵀu", cols),

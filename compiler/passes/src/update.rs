@@ -1,6 +1,6 @@
 //! The optimiser step as a program: gradients added up, gradient norm, clipping, AdamW.
 //!
-//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`Code`] of the `update` entry over what is trained
+//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`LaunchList`] of the `update` entry over what is trained
 //! of `Params`, and `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
 //! gradient before clipping. Leaves bounds on matrices to [`super::spectral`]. A norm that is not finite leaves parameters and moments as they are.
 //!
@@ -11,7 +11,7 @@
 //! ```
 //! (Loshchilov & Hutter 2019, "Decoupled weight decay regularization", algorithm 2), λ = 0 on vectors and scalars.
 
-use super::code::{BufferId, Code, Home, Launch};
+use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{ParamTable, ROW};
 use super::spectral;
 use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
@@ -20,14 +20,14 @@ use odec_program::manifest::{Train, named};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 /// The launches of `update`, which reads the gradients of `from`.
-pub fn update(table: &ParamTable, train: &Train, from: Slot) -> Code {
+pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
     let (adamw, clip) = (&train.optimizer, train.clip);
-    let mut code = Code::default();
+    let mut code = LaunchList::default();
     let real = table.real;
     let rows = table.trained / real.bytes() / ROW;
-    let place = |slot, offset| Home::Fixed(Operand::at(slot, offset));
+    let place = |slot, offset| Placement::Fixed(Operand::at(slot, offset));
     let norm = code.buffer("grad_norm", real, Size::ONE, place(Slot::Output(0), 0));
-    let scale = code.buffer("clip scale", real, Size::ONE, Home::Arena);
+    let scale = code.buffer("clip scale", real, Size::ONE, Placement::Arena);
 
     // Squares are added in two levels of rows, then down the column, to keep rounding errors small.
     let blocks = rows.div_ceil(ROW).max(1);
@@ -35,10 +35,10 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot) -> Code {
         "sums of squares",
         real,
         Size::fixed(blocks * ROW),
-        Home::Arena,
+        Placement::Arena,
     );
-    let block_sums = code.buffer("block sums", real, Size::fixed(blocks), Home::Arena);
-    let total = code.buffer("sum of squares", real, Size::ONE, Home::Arena);
+    let block_sums = code.buffer("block sums", real, Size::fixed(blocks), Placement::Arena);
+    let total = code.buffer("sum of squares", real, Size::ONE, Placement::Arena);
     let launch = |spec, args: Vec<BufferId>, rows, coeffs, site: &str| Launch {
         spec,
         args,
@@ -121,12 +121,12 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot) -> Code {
 }
 
 /// The launches of `accumulate`: `sums ← keep·sums + share·grads`, multiplied, then multiplied and added in one rounding.
-pub fn accumulate(table: &ParamTable) -> Code {
-    let mut code = Code::default();
+pub fn accumulate(table: &ParamTable) -> LaunchList {
+    let mut code = LaunchList::default();
     let real = table.real;
     let rows = table.trained / real.bytes() / ROW;
     let mut area = |name: &str, slot| {
-        let home = Home::Fixed(Operand::at(slot, 0));
+        let home = Placement::Fixed(Operand::at(slot, 0));
         code.buffer(name, real, Size::fixed(rows * ROW), home)
     };
     let [sums, grads] = [area("sums", Slot::Sums), area("grads", Slot::Grads)];

@@ -1,7 +1,7 @@
 //! Memory plans: no two values alive at the same time overlap, in-place updates only where kernels allow them, and
 //! the checker sees what a wrong plan would do.
 
-use odec_compiler::passes::code::{BufferId, Code, Home, Launch};
+use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_compiler::passes::plan::{
     ALIGN, Block, CheckError, Lifetime, PlanError, check, lifetimes, place, plan,
 };
@@ -65,7 +65,7 @@ fn launch(cols: u64, inputs: &[BufferId], outputs: &[BufferId], twice: bool) -> 
     }
 }
 
-fn buffer(code: &mut Code, cols: u64) -> BufferId {
+fn buffer(code: &mut LaunchList, cols: u64) -> BufferId {
     let name = format!("%{}", code.buffers.len());
     code.buffer(
         name,
@@ -76,7 +76,7 @@ fn buffer(code: &mut Code, cols: u64) -> BufferId {
             seq: 1,
             past: 0,
         },
-        Home::Arena,
+        Placement::Arena,
     )
 }
 
@@ -84,8 +84,8 @@ fn buffer(code: &mut Code, cols: u64) -> BufferId {
 /// it reads across the row.
 type Recipe = (Vec<usize>, usize, u64, bool);
 
-fn random_code(recipes: &[Recipe]) -> Code {
-    let mut code = Code::default();
+fn random_code(recipes: &[Recipe]) -> LaunchList {
+    let mut code = LaunchList::default();
     let mut made: Vec<(BufferId, u64)> = vec![];
     for (reads, outputs, width, twice) in recipes {
         let cols = [2, 4, 16][*width as usize % 3];
@@ -161,7 +161,7 @@ proptest! {
 
 #[test]
 fn a_map_writes_over_an_input_that_dies() {
-    let mut code = Code::default();
+    let mut code = LaunchList::default();
     let [a, b, c] = [0, 1, 2].map(|_| buffer(&mut code, 4));
     code.launches = vec![
         launch(4, &[], &[a], false),
@@ -183,7 +183,7 @@ fn a_map_writes_over_an_input_that_dies() {
 
 #[test]
 fn what_cannot_be_counted_or_held_is_an_error() {
-    let mut code = Code::default();
+    let mut code = LaunchList::default();
     let big = code.buffer(
         "big",
         DType::F32,
@@ -193,7 +193,7 @@ fn what_cannot_be_counted_or_held_is_an_error() {
             seq: 2,
             past: 0,
         },
-        Home::Arena,
+        Placement::Arena,
     );
     code.launches = vec![launch(4, &[], &[big], false)];
     let at = |batch, seq| Bindings::new(batch, seq);

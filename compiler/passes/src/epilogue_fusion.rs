@@ -1,6 +1,6 @@
 //! Contractions, each with the map that alone reads its result, in one launch: epilogues.
 //!
-//! Takes a [`Code`]; gives the same without the sums that stood between the two. A map joins a contraction as its
+//! Takes a [`LaunchList`]; gives the same without the sums that stood between the two. A map joins a contraction as its
 //! [`Epilogue`] where it has one result, over the same rows and columns, reads the sum at its own element, and all else by
 //! row and column, as an epilogue can; every operand is of the program's real type. The sum is finished before the same
 //! expression is evaluated, so no bit changes. Coefficients stay launch arguments.
@@ -10,7 +10,7 @@
 //! is there, gradients of weights, maps that hold, draw or number, and elementary functions too long for a copy in each
 //! register of a tile.
 
-use super::code::{BufferId, Code, Home, Launch};
+use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_program::expr::{ColMap, Expr, RowMap};
 use odec_program::kernel::{Epilogue, KernelSpec, Rows};
 use odec_program::{Access, Body, Size, Slot};
@@ -24,7 +24,7 @@ pub const MAX_EXPRESSIONS: usize = 64;
 const FIRST: usize = 2;
 
 /// Joins what can be joined.
-pub fn join(mut code: Code) -> Code {
+pub fn fuse_epilogues(mut code: LaunchList) -> LaunchList {
     let mut uses = uses(&code);
     let mut gone = BTreeSet::new();
     for map in 0..code.launches.len() {
@@ -51,7 +51,7 @@ pub fn join(mut code: Code) -> Code {
 /// The launches that use a buffer, and whether they write it.
 type Uses = BTreeMap<usize, bool>;
 
-fn uses(code: &Code) -> Vec<Uses> {
+fn uses(code: &LaunchList) -> Vec<Uses> {
     let mut out = vec![Uses::new(); code.buffers.len()];
     for (i, l) in code.launches.iter().enumerate() {
         for (b, mode) in l.uses() {
@@ -62,7 +62,7 @@ fn uses(code: &Code) -> Vec<Uses> {
 }
 
 /// What a map and a contraction become, and the contraction's place.
-fn joined(code: &Code, uses: &[Uses], map: usize) -> Option<(usize, Launch)> {
+fn joined(code: &LaunchList, uses: &[Uses], map: usize) -> Option<(usize, Launch)> {
     let after = &code.launches[map];
     let KernelSpec::Rows(k) = &after.spec else {
         return None;
@@ -104,19 +104,19 @@ fn is_plain(e: &Expr) -> bool {
 }
 
 /// The launch that makes a value in the arena, if only it and the reader use that.
-fn made_for(code: &Code, uses: &[Uses], b: BufferId, reader: usize) -> Option<usize> {
+fn made_for(code: &LaunchList, uses: &[Uses], b: BufferId, reader: usize) -> Option<usize> {
     let of = &uses[b.0 as usize];
     let (maker, written) = of.first_key_value()?;
     let apart = of.len() == 2 && *written && of.get(&reader) == Some(&false);
-    (apart && code.get(b).home == Home::Arena).then_some(*maker)
+    (apart && code.get(b).home == Placement::Arena).then_some(*maker)
 }
 
 /// Whether a launch at `at` reads what later ones do.
-fn there_by(code: &Code, uses: &[Uses], b: BufferId, at: usize) -> bool {
+fn there_by(code: &LaunchList, uses: &[Uses], b: BufferId, at: usize) -> bool {
     match &code.get(b).home {
-        Home::Arena => uses[b.0 as usize].range(at..).all(|(_, writes)| !writes),
+        Placement::Arena => uses[b.0 as usize].range(at..).all(|(_, writes)| !writes),
         // Other buffers may lie at the same place, but nothing is written there.
-        Home::Fixed(o) => matches!(
+        Placement::Fixed(o) => matches!(
             o.slot,
             Slot::Params | Slot::Consts | Slot::Prepared | Slot::Input(_)
         ),
@@ -124,10 +124,10 @@ fn there_by(code: &Code, uses: &[Uses], b: BufferId, at: usize) -> bool {
 }
 
 /// Whether a result of `to` can be written from `from` on.
-fn free_from(code: &Code, uses: &[Uses], b: BufferId, (from, to): (usize, usize)) -> bool {
+fn free_from(code: &LaunchList, uses: &[Uses], b: BufferId, (from, to): (usize, usize)) -> bool {
     let alone = match &code.get(b).home {
-        Home::Arena => true,
-        Home::Fixed(o) => matches!(o.slot, Slot::Output(_)),
+        Placement::Arena => true,
+        Placement::Fixed(o) => matches!(o.slot, Slot::Output(_)),
     };
     alone
         && uses[b.0 as usize].range(from..to).next().is_none()

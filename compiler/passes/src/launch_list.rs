@@ -1,19 +1,19 @@
 //! Instructions over virtual buffers: what lowering gives and memory planning takes.
 //!
-//! A [`Code`] is a straight-line list of launches whose arguments are numbered buffers. Buffers with a fixed home
+//! A [`LaunchList`] is a straight-line list of launches whose arguments are numbered buffers. Buffers with a fixed home
 //! (parameters, gradients, inputs, outputs, tables) already know where they live; the others are given arena offsets
 //! by `plan`. Leaves deciding what to launch to `lower` and `update`.
 
 use odec_program::kernel::{KernelSpec, Mode};
 use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Size};
 
-/// Index of a buffer in its [`Code`].
+/// Index of a buffer in its [`LaunchList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferId(pub u32);
 
 /// Where a buffer lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum Placement {
     /// Somewhere in the entry's arena: `plan` decides.
     Arena,
     /// At a place that outlives the entry, or that its caller gives.
@@ -30,7 +30,7 @@ pub struct Buffer {
     pub size: Size,
     /// Elements beyond that, whatever the sizes of batch and sequence: room for rounding up.
     pub more: u64,
-    pub home: Home,
+    pub home: Placement,
 }
 
 impl Buffer {
@@ -77,23 +77,23 @@ impl Launch {
 
 /// A straight-line program over virtual buffers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Code {
+pub struct LaunchList {
     pub buffers: Vec<Buffer>,
     pub launches: Vec<Launch>,
     /// Launches that take the rows in pieces, in order and apart.
-    pub stretches: Vec<Stretch>,
+    pub chunks: Vec<Chunk>,
 }
 
 /// Launches that take the rows in pieces.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stretch {
+pub struct Chunk {
     pub pieces: Pieces,
     /// Bytes that each argument of each launch moves on by, for every row before the piece; 0 for what every piece uses
     /// from its beginning.
     pub moves: Vec<Vec<u64>>,
 }
 
-impl Stretch {
+impl Chunk {
     /// Its launches.
     pub fn range(&self) -> std::ops::Range<usize> {
         let first = self.pieces.first as usize;
@@ -101,14 +101,14 @@ impl Stretch {
     }
 }
 
-impl Code {
+impl LaunchList {
     /// Adds a buffer.
     pub fn buffer(
         &mut self,
         name: impl Into<String>,
         dtype: DType,
         size: Size,
-        home: Home,
+        home: Placement,
     ) -> BufferId {
         self.buffers.push(Buffer {
             name: name.into(),
@@ -126,7 +126,7 @@ impl Code {
 
     /// Bytes that an argument of a launch moves on by for every row before the piece.
     pub fn moves(&self, launch: usize, arg: usize) -> u64 {
-        let stretch = self.stretches.iter().find(|s| s.range().contains(&launch));
-        stretch.map_or(0, |s| s.moves[launch - s.range().start][arg])
+        let chunk = self.chunks.iter().find(|s| s.range().contains(&launch));
+        chunk.map_or(0, |s| s.moves[launch - s.range().start][arg])
     }
 }

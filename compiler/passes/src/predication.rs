@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 
 /// The flags of every node, by their node numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Guards {
+pub struct Predication {
     of: Vec<BTreeSet<u32>>,
 }
 
-impl Guards {
-    pub fn new(graph: &Graph, facts: &Facts) -> Guards {
+impl Predication {
+    pub fn new(graph: &Graph, facts: &Facts) -> Predication {
         // Nothing is known of what nobody has been seen to read.
         let mut of: Vec<Option<BTreeSet<u32>>> = vec![None; graph.len() as usize];
         for (n, node) in (0..graph.len()).rev().map(|n| (n, graph.node(n))) {
@@ -40,7 +40,7 @@ impl Guards {
             }
             of[n as usize] = Some(own);
         }
-        Guards {
+        Predication {
             of: of.into_iter().map(Option::unwrap_or_default).collect(),
         }
     }
@@ -111,7 +111,7 @@ mod tests {
         b.output("y", held);
         b.output("z", other);
         let graph = b.finish();
-        let guards = Guards::new(&graph, &Facts::new(&graph));
+        let guards = Predication::new(&graph, &Facts::new(&graph));
         let of = |v: Value| guards.of(v.node).iter().copied().collect::<Vec<_>>();
         assert_eq!(of(one), [f.node]);
         assert_eq!(of(both), [f.node, g.node]);

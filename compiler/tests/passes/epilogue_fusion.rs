@@ -5,9 +5,9 @@ use crate::numbers::{executor, results, tokens};
 use crate::programs::library;
 use crate::source::built;
 use crate::systems::options;
-use odec_compiler::passes::code::{BufferId, Code, Home, Launch};
+use odec_compiler::passes::epilogue_fusion::fuse_epilogues;
 use odec_compiler::passes::fuse::Fusion;
-use odec_compiler::passes::join::join;
+use odec_compiler::passes::launch_list::{BufferId, Launch, LaunchList, Placement};
 use odec_compiler::passes::{Assembled, Model, Options, assemble, build_manifest};
 use odec_program::expr::{ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, Extent, Layout, Mode, Order, Rows, Store};
@@ -17,17 +17,17 @@ use odec_runtime::Reader;
 const COLS: u64 = 4;
 
 /// A contraction of `a` and `b`, a map of its result and `x` that writes `y`; `x` is made first.
-fn pair() -> Code {
-    let mut code = Code::default();
+fn pair() -> LaunchList {
+    let mut code = LaunchList::default();
     let state = Size {
         factor: COLS,
         ..Size::TOKENS
     };
     let [a, b, x, sum, y] = ["a", "b", "x", "sum", "y"].map(|name| {
         let home = match name {
-            "a" => Home::Fixed(Operand::at(Slot::Params, 0)),
-            "b" => Home::Fixed(Operand::at(Slot::Params, 1 << 20)),
-            _ => Home::Arena,
+            "a" => Placement::Fixed(Operand::at(Slot::Params, 0)),
+            "b" => Placement::Fixed(Operand::at(Slot::Params, 1 << 20)),
+            _ => Placement::Arena,
         };
         code.buffer(name, DType::F32, state, home)
     });
@@ -104,7 +104,7 @@ fn map(
 #[test]
 fn a_map_of_a_sum_becomes_its_epilogue() {
     let before = pair();
-    let after = join(before.clone());
+    let after = fuse_epilogues(before.clone());
     let [made, joined] = &after.launches[..] else {
         panic!("{:?}", after.launches)
     };
@@ -135,20 +135,20 @@ fn a_map_of_a_sum_becomes_its_epilogue() {
 
 #[test]
 fn what_an_epilogue_cannot_do_is_not_joined() {
-    type Change = fn(&mut Code);
-    fn contract(code: &mut Code) -> &mut Contract {
+    type Change = fn(&mut LaunchList);
+    fn contract(code: &mut LaunchList) -> &mut Contract {
         match &mut code.launches[1].spec {
             KernelSpec::Contract(c) => c,
             other => panic!("{other:?}"),
         }
     }
-    fn rows(code: &mut Code) -> &mut Rows {
+    fn rows(code: &mut LaunchList) -> &mut Rows {
         match &mut code.launches[2].spec {
             KernelSpec::Rows(k) => k,
             other => panic!("{other:?}"),
         }
     }
-    fn reads(code: &mut Code, operand: u32, by: Access) {
+    fn reads(code: &mut LaunchList, operand: u32, by: Access) {
         for e in &mut rows(code).body.nodes {
             match e {
                 Expr::Load { operand: o, access } if *o == operand => *access = by,
@@ -162,7 +162,7 @@ fn what_an_epilogue_cannot_do_is_not_joined() {
     }
     /// The map's value through another expression.
     fn through(
-        code: &mut Code,
+        code: &mut LaunchList,
         f: impl Fn(&mut Body, odec_program::ExprId) -> odec_program::ExprId,
     ) {
         let k = rows(code);
@@ -205,20 +205,20 @@ fn what_an_epilogue_cannot_do_is_not_joined() {
         ("a guard", |c| c.launches[2].guard = Some(BufferId(0))),
         ("another reader of the sum", |c| {
             let mut other = c.launches[2].clone();
-            other.args[2] = c.buffer("z", DType::F32, Size::TOKENS, Home::Arena);
+            other.args[2] = c.buffer("z", DType::F32, Size::TOKENS, Placement::Arena);
             c.launches.push(other);
         }),
         ("another operand is made after the sum", |c| {
             c.launches.swap(0, 1)
         }),
         ("an operand that others may write by another name", |c| {
-            c.buffers[2].home = Home::Fixed(Operand::at(Slot::Cache, 0))
+            c.buffers[2].home = Placement::Fixed(Operand::at(Slot::Cache, 0))
         }),
     ];
     for (what, change) in changes {
         let mut code = pair();
         change(&mut code);
-        assert_eq!(join(code.clone()), code, "{what}");
+        assert_eq!(fuse_epilogues(code.clone()), code, "{what}");
     }
 }
 

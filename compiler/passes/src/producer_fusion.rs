@@ -13,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maps without reductions that are used nowhere else, and, once more, maps whose operands are in memory anyway:
 /// parameters, results of other launches, numbers per row, and in the backward pass what the forward pass has kept.
 #[derive(Clone, Debug, Default)]
-pub struct Feeders {
+pub struct ProducerFusion {
     /// Sum → the maps computed in it.
     of: BTreeMap<u32, BTreeSet<u32>>,
     /// Those that need no launch of their own.
     pub only_there: BTreeSet<u32>,
 }
 
-impl Feeders {
-    pub fn new(graph: &Graph, facts: &Facts, chains: &Chains) -> Feeders {
+impl ProducerFusion {
+    pub fn new(graph: &Graph, facts: &Facts, chains: &Chains) -> ProducerFusion {
         let pass = |n: u32| graph.node(n).site.pass;
-        let mut out = Feeders::default();
+        let mut out = ProducerFusion::default();
         for (n, node) in graph
             .nodes()
             .filter(|(n, _)| *facts.role(*n) == Role::Columns)

@@ -1,14 +1,14 @@
 //! Wide rows in pieces: what only stands between two contractions never exists for all tokens at once.
 //!
-//! Takes a [`Code`] and a limit in bytes. Where a buffer with a row for each token is larger, and nothing has rows twice as wide, the launches that use it, and
-//! what must stay between them, become a stretch that is run for a few rows after the others ([`odec_program::Pieces`]):
-//! buffers that only the stretch uses shrink to one piece, weight gradients are accumulated piece by piece. For a vocabulary
+//! Takes a [`LaunchList`] and a limit in bytes. Where a buffer with a row for each token is larger, and nothing has rows twice as wide, the launches that use it, and
+//! what must stay between them, become a chunk that is run for a few rows after the others ([`odec_program::Pieces`]):
+//! buffers that only the chunk uses shrink to one piece, weight gradients are accumulated piece by piece. For a vocabulary
 //! of 32,000 and 2,048 tokens in a batch of 8 this is 128 MiB of logits instead of 2 GiB. Pieces end where blocks of the
-//! weight gradients' sums do, so the order of every sum stays. A stretch in which rows depend on each other (attention, positions, dropout,
+//! weight gradients' sums do, so the order of every sum stays. A chunk in which rows depend on each other (attention, positions, dropout,
 //! sums that are not contractions) is left as it is. Leaves offsets to `plan`.
 
 use super::body;
-use super::code::{Buffer, BufferId, Code, Home, Launch, Stretch};
+use super::launch_list::{Buffer, BufferId, Chunk, Launch, LaunchList, Placement};
 use odec_graph::TensorType;
 use odec_program::expr::{Expr, RowMap};
 use odec_program::kernel::{Contract, KernelSpec, Layout, Pack, Rows};
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 const REACH: usize = 64;
 
 /// Cuts the widest of what is larger than `limit` bytes at these maxima; pieces are multiples of `unit` rows.
-pub fn cut(mut code: Code, maxima: Bindings, limit: u64, unit: u64) -> Code {
+pub fn cut(mut code: LaunchList, maxima: Bindings, limit: u64, unit: u64) -> LaunchList {
     let mut used = uses(&code);
     let large = |b: &BufferId| {
         let bytes = code.get(*b).bytes(maxima);
@@ -39,11 +39,11 @@ pub fn cut(mut code: Code, maxima: Bindings, limit: u64, unit: u64) -> Code {
         let Some(range) = reach(&code, &used, b, wide) else {
             continue;
         };
-        let taken = |i: usize| code.stretches.iter().any(|s| s.range().contains(&i));
+        let taken = |i: usize| code.chunks.iter().any(|s| s.range().contains(&i));
         if range.clone().any(taken) {
             continue;
         }
-        if let Some(cut) = stretch(&code, &used, range, wide, maxima, (limit, unit)) {
+        if let Some(cut) = chunk(&code, &used, range, wide, maxima, (limit, unit)) {
             cut.apply(&mut code);
             used = uses(&code);
         }
@@ -52,7 +52,7 @@ pub fn cut(mut code: Code, maxima: Bindings, limit: u64, unit: u64) -> Code {
 }
 
 /// The launches that use each buffer, in order.
-fn uses(code: &Code) -> Vec<Vec<usize>> {
+fn uses(code: &LaunchList) -> Vec<Vec<usize>> {
     let mut out = vec![Vec::new(); code.buffers.len()];
     for (i, l) in code.launches.iter().enumerate() {
         let guards = l.guard.iter();
@@ -69,21 +69,21 @@ fn columns(b: &Buffer) -> Option<u64> {
         factor: b.size.factor,
         ..Size::TOKENS
     };
-    (b.home == Home::Arena && b.size == tokens).then_some(b.size.factor)
+    (b.home == Placement::Arena && b.size == tokens).then_some(b.size.factor)
 }
 
-fn row_bytes(code: &Code, b: BufferId) -> Option<u64> {
+fn row_bytes(code: &LaunchList, b: BufferId) -> Option<u64> {
     columns(code.get(b))?.checked_mul(code.get(b).dtype.bytes())
 }
 
 /// Whether a launch uses rows of so many bytes or more.
-fn uses_wide(code: &Code, l: &Launch, wide: u64) -> bool {
+fn uses_wide(code: &LaunchList, l: &Launch, wide: u64) -> bool {
     l.args.iter().any(|b| row_bytes(code, *b) >= Some(wide))
 }
 
 /// From the first to the last launch that uses a wide buffer, or one that such a launch uses; `None` if these are too many.
 fn reach(
-    code: &Code,
+    code: &LaunchList,
     used: &[Vec<usize>],
     b: BufferId,
     wide: u64,
@@ -107,20 +107,20 @@ fn reach(
     Some(range)
 }
 
-/// A stretch and what stands around it.
+/// A chunk and what stands around it.
 struct Cut {
     /// The launches that it takes the place of.
     range: std::ops::Range<usize>,
     launches: Vec<Launch>,
-    stretch: Stretch,
+    chunk: Chunk,
     /// Sizes of one piece.
     sizes: Vec<(BufferId, Size)>,
 }
 
 impl Cut {
-    fn apply(self, code: &mut Code) {
+    fn apply(self, code: &mut LaunchList) {
         let more = self.launches.len() - self.range.len();
-        for later in &mut code.stretches {
+        for later in &mut code.chunks {
             if later.pieces.first as usize >= self.range.end {
                 later.pieces.first += more as u32;
             }
@@ -129,8 +129,8 @@ impl Cut {
             code.buffers[b.0 as usize].size = size;
         }
         code.launches.splice(self.range, self.launches);
-        code.stretches.push(self.stretch);
-        code.stretches.sort_by_key(|s| s.pieces.first);
+        code.chunks.push(self.chunk);
+        code.chunks.sort_by_key(|s| s.pieces.first);
     }
 }
 
@@ -143,8 +143,8 @@ enum Place {
 }
 
 /// A range of launches in pieces; `None` where they cannot be.
-fn stretch(
-    code: &Code,
+fn chunk(
+    code: &LaunchList,
     used: &[Vec<usize>],
     range: std::ops::Range<usize>,
     wide: u64,
@@ -226,7 +226,7 @@ fn stretch(
     Some(Cut {
         range,
         launches: around,
-        stretch: Stretch { pieces, moves },
+        chunk: Chunk { pieces, moves },
         sizes,
     })
 }
@@ -237,7 +237,7 @@ fn writes(l: &Launch, b: BufferId) -> bool {
 
 /// What does not touch wide rows is moved out of the range where it may be: before it, if nothing of the range must come
 /// first, else behind it.
-fn places(code: &Code, launches: &[Launch], wide: u64) -> Vec<Place> {
+fn places(code: &LaunchList, launches: &[Launch], wide: u64) -> Vec<Place> {
     let stays = |l: &Launch| {
         let packs_rows = matches!(l.spec, KernelSpec::Pack(_)) && l.dims[1] == Size::TOKENS;
         packs_rows || uses_wide(code, l, wide)
@@ -391,7 +391,7 @@ fn pack(k: &Pack, l: &Launch) -> Option<Sliced> {
 }
 
 /// Makes the sum of a launch, its last operand, zero.
-fn fill(code: &Code, l: &Launch, [rows, cols]: [u64; 2]) -> Launch {
+fn fill(code: &LaunchList, l: &Launch, [rows, cols]: [u64; 2]) -> Launch {
     let sum = l.args[l.args.len() - 1];
     let ty = TensorType::real([Dim::Fixed(rows), Dim::Fixed(cols)]);
     let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), code.get(sum).dtype);
