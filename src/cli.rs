@@ -45,7 +45,7 @@ pub enum Command {
     Schemes(Schemes),
     /// Design a method: best in one respect among those of given stages and order, with exact coefficients, proved
     #[command(
-        after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. What is printed of the result is computed from its exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
+        after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 5 --order 4 --low-storage 2n --maximize imaginary_axis\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. What is printed of the result is computed from its exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
     )]
     Design(Design),
     /// Format files in place: indentation, columns, blanks; comments and meaning stay
@@ -199,6 +199,13 @@ pub enum Least {
     ErrorBound,
 }
 
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+pub enum LowStorage {
+    /// Two registers: q = Aᵢ q + h F(y), y = y + Bᵢ q (Williamson)
+    #[value(name = "2n")]
+    TwoRegisters,
+}
+
 /// The share of its best value that a design may lose where nothing is said.
 pub const LOSS: f64 = 1e-4;
 
@@ -216,6 +223,9 @@ pub struct Design {
     /// What is to be as small as it can be [default: error]
     #[arg(long, value_enum, value_name = "GOAL")]
     pub minimize: Option<Least>,
+    /// A form that takes little memory
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["splitting", "diagonal", "zero"])]
+    pub low_storage: Option<LowStorage>,
     /// A symmetric splitting of two fields: STAGES flows of the second one, the least norm of the next commutators
     #[arg(long, conflicts_with_all = ["maximize", "minimize", "zero", "diagonal"])]
     pub splitting: bool,

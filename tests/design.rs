@@ -73,3 +73,55 @@ fn what_cannot_be_designed_is_said() {
         );
     }
 }
+
+/// Two registers, in the language and proved; fractions that solve the conditions exactly where there are such.
+#[test]
+fn low_storage_is_written_as_two_registers() {
+    let place = Place::new();
+    let args = |stages: &'static str, order: &'static str, file: &'static str| {
+        let method = ["design", "--stages", stages, "--order", order];
+        [&method[..], &["--low-storage", "2n", "-o", file]].concat()
+    };
+    place.good(&args("3", "3", "three.ode"));
+    let written = place.read("three.ode");
+    assert!(
+        written.contains("order 3\n") && written.contains("*q + h*F(y)"),
+        "{written}"
+    );
+    place.good(
+        &[
+            &args("5", "4", "five.ode")[..],
+            &["--maximize", "imaginary_axis"],
+        ]
+        .concat(),
+    );
+    let checked = place.good(&["check", "five.ode"]);
+    assert!(
+        checked.contains("order 4 within 1e-24: proved"),
+        "{checked}"
+    );
+}
+
+/// A picture that cannot be drawn is said before anything is written.
+#[test]
+fn what_has_no_picture_writes_no_file() {
+    let cases: [&[&str]; 4] = [
+        &["--stages", "2", "--order", "2", "--splitting"],
+        &["--stages", "2", "--order", "2", "--diagonal"],
+        &["--stages", "3", "--order", "3", "--low-storage", "2n"],
+        &[
+            "--stages", "3", "--order", "3", "--zero", "a31", "--zero", "b2",
+        ],
+    ];
+    let place = Place::new();
+    for args in cases {
+        let files = ["-o", "best.ode", "--svg", "best.svg"];
+        let out = place.odec(&[&["design"], args, &files].concat());
+        let said = text(&out.stderr);
+        assert!(
+            !out.status.success() && said.contains("no picture"),
+            "{args:?}: {said}"
+        );
+        assert!(!place.path().join("best.ode").exists() && !place.path().join("best.svg").exists());
+    }
+}

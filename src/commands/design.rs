@@ -4,7 +4,7 @@ use crate::cli::{self, Most};
 use console::Term;
 use odec_compiler::design::runge_kutta::{self, Request};
 use odec_compiler::design::{
-    Design, Goal, Refused, called, picture, sdirk, splitting, text, value,
+    Design, Goal, Refused, called, picture, registers, sdirk, splitting, text, value,
 };
 use odec_compiler::text::number::about;
 use odec_compiler::text::page::Page;
@@ -19,6 +19,7 @@ use std::path::Path;
 
 /// What a scheme is called that goes to no file.
 const NAME: &str = "designed";
+const NO_PICTURE: &str = "nothing is traded here, so there is no picture";
 
 pub fn run(args: &cli::Design) -> Done {
     let name = match &args.output {
@@ -27,11 +28,28 @@ pub fn run(args: &cli::Design) -> Done {
     };
     if let Some(path) = &args.svg {
         output::check(path).map_err(Failure::input)?;
+        if args.splitting || args.diagonal || args.low_storage.is_some() {
+            return Err(Failure::input(format!(
+                "{NO_PICTURE}: leave out --svg, or ask for a tableau of an explicit method"
+            )));
+        }
     }
     let design = searched(args)?;
     let text = text(&name, &command(args), &design);
     let shown = args.output.as_ref().map_or(NAME.into(), |p| p.shown());
     source::written(&shown, &text)?.checked()?;
+    // All that is written is known before the first file is.
+    let drawn = match &args.svg {
+        None => None,
+        Some(path) => {
+            let drawn = picture(&name, &design).ok_or_else(|| {
+                Failure::input(format!(
+                    "{NO_PICTURE}: the conditions leave no other value of the goal"
+                ))
+            })?;
+            Some((path, drawn))
+        }
+    };
     let mut page = Page::new(terminal::screen());
     report(&mut page, &name, &design);
     out!("{}", page.finish());
@@ -43,11 +61,10 @@ pub fn run(args: &cli::Design) -> Done {
             outln!("{shown}: every claim proved");
         }
     }
-    let Some(path) = &args.svg else { return Ok(()) };
-    let drawn = picture(&name, &design).ok_or_else(|| {
-        Failure::input("nothing is traded here: the conditions leave no other value of the goal, so there is no picture")
-    })?;
-    output::write_text(path, &drawn).map_err(Failure::input)
+    match drawn {
+        None => Ok(()),
+        Some((path, drawn)) => output::write_text(path, &drawn).map_err(Failure::input),
+    }
 }
 
 /// The name of the scheme that a file is to hold.
@@ -102,6 +119,9 @@ fn command(args: &cli::Design) -> String {
         said += " --diagonal";
         said += if args.l_stable { " --l-stable" } else { "" };
     } else {
+        if args.low_storage.is_some() {
+            said += " --low-storage 2n";
+        }
         let goal = goal(args);
         let way = match goal.is_error() {
             true => "minimize",
@@ -143,9 +163,10 @@ fn searched(args: &cli::Design) -> Done<Design> {
             lines = 1;
         }
     };
-    let found = match (args.splitting, args.diagonal) {
-        (true, _) => splitting::design(stages, order, loss, &mut tell),
-        (_, true) => sdirk::design(stages, order, args.l_stable, loss),
+    let found = match (args.splitting, args.diagonal, args.low_storage) {
+        (true, ..) => splitting::design(stages, order, loss, &mut tell),
+        (_, true, _) => sdirk::design(stages, order, args.l_stable, loss),
+        (.., Some(cli::LowStorage::TwoRegisters)) => registers::design(&request, &mut tell),
         _ => runge_kutta::design(&request, &mut tell),
     };
     _ = term.clear_last_lines(lines);

@@ -1,8 +1,8 @@
 //! Methods designed: each search reaches the optimum that the literature knows, by certified values of exact coefficients.
 
 use odec_exact::Exact;
-use odec_numerics::design::runge_kutta::{Request, design};
-use odec_numerics::design::{Design, Goal, Method, Refused, sdirk, splitting};
+use odec_numerics::design::runge_kutta::{Request, design, error_of};
+use odec_numerics::design::{Design, Goal, Method, Refused, registers, sdirk, splitting};
 use odec_numerics::line::{Line, Step};
 use odec_numerics::order::{Weights, prove};
 use odec_numerics::stability::Stability;
@@ -22,7 +22,7 @@ fn request(stages: usize, order: usize, goal: Goal) -> Request {
 fn tableau(d: &Design) -> &Tableau {
     match &d.method {
         Method::Tableau(t) => t,
-        Method::Flows(_) => panic!("a tableau"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -59,6 +59,8 @@ fn ssp_coefficients_are_those_of_the_literature() {
     reaches(4, 2, Goal::Ssp, 3.0);
     reaches(3, 3, Goal::Ssp, 1.0);
     reaches(4, 3, Goal::Ssp, 2.0);
+    // Kraaijevanger 1991, BIT 31, 482; Spiteri & Ruuth 2002.
+    reaches(5, 4, Goal::Ssp, 1.508_180_05);
 }
 
 /// Kinnmark & Gray 1984, Math. Comput. Simul. 26, 181: s − 1 for order 2 and odd s; √((s − 1)² − 1) for order 3 with odd s and order 4 with
@@ -101,6 +103,85 @@ fn coefficients_that_are_to_be_0_are() {
     let d = found(&asked);
     let t = tableau(&d);
     assert!(t.a[2][0].is_zero() && t.b[1].is_zero());
+}
+
+/// Heun's: weights that are 0 determine the nodes 1/3 and 2/3.
+#[test]
+fn zeros_may_determine_nodes() {
+    let asked = Request {
+        zeros: vec![(2, 0), (3, 1)],
+        ..request(3, 3, Goal::Error)
+    };
+    let d = found(&asked);
+    let q = Exact::ratio;
+    assert_eq!(tableau(&d).b, [q(1, 4), q(0, 1), q(3, 4)]);
+    assert_eq!(tableau(&d).nodes(), [q(0, 1), q(1, 3), q(2, 3)]);
+}
+
+/// A method of two registers: its tableau, proved to be of the order within what is said.
+fn two(stages: usize, order: usize, goal: Goal) -> (Design, Tableau) {
+    let d = registers::design(&request(stages, order, goal), &mut |_| {}).expect("a method");
+    let Method::Registers { a, b } = &d.method else {
+        panic!("{:?}", d.method)
+    };
+    assert!(a.len() == stages - 1 && b.len() == stages);
+    // The stages and the step by the recurrence, as it is computed.
+    let (mut y, mut q) = (vec![Exact::zero(); stages], vec![Exact::zero(); stages]);
+    let mut rows = Vec::new();
+    for i in 0..stages {
+        rows.push(y.clone());
+        for (j, q) in q.iter_mut().enumerate() {
+            let before = if i > 0 {
+                &*q * &a[i - 1]
+            } else {
+                Exact::zero()
+            };
+            *q = if i == j { Exact::one() } else { before };
+        }
+        for (y, q) in y.iter_mut().zip(&q) {
+            *y = &*y + &(q * &b[i]);
+        }
+    }
+    let t = Tableau::single(rows, y);
+    let mut weights = Weights::new(&t).expect("fractions");
+    let proof = prove(&mut weights, &mut Trees::new(1), order, d.within.as_ref());
+    assert_eq!(proof.order, order);
+    (d, t)
+}
+
+/// Williamson 1980, J. Comput. Phys. 35, 48: exact fractions of order 3 with three stages. Carpenter & Kennedy 1994, NASA TM-109112: five stages of order 4.
+#[test]
+fn two_registers_are_williamsons_and_carpenters_and_kennedys() {
+    let (d, _) = two(3, 3, Goal::Error);
+    assert_eq!(d.within, None);
+    // No worse than Williamson's method with the nodes 1/3 and 3/4, whose error is 0.04398.
+    assert!(d.error < 0.0425, "{}", d.error);
+
+    let small = Exact::ratio(1, 10_i64.pow(18));
+    let nearly = |d: &Design| {
+        d.within
+            .as_ref()
+            .is_some_and(|w| (w - &small).is_negative())
+    };
+    let axis = |goal: Goal, least: f64, most: f64| {
+        let (d, t) = two(5, 4, goal);
+        let level = goal.certified(&t).expect("a level").float();
+        assert!(nearly(&d) && level > least && level < most, "{level}");
+    };
+    // What the best stability polynomials have (Kinnmark & Gray 1984; van der Houwen 1977).
+    axis(
+        Goal::ImaginaryAxis,
+        0.999 * 12f64.sqrt(),
+        12f64.sqrt() + 1e-6,
+    );
+    axis(Goal::RealAxis, 6.05, 6.07);
+    let (d, _) = two(5, 4, Goal::Error);
+    assert!(nearly(&d) && d.error < 0.003_36, "{}", d.error);
+    let (_, t) = two(4, 3, Goal::RealAxis);
+    assert!(Goal::RealAxis.certified(&t).unwrap().float() > 6.02);
+
+    let refused = registers::design(&request(4, 4, Goal::Error), &mut |_| {}).expect_err("none");
+    assert!(matches!(refused, Refused::Impossible { .. }));
 }
 
 /// The flows of a symmetric splitting whose order is proved.
@@ -160,6 +241,60 @@ fn diagonally_implicit_methods_are_those_of_the_literature() {
     let root = |n: i64| Exact::int(n).root(2).unwrap();
     assert_eq!(t.a[0][0], &Exact::one() - &(&root(2) * &Exact::ratio(1, 2)));
     assert_eq!(Stability::new(t).unwrap().l_stable, Some(true));
+    // Three stages: γ is a root of γ³ − 3γ² + 3/2 γ − 1/6 (Alexander 1977), of γ³ − 3/2 γ² + γ/2 − 1/24 (Crouzeix 1975).
+    let three = |damped: bool, order: usize, gamma: f64| {
+        let d = sdirk::design(3, order, damped, 1e-4).expect("a method");
+        let t = tableau(&d).clone();
+        let stable = Stability::new(&t).unwrap();
+        let is = if damped {
+            stable.l_stable
+        } else {
+            stable.a_stable
+        };
+        let mut weights = Weights::new(&t).expect("one root");
+        let proved = prove(&mut weights, &mut Trees::new(1), d.order, None).order;
+        assert!(is == Some(true) && proved == d.order && d.order == order);
+        let near = |i: usize| (t.a[i][i].to_f64() - gamma).abs() < 1e-12;
+        assert!(near(0) && near(1) && near(2), "{}", t.a[0][0]);
+        (t, d.error)
+    };
+    let (t, least) = three(true, 3, 0.435_866_521_508_459);
+    // Alexander's own method has the nodes (1 + γ)/2 and 1, and no smaller error.
+    let gamma = &t.a[0][0];
+    let of = |square: i64, linear: i64, whole: i64| {
+        let square = &(gamma * gamma) * &Exact::int(square);
+        &(&square + &(gamma * &Exact::int(linear))) + &Exact::int(whole)
+    };
+    let quarter = Exact::ratio(1, 4);
+    let b = vec![
+        &of(-6, 16, -1) * &quarter,
+        &of(6, -20, 5) * &quarter,
+        gamma.clone(),
+    ];
+    let middle = &(&Exact::one() - gamma) * &Exact::ratio(1, 2);
+    let zero = Exact::zero;
+    let rows = vec![
+        vec![gamma.clone(), zero(), zero()],
+        vec![middle, gamma.clone(), zero()],
+        b.clone(),
+    ];
+    let alexander = error_of(&Tableau::single(rows, b), 3).expect("a norm");
+    assert!(
+        least < alexander && alexander < 2.0 * least,
+        "{least} {alexander}"
+    );
+    three(false, 4, 1.068_579_021_301_628_8);
+    assert_eq!(sdirk::design(3, 2, true, 1e-4).unwrap().order, 3);
+    for (stages, order, damped) in [
+        (3, 4, true),
+        (3, 5, false),
+        (2, 3, true),
+        (3, 1, false),
+        (4, 3, true),
+    ] {
+        let refused = sdirk::design(stages, order, damped, 1e-4).expect_err("no method");
+        assert!(matches!(refused, Refused::Impossible { .. }));
+    }
     let d = sdirk::design(2, 3, false, 1e-4).expect("a method");
     let gamma = &Exact::ratio(1, 2) + &(&root(3) * &Exact::ratio(1, 6));
     assert_eq!(tableau(&d).a[1][1], gamma);

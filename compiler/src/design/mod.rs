@@ -5,7 +5,7 @@
 mod picture;
 
 pub use odec_numerics::design::{
-    Design, Goal, Level, Method, Refused, Traded, runge_kutta, sdirk, splitting,
+    Design, Goal, Level, Method, Refused, Traded, registers, runge_kutta, sdirk, splitting,
 };
 pub use picture::picture;
 
@@ -57,6 +57,7 @@ pub fn text(name: &str, command: &str, d: &Design) -> String {
     let (params, claims, body) = match &d.method {
         Method::Tableau(t) => tableau(t, d),
         Method::Flows(flows) => splitting(flows),
+        Method::Registers { a, b } => registers_of(a, b),
     };
     let within = d.within.as_ref();
     let within = within.map_or(String::new(), |r| format!(" within {:e}", r.to_f64()));
@@ -118,6 +119,19 @@ fn tableau(t: &Tableau, d: &Design) -> (String, Vec<String>, String) {
             (params, claims, rows)
         }
     }
+}
+
+/// Williamson's form: `q` holds what is added next, `y` the state.
+fn registers_of(a: &[Exact], b: &[Exact]) -> (String, Vec<String>, String) {
+    let mut body = String::from("step x {\nq = h*F(x)\n");
+    let mut state = "x";
+    for (a, b) in a.iter().zip(b) {
+        let _ = writeln!(body, "y = {state} + {b}*q\nq = {a}*q + h*F(y)");
+        state = "y";
+    }
+    let last = b.last().cloned().unwrap_or_default();
+    let _ = writeln!(body, "return {state} + {last}*q\n}}");
+    ("(F)".into(), vec!["explicit".into()], body)
 }
 
 /// How many entries of a row there are up to the last one that is not 0.

@@ -130,13 +130,24 @@ impl Explicit {
                 None => vec![N::ratio(1, 1); self.stages],
                 Some((left, right)) => {
                     let (left, right) = (&stages[left.0 as usize], &stages[right.0 as usize]);
-                    let row = |i: usize| dot(&m.a[i][..i], &right[..i]).times(&left[i]);
+                    let row = |i: usize| dot(&m.a[i], right).times(&left[i]);
                     (0..self.stages).map(row).collect()
                 }
             };
             stages.push(own);
         }
         stages.iter().map(|v| dot(&m.b, v)).collect()
+    }
+
+    /// By how much each condition of the order is missed.
+    pub fn conditions<N: Scalar>(&self, m: &Coefficients<N>) -> Vec<N> {
+        let all = self.weights(m).into_iter().enumerate();
+        let off = |(t, value): (usize, N)| {
+            let t = TreeId(t as u32);
+            let exact = || N::ratio(1, self.trees.density(t) as i64);
+            (self.trees.order(t) <= self.order).then(|| value.minus(&exact()))
+        };
+        all.filter_map(off).collect()
     }
 
     /// By how much the conditions of a block are missed.

@@ -4,8 +4,10 @@
 //! search ([`search`]) proposes free numbers, which become fractions ([`round`]); what is said of the result is computed from its
 //! exact coefficients. Leaves texts and files to odec-compiler.
 
+pub mod curved;
 pub mod explicit;
 pub mod goal;
+pub mod registers;
 pub mod round;
 pub mod runge_kutta;
 pub mod scalar;
@@ -31,6 +33,11 @@ pub enum Method {
     Tableau(Tableau),
     /// Flows of two fields in turn, each with its part of the step.
     Flows(Vec<(usize, Exact)>),
+    /// Two registers (Williamson 1980): q = Aᵢ q + h F(y), y = y + Bᵢ q, with A from the second stage on.
+    Registers {
+        a: Vec<Exact>,
+        b: Vec<Exact>,
+    },
 }
 
 /// What was found.

@@ -2,7 +2,7 @@
 
 use crate::ssp::simplest;
 use num_rational::BigRational;
-use num_traits::Zero;
+use num_traits::{Signed, Zero};
 use odec_exact::Exact;
 
 /// Distances that are tried, three to a power of ten.
@@ -10,14 +10,20 @@ const DISTANCES: std::ops::RangeInclusive<i32> = 2..=36;
 
 /// The fraction with the smallest denominator within a distance.
 pub fn near(x: f64, distance: f64) -> Option<Exact> {
-    let (lo, hi) = (x - distance, x + distance);
-    let fraction = |x: f64| BigRational::from_float(x);
-    let simple = match (lo > 0.0, hi < 0.0) {
-        (true, _) => simplest(&fraction(lo)?, &fraction(hi)?),
-        (_, true) => -simplest(&fraction(-hi)?, &fraction(-lo)?),
+    let end = |x: f64| BigRational::from_float(x);
+    Some(Exact::from(between(
+        &end(x - distance)?,
+        &end(x + distance)?,
+    )))
+}
+
+/// The fraction with the smallest denominator of an interval.
+pub fn between(lo: &BigRational, hi: &BigRational) -> BigRational {
+    match (lo.is_positive(), hi.is_negative()) {
+        (true, _) => simplest(lo, hi),
+        (_, true) => -simplest(&-hi, &-lo),
         _ => BigRational::zero(),
-    };
-    Some(Exact::from(simple))
+    }
 }
 
 /// What is made of fractions near some numbers, the first time that it is good enough.

@@ -1,10 +1,11 @@
 //! Explicit Runge–Kutta methods of given stages and order that are best in one respect, and what of it costs how much accuracy.
 
+use super::curved::Curved;
 use super::explicit::{Chart, Coefficients, Explicit, MAX_ORDER, stability};
 use super::goal::{Goal, Level, area};
 use super::round::rounded;
 use super::search::{Program, spread};
-use super::{Design, Method, Refused, Traded};
+use super::{Design, Method, Refused, Traded, registers};
 use crate::order::{Weights, principal_error, prove};
 use crate::poly::Poly;
 use crate::stability::{Stability, StabilityFunction};
@@ -24,6 +25,8 @@ const NEARLY: f64 = 1e-3;
 /// Errors below this are 0 but for rounding; what an error may be more than its least value, whatever that is.
 const VANISHES: f64 = 1e-8;
 const LITTLE: f64 = 1e-6;
+/// Starts of Newton's method.
+const SOLUTIONS: usize = 60;
 /// Levels among which the first that is not reached is sought.
 const LEVELS: usize = 400;
 /// Areas that are measured from one start.
@@ -48,7 +51,7 @@ pub struct Request {
 
 /// What one local search is after.
 #[derive(Clone, Copy)]
-enum Task {
+pub(super) enum Task {
     Error,
     ErrorBound,
     Most(Goal),
@@ -85,7 +88,13 @@ pub fn design(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Design, R
         _ if goal == Goal::Ssp || !is_free && request.stages > request.order => Task::Most(goal),
         _ => Task::Error,
     };
-    let found = best(&family, task, tell)?;
+    let found = match best(&family, task, tell) {
+        // Weights that are 0 may determine nodes, which are no unknowns of a linear condition.
+        Err(_) if !request.zeros.is_empty() => {
+            return registers::searched(&Curved::with_zeros(&family), request, wanted, tell);
+        }
+        found => found?,
+    };
     if let Some(higher) = lifted(request, task, &found, wanted, tell) {
         return Ok(higher);
     }
@@ -128,7 +137,7 @@ fn lifted(
 }
 
 /// Butcher's barriers, and those of strong stability preservation (Ruuth & Spiteri 2002).
-fn possible(r: &Request) -> Result<(), Refused> {
+pub(super) fn possible(r: &Request) -> Result<(), Refused> {
     let (s, p) = (r.stages, r.order);
     let no = |what: String, help: &str| {
         Err(Refused::Impossible {
@@ -183,7 +192,7 @@ fn possible(r: &Request) -> Result<(), Refused> {
     Ok(())
 }
 
-fn value(goal: Goal, family: &Explicit, m: &Coefficients<f64>) -> f64 {
+pub(super) fn value(goal: Goal, family: &Explicit, m: &Coefficients<f64>) -> f64 {
     match goal {
         Goal::ErrorBound => bound(family, m),
         Goal::Area => area(&stability(m)),
@@ -195,7 +204,7 @@ fn bound(family: &Explicit, m: &Coefficients<f64>) -> f64 {
     family.terms(m).iter().map(|(off, by)| off.abs() * by).sum()
 }
 
-fn floats(t: &Tableau) -> Coefficients<f64> {
+pub(super) fn floats(t: &Tableau) -> Coefficients<f64> {
     let row = |r: &Vec<Exact>| r.iter().map(Exact::to_f64).collect();
     Coefficients {
         a: t.a.iter().map(row).collect(),
@@ -205,7 +214,7 @@ fn floats(t: &Tableau) -> Coefficients<f64> {
 }
 
 /// Coefficients of the stability polynomial after those of the order: the level is as large as it can be, and they are fractions.
-fn polynomial(r: &Request, goal: Goal) -> Result<(Vec<Exact>, f64), Refused> {
+pub(super) fn polynomial(r: &Request, goal: Goal) -> Result<(Vec<Exact>, f64), Refused> {
     let (s, p) = (r.stages, r.order);
     let factorial = |k: usize| (1..=k).map(|n| n as f64).product::<f64>();
     let whole = |g: &[f64]| -> Vec<f64> {
@@ -327,9 +336,11 @@ fn widest(g: &[f64], whole: &dyn Fn(&[f64]) -> Vec<f64>) -> (Vec<f64>, f64) {
 /// The best of the local optima from all starts.
 fn best(family: &Explicit, task: Task, tell: &mut dyn FnMut(&str)) -> Result<Local, Refused> {
     let mut best: Option<Local> = None;
-    for n in 0..STARTS {
-        tell(&format!("start {} of {STARTS}", n + 1));
-        let found = local(family, task, &start(family, n), EVALUATIONS);
+    let starts = starts(family, task);
+    let count = starts.len();
+    for (n, start) in starts.iter().enumerate() {
+        tell(&format!("start {} of {count}", n + 1));
+        let found = local(family, task, start, EVALUATIONS);
         if let Some(found) = found
             && best.as_ref().is_none_or(|b| found.value < b.value)
         {
@@ -337,6 +348,20 @@ fn best(family: &Explicit, task: Task, tell: &mut dyn FnMut(&str)) -> Result<Loc
         }
     }
     best.ok_or(Refused::NotFound)
+}
+
+/// Of strong stability the methods of the order that have most of it, among many: from elsewhere a search hardly gets to where nothing is negative.
+fn starts(family: &Explicit, task: Task) -> Vec<Vec<f64>> {
+    if !matches!(task, Task::Most(Goal::Ssp)) {
+        return (0..STARTS).map(|n| start(family, n)).collect();
+    }
+    let all = Curved::with_zeros(family);
+    let methods = all.solutions(SOLUTIONS).into_iter().map(|x| all.method(&x));
+    let mut methods: Vec<(f64, Vec<f64>)> = methods
+        .map(|m| (missing(family, task, &m), family.point(&m)))
+        .collect();
+    methods.sort_by(|a, b| a.0.total_cmp(&b.0));
+    methods.into_iter().take(STARTS).map(|(_, x)| x).collect()
 }
 
 /// Nodes between 0 and 1, positive weights and entries: nothing special.
@@ -384,28 +409,47 @@ fn within_chart(
 ) -> Option<Local> {
     let chart = family.chart(x)?;
     let free = family.free(&chart);
-    let n = free.len();
-    let method = |y: &[f64]| family.method(&chart, &placed(x, &free, &y[..n]));
-    let mut y: Vec<f64> = free.iter().map(|v| x[*v]).collect();
-    let m = method(&y)?;
+    let method = |y: &[f64]| family.method(&chart, &placed(x, &free, y));
+    let y: Vec<f64> = free.iter().map(|v| x[*v]).collect();
+    let level = match (task, before) {
+        (_, Some(before)) => -before.value,
+        (Task::Most(_), None) => -missing(family, task, &method(&y)?),
+        _ => 0.0,
+    };
     let size = 0.1 * 0.1f64.powi(round as i32);
-    let mut step = vec![size; n];
-    match task {
-        Task::Most(_) => y.push(before.map_or(0.05, |b| -b.value)),
-        Task::Error | Task::ErrorBound | Task::ErrorAt(..) => {}
+    let (y, value) = optimum(family, task, &method, &y, level, size, evaluations)?;
+    Some(Local {
+        x: family.point(&method(&y)?),
+        value,
+    })
+}
+
+/// The numbers near some with which a method is best, and what was to be made small.
+pub(super) fn optimum(
+    family: &Explicit,
+    task: Task,
+    method: &dyn Fn(&[f64]) -> Option<Coefficients<f64>>,
+    y: &[f64],
+    level: f64,
+    size: f64,
+    evaluations: usize,
+) -> Option<(Vec<f64>, f64)> {
+    let n = y.len();
+    let mut y = y.to_vec();
+    let m = method(&y)?;
+    if matches!(task, Task::Most(_)) {
+        y.push(level);
     }
-    step.resize(y.len(), size);
     let objective = |y: &[f64]| match task {
         Task::Most(_) => -y[n],
-        Task::ErrorBound => method(y).map_or(f64::INFINITY, |m| bound(family, &m)),
-        Task::Error | Task::ErrorAt(..) => method(y).map_or(f64::INFINITY, |m| family.error(&m)),
+        _ => method(&y[..n]).map_or(f64::INFINITY, |m| missing(family, task, &m)),
     };
     let width = match task {
         Task::Most(goal) | Task::ErrorAt(goal, _) => goal.slack(&m, family.order, 0.1).len(),
         Task::Error | Task::ErrorBound => 0,
     };
     let slack = |y: &[f64]| {
-        let Some(m) = method(y) else {
+        let Some(m) = method(&y[..n]) else {
             return vec![f64::NEG_INFINITY; width];
         };
         match task {
@@ -418,16 +462,30 @@ fn within_chart(
         objective: &objective,
         slack: &slack,
     };
-    let y = program.solve(&y, &step, evaluations);
-    let m = method(&y)?;
+    let mut y = program.solve(&y, &vec![size; y.len()], evaluations);
     let value = match program.violation(&y) < TOUCH {
         true => objective(&y),
         false => f64::INFINITY,
     };
-    Some(Local {
-        x: family.point(&m),
-        value,
-    })
+    y.truncate(n);
+    Some((y, value))
+}
+
+/// What a method is to have as little as possible of.
+pub(super) fn missing(family: &Explicit, task: Task, m: &Coefficients<f64>) -> f64 {
+    match task {
+        Task::Most(goal) => -reached(goal, m, family.order),
+        Task::ErrorBound => bound(family, m),
+        Task::Error | Task::ErrorAt(..) => family.error(m),
+    }
+}
+
+/// How much a method has of a goal, in floats.
+fn reached(goal: Goal, m: &Coefficients<f64>, order: usize) -> f64 {
+    match goal {
+        Goal::Area => area(&stability(m)),
+        _ => first_missing(m.b.len(), |level| goal.slack(m, order, level)),
+    }
 }
 
 fn placed<N: Clone>(x: &[N], free: &[usize], y: &[N]) -> Vec<N> {
@@ -520,13 +578,16 @@ fn trade(
     (against, traded)
 }
 
-/// The level of a stability polynomial in floats: the first place where slack is missing, by bisection.
+/// The level of a stability polynomial in floats.
 fn level_of(goal: Goal, polynomial: &[f64], order: usize) -> f64 {
-    let holds = |level: f64| {
-        let slack = goal.bounded(polynomial, order, level);
-        slack.iter().all(|s| *s >= -TOUCH)
-    };
-    let most = 2.2 * (polynomial.len() * polynomial.len()) as f64;
+    let slack = |level: f64| goal.bounded(polynomial, order, level);
+    first_missing(polynomial.len(), slack)
+}
+
+/// The first level where slack is missing, by bisection.
+fn first_missing(stages: usize, slack: impl Fn(f64) -> Vec<f64>) -> f64 {
+    let holds = |level: f64| slack(level).iter().all(|s| *s >= -TOUCH);
+    let most = 2.2 * (stages * stages) as f64;
     let step = |k: usize| most * k as f64 / LEVELS as f64;
     let Some(first) = (1..=LEVELS).find(|k| !holds(step(*k))) else {
         return most;
