@@ -11,6 +11,9 @@ use odec_exact::Exact;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prime(pub u64);
 
+/// Divisors that are tried before anything longer.
+const SMALL: [u64; 11] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31];
+
 /// 2³¹ − 1.
 const FIXED: Prime = Prime((1 << 31) - 1);
 
@@ -19,9 +22,24 @@ impl Prime {
     pub fn candidates() -> impl Iterator<Item = Prime> {
         (1 << 30..1 << 31).rev().step_by(4).map(Prime)
     }
+    /// Small divisors first, then Miller's test with the bases that decide it below 3,215,031,751 (Pomerance, Selfridge & Wagstaff 1980).
     pub fn is_prime(self) -> bool {
-        let mut odd = (3..).step_by(2).take_while(|d| d * d <= self.0);
-        self.0 % 2 == 1 && odd.all(|d| !self.0.is_multiple_of(d))
+        let n = self.0;
+        if let Some(d) = SMALL.into_iter().find(|d| n.is_multiple_of(*d)) {
+            return n == d;
+        }
+        let twos = (n - 1).trailing_zeros();
+        let passes = |base: u64| {
+            let mut x = self.power(base, (n - 1) >> twos);
+            let mut squares = (0..twos).map(|_| {
+                let own = x;
+                x = x * x % n;
+                own
+            });
+            let first = squares.next();
+            first == Some(1) || first == Some(n - 1) || squares.any(|x| x == n - 1)
+        };
+        n > 1 && [2, 3, 5, 7].into_iter().all(passes)
     }
     pub fn power(self, x: u64, mut n: u64) -> u64 {
         let (mut power, mut square) = (1, x % self.0);
@@ -74,5 +92,21 @@ impl Number for Residue {
     }
     fn times(&self, other: &Residue) -> Residue {
         Residue(self.0 * other.0 % FIXED.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prime;
+
+    /// As trial division finds them, strong pseudoprimes to single bases among them.
+    #[test]
+    fn primes_are_those_of_trial_division() {
+        let divided = |n: u64| n > 1 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        let pseudo = [2047, 1_373_653, 25_326_001, 3_215_031];
+        let near = (1 << 31) - 400..1 << 31;
+        for n in (0..3000).chain(pseudo).chain(near) {
+            assert_eq!(Prime(n).is_prime(), divided(n), "{n}");
+        }
     }
 }

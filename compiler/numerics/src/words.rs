@@ -48,8 +48,10 @@ pub struct Words {
     field: Field,
     /// Where conjugates are known to be as large as the numbers: [`Field::sizes`].
     sizes: Vec<f64>,
-    /// Of each flow its fraction, of each combination its weights, over the basis of the field.
-    coordinates: Vec<Vec<Coordinates>>,
+    /// The numbers among the fractions and weights, each once, over the basis of the field.
+    distinct: Vec<Coordinates>,
+    /// Of each flow its fraction, of each combination its weights, by their places there.
+    coordinates: Vec<Vec<usize>>,
     /// Common denominator of the fractions, and the product of those of each combination.
     fractions: BigInt,
     weights: BigInt,
@@ -73,18 +75,30 @@ impl Words {
         let (Some(sizes), Some(ring)) = (field.sizes(), ring) else {
             return Ok(None);
         };
-        let own = |s: &Step| match s {
-            Step::Flow { fraction, .. } => vec![Coordinates::new(&field, fraction)],
-            Step::Combine(terms) => terms
-                .iter()
-                .map(|(_, c)| Coordinates::new(&field, c))
-                .collect(),
-            Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
-        };
-        let coordinates: Vec<Vec<Coordinates>> = line.steps.iter().map(own).collect();
+        let mut numbers: Vec<&Exact> = Vec::new();
+        let mut coordinates = Vec::new();
+        for step in &line.steps {
+            let own: Vec<&Exact> = match step {
+                Step::Flow { fraction, .. } => vec![fraction],
+                Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
+                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
+            };
+            let mut places = Vec::new();
+            for x in own {
+                let known = numbers.iter().position(|other| *other == x);
+                places.push(known.unwrap_or(numbers.len()));
+                if known.is_none() {
+                    numbers.push(x);
+                }
+            }
+            coordinates.push(places);
+        }
+        let distinct = numbers.into_iter().map(|x| Coordinates::new(&field, x));
+        let distinct: Vec<Coordinates> = distinct.collect();
         let (mut fractions, mut weights) = (BigInt::one(), BigInt::one());
         for (step, numbers) in line.steps.iter().zip(&coordinates) {
-            let own = numbers.iter().fold(BigInt::one(), |d, x| d.lcm(&x.under));
+            let under = |x: &usize| &distinct[*x].under;
+            let own = (numbers.iter()).fold(BigInt::one(), |d, x| d.lcm(under(x)));
             match step {
                 Step::Flow { .. } => fractions = fractions.lcm(&own),
                 _ => weights *= own,
@@ -92,6 +106,7 @@ impl Words {
         }
         Ok(Some(Words {
             coordinates,
+            distinct,
             weights,
             fractions,
             sizes,
@@ -113,9 +128,15 @@ impl Words {
         self.products
     }
 
+    /// Numbers that are taken modulo each prime.
+    pub fn numbers(&self) -> usize {
+        self.distinct.len()
+    }
+
     /// Binary digits that the norm of `Dⁿ (w − 1)` has at most.
     fn digits(&self, order: usize) -> Option<u64> {
-        let size = |x: &Coordinates| -> f64 {
+        let size = |x: &usize| -> f64 {
+            let x = &self.distinct[*x];
             let float = |n: &BigInt| n.abs().to_f64().unwrap_or(f64::INFINITY);
             let term = |(i, c): &(usize, BigInt)| float(c) * self.sizes[*i];
             x.whole.iter().map(term).sum::<f64>() / float(&x.under) * (1.0 + 1e-9)
@@ -153,12 +174,14 @@ impl Words {
 
     /// The first word of an order whose w is not 1 modulo a prime; `None`: the prime does not serve.
     fn look(&mut self, trees: &Trees, order: usize, p: Prime) -> Option<Option<TreeId>> {
-        let basis = self.field.modulo(p.0).filter(|_| p.is_prime())?;
+        let basis = p.is_prime().then(|| self.field.modulo(p.0)).flatten()?;
         let residue = |x: &Coordinates| {
             let term = |sum, (i, c): &(usize, BigInt)| (sum + p.of(c) * basis[*i]) % p.0;
             let whole: u64 = x.whole.iter().fold(0, term);
             Some(whole * p.inverse(p.of(&x.under))? % p.0)
         };
+        let residues: Option<Vec<u64>> = self.distinct.iter().map(residue).collect();
+        let residues = residues?;
         let choose: Vec<Vec<u64>> = (0..=order as u64)
             .map(|n| (0..=n).map(|k| binomial(n, k) % p.0).collect())
             .collect();
@@ -166,13 +189,12 @@ impl Words {
         // Of the empty word, then by tree.
         let words = last.0 as usize + 2;
         let mut values = vec![start(words - 1, 0, 1)];
+        // C(n, k) cᵏ by n and k, of each number that was needed.
+        let mut known: Vec<Option<Vec<Vec<u64>>>> = vec![None; residues.len()];
         for (step, numbers) in self.line.steps.iter().zip(&self.coordinates) {
-            let numbers: Option<Vec<u64>> = numbers.iter().map(residue).collect();
-            let numbers = numbers?;
             let next = match step {
                 Step::Flow { field, at, .. } => {
-                    let (c, at) = (numbers[0], &values[*at]);
-                    // C(n, k) cᵏ by n and k.
+                    let (c, at) = (residues[numbers[0]], &values[*at]);
                     let powers = |row: &Vec<u64>| -> Vec<u64> {
                         let mut power = 1;
                         let next = |by: &u64| {
@@ -182,7 +204,8 @@ impl Words {
                         };
                         row.iter().map(next).collect()
                     };
-                    let factors: Vec<Vec<u64>> = choose.iter().map(powers).collect();
+                    let factors = known[numbers[0]]
+                        .get_or_insert_with(|| choose.iter().map(powers).collect());
                     let mut next = at.clone();
                     for t in 0..words - 1 {
                         let tree = TreeId(t as u32);
@@ -201,9 +224,9 @@ impl Words {
                 }
                 Step::Combine(terms) => {
                     let mut next = vec![0; words];
-                    for ((v, _), c) in terms.iter().zip(&numbers) {
+                    for ((v, _), c) in terms.iter().zip(numbers) {
                         for (next, own) in next.iter_mut().zip(&values[*v]) {
-                            *next = (*next + c * own) % p.0;
+                            *next = (*next + residues[*c] * own) % p.0;
                         }
                     }
                     next
