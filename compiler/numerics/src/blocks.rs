@@ -90,14 +90,19 @@ fn linear(open: &[&Jet], taken: &BTreeSet<u32>) -> Vec<u32> {
 
 impl Elimination {
     /// The conditions that are independent in variables in which all are linear, each with its pivot: first those that mention the
-    /// fewest other unknowns. `None`: a number is too large.
+    /// fewest other unknowns, and among these fewest that could be solved for. `None`: a number is too large.
     fn block(&self, open: &[&Jet], taken: &BTreeSet<u32>) -> Option<Block> {
         let columns = linear(open, taken);
         let mut order: Vec<usize> = (0..open.len()).collect();
+        // What is linear in another unknown can be solved for that one later.
+        let is_squared = |v: &u32| {
+            let mut monomials = open.iter().flat_map(|c| c.terms()).map(|(m, _)| m);
+            monomials.any(|m| m.iter().filter(|w| *w == v).count() > 1)
+        };
         let others = |c: &Jet| {
             let mut all = unknowns(c);
             all.retain(|v| !taken.contains(v) && !columns.contains(v));
-            all.len()
+            (all.len(), all.iter().filter(|v| !is_squared(v)).count())
         };
         order.sort_by_key(|at| others(open[*at]));
         let mut rows: Vec<(usize, Vec<Exact>)> = Vec::new();

@@ -114,16 +114,21 @@ fn a_crossing_is_no_manifold() {
     );
 }
 
-/// All entries of RK4 move on the methods of order 3: directions and values on the way, each of few terms.
+/// All entries of RK4 and of Kutta's method move on the methods of order 3: directions and values on the way, each of few terms.
 #[test]
 fn whole_tableaus_keep_order_three() {
-    let text = "scheme kept { learn tableau from rk4 keep order 3 }\n".to_string();
+    keeps_order_three("rk4", 6);
+    keeps_order_three("kutta3", 2);
+}
+
+fn keeps_order_three(source: &str, free: usize) {
+    let text = format!("scheme kept {{ learn tableau from {source} keep order 3 }}\n");
     let outcome = compile_text(&(text + &model("kept(ffn)", 1, "h = 1/2")));
     let checked = outcome.checked();
     let claim = &checked.claims[0];
     assert_eq!(claim.claim, "keep order 3");
     let program = checked.programs.last().expect("a program");
-    assert_eq!(program.learned.len(), 6);
+    assert_eq!(program.learned.len(), free);
     let terms = |c: &Coeff| c.terms().count();
     assert!(
         program
@@ -132,7 +137,7 @@ fn whole_tableaus_keep_order_three() {
             .all(|d| terms(&d.over).max(terms(&d.under)) <= 40)
     );
     let b = checked.built.clone().expect("a model");
-    check_gradients("rk4", &b, &feeds(&b, 3));
+    check_gradients(source, &b, &feeds(&b, 3));
 }
 
 /// Heun's method moved along its manifold: a = 1 + u, b₁ = 1/(2a), with a number for each step.
