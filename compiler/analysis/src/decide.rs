@@ -8,9 +8,10 @@ use super::claims::Instance;
 use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::iterated::Iterated;
+use super::modified::ModifiedEquation;
 use super::pair_facts::{PairFacts, facts};
 use super::pair_start::steps_off;
-use super::report::{embedded, embedded_in, evaluations, stability};
+use super::report::{embedded, embedded_in, evaluations, modified_of, stability};
 use super::stand_in::alone;
 use super::written;
 use crate::scheme::flow::Flow;
@@ -19,6 +20,7 @@ use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;
 use odec_numerics::Tableau;
+use odec_numerics::effective::Reached;
 use odec_numerics::multistep::Multistep;
 use odec_numerics::properties::{Kind, Properties};
 use odec_numerics::ssp::{Ssp, ssp};
@@ -217,6 +219,15 @@ pub fn decide(name: &str, value: Option<&Exact>, s: &Subject) -> Decided {
         }
         "stiff_order" => stiff_order(value, s),
         "ssp" => monotone(value, s),
+        "effective_order" => reached(value, s, "effective order", |m| m.effective),
+        "energy_order" => reached(value, s, "energy order", |m| m.energy),
+        "energy_preserving" => match instead(s)?.energy {
+            Some(r) if r.exactly => Ok(Found::False(format!(
+                "where fields are Hamiltonian it keeps the energy up to order {}",
+                r.order
+            ))),
+            _ => Err(undecided()),
+        },
         "A_stable" | "L_stable" => damped(name, s),
         "zero_stable" => zero_stable(s),
         "symplectic" => keeps_area(s),
@@ -267,6 +278,37 @@ fn stiff_order(value: &Exact, s: &Subject) -> Decided {
             stiff.sentence()
         ))),
     }
+}
+
+/// What the method integrates instead.
+fn instead(s: &Subject) -> Decided<ModifiedEquation> {
+    let t = match &s.flows {
+        Some(_) => None,
+        None => Some(s.tableau()?),
+    };
+    modified_of(t, s.flows.as_ref()).ok_or_else(undecided)
+}
+
+/// Up to which order the modified equation has a property.
+fn reached(
+    value: &Exact,
+    s: &Subject,
+    what: &str,
+    of: impl Fn(&ModifiedEquation) -> Option<Reached>,
+) -> Decided {
+    let found = of(&instead(s)?).ok_or_else(undecided)?;
+    let own = Exact::int(found.order as i64);
+    if !found.exactly {
+        let least = format!("its {what} is at least {}", found.order);
+        return match (value - &own).is_negative() {
+            true => Ok(Found::False(least)),
+            false => Err(Found::Unknown(format!("{least}, and no more is sought"))),
+        };
+    }
+    Ok(match counted(value, found.order, &format!("{what} ")) {
+        Found::True(_) => s.of_equation(|_| None),
+        other => other,
+    })
 }
 
 fn partner(value: &Exact, s: &Subject) -> Decided {

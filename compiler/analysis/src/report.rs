@@ -227,6 +227,14 @@ fn of_tableau(t: &Tableau, within: Option<&Exact>) -> Option<Found> {
     Some(found(&mut e, within))
 }
 
+/// What a method of one step integrates instead; where it has flows they are exact.
+pub(super) fn modified_of(t: Option<&Tableau>, flows: Option<&Placed>) -> Option<ModifiedEquation> {
+    match (flows, t) {
+        (Some(p), _) => modified::of_flows(p, &order(&Ok(p.clone()), None).ok()?),
+        (None, t) => modified::of_tableau(t?, &of_tableau(t?, None)?),
+    }
+}
+
 /// The residual that a scheme's claim allows.
 fn residual(scheme: &SchemeDef, settings: &super::stand_in::Settings) -> Option<Exact> {
     let within = scheme.claims.iter().find_map(|c| c.within.as_ref())?;

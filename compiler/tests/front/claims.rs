@@ -279,3 +279,63 @@ fn adams_bashforth(k: i64) -> Vec<String> {
     };
     (0..k).map(weight).collect()
 }
+
+/// What the report prints of a modified equation can be claimed.
+#[test]
+fn what_is_integrated_instead_can_be_claimed() {
+    let midpoint = "tableau { 1/2 | 1/2;  | 1 } solve by fixed_point(iterations: 4)";
+    let lie = "A(1) B(1)";
+    // The average vector field by Simpson's rule (Celledoni, McLachlan, Owren & Quispel 2010).
+    let average = "tableau { 0 | ; 1/2 | 1/12 1/3 1/12; 1 | 1/6 2/3 1/6;  | 1/6 2/3 1/6 } solve by fixed_point(iterations: 4)";
+    let cases = [
+        ("A, B", lie, "effective_order 2", None),
+        (
+            "A, B",
+            lie,
+            "effective_order 3",
+            Some("it has effective order 2"),
+        ),
+        (
+            "A, B",
+            lie,
+            "effective_order 1",
+            Some("it has effective order 2"),
+        ),
+        ("F", midpoint, "effective_order 2", None),
+        ("F", average, "energy_order 4", None),
+        (
+            "F",
+            average,
+            "energy_order 2",
+            Some("it has energy order 4"),
+        ),
+        (
+            "F",
+            average,
+            "energy_preserving",
+            Some("keeps the energy up to order 4"),
+        ),
+        (
+            "F",
+            "multistep { alpha 1 -1; beta 0 3/2 -1/2 } start by heun",
+            "effective_order 1",
+            Some("methods of one step"),
+        ),
+    ];
+    for (fields, body, claim, wrong) in cases {
+        let text = format!("scheme s({fields}) {{ {claim}\n{body} }}");
+        let outcome = compile_text(&text);
+        match wrong {
+            None => {
+                let claims = &outcome.checked().claims;
+                let found = claims.iter().find(|c| c.claim == claim).expect("a claim");
+                assert_eq!(found.status, ClaimStatus::Proved, "{text}: {}", found.note);
+            }
+            Some(why) => assert!(
+                outcome.rendered().contains(why),
+                "{text}: {}",
+                outcome.rendered()
+            ),
+        }
+    }
+}
