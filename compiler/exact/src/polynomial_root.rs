@@ -23,6 +23,8 @@ pub struct PolynomialRoot {
     /// Which of its real roots, counted from the least one.
     pub place: usize,
     near: Between,
+    /// The shortest decimal that is nearer to this root than half its distance from the next one.
+    decimal: String,
     /// θⁿ, θⁿ⁺¹, … θ²ⁿ⁻² over the lower powers.
     powers: Vec<Poly>,
 }
@@ -30,14 +32,18 @@ pub struct PolynomialRoot {
 impl PolynomialRoot {
     /// All real roots of a polynomial, rising.
     pub fn all(polynomial: &Poly) -> Vec<PolynomialRoot> {
-        let roots = real_roots(polynomial).into_iter().enumerate();
+        let narrowed = |near: Between| near.narrowed(polynomial, KEPT);
+        let roots: Vec<Between> = real_roots(polynomial).into_iter().map(narrowed).collect();
+        let value = |near: &Between| near.ends()[0].to_f64().unwrap_or(f64::NAN);
+        let values: Vec<f64> = roots.iter().map(value).collect();
         let root = |(place, near): (usize, Between)| PolynomialRoot {
             place,
-            near: near.narrowed(polynomial, KEPT),
+            near,
+            decimal: decimal(&values, place),
             powers: powers(polynomial),
             polynomial: polynomial.clone(),
         };
-        roots.map(root).collect()
+        roots.into_iter().enumerate().map(root).collect()
     }
 
     pub fn degree(&self) -> usize {
@@ -147,30 +153,22 @@ impl fmt::Display for PolynomialRoot {
                 _ => write!(f, "x^{i}")?,
             }
         }
-        write!(f, ", {})", self.decimal())
+        write!(f, ", {})", self.decimal)
     }
 }
 
-impl PolynomialRoot {
-    /// The shortest decimal that is nearer to this root than half its distance from the next one.
-    fn decimal(&self) -> String {
-        let value = self.ends()[0].to_f64().unwrap_or(f64::NAN);
-        let others: Vec<f64> = PolynomialRoot::all(&self.polynomial)
-            .iter()
-            .filter(|g| g.place != self.place)
-            .filter_map(|g| g.ends()[0].to_f64())
-            .collect();
-        let apart = |x: f64| {
-            others
-                .iter()
-                .map(|o| (o - x).abs())
-                .fold(f64::INFINITY, f64::min)
-        };
-        let clear = |text: &String| {
-            let x: f64 = text.parse().unwrap_or(f64::NAN);
-            4.0 * (x - value).abs() < apart(x) && (x - value).abs() < value.abs() / 64.0
-        };
-        let mut texts = (1..17).map(|digits| format!("{value:.digits$}"));
-        texts.find(clear).unwrap_or_else(|| value.to_string())
-    }
+/// The shortest decimal that is nearer to the root at `place` than half its distance from the next one.
+fn decimal(roots: &[f64], place: usize) -> String {
+    let value = roots[place];
+    let apart = |x: f64| {
+        let others = roots.iter().enumerate().filter(|(i, _)| *i != place);
+        let distances = others.map(|(_, o)| (o - x).abs());
+        distances.fold(f64::INFINITY, f64::min)
+    };
+    let clear = |text: &String| {
+        let x: f64 = text.parse().unwrap_or(f64::NAN);
+        4.0 * (x - value).abs() < apart(x) && (x - value).abs() < value.abs() / 64.0
+    };
+    let mut texts = (1..17).map(|digits| format!("{value:.digits$}"));
+    texts.find(clear).unwrap_or_else(|| value.to_string())
 }
