@@ -5,7 +5,8 @@ source "$(dirname "$0")/common.sh"
 # One seed: two runs of the suite look at the same cases of properties. `cargo test` alone looks at new ones.
 export CARGO_TERM_PROGRESS_WHEN=never INSTA_UPDATE=no PROPTEST_RNG_SEED=1
 
-# Built by the tests, which run it. Other selections of packages have other features of dependencies, and would build half of everything again.
+# Built by the tests, which run it. Every build selects the whole workspace: other selections have other features of dependencies, and would
+# build half of everything again.
 program=${CARGO_TARGET_DIR:-target}/debug/odec
 
 names=() results=() failures=0
@@ -25,12 +26,12 @@ rust_tests() {
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --workspace --no-fail-fast --status-level fail --final-status-level fail
     else
-        cargo test --quiet --workspace --lib --bins --tests --no-fail-fast
+        cargo test --quiet --workspace --tests --no-fail-fast
     fi
 }
 
 # Runs without LLVM must build: checking and drawing need no code generator.
-without_llvm() { cargo clippy --quiet --package odec --no-default-features -- -D warnings; }
+without_llvm() { cargo clippy --quiet --workspace --bin odec --no-default-features -- -D warnings; }
 
 rust_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --keep-going --workspace --no-deps; }
 
@@ -71,7 +72,7 @@ gpu_assembler() {
 # What travels to a card's machine: odec without code generation. It takes the program's place for a moment.
 gpu_runner() {
     cp "$program" "$1.program" || return 1
-    cargo build --quiet --package odec --no-default-features --features cuda && cp "$program" "$1"
+    cargo build --quiet --workspace --bin odec --no-default-features --features odec/cuda && cp "$program" "$1"
     local verdict=$?
     cp --remove-destination "$1.program" "$program" && [ "$verdict" = 0 ]
 }

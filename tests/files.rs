@@ -7,7 +7,7 @@ mod place;
 
 use place::{Place, TINY};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 impl Place {
@@ -224,4 +224,42 @@ fn damaged_parameters_are_not_started_from() {
     );
     refused(&place, &["train", "from.ode", "--out", "b"], &damaged);
     assert!(!Path::new(&place.at("b")).exists());
+}
+
+#[test]
+fn fmt_replaces_files_where_they_are() {
+    let place = Place::new();
+    place.write("a.ode", "field a=b");
+    let (file, link) = (place.at("a.ode"), place.at("b.ode"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("permissions");
+    symlink(&file, &link).expect("a link");
+    let (code, said) = place.bad(&["fmt", "--check", "b.ode"]);
+    assert!(
+        code == 1 && said.contains("1 file is not formatted"),
+        "{said}"
+    );
+    assert_eq!(place.read("a.ode"), "field a=b");
+    place.good(&["fmt", "b.ode"]);
+    assert_eq!(place.read("a.ode"), "field a = b\n");
+    let mode = fs::metadata(&file).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+    place.good(&["fmt", "--check", "b.ode"]);
+}
+
+#[test]
+fn fmt_leaves_broken_and_read_only_files() {
+    let place = Place::new();
+    place.write("a.ode", "field a=");
+    assert_eq!(place.bad(&["fmt", "a.ode"]).0, 1);
+    assert_eq!(place.read("a.ode"), "field a=");
+    place.write("a.ode", "field a=b");
+    let read_only = fs::Permissions::from_mode(0o440);
+    fs::set_permissions(place.at("a.ode"), read_only).expect("permissions");
+    let (code, said) = place.bad(&["fmt", "a.ode"]);
+    assert!(
+        code == 1 && said.contains("the file is read-only"),
+        "{said}"
+    );
+    assert_eq!(place.read("a.ode"), "field a=b");
 }

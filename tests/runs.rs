@@ -248,7 +248,7 @@ fn a_full_disk_stops_the_run_and_spares_the_last_checkpoint() {
 /// helps and leaves nothing.
 #[test]
 fn a_full_disk_stops_a_build() {
-    let place = Place::new();
+    let place = Place::alone();
     let odec = env!("CARGO_BIN_EXE_odec");
     let mut met = BTreeSet::new();
     for blocks in (6..20).map(|n| 1 << n) {
@@ -279,7 +279,7 @@ fn a_full_disk_stops_a_build() {
 #[test]
 fn a_read_only_folder_stops_the_run_and_spares_the_last_checkpoint() {
     const NOBODY: u32 = 65534;
-    let place = Place::new();
+    let place = Place::alone();
     place.good(&["train", "tiny.ode", "--out", "run"]);
     let folder = place.path().join("run");
     let allow = |path: &Path, mode| {

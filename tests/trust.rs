@@ -53,7 +53,7 @@ fn touched(place: &Place) -> bool {
 
 /// A run whose artifact has planted kernels, and that artifact.
 fn planted() -> Place {
-    let place = Place::new();
+    let place = Place::alone();
     place.good(&["build", "tiny.ode", "-o", "theirs.odex"]);
     plant(&place, "theirs.odex");
     let args = [
@@ -128,7 +128,7 @@ fn what_is_compiled_anew_gives_the_same_results() {
 
 #[test]
 fn a_signature_counts_for_what_it_signed_and_for_its_user() {
-    let place = Place::new();
+    let place = Place::alone();
     let at = |name: &str| place.path().join(name);
     place.good(&["build", "tiny.ode", "-o", "m.odex"]);
     let bench = || {
@@ -173,7 +173,7 @@ fn a_signature_counts_for_what_it_signed_and_for_its_user() {
 /// Kernels for cards are code too.
 #[test]
 fn code_for_cards_is_compiled_anew() {
-    let place = Place::new();
+    let place = Place::alone();
     place.good(&["build", "tiny.ode", "--target", "sm_80", "-o", "card.odex"]);
     place.write("card.odex/kernels.ptx", "// something else\n");
     change(&place.path().join("card.odex"), |_| ());
@@ -198,7 +198,7 @@ fn objects(cache: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_cache_that_others_may_write_to_is_not_used() {
-    let place = Place::new();
+    let place = Place::alone();
     let cache = place.path().join("cache");
     fs::create_dir(&cache).unwrap();
     fs::set_permissions(&cache, Permissions::from_mode(0o777)).unwrap();
@@ -220,7 +220,7 @@ fn a_cache_that_others_may_write_to_is_not_used() {
 
 #[test]
 fn the_object_of_another_kernel_is_not_taken_from_the_cache() {
-    let place = Place::new();
+    let place = Place::alone();
     let build = |to: &str| {
         place.good(&["build", "tiny.ode", "-o", to]);
         fs::read(place.path().join(to).join("kernels.so")).unwrap()

@@ -3,7 +3,7 @@
 // Each test crate uses its own part of this.
 #![allow(dead_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -29,27 +29,41 @@ train {
 }
 "#;
 
-pub struct Place(TempDir);
+pub struct Place {
+    folder: TempDir,
+    cache: PathBuf,
+}
 
 impl Place {
+    /// Object code is kept in a cache that all tests share, as all of a user's odecs do: the tiny model is compiled once.
     pub fn new() -> Place {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let place = Place(folder);
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        Place { folder, cache }.filled()
+    }
+    /// With a cache and a key of its own, in `cache`.
+    pub fn alone() -> Place {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let cache = folder.path().join("cache");
+        Place { folder, cache }.filled()
+    }
+    fn filled(self) -> Place {
+        let place = self;
         place.write("tiny.ode", TINY);
         let line = "the quick brown fox jumps over the lazy dog\n";
         place.write("corpus.txt", &line.repeat(200));
         place
     }
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.path().join(name), text).expect("written");
+        std::fs::write(self.folder.path().join(name), text).expect("written");
     }
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
     pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.path().join(name)).expect(name)
+        std::fs::read_to_string(self.folder.path().join(name)).expect(name)
     }
-    /// Runs odec here; object code is kept in a cache of this folder.
+    /// Runs odec here.
     pub fn odec(&self, args: &[&str]) -> Output {
         self.command(args).output().expect("odec starts")
     }
@@ -59,8 +73,7 @@ impl Place {
     }
     /// A command to run here.
     pub fn through(&self, mut c: Command, args: &[&str]) -> Command {
-        c.current_dir(self.path())
-            .env("ODEC_CACHE", self.path().join("cache"));
+        c.current_dir(self.path()).env("ODEC_CACHE", &self.cache);
         c.args(args);
         c
     }
