@@ -28,6 +28,11 @@ pub enum Command {
         after_help = "Examples:\n  odec check schemes/models/iiet.ode schemes/runge_kutta/explicit/rk4.ode\n  odec check schemes/models/iiet.ode --paths"
     )]
     Check(Check),
+    /// What the code of an error means, a file that gives it, and how to mend it
+    #[command(
+        after_help = "Examples:\n  odec explain not-a-field\n  odec explain\n  odec explain --markdown > docs/errors.md\n\nWithout CODE: all codes with their meanings."
+    )]
+    Explain(Explain),
     /// What is true of schemes: tableau, order and what limits it, error constants, stability
     #[command(
         after_help = "Examples:\n  odec analyze schemes/runge_kutta/explicit/rk4.ode\n  odec analyze schemes/models/macaron.ode strang\n  odec analyze schemes/runge_kutta/implicit/gauss4.ode --json\n  odec analyze schemes/runge_kutta/explicit/rk4.ode --latex\n  odec analyze schemes/models/rk4_layer.ode --lipschitz 20 --svg pictures\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
@@ -151,12 +156,21 @@ pub struct Check {
     /// Override a number by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// List what --set takes instead: every path with the value it has
-    #[arg(long, conflicts_with = "json")]
+    /// List what --set takes instead: every path with the type and the value it has
+    #[arg(long)]
     pub paths: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Explain {
+    /// What stands in brackets after `error` or `warning`
+    pub code: Option<String>,
+    /// Print all codes and examples as a page: docs/errors.md
+    #[arg(long, conflicts_with = "code")]
+    pub markdown: bool,
 }
 
 #[derive(Args)]

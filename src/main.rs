@@ -31,6 +31,7 @@ fn run(command: Command) -> Done {
     match command {
         Command::New(args) => commands::new::run(&args),
         Command::Check(args) => commands::check::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Analyze(args) => commands::analyze::run(&args),
         Command::Design(args) => commands::design::run(&args),
         Command::Methods(args) => commands::methods::run(&args),

@@ -122,6 +122,10 @@ fn json_md_names_all_keys_and_no_others() {
         assert_eq!(documented, found, "{title}");
     };
     compare("odec check", &place.good(&["check", "tiny.ode", "--json"]));
+    compare(
+        "--paths",
+        &place.good(&["check", "tiny.ode", "--paths", "--json"]),
+    );
     compare("odec build", &place.good(&["build", "tiny.ode", "--json"]));
     compare(
         "odec train",

@@ -3,6 +3,7 @@
 //! Takes a text; gives its [`Token`]s without blanks and plain comments, and errors about strange characters, strings
 //! without an end and numbers beyond the limits. One pass, no recursion.
 
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::span::Span;
 
@@ -134,7 +135,7 @@ impl Lexer<'_> {
                             self.at = end;
                             self.error(
                                 Diagnostic::error(
-                                    "unterminated-string",
+                                    codes::UNTERMINATED_STRING,
                                     self.span(start, end),
                                     "this string has no end",
                                 )
@@ -233,7 +234,7 @@ impl Lexer<'_> {
             );
             self.error(
                 Diagnostic::error(
-                    "number-too-long",
+                    codes::NUMBER_TOO_LONG,
                     self.span(start, self.at),
                     "this number is too long to keep exactly",
                 )
@@ -251,7 +252,7 @@ impl Lexer<'_> {
             .find(|(_, c)| c.is_control() && *c != '\t')
         {
             let error = Diagnostic::error(
-                "strange-character",
+                codes::STRANGE_CHARACTER,
                 self.span(start + at, start + at + c.len_utf8()),
                 format!(
                     "the character `U+{:04X}` may not stand in a string",
@@ -291,7 +292,7 @@ impl Lexer<'_> {
             first.to_string()
         };
         let error = Diagnostic::error(
-            "strange-character",
+            codes::STRANGE_CHARACTER,
             self.span(start, self.at),
             format!("the character `{shown}` is not part of the language"),
         );

@@ -27,8 +27,8 @@ mod words;
 
 pub use dump::{dump, dump_expr};
 pub use format::format;
-pub use odec_source::diag::{CODES, Diagnostic, Severity, render};
-pub use odec_source::{Sources, Span, diag, nearest, span, work};
+pub use odec_source::diag::{Diagnostic, Severity, render};
+pub use odec_source::{Sources, Span, codes, diag, nearest, span, work};
 pub use parse::{parse, parse_value};
 pub use scan::MAX_BYTES;
-pub use set::{Settable, set, settable};
+pub use set::{Kind, Settable, set, settable};

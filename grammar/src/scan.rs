@@ -4,6 +4,7 @@
 //! `lex.rs`, brackets that do not pair, nesting and sizes beyond the limits. What passes is shallow enough for the
 //! recursive parser, whatever the input was. Leaves the language itself to `odec.pest`.
 
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::layout::ends_something;
 use crate::lex::{Kind, MAX_ERRORS, Token, lex};
@@ -45,7 +46,7 @@ pub fn scan(source: u32, text: &str) -> Scan {
     if text.len() > MAX_BYTES {
         out.errors.push(
             Diagnostic::error(
-                "too-large",
+                codes::TOO_LARGE,
                 span(0, 0),
                 format!("the text has {} bytes, more than 1 MiB", text.len()),
             )
@@ -107,7 +108,7 @@ fn pairs(
                 if open.len() > MAX_NESTING {
                     return Some(
                         Diagnostic::error(
-                            "nested-too-deeply",
+                            codes::NESTED_TOO_DEEPLY,
                             span(token),
                             "brackets are nested too deeply",
                         )
@@ -138,7 +139,7 @@ fn pairs(
                         let missing = closer(tokens[from].text(text));
                         return Some(
                             Diagnostic::error(
-                                "unpaired-bracket",
+                                codes::UNPAIRED_BRACKET,
                                 span(token),
                                 format!("`{closes}` closes nothing here"),
                             )
@@ -152,7 +153,7 @@ fn pairs(
                     _ => {
                         return Some(
                             Diagnostic::error(
-                                "unpaired-bracket",
+                                codes::UNPAIRED_BRACKET,
                                 span(token),
                                 format!("`{closes}` closes nothing"),
                             )
@@ -169,7 +170,7 @@ fn pairs(
     let opener = tokens[from].text(text);
     let missing = closer(opener);
     let error = Diagnostic::error(
-        "unpaired-bracket",
+        codes::UNPAIRED_BRACKET,
         span(tokens[from]),
         format!("this `{opener}` is never closed"),
     )
@@ -219,9 +220,13 @@ fn too_tall(tokens: &[Token], text: &str, source: u32) -> Option<Diagnostic> {
                         end: token.end as u32,
                     };
                     return Some(
-                        Diagnostic::error("nested-too-deeply", span, "this expression is too long")
-                            .label(format!("more than {MAX_OPERATORS} operators"))
-                            .help("name parts of it with `let` or `field`"),
+                        Diagnostic::error(
+                            codes::NESTED_TOO_DEEPLY,
+                            span,
+                            "this expression is too long",
+                        )
+                        .label(format!("more than {MAX_OPERATORS} operators"))
+                        .help("name parts of it with `let` or `field`"),
                     );
                 }
             }

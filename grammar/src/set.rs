@@ -13,6 +13,7 @@
 //! the meaning of values to `odec-compiler`.
 
 use crate::ast::*;
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::nearest;
 use crate::parse::{parse, parse_value};
@@ -22,22 +23,22 @@ use odec_library::Library;
 
 /// The name under which a value from the command line appears in errors.
 const ORIGIN: &str = "command line";
-/// The entries a training block may have.
-const TRAIN: [&str; 14] = [
-    "accumulate",
-    "data",
-    "loss",
-    "constrain",
-    "optimizer",
-    "schedule",
-    "batch",
-    "steps",
-    "clip",
-    "precision",
-    "seed",
-    "memory",
-    "from",
-    "tune",
+/// The entries a training block may have, and what each takes.
+const TRAIN: [(&str, Kind); 14] = [
+    ("accumulate", Kind::Number),
+    ("data", Kind::Call),
+    ("loss", Kind::Expression),
+    ("constrain", Kind::Call),
+    ("optimizer", Kind::Call),
+    ("schedule", Kind::Call),
+    ("batch", Kind::Number),
+    ("steps", Kind::Number),
+    ("clip", Kind::Number),
+    ("precision", Kind::Word),
+    ("seed", Kind::Number),
+    ("memory", Kind::Call),
+    ("from", Kind::Text),
+    ("tune", Kind::Call),
 ];
 
 /// Replaces the value at `path`.
@@ -81,7 +82,7 @@ pub fn set(
         0 => {
             let mut known = known(&places);
             if file.items.iter_mut().find_map(train_block).is_some() {
-                known.extend(TRAIN.iter().map(|key| format!("train.{key}")));
+                known.extend(TRAIN.iter().map(|(key, _)| format!("train.{key}")));
             }
             return add(file, sources.library(), path, path_span, parsed?, &known);
         }
@@ -94,7 +95,7 @@ pub fn set(
                 _ => format!("say which: {}", names.join(", ")),
             };
             let error = Diagnostic::error(
-                "ambiguous-path",
+                codes::AMBIGUOUS_PATH,
                 path_span,
                 format!("`{path}` names several things"),
             )
@@ -114,10 +115,65 @@ pub fn set(
     outcome
 }
 
+/// What stands at a place that [`set`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Number,
+    /// In quotes.
+    Text,
+    /// A single name, such as `bytes`.
+    Word,
+    List,
+    /// A name with arguments, such as `adamw(lr: 1e-3)`.
+    Call,
+    Expression,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Number => "number",
+            Kind::Text => "text",
+            Kind::Word => "word",
+            Kind::List => "list",
+            Kind::Call => "call",
+            Kind::Expression => "expression",
+        }
+    }
+
+    fn of(e: &Expr) -> Kind {
+        match &e.kind {
+            ExprKind::Str(_) => Kind::Text,
+            _ if is_number(e) => Kind::Number,
+            ExprKind::Name(_) => Kind::Word,
+            ExprKind::List(_) | ExprKind::Tuple(_) => Kind::List,
+            ExprKind::Call(_) => Kind::Call,
+            _ => Kind::Expression,
+        }
+    }
+}
+
+/// Whether this is arithmetic of numbers, sizes of the model and roots.
+fn is_number(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+        ExprKind::Name(name) => ["width", "steps", "k"].contains(&name.as_str()),
+        ExprKind::Neg(inner) => is_number(inner),
+        ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),
+        ExprKind::Tuple(items) => matches!(&items[..], [one] if is_number(one)),
+        ExprKind::Call(call) => {
+            matches!(&call.callee.kind, ExprKind::Name(f) if f == "sqrt" || f == "root")
+                && call.args.iter().all(|a| is_number(&a.value))
+        }
+        _ => false,
+    }
+}
+
 /// Something that [`set`] takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settable {
     pub path: String,
+    pub kind: Kind,
     /// As the file says it, or the default of a scheme's parameter; `None` where there is neither.
     pub value: Option<String>,
     /// Whether the file says it.
@@ -130,27 +186,30 @@ pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
     let mut values = Vec::new();
     visit(file, &mut |place, slot| {
         places.push((place.brief(), place.full()));
-        values.push(written(sources.text(slot.span.source), slot.span));
+        let value = written(sources.text(slot.span.source), slot.span);
+        values.push((Kind::of(slot), value));
     });
     let said = known(&places).into_iter().zip(values);
     let mut all: Vec<Settable> = said
-        .map(|(path, value)| Settable {
+        .map(|(path, (kind, value))| Settable {
             path,
+            kind,
             value,
             given: true,
         })
         .collect();
     let mut more = defaults(file, sources);
     if file.items.iter_mut().find_map(train_block).is_some() {
-        more.extend(TRAIN.iter().map(|key| (format!("train.{key}"), None)));
+        more.extend(TRAIN.map(|(key, kind)| (format!("train.{key}"), kind, None)));
     }
-    for (path, value) in more {
+    for (path, kind, value) in more {
         if places
             .iter()
             .all(|(brief, full)| *brief != path && *full != path)
         {
             all.push(Settable {
                 path,
+                kind,
                 value,
                 given: false,
             });
@@ -160,7 +219,7 @@ pub fn settable(file: &mut File, sources: &Sources) -> Vec<Settable> {
 }
 
 /// The step size and the parameters with defaults of the schemes that evolves apply, under their paths.
-fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Option<String>)> {
+fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Kind, Option<String>)> {
     let schemes = Schemes::of(file, sources.library());
     let mut models: Vec<&mut Model> = file.items.iter_mut().filter_map(model_item).collect();
     let several = models.len() > 1;
@@ -188,7 +247,7 @@ fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Option<String>)>
                 .iter()
                 .all(|o| !matches!(o, EvolveOption::H { .. } | EvolveOption::LearnH { .. }))
             {
-                all.push((format!("{head}.h"), None));
+                all.push((format!("{head}.h"), Kind::Number, None));
             }
             let ExprKind::Call(call) = &evolve.flow.kind else {
                 continue;
@@ -196,7 +255,8 @@ fn defaults(file: &mut File, sources: &Sources) -> Vec<(String, Option<String>)>
             if let ExprKind::Name(scheme) = &call.callee.kind {
                 for p in schemes.params(scheme).into_iter().flatten() {
                     let text = p.text.unwrap_or_else(|| sources.text(p.default.source));
-                    all.push((format!("{head}.{}", p.name), written(text, p.default)));
+                    let value = written(text, p.default);
+                    all.push((format!("{head}.{}", p.name), Kind::Number, value));
                 }
             }
         }
@@ -263,7 +323,7 @@ fn add(
     };
     let unknown = || Err(unknown_path(path, at, known));
     match parts[..] {
-        ["train", key] if TRAIN.contains(&key) => {
+        ["train", key] if TRAIN.iter().any(|(known, _)| *known == key) => {
             let Some(train) = file.items.iter_mut().find_map(train_block) else {
                 return unknown();
             };
@@ -329,7 +389,7 @@ fn add(
 
 fn unknown_path(path: &str, at: Span, known: &[String]) -> Diagnostic {
     let error = Diagnostic::error(
-        "unknown-path",
+        codes::UNKNOWN_PATH,
         at,
         format!("nothing here is called `{path}`"),
     );

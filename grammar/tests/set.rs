@@ -207,7 +207,8 @@ fn all_that_can_be_set_is_listed() {
     }
     let lines = all.iter().map(|s| {
         let value = s.value.as_deref().unwrap_or("-");
-        format!("{}{} = {value}", if s.given { "" } else { "+ " }, s.path)
+        let added = if s.given { "" } else { "+ " };
+        format!("{added}{}: {} = {value}", s.path, s.kind.name())
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 }

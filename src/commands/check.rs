@@ -19,7 +19,7 @@ use std::path::Path;
 
 pub fn run(args: &cli::Check) -> Done {
     if args.paths {
-        return args.files.iter().try_for_each(|f| paths(f, &args.set));
+        return paths(args);
     }
     let mut results = Vec::new();
     let mut errors = 0;
@@ -44,16 +44,35 @@ pub fn run(args: &cli::Check) -> Done {
 }
 
 /// Everything in a file that `--set` takes.
-fn paths(path: &Path, set: &[String]) -> Done {
+fn settables(path: &Path, set: &[String]) -> Done<Vec<Settable>> {
     let mut parsed = source::parsed(path, set)?;
-    outln!("{}", path.shown());
-    let all = settable(&mut parsed.file, &parsed.sources);
-    let width = all.iter().map(|s| s.path.len()).max().unwrap_or(0);
-    for Settable { path, value, given } in all {
-        match (value, given) {
-            (Some(value), true) => outln!("  {path:<width$}  {value}"),
-            (Some(value), false) => outln!("  {path:<width$}  {value} (by default)"),
-            (None, _) => outln!("  {path:<width$}  (not set)"),
+    Ok(settable(&mut parsed.file, &parsed.sources))
+}
+
+/// The paths of each file, with what stands there and of what kind it is.
+fn paths(args: &cli::Check) -> Done {
+    if args.json {
+        let files = args.files.iter().map(|file| {
+            let all = settables(file, &args.set)?;
+            let path = |s: &Settable| json!({ "path": s.path, "type": s.kind.name(), "value": s.value, "given": s.given });
+            let paths: Value = all.iter().map(path).collect();
+            Ok(json!({ "file": file.display().to_string(), "paths": paths }))
+        });
+        outln!("{}", files.collect::<Done<Value>>()?);
+        return Ok(());
+    }
+    for file in &args.files {
+        let all = settables(file, &args.set)?;
+        outln!("{}", file.shown());
+        let width = all.iter().map(|s| s.path.len()).max().unwrap_or(0);
+        let kinds = all.iter().map(|s| s.kind.name().len()).max().unwrap_or(0);
+        for s in &all {
+            let value = match (&s.value, s.given) {
+                (Some(value), true) => value.clone(),
+                (Some(value), false) => format!("{value} (by default)"),
+                (None, _) => "(not set)".to_string(),
+            };
+            outln!("  {:<width$}  {:<kinds$}  {value}", s.path, s.kind.name());
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ pub mod completions;
 pub mod design;
 pub mod eval;
 pub mod exec;
+pub mod explain;
 pub mod export;
 pub mod fmt;
 pub mod generate;

@@ -88,7 +88,7 @@ fn claim(
             let within = exact(e, &scope).map_err(|d| sink.push(d)).ok()?;
             if within.is_negative() {
                 let message = format!("a residual is never below {within}");
-                sink.push(Diagnostic::error(codes::INVALID_VALUE, e.span, message));
+                sink.push(Diagnostic::error(codes::OUT_OF_RANGE, e.span, message));
                 return None;
             }
             Some(within)

@@ -39,7 +39,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     if spec.tune != Tune::All {
         let message =
             "`constrain` bounds matrices that are trained, and `tune lora` trains factors of them";
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(d.help("write `tune all`, or leave `constrain` out"));
     }
     let timed = spec.evolves.iter().find(|e| {
@@ -48,7 +48,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     });
     if let Some(e) = timed {
         let message = "`constrain` bounds matrices that are parameters, and weights of time are functions of others";
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(
             d.also(e.span, "weights of time here")
                 .help("write `weights per step` or `shared`"),
@@ -58,7 +58,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     let mut params = layers.flat_map(|l| l.params());
     if !params.any(|p| vector(Some(1.0), &p).is_some()) {
         let message = "no field of this model has a matrix";
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        let d = Diagnostic::error(codes::NO_EFFECT, span, message);
         sink.push(d.label("nothing would be constrained"));
     }
 }

@@ -81,7 +81,7 @@ fn tokenizer(
     }
     if name_of(e).is_none_or(|n| n.name != "bytes") {
         sink.push(
-            Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a tokenizer")
+            Diagnostic::error(codes::UNKNOWN_OPTION, e.span, "this is not a tokenizer")
                 .label("`bytes`, or the path of a tokenizer.json in quotes, is expected"),
         );
         return None;
@@ -96,7 +96,7 @@ fn tokenizer(
 /// A vocabulary that the model has no room for; `which` begins the sentence.
 pub fn too_many(span: Span, which: &str, needs: u64, vocab: u64) -> Diagnostic {
     Diagnostic::error(
-        codes::SHAPE_MISMATCH,
+        codes::VOCABULARY_MISMATCH,
         span,
         format!("{which} {needs} kinds of tokens, the model knows {vocab}"),
     )
@@ -114,7 +114,7 @@ fn files(args: &mut Args, sink: &mut Vec<Diagnostic>) -> Option<Vec<String>> {
             _ => {
                 good = false;
                 sink.push(
-                    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a path")
+                    Diagnostic::error(codes::NOT_A_STRING, e.span, "this is not a path")
                         .label("a path in quotes is expected"),
                 );
             }
@@ -144,7 +144,7 @@ fn words(
         Some((_, span)) => {
             let message = format!("`{label}` is a text");
             sink.push(
-                Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                Diagnostic::error(codes::NOT_A_STRING, span, message)
                     .label("something in quotes is expected"),
             );
             None
@@ -168,7 +168,7 @@ fn per_cent(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u32> {
         None => {
             sink.push(
                 Diagnostic::error(
-                    codes::INVALID_VALUE,
+                    codes::OUT_OF_RANGE,
                     e.span,
                     format!("{value} of the text cannot be held out"),
                 )

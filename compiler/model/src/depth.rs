@@ -101,7 +101,7 @@ pub(super) fn positive(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Exact> {
     if !(LEAST..=1.0 / LEAST).contains(&size) {
         let message = format!("{size:e} is out of range");
         let expected = format!("a number from {LEAST:e} to {:e} is expected", 1.0 / LEAST);
-        sink.push(Diagnostic::error(codes::INVALID_VALUE, e.span, message).label(expected));
+        sink.push(Diagnostic::error(codes::OUT_OF_RANGE, e.span, message).label(expected));
         return None;
     }
     Some(value)
@@ -141,7 +141,7 @@ fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
             let span = inner.map_or(span, |e| e.span);
             let message = "`random` draws from `log_normal_poisson`";
             sink.push(
-                Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                Diagnostic::error(codes::UNKNOWN_OPTION, span, message)
                     .help("write, for example, `random(log_normal_poisson(mean: 32))`"),
             );
             return None;
@@ -199,7 +199,7 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
 fn no_chance(span: Span) -> Diagnostic {
     let message =
         "a chance to halt is one number from 0 to 1 for each token, made of its state alone";
-    Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+    Diagnostic::error(codes::HALTING_FIELD, span, message)
         .label("a pipeline of primitives that ends in width 1 and `sigmoid` is expected")
         .help("write, for example, `field halt = linear(1, bias) |> sigmoid`")
 }
@@ -273,7 +273,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
     let extent = e.extent.span;
     let mut refuse = |span: Span, message: &str, help: &str| -> Option<()> {
         let decided = "the number of steps is decided here, while the model runs";
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message).help(help);
+        let d = Diagnostic::error(codes::INCOMPATIBLE, span, message).help(help);
         sink.push(match span == extent {
             true => d,
             false => d.also(extent, decided),

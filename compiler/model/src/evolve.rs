@@ -111,7 +111,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     if matches!(e.flow.kind, ExprKind::List(_)) && flows.len() as u64 != steps {
         let message = format!("a list of {} for {steps} steps", flows.len());
         r.sink.push(
-            Diagnostic::error(codes::INVALID_VALUE, e.flow.span, message)
+            Diagnostic::error(codes::LIST_LENGTH, e.flow.span, message)
                 .label("one flow for each step is expected"),
         );
         return None;
@@ -385,7 +385,7 @@ fn step_sizes(
         };
         if !h.to_f64().is_finite() || (h.is_zero() && learn.is_none()) {
             return Err(Diagnostic::error(
-                codes::INVALID_VALUE,
+                codes::OUT_OF_RANGE,
                 rule.span,
                 format!("the step size of step {k} is {h}"),
             )
@@ -408,7 +408,7 @@ fn step_sizes(
     {
         let message = "one step size for all steps starts with one number";
         sink.push(
-            Diagnostic::error(codes::INVALID_VALUE, rule.span, message).label(format!(
+            Diagnostic::error(codes::INCOMPATIBLE, rule.span, message).label(format!(
                 "this is {} in step 0 and {} in step {k}",
                 each[0], each[k]
             )),

@@ -36,7 +36,7 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Tune> {
     let Some(mut args) = Args::of(e).filter(|a| a.callee.name == "lora") else {
         let message = "this is nothing that can be tuned";
         sink.push(
-            Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+            Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message)
                 .label("`all` or `lora(rank: 8)` is expected"),
         );
         return None;
@@ -75,7 +75,7 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
     if let Some(e) = spec.evolves.iter().find(timed) {
         let message =
             "weights of time are tuned step by step, and these steps are found as the model runs";
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+        let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(d.also(e.span, "adaptive steps").help(
             "write `for 12 steps`: weights of time are the same functions, however many steps are made; or `tune all`",
         ));
@@ -86,7 +86,7 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
     if !params.any(|p| !factors(tune, &p).is_empty()) {
         let message = "no field of this model has a matrix that could be adapted";
         sink.push(
-            Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+            Diagnostic::error(codes::NO_EFFECT, span, message)
                 .label("nothing would be trained")
                 .help("write `tune all`"),
         );

@@ -83,13 +83,13 @@ pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTi
         None => Some(SCALE),
     };
     let at_end = second(&mut args, "at", ["left", "right"], sink, |span| {
-        Diagnostic::error(codes::TYPE_MISMATCH, span, "this is no side of a step").help(
+        Diagnostic::error(codes::UNKNOWN_OPTION, span, "this is no side of a step").help(
             "`left` takes weights at the time of each evaluation, `right` those of the step's end",
         )
     });
     let vectors_by_mlp = second(&mut args, "vectors", ["linear", "mlp"], sink, |span| {
         let message = "this is no way for vectors to depend on time";
-        Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+        Diagnostic::error(codes::UNKNOWN_OPTION, span, message)
             .help("`linear` adds `G e(t)` to gains, shifts and biases, `mlp` what matrices have")
     });
     args.finish(&[], sink);

@@ -55,7 +55,8 @@ pub fn check(leaf: &Leaf, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) {
     let widths = vec![known.width; leaf.params.len().max(1)];
     let mut found = Vec::new();
     read(leaf, &widths, known, &mut found);
-    found.retain(|d| sizes.is_some() || d.code != codes::SHAPE_MISMATCH);
+    let of_sizes = [codes::WIDTH_MISMATCH, codes::HEAD_COUNT];
+    found.retain(|d| sizes.is_some() || !of_sizes.contains(&d.code));
     sink.extend(found);
 }
 
@@ -92,7 +93,7 @@ pub fn output(e: &Expr, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Netw
 /// "this field ends with width 3".
 pub fn ends_with(span: Span, out: u64, width: u64) -> Diagnostic {
     let message = format!("this field ends with width {out}");
-    Diagnostic::error(codes::SHAPE_MISMATCH, span, message)
+    Diagnostic::error(codes::WIDTH_MISMATCH, span, message)
         .label(format!("the state has width {width}"))
 }
 
@@ -189,7 +190,7 @@ impl LayerReader<'_> {
         let known: Vec<&str> = params.iter().map(|(p, _)| p.name.as_str()).collect();
         self.fail(
             Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::PIPELINE_START,
                 e.span,
                 "this field has parameters, and does not begin with them",
             )
@@ -211,7 +212,7 @@ impl LayerReader<'_> {
         if let Some((_, (_, other), span)) = terms.iter().find(|(_, (_, w), _)| *w != out) {
             return self.fail(
                 Diagnostic::error(
-                    codes::SHAPE_MISMATCH,
+                    codes::WIDTH_MISMATCH,
                     *span,
                     format!("terms of width {out} and {other} cannot be added"),
                 )

@@ -385,7 +385,7 @@ pub fn expect<'e>(
     }
     sink.push(
         Diagnostic::error(
-            codes::TYPE_MISMATCH,
+            codes::UNKNOWN_OPTION,
             e.span,
             format!("`{name}` is expected here"),
         )

@@ -199,7 +199,7 @@ pub fn read(
         && let Some(e) = value("loss")
     {
         let message = "bytes are all kinds of tokens that the model knows: none is left to hide others behind";
-        let d = Diagnostic::error(codes::SHAPE_MISMATCH, e.span, message);
+        let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, e.span, message);
         sink.push(d.help(format!(
             "write `input tokens(vocab: {}, …)`: the last kind is the mask",
             data::BYTES + 1
@@ -267,7 +267,7 @@ fn from(e: &Entry, source: &str, sink: &mut Vec<Diagnostic>) -> Option<(Pretrain
     for value in &e.values {
         let ExprKind::Str(path) = &value.kind else {
             let message = "this is not the path of a run or of a file";
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, value.span, message);
+            let d = Diagnostic::error(codes::NOT_A_STRING, value.span, message);
             sink.push(d.help(HELP));
             return None;
         };
@@ -341,7 +341,7 @@ fn budget_of(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u64> {
         ExprKind::Quantity(number, unit) => {
             let Some((_, bytes)) = UNITS.iter().find(|(name, _)| name == unit) else {
                 let message = format!("`{unit}` is no unit of memory");
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, size.span, message);
+                let d = Diagnostic::error(codes::UNKNOWN_OPTION, size.span, message);
                 sink.push(d.help("write `budget(4 GiB)`; there are KiB, MiB, GiB, kB, MB and GB"));
                 return None;
             };
@@ -388,7 +388,7 @@ fn adamw(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<AdamW> {
 fn betas(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(f64, f64)> {
     let (ExprKind::Tuple(two) | ExprKind::List(two)) = &e.kind else {
         sink.push(
-            Diagnostic::error(codes::TYPE_MISMATCH, e.span, "two numbers are expected")
+            Diagnostic::error(codes::NOT_A_LIST, e.span, "two numbers are expected")
                 .help("write `betas: (0.9, 0.95)`"),
         );
         return None;
@@ -396,7 +396,7 @@ fn betas(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(f64, f64)> {
     let [a, b] = &two[..] else {
         let message = format!("two numbers are expected, not {}", two.len());
         sink.push(
-            Diagnostic::error(codes::ARGUMENT_COUNT, e.span, message)
+            Diagnostic::error(codes::LIST_LENGTH, e.span, message)
                 .help("write `betas: (0.9, 0.95)`"),
         );
         return None;

@@ -106,7 +106,7 @@ impl Widths<'_> {
                     shown(&at),
                     shown(&read.at)
                 );
-                let d = Diagnostic::error(codes::SHAPE_MISMATCH, span, message);
+                let d = Diagnostic::error(codes::WIDTH_MISMATCH, span, message);
                 self.sink
                     .push(d.also(leaf.span, "its parameters fit one width"));
                 return None;
@@ -156,7 +156,7 @@ impl Widths<'_> {
         let span = field.unwrap_or(self.program.fields[0].span);
         let message = format!("`{name}` has width {out}, and later steps read it");
         self.sink.push(
-            Diagnostic::error(codes::SHAPE_MISMATCH, span, message)
+            Diagnostic::error(codes::WIDTH_MISMATCH, span, message)
                 .label(format!("this field ends with width {out}"))
                 .help(format!(
                     "a history is as wide as the state, {width}: before the first step its entries are zeros of that width"
@@ -171,7 +171,7 @@ impl Widths<'_> {
             true => ends_with(span, out, other),
             false => {
                 let message = format!("values of width {out} and {other} cannot be added");
-                Diagnostic::error(codes::SHAPE_MISMATCH, span, message)
+                Diagnostic::error(codes::WIDTH_MISMATCH, span, message)
                     .label(format!("this field ends with width {out}"))
             }
         };

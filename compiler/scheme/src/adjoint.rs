@@ -172,7 +172,7 @@ impl Machine<'_> {
         let Equivalent { mut stages, b, .. } = match found {
             Ok(found) => found,
             Err(Beyond { span: at, why }) => {
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, span, "this method has no adjoint here")
+                let d = Diagnostic::error(codes::NO_ADJOINT, span, "this method has no adjoint here")
                     .label(why)
                     .help("the adjoint of a step is known where every state in it is the old one plus multiples of `h*F(y)`, and of flows one after the other");
                 return self.fail(match at {
@@ -249,7 +249,7 @@ impl Machine<'_> {
             (Some(_), None) => {
                 let message = format!("{what} is implicit");
                 return self.fail(
-                    Diagnostic::error(codes::IMPLICIT_TABLEAU, span, message)
+                    Diagnostic::error(codes::MISSING_SOLVER, span, message)
                         .label("its stages are solved for")
                         .help("say how: `adjoint(…, iterations: 3)`, or `solve by fixed_point(iterations: 3)` in the scheme"),
                 );

@@ -239,7 +239,7 @@ impl Machine<'_> {
         let values: Vec<Exact> = values.collect::<Option<_>>()?;
         if values.len() != n {
             let message = format!("{} weights for {n} methods", values.len());
-            return self.fail(Diagnostic::error(codes::INVALID_VALUE, given.span, message));
+            return self.fail(Diagnostic::error(codes::LIST_LENGTH, given.span, message));
         }
         let sum: Exact = values.iter().cloned().sum();
         if !sum.is_one() {
@@ -292,12 +292,12 @@ impl Machine<'_> {
         let steps: Vec<u64> = steps.collect::<Option<_>>()?;
         if steps.is_empty() || steps.len() > MAX_ROWS {
             let message = format!("a sequence of {}", steps.len());
-            let d = Diagnostic::error(codes::INVALID_VALUE, given.span, message);
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, given.span, message);
             return self.fail(d.label(format!("1 to {MAX_ROWS} rows are expected")));
         }
         if let Some((k, at)) = rows.filter(|(k, _)| *k != steps.len()) {
             let message = format!("{k} rows, and a sequence of {}", steps.len());
-            let d = Diagnostic::error(codes::INVALID_VALUE, given.span, message);
+            let d = Diagnostic::error(codes::LIST_LENGTH, given.span, message);
             return self.fail(d.also(at.span, "as many rows as this says"));
         }
         let repeated = (1..steps.len()).find(|i| steps[..*i].contains(&steps[*i]));

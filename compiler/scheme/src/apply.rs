@@ -120,7 +120,7 @@ impl Resolver<'_, '_> {
             if let Some(by) = &arg.by {
                 return self.fail(
                     Diagnostic::error(
-                        codes::TYPE_MISMATCH,
+                        codes::MISPLACED,
                         by.span,
                         "a flow already says how it is integrated",
                     )
@@ -137,16 +137,12 @@ impl Resolver<'_, '_> {
             let by = match &arg.by {
                 Some(by) if !scheme.body.takes_flows() => {
                     return self.fail(
-                        Diagnostic::error(
-                            codes::TYPE_MISMATCH,
-                            by.span,
-                            "`by` has no meaning here",
-                        )
-                        .label("only a flow of a splitting has an inner scheme")
-                        .also(
-                            scheme.name.span,
-                            format!("`{}` integrates its field itself", scheme.name.name),
-                        ),
+                        Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
+                            .label("only a flow of a splitting has an inner scheme")
+                            .also(
+                                scheme.name.span,
+                                format!("`{}` integrates its field itself", scheme.name.name),
+                            ),
                     );
                 }
                 Some(by) => Some(self.method(by)?),
@@ -184,13 +180,13 @@ impl Resolver<'_, '_> {
             _ => (name_of(e), None),
         };
         let Some(name) = callee else {
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a scheme")
+            let d = Diagnostic::error(codes::NOT_A_SCHEME, e.span, "this is not a scheme")
                 .label("a scheme is expected here");
             return self.fail(d);
         };
         let Definition::Scheme(scheme) = self.definition(&name)? else {
             let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::NOT_A_SCHEME,
                 name.span,
                 format!("`{}` is a field, not a scheme", name.name),
             )
@@ -205,7 +201,7 @@ impl Resolver<'_, '_> {
         let call = call.map_or(&none, |c| c);
         if let Some(a) = call.args.iter().find(|a| a.label.is_none()) {
             let d = Diagnostic::error(
-                codes::ARGUMENT_COUNT,
+                codes::MISPLACED,
                 a.value.span,
                 "the field stands before `by`",
             )
@@ -234,7 +230,7 @@ impl Resolver<'_, '_> {
         }
         let takes = count(scheme.fields.len(), "field");
         let message = format!("scheme `{}` takes {takes}", scheme.name.name);
-        let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
+        let d = Diagnostic::error(codes::FIELD_COUNT, span, message)
             .label("a scheme of one field is expected after `by`");
         self.fail(match scheme.name.span == span {
             true => d,

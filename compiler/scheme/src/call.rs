@@ -30,11 +30,7 @@ impl Machine<'_> {
             return self.function_applied(of, call, span, names);
         }
         let Some(callee) = name_of(&call.callee) else {
-            let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
-                call.callee.span,
-                "this is not a field",
-            );
+            let d = Diagnostic::error(codes::NOT_A_FIELD, call.callee.span, "this is not a field");
             return self.fail(d.label("a field parameter of this scheme is expected"));
         };
         if let Some(entry) = names.fields.get(&callee.name).cloned() {
@@ -78,7 +74,7 @@ impl Machine<'_> {
                 self.field_called(field, name, call, span, names)
             }
             FlowArgKind::Field { by: Some(by), .. } => self.fail(
-                Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
+                Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
                     .label("only a flow has an inner scheme")
                     .also(span, "the field is evaluated here"),
             ),
@@ -197,7 +193,7 @@ impl Machine<'_> {
         const HELP: &str = "write `start { x = normal(std: 0.4) }`";
         if self.at.phase != Phase::Start {
             let message = "`normal` draws a state in `start { … }` alone";
-            return self.fail(Diagnostic::error(codes::TYPE_MISMATCH, span, message).help(HELP));
+            return self.fail(Diagnostic::error(codes::MISPLACED, span, message).help(HELP));
         }
         let labelled = |a: &Arg| a.label.as_ref().is_some_and(|l| l.name == "std");
         let [arg] = &call.args[..] else {
@@ -239,7 +235,7 @@ impl Machine<'_> {
             match self.item(e, names)? {
                 Item::Number(c) => Some(c),
                 _ => {
-                    let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a state");
+                    let d = Diagnostic::error(codes::NOT_A_NUMBER, e.span, "this is a state");
                     self.fail(d.label("a number is expected here, perhaps one for each channel"))
                 }
             }
@@ -352,7 +348,7 @@ impl Machine<'_> {
             Some(i) => Some(i as usize),
             None => {
                 let message = format!("{value} is no place in a list of {n}");
-                self.fail(Diagnostic::error(codes::INVALID_VALUE, e.span, message))
+                self.fail(Diagnostic::error(codes::OUT_OF_RANGE, e.span, message))
             }
         }
     }

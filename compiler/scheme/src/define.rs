@@ -143,7 +143,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         match &p.kind {
             ParamKind::Field | ParamKind::Fields if !def.values.is_empty() => sink.push(
                 Diagnostic::error(
-                    codes::ARGUMENT_COUNT,
+                    codes::PARAMETER_ORDER,
                     p.name.span,
                     "a field parameter stands after a value parameter",
                 )
@@ -151,7 +151,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             ),
             ParamKind::Field | ParamKind::Fields if def.list.is_some() => sink.push(
                 Diagnostic::error(
-                    codes::ARGUMENT_COUNT,
+                    codes::PARAMETER_ORDER,
                     p.name.span,
                     "a field parameter stands after a list of fields",
                 )
@@ -269,7 +269,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         (partner, matches!(def.body, Body::Splitting(_)), unsupported)
     {
         sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, span, "there is no splitting to be the partner of")
+            Diagnostic::error(codes::MISPLACED, span, "there is no splitting to be the partner of")
                 .help("a tableau has a second row of weights instead, a step program `return y embedded z`"),
         );
     }
@@ -283,7 +283,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         (Body::Step(_), Some(by)) if !unsupported => started(&def, by, sink),
         (_, Some(by)) if !unsupported => sink.push(
             Diagnostic::error(
-                codes::SCHEME_BODY,
+                codes::NOTHING_TO_START,
                 by.span,
                 "there is no multistep method to start",
             )
@@ -294,7 +294,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     if let (Some(list), false) = (&def.list, matches!(def.body, Body::Step(_))) {
         let message = "only a step program takes a list of fields";
         sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, list.span, message)
+            Diagnostic::error(codes::FIELD_COUNT, list.span, message)
                 .help("write the step out: `step x { … repeat l in L[..] { … } … }`"),
         );
     }
@@ -314,7 +314,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         } else if def.fields.len() > 1 {
             sink.push(
                 Diagnostic::error(
-                    codes::ARGUMENT_COUNT,
+                    codes::FIELD_COUNT,
                     def.fields[1].span,
                     format!(
                         "{what} has one field, `{}` has {}",
@@ -329,14 +329,14 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         // Its fields and what is to be solved are those of what it names.
     } else if let Some((_, span)) = def.solve.as_ref().filter(|_| sink.len() == before) {
         sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+            Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
                 .label("`solve by` belongs to an implicit tableau or multistep method")
                 .help("in a step program, write the iteration: `repeat r { y = x + h*F(y) }`"),
         );
     } else if def.fields.is_empty() && def.list.is_none() && sink.len() == before {
         sink.push(
             Diagnostic::error(
-                codes::ARGUMENT_COUNT,
+                codes::FIELD_COUNT,
                 def.name.span,
                 format!("scheme `{}` has no field to integrate", def.name.name),
             )
@@ -352,12 +352,14 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
 
 /// What `start by` asks of a step program.
 fn started(def: &SchemeDef, by: &Ident, sink: &mut Vec<Diagnostic>) {
-    let d = |message: &str| Diagnostic::error(codes::SCHEME_BODY, by.span, message);
+    let d = |code, message: &str| Diagnostic::error(code, by.span, message);
     if def.history.past.is_empty() {
-        let d = d("there is nothing to start").label("no step reads what an earlier one made");
+        let d = d(codes::NOTHING_TO_START, "there is nothing to start")
+            .label("no step reads what an earlier one made");
         sink.push(d.help("`v[-1]` is the value of `v` in the step before"));
     } else if def.fields.len() != 1 || def.list.is_some() {
-        let d = d("`start by` takes a step program of one field");
+        let message = "`start by` takes a step program of one field";
+        let d = d(codes::FIELD_COUNT, message);
         sink.push(d.help("make the first entries in `start { … }`"));
     }
 }

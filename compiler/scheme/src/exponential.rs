@@ -109,7 +109,7 @@ impl Machine<'_> {
         }
         let Some((over, field)) = self.multiple(&argument.value, names)? else {
             let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::LINEAR_FIELD,
                 argument.value.span,
                 "this is no multiple of a linear field",
             );
@@ -125,14 +125,14 @@ impl Machine<'_> {
             Some(Function::TooHigh) => {
                 let message = format!("there is no function beyond `phi{MAX_INDEX}`");
                 self.fail(Diagnostic::error(
-                    codes::INVALID_VALUE,
+                    codes::OUT_OF_RANGE,
                     of.callee.span,
                     message,
                 ))
             }
             None => {
                 let d = Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::LINEAR_FIELD,
                     of.callee.span,
                     "this is not a function of a linear field",
                 );
@@ -230,7 +230,7 @@ impl Machine<'_> {
             return Some(leaf.clone());
         }
         let message = format!("what stands for `{}` is no linear field", field.name);
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, arg.span, message)
+        let d = Diagnostic::error(codes::LINEAR_FIELD, arg.span, message)
             .label("`decay` alone is a number for each column")
             .also(field.span, "a function of it is applied here")
             .help("name a field for it: `field leak = decay`");
@@ -248,7 +248,7 @@ fn one_argument(span: Span, callee: &Expr) -> Diagnostic {
 pub(super) fn without_state(name: &Ident, span: Span) -> Option<Diagnostic> {
     function(&name.name)?;
     let message = format!("`{}(…)` is applied to nothing", name.name);
-    let d = Diagnostic::error(codes::TYPE_MISMATCH, span, message);
+    let d = Diagnostic::error(codes::LINEAR_FIELD, span, message);
     Some(
         d.label("it is a function of states, not a number")
             .help(HELP),

@@ -87,7 +87,7 @@ impl Resolver<'_, '_> {
         }
         super::unused::operands(&own.fields, &term, self.sink);
         if let (Some((_, span)), 0) = (&own.solve, around.adjoints) {
-            let d = Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+            let d = Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
                 .label("only adjoints are solved for here")
                 .help("an operand takes its own settings: `compose(gauss4(r: 5), heun)`");
             return self.fail(d);
@@ -124,7 +124,7 @@ impl Resolver<'_, '_> {
             _ => (name_of(e), None),
         };
         let Some(name) = name else {
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a scheme")
+            let d = Diagnostic::error(codes::NOT_A_SCHEME, e.span, "this is not a scheme")
                 .label("a scheme, or a method such as `adjoint(heun)`, is expected");
             return self.fail(d);
         };
@@ -159,7 +159,7 @@ impl Resolver<'_, '_> {
         };
         if let Some(inner) = inner {
             let d = Diagnostic::error(
-                codes::ARGUMENT_COUNT,
+                codes::REPEATED_ARGUMENT,
                 value.span,
                 "a second fraction of `h`",
             );
@@ -186,7 +186,7 @@ impl Resolver<'_, '_> {
         }
         let Definition::Scheme(scheme) = self.definition(name)? else {
             let message = format!("`{}` is a field, not a scheme", name.name);
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, name.span, message);
+            let d = Diagnostic::error(codes::NOT_A_SCHEME, name.span, message);
             return self.fail(d.label("a scheme is expected here"));
         };
         self.is_one_step(&scheme, name)?;
@@ -268,7 +268,7 @@ impl Resolver<'_, '_> {
             return Some(());
         }
         let message = format!("`{}` looks back at earlier steps", name.name);
-        let d = Diagnostic::error(codes::HISTORY, name.span, message)
+        let d = Diagnostic::error(codes::NESTED_HISTORY, name.span, message)
             .label("a method of one step is expected here")
             .also(scheme.name.span, "defined here");
         self.fail(d.help("take a method of one step, such as `heun`, `rk4` or `gauss4`; a history belongs to an `evolve`"))
@@ -278,7 +278,7 @@ impl Resolver<'_, '_> {
         let Some(by) = &a.by else {
             return Some(());
         };
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, by.span, "`by` has no meaning here")
+        let d = Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
             .label("operands are schemes without their fields")
             .help("inner schemes are named where the method is applied: `adjoint(strang)(ffn by heun, att)`");
         self.fail(d)
@@ -351,7 +351,7 @@ impl Resolver<'_, '_> {
                             None => (first.span, term.span),
                         };
                         let message = "this operand does not say its fraction of `h`";
-                        let d = Diagnostic::error(codes::ARGUMENT_COUNT, bare, message)
+                        let d = Diagnostic::error(codes::MISSING_ARGUMENT, bare, message)
                             .also(said, "this one does");
                         return self.fail(d.help("write fractions for all operands, or for none: then each takes the same"));
                     }
@@ -387,7 +387,7 @@ impl Resolver<'_, '_> {
             return Some(None);
         };
         let ExprKind::List(items) = &e.kind else {
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a list");
+            let d = Diagnostic::error(codes::NOT_A_LIST, e.span, "this is not a list");
             return self.fail(d.label("numbers in brackets are expected: `[1, 2, 4]`"));
         };
         Some(Some(Numbers {
@@ -399,7 +399,7 @@ impl Resolver<'_, '_> {
 
 fn no_fraction(span: Span) -> Diagnostic {
     Diagnostic::error(
-        codes::TYPE_MISMATCH,
+        codes::MISPLACED,
         span,
         "a fraction of `h` has no meaning here",
     )

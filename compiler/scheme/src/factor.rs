@@ -73,7 +73,7 @@ impl Machine<'_> {
                 };
                 let message = format!("{} cannot be {verb} {}", a.what(), b.what());
                 self.fail(
-                    Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                    Diagnostic::error(codes::STATE_ARITHMETIC, span, message)
                         .label("states are added to states and multiplied by numbers"),
                 )
             }

@@ -36,12 +36,12 @@ impl Resolver<'_, '_> {
             ExprKind::List(_) => self.fail(not_supported(e.span, "a list of fields")),
             ExprKind::Index(..) => self.fail(not_supported(e.span, "a field from a list")),
             ExprKind::Flow { .. } => {
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "a flow, not a field")
+                let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, "a flow, not a field")
                     .help("make a field of it with `increment(…)` or `map(…)`");
                 self.fail(d)
             }
             _ => {
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a field")
+                let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is not a field")
                     .label("a field is expected here");
                 self.fail(d)
             }
@@ -55,7 +55,7 @@ impl Resolver<'_, '_> {
         }
         if ["increment", "map"].contains(&name.name.as_str()) {
             let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::NOT_A_FLOW,
                 name.span,
                 format!("`{}` needs a flow", name.name),
             )
@@ -66,7 +66,7 @@ impl Resolver<'_, '_> {
             Definition::Field(f) => f,
             Definition::Scheme(s) => {
                 let d = Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_FIELD,
                     name.span,
                     format!("`{}` is a scheme, not a field", name.name),
                 )
@@ -123,7 +123,7 @@ impl Resolver<'_, '_> {
     fn field_call(&mut self, call: &Call, e: &Expr, name: &str) -> Option<Rc<Field>> {
         if is_method(e) || is_method(&call.callee) {
             let message = "a method is a scheme, not a field";
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message)
+            let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, message)
                 .label("a field is expected here")
                 .help("apply it, and make a field of the flow: `increment(adjoint(euler)(layer))`");
             return self.fail(d);
@@ -163,12 +163,12 @@ impl Resolver<'_, '_> {
             _ => {
                 let d = match self.definition(&callee)? {
                     Definition::Scheme(_) => {
-                        Diagnostic::error(codes::TYPE_MISMATCH, e.span, format!("`{}(…)` is a flow, not a field", callee.name))
+                        Diagnostic::error(codes::NOT_A_FIELD, e.span, format!("`{}(…)` is a flow, not a field", callee.name))
                             .label("a field is expected here")
                             .help("make a field of it with `increment(…)` (its change of the state) or `map(…)` (the new state)")
                     }
                     Definition::Field(_) => {
-                        Diagnostic::error(codes::TYPE_MISMATCH, callee.span, format!("field `{}` takes no arguments", callee.name))
+                        Diagnostic::error(codes::ARGUMENT_COUNT, callee.span, format!("field `{}` takes no arguments", callee.name))
                             .help(format!("write `{}`", callee.name))
                     }
                 };
@@ -243,7 +243,7 @@ impl Resolver<'_, '_> {
                     self.terms(a, c, out)
                 }
                 (true, true) => {
-                    let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
+                    let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is a number")
                         .label("a field is expected here");
                     self.fail(d)
                 }

@@ -83,7 +83,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> History {
         (_, None) => return History::default(),
         (_, Some((_, span))) => {
             let message = "`start { … }` without a step program";
-            let d = Diagnostic::error(codes::SCHEME_BODY, *span, message)
+            let d = Diagnostic::error(codes::NOTHING_TO_START, *span, message)
                 .help("say what a step is with `step x { … return … }`");
             sink.push(d);
             return History::default();
@@ -137,21 +137,25 @@ impl Machine<'_> {
         let history = self.history(span, frame)?;
         let Phase::Step(step) = self.at.phase else {
             return self.fail(
-                Diagnostic::error(codes::HISTORY, span, "there is no step before the start")
-                    .label("`start` makes the first entry and cannot read earlier ones"),
+                Diagnostic::error(
+                    codes::BEFORE_FIRST_STEP,
+                    span,
+                    "there is no step before the start",
+                )
+                .label("`start` makes the first entry and cannot read earlier ones"),
             );
         };
         if history.constants.contains(&name.name) {
             let message = format!("`{}` is set once, in `start`", name.name);
             return self.fail(
-                Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                Diagnostic::error(codes::NO_HISTORY, span, message)
                     .label("it has no history")
                     .help(format!("write `{}`", name.name)),
             );
         }
         if !history.past.contains_key(&name.name) {
             let message = format!("`{}` is never set in this step", name.name);
-            let d = Diagnostic::error(codes::UNKNOWN_NAME, span, message)
+            let d = Diagnostic::error(codes::NOT_SET, span, message)
                 .label("a state of this step, or a learned list, is expected before `[`");
             let near = odec_grammar::nearest(&name.name, history.past.keys().map(String::as_str));
             return self.fail(match near {
@@ -203,7 +207,7 @@ impl Machine<'_> {
 fn nested(span: Span, flow: &Flow) -> Diagnostic {
     let name = &flow.scheme.name.name;
     let message = format!("`{name}` looks back at earlier steps, and stands inside another flow");
-    Diagnostic::error(codes::HISTORY, span, message)
+    Diagnostic::error(codes::NESTED_HISTORY, span, message)
         .label("a history belongs to an `evolve`")
         .help(format!("apply it outermost: `evolve {name}(…) for …`"))
 }

@@ -72,7 +72,7 @@ impl Machine<'_> {
                 }
             }
             (None, Some((_, span))) => self.fail(
-                Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+                Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
                     .label("every stage of this tableau is known from those before it")
                     .also(t.span, "the tableau is explicit"),
             ),
@@ -83,7 +83,7 @@ impl Machine<'_> {
                     format!("stage {}", j + 1)
                 };
                 self.fail(
-                    Diagnostic::error(codes::IMPLICIT_TABLEAU, span, "this tableau is implicit")
+                    Diagnostic::error(codes::MISSING_SOLVER, span, "this tableau is implicit")
                         .label(format!("stage {} depends on {on}", i + 1))
                         .help(
                             "say how its stages are found: `solve by fixed_point(iterations: 3)`",
@@ -272,7 +272,7 @@ impl Machine<'_> {
             Item::Vector(v) => v,
             _ => {
                 let message = "this is no state to start from";
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, from.span, message);
+                let d = Diagnostic::error(codes::NOT_A_STATE, from.span, message);
                 return self.fail(d.label("a state, or 0, is expected"));
             }
         };
@@ -280,7 +280,7 @@ impl Machine<'_> {
         mentions.expr(value);
         if !mentions.read.contains(name.name.as_str()) {
             let message = format!("`{}` is not in its equation", name.name);
-            let d = Diagnostic::error(codes::UNUSED_NAME, value.span, message)
+            let d = Diagnostic::error(codes::NOTHING_TO_SOLVE, value.span, message)
                 .label("there is nothing to solve");
             return self.fail(d.help(format!("write `{} = …`", name.name)));
         }

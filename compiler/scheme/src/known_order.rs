@@ -51,7 +51,7 @@ impl Machine<'_> {
                     Err(why) => why,
                 };
                 let message = "the order of this method is not known";
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, of.span, message)
+                let d = Diagnostic::error(codes::UNKNOWN_ORDER, of.span, message)
                     .label(why)
                     .help("extrapolation eliminates the first terms of an error; `average(…, weights: […])` takes weights of your own");
                 return self.fail(d);

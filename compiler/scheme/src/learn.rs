@@ -157,12 +157,10 @@ fn starts(
     };
     if items.len() != n {
         let message = format!("{} values for {n} coefficients", items.len());
-        return Err(
-            Diagnostic::error(codes::INVALID_VALUE, l.init.span, message)
-                .label(format!("`{}` has {n} entries", l.name.name))
-                .also(l.name.span, "declared here")
-                .help("give one value for each entry, or one for all"),
-        );
+        return Err(Diagnostic::error(codes::LIST_LENGTH, l.init.span, message)
+            .label(format!("`{}` has {n} entries", l.name.name))
+            .also(l.name.span, "declared here")
+            .help("give one value for each entry, or one for all"));
     }
     let each = |e: &Expr| counted(e, scope, work);
     items.iter().map(each).collect::<Result<_, _>>().map(Some)
@@ -219,7 +217,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
             sink.push(d);
         } else if matches!(l.len, LearnLen::History) && def.history.past.is_empty() {
             let message = format!("`{name}` is as long as the history, and this scheme has none");
-            let d = Diagnostic::error(codes::HISTORY, l.span, message)
+            let d = Diagnostic::error(codes::NO_HISTORY, l.span, message)
                 .label("no step reads what an earlier one made")
                 .help(format!(
                     "a sum over earlier values is `sum j in 0.. {{ {name}[j]*f[-j] }}`"

@@ -35,7 +35,7 @@ impl Resolver<'_, '_> {
             }
             Ok(Definition::Field(_)) => {
                 let message = format!("`{}` is a field, not a scheme", from.name);
-                return self.fail(Diagnostic::error(codes::TYPE_MISMATCH, from.span, message));
+                return self.fail(Diagnostic::error(codes::NOT_A_SCHEME, from.span, message));
             }
         };
         let (fits, kind) = match l.what.name.as_str() {
@@ -48,7 +48,7 @@ impl Resolver<'_, '_> {
         if !fits {
             let bare = kind.trim_start_matches("a ");
             let message = format!("`{}` has no {bare} to start from", from.name);
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, from.span, message)
+            let d = Diagnostic::error(codes::LEARN_SOURCE, from.span, message)
                 .label(format!("a scheme that is written as {kind} is expected"))
                 .also(source.name.span, "defined here");
             return self.fail(match source.body {

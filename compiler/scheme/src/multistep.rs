@@ -58,7 +58,7 @@ impl Multistep {
             }
             if first.is_none() {
                 let message = format!("this multistep method has no row `{name}`");
-                let d = Diagnostic::error(codes::MULTISTEP, span, message);
+                let d = Diagnostic::error(codes::MULTISTEP_ROWS, span, message);
                 sink.push(d.help("write `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`"));
             }
             first.map(|(_, entries)| entries.clone())
@@ -67,7 +67,7 @@ impl Multistep {
         for (name, _) in rows {
             if !["alpha", "beta"].contains(&name.name.as_str()) {
                 let message = format!("`{}` is no row of a multistep method", name.name);
-                let d = Diagnostic::error(codes::MULTISTEP, name.span, message);
+                let d = Diagnostic::error(codes::MULTISTEP_ROWS, name.span, message);
                 sink.push(d.label("`alpha` or `beta` is expected"));
             }
         }
@@ -80,13 +80,17 @@ impl Multistep {
 pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
     let steps = m.steps();
     if steps == 0 {
-        let d = Diagnostic::error(codes::MULTISTEP, m.span, "this method has no earlier value");
+        let d = Diagnostic::error(
+            codes::MULTISTEP_ROWS,
+            m.span,
+            "this method has no earlier value",
+        );
         sink.push(d.help("each row has an entry for the new step and one for each earlier one"));
     }
     match (&def.start_by, steps) {
         (None, 2..) => {
             let message = format!("a method of {} needs a start", count(steps, "step"));
-            let d = Diagnostic::error(codes::MULTISTEP, m.span, message)
+            let d = Diagnostic::error(codes::MISSING_START, m.span, message)
                 .label("the first steps have nothing to look back at")
                 .help("say how they are taken: `start by heun`");
             sink.push(d);
@@ -94,7 +98,7 @@ pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
         (Some(by), 0 | 1) => {
             let message = "a method of one step needs no start";
             sink.push(
-                Diagnostic::error(codes::MULTISTEP, by.span, message)
+                Diagnostic::error(codes::NOTHING_TO_START, by.span, message)
                     .also(m.span, "it reads nothing older than the state"),
             );
         }
@@ -271,14 +275,18 @@ impl Machine<'_> {
             (true, None) => Some(None),
             (false, Some((method, _))) => self.solver(method, &frame.scope).map(Some),
             (true, Some((_, span))) => self.fail(
-                Diagnostic::error(codes::SCHEME_BODY, *span, "there is nothing to solve")
+                Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
                     .label("the new state does not depend on its own evaluation")
                     .also(m.span, "the method is explicit"),
             ),
             (false, None) => self.fail(
-                Diagnostic::error(codes::MULTISTEP, m.beta[0].span, "this method is implicit")
-                    .label("the new state depends on its own evaluation")
-                    .help("say how it is found: `solve by fixed_point(iterations: 3)`"),
+                Diagnostic::error(
+                    codes::MISSING_SOLVER,
+                    m.beta[0].span,
+                    "this method is implicit",
+                )
+                .label("the new state depends on its own evaluation")
+                .help("say how it is found: `solve by fixed_point(iterations: 3)`"),
             ),
         }
     }
@@ -296,7 +304,7 @@ impl Machine<'_> {
         let (alpha, beta) = (row(&m.alpha)?, row(&m.beta)?);
         let Ok(over) = alpha[0].recip() else {
             let d = Diagnostic::error(
-                codes::MULTISTEP,
+                codes::INCONSISTENT_ROWS,
                 m.alpha[0].span,
                 "the new state has no weight",
             );
@@ -305,7 +313,7 @@ impl Machine<'_> {
         let sum: Exact = alpha.iter().cloned().sum();
         if !sum.is_zero() {
             let message = format!("the entries of `alpha` sum to {sum}, not to 0");
-            let d = Diagnostic::error(codes::MULTISTEP, spans(&m.alpha), message)
+            let d = Diagnostic::error(codes::INCONSISTENT_ROWS, spans(&m.alpha), message)
                 .label("a state that does not change would change")
                 .help("look for a slip in the row; it stands newest first");
             return self.fail(d);
@@ -315,7 +323,7 @@ impl Machine<'_> {
         let sum: Exact = beta.iter().cloned().sum();
         if slope != sum {
             let message = format!("the entries of `beta` sum to {sum}, not to {slope}");
-            let d = Diagnostic::error(codes::MULTISTEP, spans(&m.beta), message)
+            let d = Diagnostic::error(codes::INCONSISTENT_ROWS, spans(&m.beta), message)
                 .label(format!(
                     "`alpha` asks for {slope}: a constant rate would be integrated wrongly"
                 ))

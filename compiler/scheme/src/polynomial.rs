@@ -77,7 +77,7 @@ pub fn root(named: &Named, scope: &Scope, work: &mut usize) -> Result<Coeff, Dia
 pub fn bound(named: &Named) -> Diagnostic {
     let name = &named.variable.name;
     let message = format!("`{name}` is a state here");
-    Diagnostic::error(codes::TYPE_MISMATCH, named.variable.span, message)
+    Diagnostic::error(codes::NOT_A_NUMBER, named.variable.span, message)
         .label("a number is expected, or the variable of a polynomial")
         .help("states have no roots; the variable of a polynomial is a name that means nothing else: `root(z^3 - 3*z + 1, 0.35)`")
 }

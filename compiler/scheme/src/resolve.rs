@@ -143,7 +143,7 @@ impl<'n, 's> Resolver<'n, 's> {
         if is_method(e) {
             let shown = self.names.quote(e.span).to_string();
             let message = format!("`{shown}` is a scheme without its fields");
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, message);
+            let d = Diagnostic::error(codes::NOT_A_FLOW, e.span, message);
             return self.fail(d.help(format!("apply it: `{shown}(…)`")));
         }
         let ExprKind::Call(call) = &e.kind else {
@@ -153,7 +153,7 @@ impl<'n, 's> Resolver<'n, 's> {
                 .map_or("this".into(), |n| format!("`{}`", n.name));
             let d = match name.as_ref().map(|n| self.names.get(n, self.sink)) {
                 Some(Ok(Definition::Scheme(_))) => Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_FLOW,
                     e.span,
                     format!("{shown} is a scheme without its fields"),
                 )
@@ -162,7 +162,7 @@ impl<'n, 's> Resolver<'n, 's> {
                     name.map_or(String::new(), |n| n.name)
                 )),
                 Some(Ok(Definition::Field(_))) => Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_FLOW,
                     e.span,
                     format!("{shown} is a field, not a flow"),
                 )
@@ -173,7 +173,7 @@ impl<'n, 's> Resolver<'n, 's> {
                 )),
                 Some(Err(true)) => return None,
                 Some(Err(false)) => self.names.unknown(&name?, self.sink.len()),
-                None => Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a flow")
+                None => Diagnostic::error(codes::NOT_A_FLOW, e.span, "this is not a flow")
                     .label("a scheme applied to fields is expected here, such as `lie(att, ffn)`"),
             };
             return self.fail(d);
@@ -184,13 +184,13 @@ impl<'n, 's> Resolver<'n, 's> {
         }
         let Some(name) = name_of(&call.callee) else {
             let message = "this is no scheme to apply";
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, call.callee.span, message);
+            let d = Diagnostic::error(codes::NOT_A_SCHEME, call.callee.span, message);
             return self
                 .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
         };
         if ["increment", "map"].contains(&name.name.as_str()) || self.names.layers.has(&name.name) {
             let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::NOT_A_FLOW,
                 e.span,
                 format!("`{}(…)` is a field, not a flow", name.name),
             )
@@ -202,7 +202,7 @@ impl<'n, 's> Resolver<'n, 's> {
             Definition::Scheme(scheme) => self.apply(scheme, call, e.span),
             Definition::Field(_) => {
                 let d = Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_SCHEME,
                     name.span,
                     format!("`{}` is a field, not a scheme", name.name),
                 )
@@ -215,7 +215,7 @@ impl<'n, 's> Resolver<'n, 's> {
 
 /// A flow given where a field is integrated.
 pub fn flow_for_field(span: Span, scheme: &SchemeDef) -> Diagnostic {
-    Diagnostic::error(codes::TYPE_MISMATCH, span, format!("`{}` integrates a field, and this is a flow", scheme.name.name))
+    Diagnostic::error(codes::NOT_A_FIELD, span, format!("`{}` integrates a field, and this is a flow", scheme.name.name))
         .label("a field is expected here")
         .also(scheme.name.span, "defined here")
         .help("make a field of it with `increment(…)` (its change of the state) or `map(…)` (the new state)")

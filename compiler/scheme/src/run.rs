@@ -476,7 +476,7 @@ impl<'s> Machine<'s> {
         let Phase::Step(step) = self.at.phase else {
             return self.fail(
                 Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::MISPLACED,
                     span,
                     "a list of values, one for each step",
                 )
@@ -486,7 +486,7 @@ impl<'s> Machine<'s> {
         if values.len() != self.at.steps {
             let message = format!("a list of {} for {} steps", values.len(), self.at.steps);
             return self.fail(
-                Diagnostic::error(codes::INVALID_VALUE, span, message)
+                Diagnostic::error(codes::LIST_LENGTH, span, message)
                     .label("one value for each step is expected"),
             );
         }

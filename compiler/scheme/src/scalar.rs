@@ -83,7 +83,7 @@ pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
 /// A value in which no symbol may remain.
 pub fn constant(value: Coeff, span: Span) -> Result<Exact, Diagnostic> {
     value.as_constant().ok_or_else(|| {
-        Diagnostic::error(codes::TYPE_MISMATCH, span, "this number is not a constant")
+        Diagnostic::error(codes::NOT_A_CONSTANT, span, "this number is not a constant")
             .label("it depends on the step size or on a learned coefficient")
     })
 }
@@ -113,7 +113,7 @@ pub fn out_of_range(value: &Exact, span: Span) -> Diagnostic {
         shown = format!("{}…", &shown[..40]);
     }
     Diagnostic::error(
-        codes::INVALID_VALUE,
+        codes::OUT_OF_RANGE,
         span,
         format!("{shown} is out of range"),
     )
@@ -184,7 +184,7 @@ fn length(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
     let known = list.and_then(|l| scope.get(&length_of(&l.name)));
     known.cloned().ok_or_else(|| {
         Diagnostic::error(
-            codes::TYPE_MISMATCH,
+            codes::NOT_A_LIST,
             arg.value.span,
             "this is no list of fields",
         )
@@ -241,7 +241,7 @@ pub fn not_supported(span: Span, what: &str) -> Diagnostic {
 }
 
 fn expected_number(e: &Expr) -> Diagnostic {
-    Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is not a number")
+    Diagnostic::error(codes::NOT_A_NUMBER, e.span, "this is not a number")
         .label("a number is expected here")
 }
 
@@ -253,6 +253,16 @@ pub fn name_of(e: &Expr) -> Option<Ident> {
             span: e.span,
         }),
         _ => None,
+    }
+}
+
+/// A word that is none of `known`, which are `what` its place takes; the nearest one as a hint, or all.
+pub fn unknown_option(what: &str, word: &Ident, known: &[&str]) -> Diagnostic {
+    let message = format!("`{}` is not {what}", word.name);
+    let d = Diagnostic::error(codes::UNKNOWN_OPTION, word.span, message);
+    match odec_grammar::nearest(&word.name, known.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("there are `{}`", known.join("`, `"))),
     }
 }
 

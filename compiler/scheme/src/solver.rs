@@ -4,7 +4,7 @@
 
 use super::args::Args;
 use super::run::{MAX_EVALUATIONS, Machine};
-use super::scalar::{Scope, not_supported, out_of_range, unknown_name};
+use super::scalar::{Scope, not_supported, out_of_range, unknown_option};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Method};
@@ -114,7 +114,7 @@ impl Machine<'_> {
     fn finds(&mut self, call: &Expr, scope: &Scope) -> Option<solve::Solver> {
         let Some(mut args) = Args::of(call) else {
             let message = "this is no way to solve";
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, call.span, message);
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, call.span, message);
             return self.fail(d.help("write `fixed_point(iterations: 3)` after `by`"));
         };
         let name = args.callee.clone();
@@ -126,8 +126,7 @@ impl Machine<'_> {
             ));
         }
         if !METHODS.contains(&name.name.as_str()) {
-            let d = unknown_name(&name.name, name.span, METHODS.into_iter());
-            return self.fail(d.label("a way to solve is expected"));
+            return self.fail(unknown_option("a solver", &name, &METHODS));
         }
         let before = self.messages();
         let rules = [Rule::Anderson, Rule::Broyden];
@@ -186,7 +185,7 @@ impl Machine<'_> {
             && memory > most
         {
             let message = format!("a memory of {memory} for {most} iterations");
-            let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message)
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, e.span, message)
                 .label("more than there are iterations to remember");
             return self.fail(d.also(span, "as many iterations at most"));
         }
@@ -208,7 +207,7 @@ impl Machine<'_> {
         let known = ["unroll", "implicit", "phantom", "last"];
         let expected = "`unroll`, `implicit`, `phantom(k)` or `last(k)` is expected";
         let Some(mut args) = Args::of(g) else {
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, g.span, "this is no gradient");
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, g.span, "this is no gradient");
             return self.fail(d.label(expected));
         };
         let name = args.callee.clone();
@@ -217,8 +216,7 @@ impl Machine<'_> {
             return self.fail(d.help("write `gradient implicit`: it keeps no iterate either"));
         }
         if !known.contains(&name.name.as_str()) {
-            let d = unknown_name(&name.name, name.span, known.into_iter());
-            return self.fail(d.label(expected));
+            return self.fail(unknown_option("a gradient", &name, &known).label(expected));
         }
         let counted = ["phantom", "last"].contains(&name.name.as_str());
         let count = match counted {

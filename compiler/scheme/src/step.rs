@@ -104,7 +104,7 @@ impl Machine<'_> {
             keeps.push((name.clone(), self.kept(name, *span, &names)?));
         }
         let Some(Some(Item::Vector(end))) = names.set.get(&step.state.name) else {
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, *span, "the state is set to a number");
+            let d = Diagnostic::error(codes::NOT_A_STATE, *span, "the state is set to a number");
             return self.fail(d);
         };
         Some(Reached {
@@ -120,7 +120,7 @@ impl Machine<'_> {
             let Some(last) = names.last.get(name) else {
                 let message = format!("`{name}` has no value in the first steps");
                 return self.fail(
-                    Diagnostic::error(codes::HISTORY, span, message)
+                    Diagnostic::error(codes::BEFORE_FIRST_STEP, span, message)
                         .label("later steps read it here")
                         .help(format!(
                             "where the history is too short, `start by` takes the step, and `{name}` keeps the last value that needs no \
@@ -135,7 +135,7 @@ impl Machine<'_> {
             Some(Item::Vector(v)) => return self.value(v.clone(), span),
             Some(Item::Number(_) | Item::Factor { .. }) => {
                 let message = format!("`{name}` is a number, and only states are kept");
-                Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+                Diagnostic::error(codes::NOT_A_STATE, span, message)
                     .help("name a constant of the scheme: `let name = …`")
             }
         };

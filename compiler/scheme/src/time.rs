@@ -220,7 +220,7 @@ impl Machine<'_> {
         if names.frame.outermost {
             return Some(Coeff::symbol(T));
         }
-        let d = Diagnostic::error(codes::TYPE_MISMATCH, span, "there is no `t` in a step of a step")
+        let d = Diagnostic::error(codes::MISPLACED, span, "there is no `t` in a step of a step")
             .label("this scheme is applied inside another one, whose fields may have come to different times");
         self.fail(d.help("fields know their time: `time(embed: 16)` in a pipeline"))
     }

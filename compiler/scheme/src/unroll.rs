@@ -82,7 +82,7 @@ pub fn unroll(
             other
         };
         sink.push(
-            Diagnostic::error(codes::HISTORY, back.span, message)
+            Diagnostic::error(codes::NESTED_HISTORY, back.span, message)
                 .label("all steps of this evolve must be taken by this scheme")
                 .also(other.span, "another scheme"),
         );

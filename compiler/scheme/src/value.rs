@@ -42,7 +42,7 @@ impl Machine<'_> {
         let scope = names.numbers();
         let Some(start) = &range.start else {
             let d = Diagnostic::error(
-                codes::TYPE_MISMATCH,
+                codes::MISSING_ARGUMENT,
                 range.span,
                 "this range has no beginning",
             );
@@ -52,7 +52,7 @@ impl Machine<'_> {
             let history = self.history(range.span, names.frame)?;
             if history.past.is_empty() {
                 let message = "this range runs over the history, and this scheme has none";
-                let d = Diagnostic::error(codes::HISTORY, range.span, message)
+                let d = Diagnostic::error(codes::NO_HISTORY, range.span, message)
                     .label("no step reads what an earlier one made")
                     .help("give the range an end: `0..n`");
                 return self.fail(d);
@@ -69,12 +69,16 @@ impl Machine<'_> {
         match self.item(e, names)? {
             Item::Vector(v) => Some(v),
             Item::Factor { span, .. } => self.fail(
-                Diagnostic::error(codes::TYPE_MISMATCH, span, "a number is added to a state")
-                    .label("states are added to states and multiplied by numbers")
-                    .help("only as a factor does this mean something: `(1 - g)*k`"),
+                Diagnostic::error(
+                    codes::STATE_ARITHMETIC,
+                    span,
+                    "a number is added to a state",
+                )
+                .label("states are added to states and multiplied by numbers")
+                .help("only as a factor does this mean something: `(1 - g)*k`"),
             ),
             Item::Number(_) => self.fail(
-                Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is a number")
+                Diagnostic::error(codes::NOT_A_STATE, e.span, "this is a number")
                     .label("a state is expected here"),
             ),
         }
@@ -113,12 +117,8 @@ impl Machine<'_> {
             ExprKind::Tuple(items) if items.len() == 1 => self.item(&items[0], names),
             ExprKind::Quantity(..) => self.number(e, &Scope::new()).map(Item::Number),
             _ => self.fail(
-                Diagnostic::error(
-                    codes::TYPE_MISMATCH,
-                    e.span,
-                    "this has no meaning in a step",
-                )
-                .label("a state or a number is expected here"),
+                Diagnostic::error(codes::NOT_A_STATE, e.span, "this has no meaning in a step")
+                    .label("a state or a number is expected here"),
             ),
         }
     }
@@ -137,7 +137,7 @@ impl Machine<'_> {
         for arg in args {
             if let Item::Vector(_) | Item::Factor { .. } = self.item(arg, names)? {
                 let message = "a state has no root here";
-                let d = Diagnostic::error(codes::TYPE_MISMATCH, arg.span, message)
+                let d = Diagnostic::error(codes::STATE_ARITHMETIC, arg.span, message)
                     .label("a number that is known when the model is built is expected");
                 return self.fail(d.help(
                     "states are added, multiplied, given to fields and projected; \
@@ -173,7 +173,7 @@ impl Machine<'_> {
             Some(age) => self.entry(name, age, span, names.frame).map(Item::Vector),
             None => self.fail(
                 Diagnostic::error(
-                    codes::INVALID_VALUE,
+                    codes::OUT_OF_RANGE,
                     at.span,
                     format!("`{}` has no entry {index}", name.name),
                 )
@@ -191,12 +191,8 @@ impl Machine<'_> {
             return Some(names.frame.h.clone());
         }
         self.fail(
-            Diagnostic::error(
-                codes::TYPE_MISMATCH,
-                span,
-                "there is no step size in `start`",
-            )
-            .label("it comes before the first step"),
+            Diagnostic::error(codes::MISPLACED, span, "there is no step size in `start`")
+                .label("it comes before the first step"),
         )
     }
 
@@ -218,7 +214,7 @@ impl Machine<'_> {
         if let Some(len) = frame.lists.get(name) {
             return self.fail(
                 Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_STATE,
                     span,
                     format!("`{name}` is a list of {len}"),
                 )
@@ -230,7 +226,7 @@ impl Machine<'_> {
         if fields.clone().any(|f| f == name) {
             return self.fail(
                 Diagnostic::error(
-                    codes::TYPE_MISMATCH,
+                    codes::NOT_A_STATE,
                     span,
                     format!("`{name}` is a field, not a state"),
                 )
@@ -240,7 +236,7 @@ impl Machine<'_> {
         if history.past.contains_key(name) {
             let message = format!("`{name}` is not set yet");
             return self.fail(
-                Diagnostic::error(codes::UNKNOWN_NAME, span, message)
+                Diagnostic::error(codes::NOT_SET, span, message)
                     .label("not set before this point")
                     .help(format!("`{name}[-1]` is its value in the step before")),
             );

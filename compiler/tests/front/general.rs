@@ -197,7 +197,7 @@ fn mistakes_of_starts() {
     let nested = "scheme s(F) { step x { k = F(x);  return x + h*(2*k - k[-1]) }  start by abm4 }";
     for source in [nested, &model("lie(abm4(att), ffn)", 2, "")] {
         let outcome = compile_text(source);
-        assert!(outcome.messages.iter().all(|d| d.code == "history"));
+        assert!(outcome.messages.iter().all(|d| d.code == "nested-history"));
         assert!(outcome.checked.is_none());
     }
 }

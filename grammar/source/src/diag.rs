@@ -7,24 +7,6 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
 use std::ops::Range;
 
-/// The codes of this crate's diagnostics; each has an input and a rendering under `tests/`.
-pub const CODES: &[&str] = &[
-    "ambiguous-path",
-    "missing-operator",
-    "nested-too-deeply",
-    "number-too-long",
-    "reserved-word",
-    "strange-character",
-    "stray-doc",
-    "syntax",
-    "tableau-row",
-    "too-large",
-    "unknown-keyword",
-    "unknown-path",
-    "unpaired-bracket",
-    "unterminated-string",
-];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -44,7 +26,7 @@ pub struct Label {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// Stable, kebab-case: `unknown-name`, `syntax`, `type-mismatch`.
+    /// One of [`codes`](crate::codes).
     pub code: &'static str,
     /// One sentence without a full stop: what is wrong.
     pub message: String,

@@ -3,6 +3,7 @@
 //! Takes a [`Failure`] that is no common slip; gives a sentence made of the rules that were tried.
 
 use super::Failure;
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::lex::Token;
 use crate::rules::Rule;
@@ -29,7 +30,7 @@ impl Failure<'_> {
                 .token()
                 .map_or("the end".to_string(), |t| format!("`{}`", self.short(t)));
             return Diagnostic::error(
-                "syntax",
+                codes::SYNTAX,
                 self.span(before),
                 format!("{wanted} after `{}`, found {found}", self.short(before)),
             )
@@ -40,7 +41,7 @@ impl Failure<'_> {
             Some(token) => (self.span(token), format!("`{}`", self.short(token))),
             None => (self.end(), "the end".to_string()),
         };
-        let error = Diagnostic::error("syntax", span, format!("{wanted}, found {found}"))
+        let error = Diagnostic::error(codes::SYNTAX, span, format!("{wanted}, found {found}"))
             .label("not expected here");
         let parts = self
             .expected

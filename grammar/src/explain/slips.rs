@@ -3,6 +3,7 @@
 //! Takes a [`Failure`]; gives `None` where the slip is another one. Leaves their order to `explain.rs`.
 
 use super::Failure;
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::lex::{Kind, Token};
 use crate::nearest::nearest;
@@ -14,7 +15,7 @@ impl Failure<'_> {
         let span = self.token().map_or(self.end(), |t| self.span(t));
         self.exhausted.then(|| {
             Diagnostic::error(
-                "nested-too-deeply",
+                codes::NESTED_TOO_DEEPLY,
                 span,
                 "this is nested too deeply to be read",
             )
@@ -30,7 +31,7 @@ impl Failure<'_> {
         };
         Some(
             Diagnostic::error(
-                "stray-doc",
+                codes::STRAY_DOC,
                 self.span(doc),
                 "this doc comment documents nothing",
             )
@@ -54,7 +55,7 @@ impl Failure<'_> {
             Kind::Word => format!("unknown keyword `{word}`"),
             _ => format!("expected an item, found `{}`", self.short(token)),
         };
-        let error = Diagnostic::error("unknown-keyword", self.span(token), message);
+        let error = Diagnostic::error(codes::UNKNOWN_KEYWORD, self.span(token), message);
         let close = nearest(word, ITEMS);
         Some(match (inside, close) {
             (Some(home), _) => error
@@ -73,7 +74,7 @@ impl Failure<'_> {
             .at
             .clamp(row.start, row.end.saturating_sub(1).max(row.start));
         let error = |at: usize, message: &str| {
-            Diagnostic::error("tableau-row", self.span(&self.tokens[at]), message)
+            Diagnostic::error(codes::TABLEAU_ROW, self.span(&self.tokens[at]), message)
         };
         let operator =
             |at: usize| matches!(self.word(&self.tokens[at]), "+" | "-" | "*" | "/" | "^");
@@ -105,7 +106,7 @@ impl Failure<'_> {
     pub(super) fn missing_value(&self) -> Option<Diagnostic> {
         let error = |token: &Token, after: &str| {
             Diagnostic::error(
-                "syntax",
+                codes::SYNTAX,
                 self.span(token),
                 format!("expected an expression after `{after}`"),
             )
@@ -130,7 +131,7 @@ impl Failure<'_> {
             .collect();
         let error = |token: &Token, close: &str| {
             Diagnostic::error(
-                "unknown-keyword",
+                codes::UNKNOWN_KEYWORD,
                 self.span(token),
                 format!("unknown keyword `{}`", self.word(token)),
             )
@@ -156,7 +157,7 @@ impl Failure<'_> {
             return None;
         }
         let stray =
-            |message: String| Diagnostic::error("unknown-keyword", self.span(first), message);
+            |message: String| Diagnostic::error(codes::UNKNOWN_KEYWORD, self.span(first), message);
         match words::home(word) {
             Some(home) => {
                 let error = stray(format!("`{word}` does not stand in {}", context.name()));
@@ -187,7 +188,7 @@ impl Failure<'_> {
         }
         Some(
             Diagnostic::error(
-                "reserved-word",
+                codes::RESERVED_WORD,
                 self.span(token),
                 format!("`{word}` is a keyword, not a name"),
             )
@@ -213,7 +214,7 @@ impl Failure<'_> {
             _ => return None,
         };
         let message = format!("unexpected `{}`", self.word(token));
-        Some(Diagnostic::error("syntax", self.span(token), message).help(help))
+        Some(Diagnostic::error(codes::SYNTAX, self.span(token), message).help(help))
     }
 
     pub(super) fn missing_operator(&self) -> Option<Diagnostic> {
@@ -221,7 +222,7 @@ impl Failure<'_> {
         let (before, token) = (&self.tokens[second - 1], &self.tokens[second]);
         let (a, b) = (self.short(before), self.short(token));
         let message = format!("no operator between `{a}` and `{b}`");
-        let error = Diagnostic::error("missing-operator", self.span(token), message);
+        let error = Diagnostic::error(codes::MISSING_OPERATOR, self.span(token), message);
         let keyword = self.expected.iter().find_map(|&rule| match rule {
             Rule::k_for | Rule::k_steps | Rule::k_from | Rule::k_by => words::keyword(rule),
             _ => None,
@@ -252,7 +253,7 @@ impl Failure<'_> {
         let (scheme, field) = (self.expects(Rule::params), self.expects(Rule::field_params));
         let error = || {
             Diagnostic::error(
-                "syntax",
+                codes::SYNTAX,
                 self.span(token),
                 "these parameters cannot be read",
             )

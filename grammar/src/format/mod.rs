@@ -14,6 +14,7 @@ mod print;
 mod structure;
 mod trivia;
 
+use crate::codes;
 use crate::diag::Diagnostic;
 use crate::parse::parse;
 use crate::scan::MAX_BYTES;
@@ -42,9 +43,10 @@ pub fn format(source: u32, text: &str) -> Result<String, Vec<Diagnostic>> {
             "formatted, the text has {} bytes, more than 1 MiB",
             out.len()
         );
-        return Err(vec![Diagnostic::error("too-large", start, message).help(
-            "a description of a model is a few kilobytes; is this the right file?",
-        )]);
+        return Err(vec![
+            Diagnostic::error(codes::TOO_LARGE, start, message)
+                .help("a description of a model is a few kilobytes; is this the right file?"),
+        ]);
     }
     Ok(out)
 }

@@ -114,7 +114,7 @@ impl Layer for Attention {
         if rope.is_some() && !head.is_multiple_of(2) {
             return r.fail(
                 Diagnostic::error(
-                    codes::SHAPE_MISMATCH,
+                    codes::HEAD_COUNT,
                     heads_expr.span,
                     format!("heads of {head} columns cannot be rotated"),
                 )
@@ -216,7 +216,7 @@ fn biases(r: &mut Reading) -> Option<[bool; 4]> {
     };
     let wrong = |span| {
         let message = "`bias` takes a list of attention's maps";
-        Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+        Diagnostic::error(codes::UNKNOWN_OPTION, span, message)
             .label("a list of `q`, `k`, `v` and `o` is expected, each at most once")
             .help("write `bias` for all four, `bias: [q, k, v]` for three of them")
     };
@@ -243,7 +243,7 @@ fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u64) -> Opti
     let mut fewer = (1..=heads).rev();
     let near = fewer.find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let message = format!("{heads} heads do not divide the width {width}");
-    let d = Diagnostic::error(codes::SHAPE_MISMATCH, said.span, message)
+    let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message)
         .label(format!("{width} / {heads} is not whole"));
     let columns = width / near;
     r.fail(d.help(format!("{near} heads would have {columns} columns each")))
@@ -256,7 +256,7 @@ fn shared_heads(r: &mut Reading, said: &Expr, heads: u64) -> Option<u64> {
         return Some(n);
     }
     let message = format!("{heads} heads cannot share {n} heads of keys and values");
-    let d = Diagnostic::error(codes::SHAPE_MISMATCH, said.span, message);
+    let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
     r.fail(d.label(format!("{heads} / {n} is not whole")))
 }
 

@@ -33,7 +33,7 @@ pub fn takes_fields(layer: &str) -> bool {
 pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network, u64)> {
     let Some(args) = Args::of(e) else {
         return reader.fail(
-            Diagnostic::error(codes::TYPE_MISMATCH, e.span, "this is no part of a field").label(
+            Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is no part of a field").label(
                 "a primitive such as `rmsnorm` or `attention(heads: 8, causal)` is expected here",
             ),
         );
@@ -74,7 +74,7 @@ fn unknown(args: &Args, span: Span) -> Diagnostic {
     let name = args.callee.name.as_str();
     if name == "logits" {
         let message = "`logits` ends the output of a model";
-        return Diagnostic::error(codes::TYPE_MISMATCH, span, message).label("not part of a field");
+        return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
     let known = DEFINITIONS.iter().map(|d| d.name);
     let near = odec_grammar::nearest(name, known).map(|n| format!("did you mean `{n}`?"));
@@ -204,7 +204,7 @@ impl<'e> Reading<'_, 'e, '_> {
         if said.is_none() {
             let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
             let label = format!("{} is expected", words.join(" or "));
-            let d = Diagnostic::error(codes::TYPE_MISMATCH, e.span, wrong);
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, wrong);
             self.reader.sink.push(d.label(label));
         }
         said

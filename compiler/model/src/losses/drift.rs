@@ -2,7 +2,7 @@
 //!
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
-use super::mistake;
+use super::{incompatible, no_effect};
 use super::{LossTerm, Made, Predicted};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
@@ -38,7 +38,7 @@ impl LossTerm for Drift {
         let found =
             |e: &&EvolveSpec| e.depth != Depth::Known && e.policies.iter().flatten().any(of_time);
         if let Some(e) = evolves.iter().find(found) {
-            let d = mistake(
+            let d = incompatible(
                 span,
                 "`drift` needs steps that are known before the model runs",
             );
@@ -47,7 +47,7 @@ impl LossTerm for Drift {
             ));
         } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(EvolveSpec::drifts)) {
             let message = "`drift` would be 0: no two consecutive steps have weights of their own";
-            let d = mistake(span, message);
+            let d = no_effect(span, message);
             sink.push(
                 d.also(e.span, "all of these steps have the same weights")
                     .help("write `weights per step`, `every 2`, `cycle 2` or `of time { … }`"),

@@ -6,7 +6,7 @@
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
 use super::{LossTerm, Made, Predicted};
-use super::{mistake, part_of};
+use super::{no_effect, part_of};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
 use crate::evolve::EvolveSpec;
@@ -50,7 +50,7 @@ impl LossTerm for Jacobian {
         }
         let message = "no step of this model has a solution whose Jacobian could be made small";
         sink.push(
-            mistake(span, message)
+            no_effect(span, message)
                 .label("an equation `z = E(z)` is expected")
                 .help("solve one with `gradient implicit`: `solve z = F(z + G(x)) from 0 by anderson(tol: 1e-3, max: 30) gradient implicit`"),
         );

@@ -1,7 +1,7 @@
 //! `kinetic`: how fast states move, for each token.
 
 use super::{LossTerm, Made, Predicted};
-use super::{mistake, part_of};
+use super::{incompatible, part_of};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
 use crate::evolve::EvolveSpec;
@@ -37,10 +37,10 @@ impl LossTerm for Kinetic {
             let chosen = matches!(e.depth, Depth::Adaptive(_));
             if let Some(l) = &e.learn_h {
                 let message = "`kinetic` divides by the step size, and a learned one may become 0";
-                let d = mistake(span, message).also(l.span, "learned here");
+                let d = incompatible(span, message).also(l.span, "learned here");
                 sink.push(d.help("write `h = 1/steps`"));
             } else if !chosen && e.h.iter().any(|h| *h <= Exact::zero()) {
-                let d = mistake(span, "`kinetic` needs steps that go forward in time");
+                let d = incompatible(span, "`kinetic` needs steps that go forward in time");
                 sink.push(d.also(e.span, "these steps").help("write `h = 1/steps`"));
             }
         }

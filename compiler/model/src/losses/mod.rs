@@ -7,7 +7,7 @@ use super::args::Args;
 use super::build::{BuildError, Model};
 use super::evolve::EvolveSpec;
 use crate::codes;
-use crate::scheme::scalar::{not_supported, unknown_name};
+use crate::scheme::scalar::{not_supported, unknown_option};
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
@@ -82,9 +82,14 @@ fn part_of(n: u64) -> Exact {
     Exact::ratio(1, n.try_into().unwrap_or(i64::MAX))
 }
 
-/// What is said of a place in a train block.
-fn mistake(span: Span, message: &str) -> Diagnostic {
-    Diagnostic::error(codes::TYPE_MISMATCH, span, message)
+/// A term that does not go with something else of the model.
+fn incompatible(span: Span, message: &str) -> Diagnostic {
+    Diagnostic::error(codes::INCOMPATIBLE, span, message)
+}
+
+/// A term that would be zero.
+fn no_effect(span: Span, message: &str) -> Diagnostic {
+    Diagnostic::error(codes::NO_EFFECT, span, message)
 }
 
 /// Reads a term, and what it asks for if it does.
@@ -94,7 +99,7 @@ pub(super) fn read(
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Term, Option<Loss>)> {
     let Some(mut args) = Args::of(e) else {
-        let d = mistake(e.span, "this is no term of a loss");
+        let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, "this is no term of a loss");
         sink.push(d.help("write, for example, `cross_entropy + 1e-4*kinetic`"));
         return None;
     };
@@ -104,8 +109,7 @@ pub(super) fn read(
         let later = LATER.iter().find(|(later, _)| *later == name.name);
         sink.push(match later {
             Some((later, why)) => not_supported(name.span, &format!("`{later}`")).help(*why),
-            None => unknown_name(&name.name, name.span, NAMES.iter().copied())
-                .label("a term of a loss is expected"),
+            None => unknown_option("a term of a loss", &name, NAMES),
         });
         return None;
     };

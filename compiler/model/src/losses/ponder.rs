@@ -1,6 +1,6 @@
 //! `ponder`: how many steps a token makes that halts by itself.
 
-use super::mistake;
+use super::no_effect;
 use super::{LossTerm, Made, Predicted};
 use crate::args::Args;
 use crate::build::{BuildError, Model};
@@ -34,7 +34,7 @@ impl LossTerm for Ponder {
             return;
         }
         sink.push(
-            mistake(span, "no token of this model halts by itself")
+            no_effect(span, "no token of this model halts by itself")
                 .label("it counts the steps of tokens that do")
                 .help("write `for halting(field, max: 12, threshold: 0.99) steps`"),
         );
