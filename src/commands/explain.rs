@@ -2,6 +2,7 @@
 //! Examples are the inputs of the tests of errors, embedded; what is said of them is computed here.
 
 use crate::cli;
+use odec_driver::library::LIBRARY;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_compiler::text::page::Page;
@@ -95,7 +96,7 @@ fn example(code: &Code) -> Done<(&'static str, String)> {
     let name = format!("{}.ode", code.name);
     let missing = || Failure::internal(format!("`{}` has no example", code.name));
     let text = embedded(&name).ok_or_else(missing)?;
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(LIBRARY);
     let messages = messages(&name, text, &mut sources)?;
     let messages = messages.iter().filter(|d| d.code == code.name).take(MOST);
     let shown: Vec<String> = messages.map(|d| render(d, &sources, false)).collect();

@@ -15,7 +15,7 @@ use odec_runtime::train::gradient::gradient;
 use odec_runtime::{Executor, Reader, Value};
 
 /// Tokens of the context.
-const CONTEXT: usize = 20;
+pub const CONTEXT: usize = 20;
 
 /// The models' names and programs: part `part` of `PARTS`, which run side by side.
 fn models(part: usize) -> Vec<(String, Manifest)> {
@@ -45,7 +45,7 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
     .collect()
 }
 
-fn tokens(vocab: u64) -> Vec<i32> {
+pub fn tokens(vocab: u64) -> Vec<i32> {
     (0..=CONTEXT as u64)
         .map(|i| ((i % 5 * 7 + 3) % vocab) as i32)
         .collect()
@@ -56,7 +56,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 }
 
 /// Logits of a text read in pieces are those of the text read whole, in every bit.
-fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
+pub fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
     if !m.program.entries.contains_key(&EntryId::Decode) {
         if !m.depths.is_empty() {
             // Its steps are those of a whole text.

@@ -3,6 +3,7 @@
 mod arguments;
 mod card;
 mod context;
+mod cookbook;
 mod costs;
 mod depth;
 mod double;
