@@ -4,8 +4,9 @@
 //! itself the change or the result of a flow becomes one whole. Leaves running it to `line.rs`.
 
 use crate::scheme::Facts;
-use crate::scheme::define::SchemeDef;
+use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Method, Setting};
+use crate::scheme::mentions::Mentions;
 use odec_grammar::Span;
 use odec_graph::Exact;
 use std::rc::Rc;
@@ -24,7 +25,21 @@ fn leaf(name: String, span: Span) -> Rc<Field> {
 }
 
 /// Fields of a list where nothing says how many: two show what happens to the first ones and what to the last.
-pub const LISTED: usize = 2;
+const LISTED: usize = 2;
+
+/// Fields of the list of a scheme that is looked at alone: [`LISTED`], or as many as its step reads by number.
+pub fn listed(def: &SchemeDef) -> usize {
+    let Some(list) = &def.list else { return 0 };
+    let mut used = Mentions::default();
+    if let Body::Step(step) = &def.body {
+        used.statements(&step.body);
+    }
+    if let Some((start, _)) = &def.start {
+        used.statements(start);
+    }
+    let least = used.entries.get(list.name.as_str());
+    least.map_or(LISTED, |n| LISTED.max(*n))
+}
 
 /// A scheme on fields called like its parameters.
 pub fn alone(

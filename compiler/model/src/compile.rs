@@ -8,7 +8,7 @@ use super::{constrain, layers, lora, params, pipeline, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
-use crate::analysis::stand_in::{self, LISTED, Settings};
+use crate::analysis::stand_in::{self, Settings};
 use crate::codes;
 use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, MAX_MESSAGES, Namespace};
@@ -394,10 +394,12 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let sink = &mut *r.sink;
     let settings = defaults(&scheme, sink)?;
     let mut shown: Vec<String> = scheme.fields.iter().map(|f| f.name.clone()).collect();
-    let list = scheme.list.iter();
-    shown.extend(list.map(|l| format!("[{0}.1, {0}.2]", l.name)));
+    let listed = stand_in::listed(&scheme);
+    if let Some(list) = &scheme.list {
+        let entries = (1..=listed).map(|i| format!("{}.{i}", list.name));
+        shown.push(format!("[{}]", entries.collect::<Vec<_>>().join(", ")));
+    }
     shown.extend(settings.iter().map(|(name, v)| format!("{name}: {v}")));
-    let listed = if scheme.list.is_some() { LISTED } else { 0 };
     let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];

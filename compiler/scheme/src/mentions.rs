@@ -22,6 +22,24 @@ pub struct Mentions<'a> {
     pub beside: BTreeSet<&'a str>,
     /// Assigned to.
     pub set: BTreeSet<&'a str>,
+    /// How many entries a list has at least where some are read by number: 3 for `L[2]` and `L[-3]`.
+    pub entries: BTreeMap<&'a str, usize>,
+}
+
+/// Longest list that an entry read by number asks for.
+const MOST_ENTRIES: usize = 64;
+
+/// How many entries there are at least where this one is.
+fn least(at: &Expr) -> Option<usize> {
+    let number = |e: &Expr| match &e.kind {
+        ExprKind::Number(text) => text.parse::<usize>().ok(),
+        _ => None,
+    };
+    let least = match &at.kind {
+        ExprKind::Neg(from_the_end) => number(from_the_end),
+        _ => number(at).and_then(|n| n.checked_add(1)),
+    };
+    least.filter(|n| *n <= MOST_ENTRIES)
 }
 
 impl<'a> Mentions<'a> {
@@ -131,6 +149,8 @@ impl<'a> Mentions<'a> {
             ExprKind::Index(name, at) => {
                 self.read.insert(&name.name);
                 self.indexed.entry(&name.name).or_insert(e.span);
+                let entries = self.entries.entry(&name.name).or_default();
+                *entries = least(at).unwrap_or(0).max(*entries);
                 self.expr(at);
             }
             ExprKind::Call(call) => {

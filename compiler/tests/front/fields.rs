@@ -293,3 +293,25 @@ fn equations() {
     let past = "scheme s(F) { step x { solve z = F(z + z[-1]) from 0 by fixed_point(iterations: 2);  return z } }";
     insta::assert_snapshot!("fields_equation_with_a_past", stages(past));
 }
+
+/// A scheme that is looked at alone has as many entries in its list as it reads by number.
+#[test]
+fn entries_of_a_list_are_read_by_number() {
+    let scheme = "scheme s(L[..]) { step x { return x + h*L[2](L[-4](x)) } }\n";
+    let with = |flow: &str| compile_text(&format!("{scheme}{}", model(flow, 2, "weights per use")));
+    with("s(att, ffn, layer, both)").on_its_flow().checked();
+    compile_text(scheme).checked();
+    for (refused, message) in [
+        (with("s(att, ffn, both)"), "-4 is no place in a list of 3"),
+        (
+            compile_text(&scheme.replace("L[2]", "L[1000000000]")),
+            "1000000000 is no place",
+        ),
+    ] {
+        let rendered = refused.rendered();
+        assert!(
+            refused.checked.is_none() && rendered.contains(message),
+            "{rendered}"
+        );
+    }
+}
