@@ -25,6 +25,7 @@ pub mod fraction;
 mod poly;
 mod polynomial_root;
 mod radical;
+pub mod read;
 mod root;
 mod tower;
 

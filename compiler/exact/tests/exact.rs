@@ -39,6 +39,36 @@ fn prints_as_it_would_be_written() {
 }
 
 #[test]
+fn what_is_no_number_is_refused_where_it_stands() {
+    let long = "9".repeat(2000);
+    let deep = format!("{}1{}", "(".repeat(99), ")".repeat(99));
+    for (text, at, why) in [
+        ("", 0, "expected a number"),
+        ("1/", 2, "expected a number"),
+        ("1/0", 3, "division by zero"),
+        ("1 2", 2, "expected an operator or the end of the number"),
+        ("sqrt(2", 6, "expected `)`"),
+        ("sqrt(0 - 2)", 11, "an even root of a negative number"),
+        ("root(2; 3)", 6, "expected `,`"),
+        ("root(2, 1/2)", 12, "roots have whole degrees from 1 to 12"),
+        ("2^99", 4, "expected a whole power up to 64"),
+        (
+            "x",
+            1,
+            "expected a number: `x` stands in the polynomial of a `root` alone",
+        ),
+        ("root(x^99, 1)", 9, "expected a whole power up to 64"),
+        ("1e9999", 6, "this number is too large to be kept exact"),
+        (&long, 2000, "this number is too large to be kept exact"),
+        (&deep, 24, "expected fewer parentheses"),
+        ("½", 0, "expected a number"),
+    ] {
+        let error = text.parse::<Exact>().expect_err(text);
+        assert_eq!((error.at, &*error.to_string()), (at, why), "{text}");
+    }
+}
+
+#[test]
 fn powers_cancel() {
     assert_eq!(&sqrt(6) * &sqrt(6), q(6, 1));
     assert_eq!(&sqrt(2) * &sqrt(3), sqrt(6));
@@ -199,6 +229,11 @@ fn number() -> impl Strategy<Value = Exact> {
 }
 
 proptest! {
+    #[test]
+    fn what_is_printed_is_read_back(a in number()) {
+        prop_assert_eq!(a.to_string().parse::<Exact>(), Ok(a));
+    }
+
     #[test]
     fn an_ordered_field(a in number(), b in number(), c in number()) {
         prop_assert_eq!(&a + &b, &b + &a);

@@ -178,6 +178,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
+    fn what_is_printed_is_read_back(a in number()) {
+        prop_assert_eq!(a.to_string().parse::<Exact>(), Ok(a));
+    }
+
+    #[test]
     fn an_ordered_field(a in number(), b in number(), c in number()) {
         prop_assert_eq!(&a + &b, &b + &a);
         prop_assert_eq!(&a * &b, &b * &a);

@@ -342,6 +342,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
+    fn what_is_printed_is_read_back((a, _) in number()) {
+        prop_assert_eq!(a.to_string().parse::<Exact>(), Ok(a));
+    }
+
+    #[test]
     fn an_ordered_field((a, places) in number(), (b, _) in number(), (c, _) in number()) {
         prop_assert_eq!(&a + &b, &b + &a);
         prop_assert_eq!(&a * &b, &b * &a);

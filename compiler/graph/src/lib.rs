@@ -57,6 +57,7 @@ pub mod print;
 pub mod replay;
 pub mod solve;
 pub mod svg;
+pub mod text;
 pub mod types;
 pub mod verify;
 

@@ -6,6 +6,7 @@
 use crate::graph::{Builder, Value};
 use crate::interp::{EvalCx, Tensor};
 use crate::ops::OpKind;
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::{Access, Body, ExprId};
 use odec_program::kernel::Attend;
@@ -15,8 +16,10 @@ use thiserror::Error;
 
 pub trait Op: Clone + std::fmt::Debug + PartialEq {
     const NAME: &'static str;
-    /// Attributes in printing order: `[("causal", "true")]`.
+    /// Attributes in printing order: `[("causal", "true")]`. What the types of the results say is left out.
     fn attrs(&self) -> Vec<(&'static str, String)>;
+    /// The op with these attributes, and results of these types: what [`Op::attrs`] wrote, read again.
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError>;
     /// Output types from input types.
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError>;
     /// The meaning, in f64. Operands have the inferred types; values (indices, lengths) may still not fit.

@@ -1,10 +1,12 @@
-//! Graphs as text: one line a node, for `--emit graph` and snapshots.
+//! Graphs as text, one line a node: the form of [`crate::text`].
 //!
-//! `%12 = matmul(%3, %4) layout=nt : [B, S, 64]  // step.0.eval.0.att.q`. A node with several results is
-//! `%12`, read as `%12.0`, `%12.1`. Gives the same text for the same graph, always.
+//! [`text_unfolded`] is what [`crate::text::parse`] reads. [`text`], for `--emit graph`, says of a step that it repeats the one before.
+//! Gives the same text for the same graph, always.
 
 use crate::fold::{Piece, Steps, fold};
-use crate::graph::{Graph, Pass, Value};
+use crate::graph::{Graph, Pass, Solution, Value};
+use crate::solve::Solver;
+use crate::text::{attrs::exact, site, word};
 use std::fmt::Write;
 
 /// The whole graph; steps that repeat the one before are folded into a line that says so.
@@ -25,12 +27,7 @@ pub fn text(graph: &Graph) -> String {
             }
         }
     }
-    for (name, v) in graph.outputs() {
-        put(
-            &mut out,
-            format_args!("output {name} = {}", value(graph, *v)),
-        );
-    }
+    ends(&mut out, graph);
     out
 }
 
@@ -38,13 +35,35 @@ pub fn text(graph: &Graph) -> String {
 pub fn text_unfolded(graph: &Graph) -> String {
     let mut out = String::new();
     lines(&mut out, graph, &Vec::from_iter(0..graph.len()), "");
-    for (name, v) in graph.outputs() {
-        put(
-            &mut out,
-            format_args!("output {name} = {}", value(graph, *v)),
-        );
-    }
+    ends(&mut out, graph);
     out
+}
+
+/// Fixed points and outputs.
+fn ends(out: &mut String, graph: &Graph) {
+    for solution in graph.solutions() {
+        put(out, format_args!("{}", self::solution(graph, solution)));
+    }
+    for (name, v) in graph.outputs() {
+        let (name, v) = (word(name), value(graph, *v));
+        put(out, format_args!("output {name} = {v}"));
+    }
+}
+
+fn solution(graph: &Graph, solution: &Solution) -> String {
+    let list = |values: &[Value]| {
+        let each: Vec<String> = values.iter().map(|v| value(graph, *v)).collect();
+        each.join(", ")
+    };
+    let (z, f, outs) = (&solution.pair.z, &solution.pair.f, &solution.outs);
+    let (z, f, outs) = (list(z), list(f), list(outs));
+    let Solver { mixing, iterations } = &solution.solver;
+    let mixing = mixing.as_ref().map(|m| {
+        let (tol, rule) = (exact(&m.tol), m.rule.name());
+        format!(" tol={tol} memory={} rule={rule}", m.memory)
+    });
+    let mixing = mixing.unwrap_or_default();
+    format!("solution z=[{z}] f=[{f}] outs=[{outs}] iterations={iterations}{mixing}")
 }
 
 /// How text names a value.
@@ -66,9 +85,9 @@ pub fn node(graph: &Graph, n: u32) -> String {
         .map(|(k, v)| format!(" {k}={v}"))
         .collect();
     let types: Vec<String> = node.types.iter().map(|t| t.to_string()).collect();
-    let site = match node.site.to_string() {
+    let site = match site(&node.site) {
         s if s.is_empty() => s,
-        s => format!("  // {s}"),
+        s => format!(" @ {s}"),
     };
     let (name, operands, types) = (node.op.name(), operands.join(", "), types.join(", "));
     format!("%{n} = {name}({operands}){attrs} : {types}{site}")

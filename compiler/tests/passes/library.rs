@@ -1,6 +1,7 @@
 //! Every model of the library, made small: it reads on where it stopped, and it learns. On the reference device, whose bits
 //! compiled code has too.
 
+use crate::files::is_read_back;
 use crate::numbers::executor;
 use crate::source::built;
 use crate::systems::options;
@@ -39,6 +40,11 @@ fn models(part: usize) -> Vec<(String, Manifest)> {
     mine.map(|(name, text)| {
         let built = built(&text);
         assert_eq!(built.config.context, CONTEXT as u64, "{name}");
+        let graphs = [&built.forward, &built.loss, &built.grad];
+        graphs
+            .into_iter()
+            .chain(&built.decode)
+            .for_each(is_read_back);
         let assembled = build_manifest(&built, &text, options()).unwrap();
         (name, assembled.manifest)
     })

@@ -255,11 +255,3 @@ fn weights_are_rounded_while_they_are_packed() {
     }
     assert!(packs > 8, "{packs}");
 }
-
-/// What the pass makes of one step.
-#[test]
-fn text_of_a_rounded_step() {
-    let (built, _) = model("lie(att, ffn)", 1, "store");
-    let graph = run_graph_passes(&built.grad, BF16).unwrap();
-    insta::assert_snapshot!(odec_graph::print::text(&graph));
-}

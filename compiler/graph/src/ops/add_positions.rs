@@ -4,6 +4,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::PositionSum;
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, RowMap};
@@ -17,6 +18,10 @@ impl Op for AddPositions {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(AddPositions)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

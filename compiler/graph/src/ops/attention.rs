@@ -4,6 +4,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::AttentionBackward;
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::kernel::Attend;
 use odec_program::{DType, Dim};
@@ -153,6 +154,16 @@ impl Op for Attention {
         .chain((self.kv_heads < self.heads).then(|| ("kv_heads", self.kv_heads.to_string())))
         .chain(self.window.map(|w| ("window", w.to_string())))
         .collect()
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let heads = given.need("heads")?;
+        Ok(Attention {
+            heads,
+            causal: given.need("causal")?,
+            kv_heads: given.optional("kv_heads")?.unwrap_or(heads),
+            window: given.optional("window")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -5,6 +5,7 @@ use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Attention;
 use crate::ops::attention::{add_scaled, dot, heads, shared};
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 /// q, k, v, o, lse, d_o → d_q, d_k, d_v. With `p_ij = exp(s_ij − lse_i)` and `δ_i = d_o_i · o_i`:
@@ -20,6 +21,11 @@ impl Op for AttentionBackward {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         self.attention.attrs()
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let attention = Attention::from_attrs(given)?;
+        Ok(AttentionBackward { attention })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, word, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
@@ -21,11 +22,20 @@ impl Op for Cache {
     const NAME: &'static str = "cache";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let mut attrs = vec![("path", self.path.clone())];
-        if self.elem == Elem::Bf16 {
-            attrs.push(("elements", "bf16".into()));
-        }
-        attrs
+        vec![("path", word(&self.path))]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let ty = given.result()?;
+        let [Dim::Batch, Dim::Fixed(positions), Dim::Fixed(width)] = ty.shape[..] else {
+            return given.refuse("", format!("a cache is [B, positions, width], not {ty}"));
+        };
+        Ok(Cache {
+            path: given.need("path")?,
+            positions,
+            width,
+            elem: ty.elem,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

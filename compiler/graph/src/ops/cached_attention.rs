@@ -5,6 +5,7 @@ use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Attention;
 use crate::ops::attention::{add_scaled, dot, heads, shared};
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 
@@ -22,6 +23,17 @@ impl Op for CachedAttention {
         let mut attrs = self.attention.attrs();
         attrs.retain(|(name, _)| *name != "causal");
         attrs
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let heads = given.need("heads")?;
+        let attention = Attention {
+            heads,
+            causal: true,
+            kv_heads: given.optional("kv_heads")?.unwrap_or(heads),
+            window: given.optional("window")?,
+        };
+        Ok(CachedAttention { attention })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

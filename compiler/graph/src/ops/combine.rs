@@ -5,6 +5,7 @@ use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::fail;
+use crate::text::{ParseError, attrs::{Attrs, list}};
 use crate::types::{Elem, TensorType};
 use odec_program::Coeff;
 use odec_program::expr::{BinaryOp, UnaryOp};
@@ -19,8 +20,12 @@ impl Op for Combine {
     const NAME: &'static str = "combine";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let c: Vec<String> = self.coeffs.iter().map(|c| c.to_string()).collect();
-        vec![("coeffs", format!("[{}]", c.join(", ")))]
+        vec![("coeffs", list(&self.coeffs))]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let coeffs = given.need("coeffs")?;
+        Ok(Combine { coeffs })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -4,6 +4,7 @@ use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::operands;
+use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::TensorType;
 use odec_program::Coeff;
 
@@ -16,7 +17,12 @@ impl Op for Constant {
     const NAME: &'static str = "constant";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("value", self.value.to_string())]
+        vec![("value", exact(&self.value))]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let value = given.need("value")?;
+        Ok(Constant { value })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -7,6 +7,7 @@ use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, index, operands};
+use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, CmpOp, Expr};
 use odec_program::{Coeff, Dim, noise};
@@ -42,9 +43,16 @@ impl Op for Dropout {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("rate", self.rate.to_string()),
+            ("rate", exact(&self.rate)),
             ("stream", self.stream.to_string()),
         ]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Dropout {
+            rate: given.need("rate")?,
+            stream: given.need("stream")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

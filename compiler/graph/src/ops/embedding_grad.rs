@@ -5,6 +5,7 @@ use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Embedding;
 use crate::ops::attention::add_scaled;
 use crate::ops::support::{index, index_of, operands};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 
@@ -19,6 +20,11 @@ impl Op for EmbeddingGrad {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let [vocab, _] = given.matrix()?;
+        Ok(EmbeddingGrad { vocab })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -8,6 +8,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Constant, Hold};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 /// The operand itself. Once derivatives are taken it is nothing (`simplify`). A region without a flag is always made.
@@ -21,6 +22,11 @@ impl Op for Enter {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("region", self.region.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let region = given.need("region")?;
+        Ok(Enter { region })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

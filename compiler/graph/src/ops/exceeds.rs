@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, CmpOp};
 use odec_program::{Coeff, Dim};
@@ -25,6 +26,11 @@ impl Op for Exceeds {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("than", self.than.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let than = given.need("than")?;
+        Ok(Exceeds { than })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

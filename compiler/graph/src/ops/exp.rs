@@ -4,6 +4,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Mul;
 use crate::ops::support::{map, map_kind, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::UnaryOp;
 
@@ -15,6 +16,10 @@ impl Op for Exp {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Exp)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, map, map_kind, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 /// The operand itself, `[]`; its derivative is 0. Once derivatives are taken it is nothing (`simplify`).
@@ -16,6 +17,11 @@ impl Op for Flag {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("region", self.region.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let region = given.need("region")?;
+        Ok(Flag { region })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

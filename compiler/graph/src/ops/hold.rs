@@ -8,6 +8,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Constant;
 use crate::ops::support::{fail, reals, spread, unbroadcast, wider};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::CmpOp;
@@ -22,6 +23,10 @@ impl Op for Hold {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Hold)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, word, attrs::Attrs};
 use crate::types::TensorType;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,14 @@ impl Op for Input {
     const NAME: &'static str = "input";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("name", self.name.clone())]
+        vec![("name", word(&self.name))]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Input {
+            name: given.need("name")?,
+            ty: given.result()?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::{Coeff, Size};
 
@@ -16,6 +17,11 @@ impl Op for InverseCount {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("of", self.size.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let size = given.need("of")?;
+        Ok(InverseCount { size })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -5,6 +5,7 @@ use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::attention::{add_scaled, dot};
 use crate::ops::bf16::round;
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 
@@ -17,6 +18,16 @@ pub enum Layout {
     Nn,
     /// `[R.., M]ᵀ · [R.., N] → [M, N]`: summed over all rows.
     Tn,
+}
+
+impl Layout {
+    const fn name(self) -> &'static str {
+        match self {
+            Layout::Nt => "nt",
+            Layout::Nn => "nn",
+            Layout::Tn => "tn",
+        }
+    }
 }
 
 /// With `rounded`, every factor is rounded to bf16 first: the products are exact in f32, sums are reals as ever.
@@ -40,11 +51,22 @@ impl Op for MatMul {
     const NAME: &'static str = "matmul";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let mut attrs = vec![("layout", format!("{:?}", self.layout).to_lowercase())];
+        let mut attrs = vec![("layout", self.layout.name().into())];
         if self.rounded {
             attrs.push(("factors", "bf16".into()));
         }
         attrs
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let layouts = [Layout::Nt, Layout::Nn, Layout::Tn].map(|l| (l.name(), l));
+        let layout = given.choice("layout", &layouts)?;
+        let rounded = match given.optional::<String>("factors")?.as_deref() {
+            None => false,
+            Some("bf16") => true,
+            Some(other) => return given.refuse("factors", format!("`factors` is `bf16`, not `{other}`")),
+        };
+        Ok(MatMul { layout, rounded })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -14,6 +14,13 @@ macro_rules! ops {
         impl OpKind {
             pub fn name(&self) -> &'static str { match self { $(OpKind::$ty(_) => <$ty as Op>::NAME),* } }
             pub fn attrs(&self) -> Vec<(&'static str, String)> { match self { $(OpKind::$ty(o) => o.attrs()),* } }
+            /// The op of a name, by its own rule; nothing else is asked for an op that is not there.
+            pub fn from_attrs(name: &str, given: &mut Attrs) -> Result<OpKind, ParseError> {
+                match name {
+                    $(<$ty as Op>::NAME => <$ty as Op>::from_attrs(given).map(OpKind::$ty),)*
+                    _ => given.refuse("", format!("there is no op `{name}`")),
+                }
+            }
             /// Output types, checked: no empty dimension, a fixed last one, a countable size. Operands in bf16 count as reals.
             pub fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
                 let ins: Vec<TensorType> = ins.iter().map(|t| self.operand(t)).collect();
@@ -48,6 +55,7 @@ impl OpKind {
 
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 mod support;

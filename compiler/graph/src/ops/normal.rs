@@ -7,6 +7,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::dropout::{Dropout, KEYS};
 use crate::ops::support::{fail, index, operands};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, Expr};
 use odec_program::{Coeff, noise};
@@ -23,6 +24,11 @@ impl Op for Normal {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("stream", self.stream.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let stream = given.need("stream")?;
+        Ok(Normal { stream })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

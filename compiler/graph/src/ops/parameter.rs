@@ -3,9 +3,28 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, word, attrs::{Attr, Attrs}};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::manifest::Init;
+
+impl Attr for Init {
+    const WHAT: &'static str = "`zeros`, `ones`, `constant(0.5)` or `normal(0.02)`";
+    fn read(text: &str) -> Option<Init> {
+        let number = |name: &str| {
+            let inside = text.strip_prefix(name)?.strip_prefix('(')?;
+            f64::read(inside.strip_suffix(')')?)
+        };
+        match text {
+            "zeros" => Some(Init::Zeros),
+            "ones" => Some(Init::Ones),
+            _ => match number("constant") {
+                Some(x) => Some(Init::Constant(x)),
+                None => number("normal").map(|std| Init::Normal { std }),
+            },
+        }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -32,7 +51,14 @@ impl Op for Parameter {
             Init::Constant(x) => format!("constant({x})"),
             Init::Normal { std } => format!("normal({std})"),
         };
-        vec![("path", self.path.clone()), ("init", init)]
+        vec![("path", word(&self.path)), ("init", init)]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let path = given.need("path")?;
+        let init = given.need("init")?;
+        let shape = given.shape()?;
+        Ok(Parameter { path, shape, init })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -5,6 +5,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Combine, Mul};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::{BinaryOp, Body, CmpOp, ExprId, UnaryOp};
 
@@ -78,6 +79,11 @@ impl Op for Phi {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("index", self.index.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let index = given.need("index")?;
+        Ok(Phi { index })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

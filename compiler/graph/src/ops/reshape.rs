@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::{Access, Dim};
 
@@ -36,6 +37,10 @@ impl Op for Reshape {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Reshape { to: given.shape()? })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

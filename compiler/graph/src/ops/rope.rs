@@ -4,6 +4,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::OpKind;
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, ColMap, RowMap, UnaryOp};
@@ -27,6 +28,13 @@ impl Op for Rope {
             attrs.push(("inverse", "true".into()));
         }
         attrs
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Rope {
+            head: given.need("head")?,
+            inverse: given.optional("inverse")?.unwrap_or(false),
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -4,6 +4,7 @@ use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::TensorType;
 use odec_program::Coeff;
 use odec_program::expr::{BinaryOp, UnaryOp};
@@ -20,8 +21,15 @@ impl Op for ScaledError {
     const NAME: &'static str = "scaled_error";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let (rtol, atol) = (self.rtol.to_string(), self.atol.to_string());
+        let (rtol, atol) = (exact(&self.rtol), exact(&self.atol));
         vec![("rtol", rtol), ("atol", atol)]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(ScaledError {
+            rtol: given.need("rtol")?,
+            atol: given.need("atol")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -4,6 +4,7 @@ use crate::exact::Exact;
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
+use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::TensorType;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +16,11 @@ impl Op for Shift {
     const NAME: &'static str = "shift";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("by", self.by.to_string())]
+        vec![("by", exact(&self.by))]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Shift { by: given.need("by")? })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -4,6 +4,7 @@ use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::Concat;
 use crate::ops::support::{fail, reals};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Access;
 use odec_program::expr::ColMap;
@@ -20,6 +21,14 @@ impl Op for Slice {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("from", self.from.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let cols = given.result()?.cols();
+        Ok(Slice {
+            from: given.need("from")?,
+            cols,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

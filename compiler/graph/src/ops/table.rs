@@ -3,9 +3,10 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
-use odec_program::manifest;
+use odec_program::manifest::{self, Waves};
 
 /// `[positions, columns]`, with the values of [`manifest::Table::values`].
 #[derive(Clone, Debug, PartialEq)]
@@ -13,28 +14,90 @@ pub struct Table {
     pub table: manifest::Table,
 }
 
+type Written = Vec<(&'static str, String)>;
+
+fn numbers<const N: usize>(named: [(&'static str, f64); N]) -> Written {
+    named.map(|(name, x)| (name, x.to_string())).to_vec()
+}
+
+fn written_waves(waves: Waves) -> Written {
+    match waves {
+        Waves::Weights { base, scale, .. } => numbers([("base", base), ("scale", scale)]),
+        Waves::Positions { base, .. } => numbers([("base", base)]),
+    }
+}
+
+/// Features of weights have a scale, those of positions have none.
+fn read_waves(given: &mut Attrs, columns: u64) -> Result<Waves, ParseError> {
+    let base = given.need("base")?;
+    let width = columns;
+    Ok(match given.optional("scale")? {
+        Some(scale) => Waves::Weights {
+            n: columns / 2,
+            base,
+            scale,
+        },
+        None => Waves::Positions { width, base },
+    })
+}
+
 impl Op for Table {
     const NAME: &'static str = "table";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        let kind = match self.table {
-            manifest::Table::RotaryCos { .. } => "rotary_cos",
-            manifest::Table::RotarySin { .. } => "rotary_sin",
-            manifest::Table::Sinusoid { .. } => "sinusoid",
+        let (kind, mut more) = match self.table {
+            manifest::Table::RotaryCos { base, .. } => ("rotary_cos", numbers([("base", base)])),
+            manifest::Table::RotarySin { base, .. } => ("rotary_sin", numbers([("base", base)])),
+            manifest::Table::Sinusoid { base, .. } => ("sinusoid", numbers([("base", base)])),
             manifest::Table::Normal { std, stream, .. } => {
-                let std = std.to_string();
-                return vec![
-                    ("kind", "normal".into()),
-                    ("std", std),
-                    ("stream", stream.to_string()),
-                ];
+                let mut more = numbers([("std", std)]);
+                more.push(("stream", stream.to_string()));
+                ("normal", more)
             }
-            manifest::Table::Time { t, .. } => return vec![("time", t.to_string())],
-            manifest::Table::Frequencies(_) => "frequencies",
-            manifest::Table::Phases(_) => "phases",
+            manifest::Table::Time { t, waves } => {
+                let mut more = numbers([("t", t)]);
+                more.extend(written_waves(waves));
+                ("time", more)
+            }
+            manifest::Table::Frequencies(waves) => ("frequencies", written_waves(waves)),
+            manifest::Table::Phases(waves) => ("phases", written_waves(waves)),
         };
-        let base = self.table.base().to_string();
-        vec![("kind", kind.into()), ("base", base)]
+        more.insert(0, ("kind", kind.into()));
+        more
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let kinds = ["rotary_cos", "rotary_sin", "sinusoid", "normal", "time", "frequencies", "phases"];
+        let kind = given.choice("kind", &kinds.map(|k| (k, k)))?;
+        let [positions, width] = given.matrix()?;
+        let (head, base) = (width, "base");
+        let table = match kind {
+            "rotary_cos" => {
+                let base = given.need(base)?;
+                manifest::Table::RotaryCos { positions, head, base }
+            }
+            "rotary_sin" => {
+                let base = given.need(base)?;
+                manifest::Table::RotarySin { positions, head, base }
+            }
+            "sinusoid" => {
+                let base = given.need(base)?;
+                manifest::Table::Sinusoid { positions, width, base }
+            }
+            "normal" => manifest::Table::Normal {
+                positions,
+                width,
+                std: given.need("std")?,
+                stream: given.need("stream")?,
+            },
+            "frequencies" => manifest::Table::Frequencies(read_waves(given, width)?),
+            "phases" => manifest::Table::Phases(read_waves(given, width)?),
+            _ => manifest::Table::Time {
+                t: given.need("t")?,
+                waves: read_waves(given, width)?,
+            },
+        };
+        Ok(Table { table })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -88,7 +151,7 @@ impl Op for Table {
         };
         let time = manifest::Table::Time {
             t: 0.75,
-            waves: manifest::Waves::Weights {
+            waves: Waves::Weights {
                 n: 3,
                 base: 100.0,
                 scale: 10.0,

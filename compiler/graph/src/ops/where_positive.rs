@@ -3,6 +3,7 @@
 use crate::interp::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
 use crate::ops::support::{fail, reals, zip};
+use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::CmpOp;
 
@@ -15,6 +16,10 @@ impl Op for WherePositive {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
+    }
+
+    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(WherePositive)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -5,4 +5,5 @@ mod models;
 mod ops;
 mod pictures;
 mod solve;
+mod text;
 mod tiny;
