@@ -2,12 +2,12 @@
 //! Examples are the inputs of the tests of errors, embedded; what is said of them is computed here.
 
 use crate::cli;
-use odec_driver::library::LIBRARY;
-use odec_driver::fail::{Done, Failure};
-use odec_driver::terminal;
-use odec_compiler::text::page::Page;
 use odec_compiler::model::{CompileError, compile};
 use odec_compiler::scheme::names::Loader;
+use odec_compiler::text::page::Page;
+use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
+use odec_driver::terminal;
 use odec_grammar::codes::{self, Code};
 use odec_grammar::{Diagnostic, Sources, nearest, parse, render, set};
 use odec_runtime::{out, outln};

@@ -3,12 +3,12 @@
 //! What is said of a layer is what its file in `compiler/src/model/layers/` declares; its costs are counted on its graph.
 
 use crate::cli::{self, Cli};
-use odec_driver::terminal::thousands;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use odec_compiler::cost::operations;
 use odec_compiler::model::layers::{self, ArgumentLine, DEFINITIONS, Page, SHOWN};
 use odec_driver::fail::{Done, Failure};
+use odec_driver::terminal::thousands;
 use odec_program::Bindings;
 use odec_runtime::{out, outln};
 

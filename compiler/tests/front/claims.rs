@@ -4,7 +4,26 @@ use crate::common::{compile_text, model};
 use odec_library::{LibraryScheme, shipped};
 use odec_program::manifest::{Claim, ClaimStatus};
 
-/// All claims of the library, once each.
+/// Orders that are reached within a bound, of pairs, of learned coefficients, or beside another claim.
+const CHOSEN: &[&str] = &[
+    "abm4",
+    "blanes_moan4",
+    "dormand_prince",
+    "etdrk4",
+    "gauss4",
+    "iie",
+    "pcformer",
+    "radau_iia3",
+    "rk4",
+    "rk4_learned",
+    "rkc2",
+    "ssp33",
+    "stoermer",
+    "strang",
+    "symplectic_euler",
+];
+
+/// All claims of the library are proved; and nothing more could be claimed, or there would be a message.
 #[test]
 fn the_library_keeps_its_claims() {
     let mut lines = Vec::new();
@@ -19,7 +38,7 @@ fn the_library_keeps_its_claims() {
             assert_eq!(c.status, ClaimStatus::Proved, "{name}: {}", c.note);
             let line = format!("{:<16} {:<20} {}", c.scheme, c.claim, c.note);
             let line = line.trim_end().to_string();
-            if !lines.contains(&line) {
+            if CHOSEN.contains(name) && !lines.contains(&line) {
                 lines.push(line);
             }
         }

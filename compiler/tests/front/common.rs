@@ -5,6 +5,7 @@ use odec_compiler::scheme::Loader;
 use odec_grammar::{Diagnostic, Sources, parse, render};
 use odec_library::shipped;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 /// Files by name, in memory.
 #[derive(Default)]
@@ -14,6 +15,24 @@ impl Loader for Files {
     fn load(&mut self, path: &str, _: &str) -> Result<(String, String), String> {
         let text = self.0.get(path).ok_or("no such file")?;
         Ok((path.to_string(), text.clone()))
+    }
+}
+
+/// Several cases in one snapshot, each under its name.
+#[derive(Default)]
+pub struct Cases(String);
+
+impl Cases {
+    pub fn add(&mut self, name: impl Display, shown: impl Display) {
+        let shown = shown.to_string();
+        let gap = if self.0.is_empty() { "" } else { "\n\n" };
+        self.0 += &format!("{gap}== {name}\n{}", shown.trim_end());
+    }
+}
+
+impl Display for Cases {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fields of several arguments, products of states, lists of fields, projections.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use crate::reference::{State, check_gradients, check_values, feeds, layer, sum};
 use odec_compiler::model::Built;
 use odec_graph::print;
@@ -112,6 +112,7 @@ fn mistakes() {
     let with =
         |body: &str, flow: &str| format!("{GATES}{fields}{}{}", scheme(body), model(flow, 2, ""));
     let good = "return x + F(x)";
+    let mut cases = Cases::default();
     for (name, text) in [
         ("arity", with("return x + G(x, x, x)", "s(ffn, one, [att])")),
         (
@@ -250,13 +251,15 @@ fn mistakes() {
     ] {
         let outcome = compile_text(&text);
         assert!(outcome.checked.is_none(), "{name}");
-        insta::assert_snapshot!(format!("fields_mistake_{name}"), outcome.rendered());
+        cases.add(name, outcome.rendered());
     }
+    insta::assert_snapshot!("fields_mistakes", cases);
 }
 
 /// What attention shares and sees, and what is dropped: each mistake by itself, the labels after it still known.
 #[test]
 fn mistakes_in_primitives() {
+    let mut cases = Cases::default();
     for (name, field) in [
         (
             "shared",
@@ -275,8 +278,9 @@ fn mistakes_in_primitives() {
         );
         let outcome = compile_text(&text);
         assert!(outcome.checked.is_none(), "{name}");
-        insta::assert_snapshot!(format!("fields_primitive_{name}"), outcome.rendered());
+        cases.add(name, outcome.rendered());
     }
+    insta::assert_snapshot!("fields_primitives", cases);
 }
 
 /// An equation solved by iteration is the loop one would write, and counts come from parameters.

@@ -1,6 +1,6 @@
 //! Step programs with a history as general linear methods, and who takes their first steps.
 
-use crate::common::{Outcome, compile_text, model};
+use crate::common::{Cases, Outcome, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, text};
 use odec_compiler::scheme::Instr;
@@ -17,12 +17,11 @@ fn report(source: &str) -> Report {
 
 #[test]
 fn reports() {
+    let mut cases = Cases::default();
     for name in ["abm4", "hamming5", "byrne_lambert4", "butcher_hybrid5"] {
-        insta::assert_snapshot!(
-            format!("general_{name}"),
-            text::text(&report(shipped::text(name)))
-        );
+        cases.add(name, text::text(&report(shipped::text(name))));
     }
+    insta::assert_snapshot!("general_reports", cases);
     let abm4 = report(shipped::text("abm4"));
     let value = serde_json::to_string_pretty(&json::json(&abm4)["general_linear"]).expect("JSON");
     insta::assert_snapshot!("general_json", value);
@@ -171,7 +170,7 @@ fn a_start_of_low_order_is_told() {
 
 #[test]
 fn mistakes_of_starts() {
-    let cases = [
+    let mistakes = [
         (
             "nothing",
             "scheme s(F) { step x { return x + h*F(x) }  start by heun }",
@@ -189,11 +188,13 @@ fn mistakes_of_starts() {
             "scheme s(F) { tableau { 0 |\n | 1 }\n start by heun }",
         ),
     ];
-    for (name, source) in cases {
+    let mut cases = Cases::default();
+    for (name, source) in mistakes {
         let outcome = compile_text(source);
         assert!(!outcome.messages.is_empty(), "{name}");
-        insta::assert_snapshot!(format!("general_mistake_{name}"), outcome.rendered());
+        cases.add(name, outcome.rendered());
     }
+    insta::assert_snapshot!("general_mistakes", cases);
     let nested = "scheme s(F) { step x { k = F(x);  return x + h*(2*k - k[-1]) }  start by abm4 }";
     for source in [nested, &model("lie(abm4(att), ffn)", 2, "")] {
         let outcome = compile_text(source);

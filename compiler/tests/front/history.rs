@@ -1,6 +1,6 @@
 //! Histories: stage programs, parameters, values against plain loops, gradients against differences, and mistakes.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use crate::reference::{
     BINDINGS, Feeds, Random, State, check_gradients, check_values, feeds, ffn, layer, rmsnorm, sum,
 };
@@ -57,16 +57,15 @@ fn one(f: &Feeds, path: String) -> f64 {
 
 #[test]
 fn stage_programs() {
+    let mut cases = Cases::default();
     for (name, text) in [
         ("window", WINDOW),
         ("growing", GROWING),
         ("injected", INJECTED),
     ] {
-        insta::assert_snapshot!(
-            format!("history_{name}"),
-            compile_text(text).checked().stages()
-        );
+        cases.add(name, compile_text(text).checked().stages());
     }
+    insta::assert_snapshot!("history_stage_programs", cases);
 }
 
 #[test]
@@ -307,6 +306,7 @@ fn values_of_a_started_history() {
 
 #[test]
 fn mistakes() {
+    let mut cases = Cases::default();
     for (name, text) in [
         (
             "forward",
@@ -353,11 +353,9 @@ fn mistakes() {
             "scheme s(F) { start { z = F(x) }  start { z = x }  step x { z = F(z[-1]);  return z } }",
         ),
     ] {
-        insta::assert_snapshot!(
-            format!("history_mistake_{name}"),
-            compile_text(text).rendered()
-        );
+        cases.add(name, compile_text(text).rendered());
     }
+    insta::assert_snapshot!("history_mistakes", cases);
 }
 
 /// Methods of one step are what they are called elsewhere, bit for bit.

@@ -1,6 +1,6 @@
 //! Learned coefficients: stage programs, parameters, values against plain loops, gradients against differences.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use crate::reference::{Feeds, State, check_gradients, check_values, feeds, ffn, layer, sum};
 use odec_compiler::model::Built;
 use odec_graph::print;
@@ -53,17 +53,17 @@ fn channels(x: &State, c: &[f64]) -> State {
 
 #[test]
 fn stage_programs() {
+    let mut cases = Cases::default();
     for (name, text) in [("gamma2", GAMMA), ("ema", EMA)] {
-        insta::assert_snapshot!(
-            format!("learned_{name}"),
-            compile_text(text).checked().stages()
-        );
+        cases.add(name, compile_text(text).checked().stages());
     }
+    insta::assert_snapshot!("learned_stage_programs", cases);
 }
 
 /// What a method of each kind learns, and what stays zero; own parameters, starts and ways to solve replace the source's.
 #[test]
 fn methods_that_start_from_others() {
+    let mut cases = Cases::default();
     for (name, text) in [
         (
             "shared_multistep",
@@ -87,8 +87,9 @@ fn methods_that_start_from_others() {
         ),
     ] {
         let outcome = compile_text(text);
-        insta::assert_snapshot!(format!("learned_from_{name}"), outcome.checked().stages());
+        cases.add(name, outcome.checked().stages());
     }
+    insta::assert_snapshot!("learned_from", cases);
 }
 
 #[test]
@@ -196,6 +197,7 @@ fn a_flow_that_is_used_twice_has_one_coefficient_and_two_flows_clash() {
 
 #[test]
 fn mistakes() {
+    let mut cases = Cases::default();
     for (name, text) in [
         (
             "length",
@@ -261,9 +263,7 @@ fn mistakes() {
             "scheme s(F) { learn b = 1;  step x { y = x;  repeat b { y = y + F(y) }  return y } }",
         ),
     ] {
-        insta::assert_snapshot!(
-            format!("learned_mistake_{name}"),
-            compile_text(text).rendered()
-        );
+        cases.add(name, compile_text(text).rendered());
     }
+    insta::assert_snapshot!("learned_mistakes", cases);
 }

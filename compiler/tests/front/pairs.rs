@@ -1,6 +1,6 @@
 //! Step programs with two states: velocity Verlet, leapfrog, Störmer's method and partitioned methods, written in every way.
 
-use crate::common::compile_text;
+use crate::common::{Cases, compile_text};
 use odec_compiler::analysis::pair_facts::{PairFacts, facts};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in::alone;
@@ -157,11 +157,13 @@ fn wrong_weights_are_refused() {
         ("2", "F(x) + 2*F(y)"),
         ("3", "F(x) + F(y)"),
     ];
+    let mut cases = Cases::default();
     for (n, (position, velocity)) in wrong.into_iter().enumerate() {
         let outcome = compile_text(&verlet(position, velocity));
         assert!(outcome.checked.is_none(), "{position} {velocity}");
-        insta::assert_snapshot!(format!("pair_wrong_{n}"), outcome.rendered());
+        cases.add(n, outcome.rendered());
     }
+    insta::assert_snapshot!("pairs_wrong", cases);
 }
 
 /// Nothing is said of what is no such method.
@@ -207,17 +209,16 @@ fn others_are_left_alone() {
 
 #[test]
 fn reports_of_the_library() {
+    let mut cases = Cases::default();
     for name in [
         "velocity_verlet",
         "leapfrog",
         "symplectic_euler",
         "stoermer",
     ] {
-        insta::assert_snapshot!(
-            format!("pair_{name}"),
-            text::text(&report(shipped::text(name)))
-        );
+        cases.add(name, text::text(&report(shipped::text(name))));
     }
+    insta::assert_snapshot!("pairs_reports", cases);
     let value = &json::json(&report(shipped::text("leapfrog")))["two_states"];
     insta::assert_snapshot!(
         "pair_json",

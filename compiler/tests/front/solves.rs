@@ -1,6 +1,6 @@
 //! Fixed points to a tolerance: their stage programs, their orders, and what is wrong about them.
 
-use crate::common::{compile_text, model};
+use crate::common::{Cases, compile_text, model};
 use odec_compiler::analysis::{report, text};
 use odec_compiler::codes;
 use odec_library::shipped;
@@ -18,6 +18,7 @@ fn stages() {
     let gauss = "scheme gauss(F) { let q = sqrt(3)/6
         tableau { (1/2 - q) | 1/4 (1/4 - q); (1/2 + q) | (1/4 + q) 1/4; | 1/2 1/2 }
         solve by anderson(memory: 1, tol: 1e-3, max: 3) gradient implicit }";
+    let mut cases = Cases::default();
     for (name, text) in [
         ("two_unknowns", gauss.to_string()),
         ("plain", step("fixed_point(tol: 1/100, max: 3)")),
@@ -35,8 +36,9 @@ fn stages() {
         ),
     ] {
         let outcome = compile_text(&text);
-        insta::assert_snapshot!(format!("solves_{name}"), outcome.checked().stages());
+        cases.add(name, outcome.checked().stages());
     }
+    insta::assert_snapshot!("solves_stage_programs", cases);
 }
 
 /// The order is that of the equation; a bound on the iterations that is too small for it limits it all the same.
@@ -172,6 +174,7 @@ fn equations_without_an_order() {
 fn reports() {
     let bdf = "scheme bdf { order 2;  A_stable;  multistep { alpha 1 -4/3 1/3; beta 2/3 };  start by euler;  \
                solve by anderson(tol: 1e-4, max: 20) gradient implicit }";
+    let mut cases = Cases::default();
     for (name, text) in [
         ("bdf", bdf.to_string()),
         (
@@ -190,8 +193,9 @@ fn reports() {
             .iter()
             .map(|i| text::text(&report::scheme(i, shipped::library())))
             .collect();
-        insta::assert_snapshot!(format!("solves_report_{name}"), said.join("\n"));
+        cases.add(name, said.join("\n"));
     }
+    insta::assert_snapshot!("solves_reports", cases);
 }
 
 #[test]

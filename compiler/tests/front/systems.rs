@@ -1,6 +1,6 @@
 //! The systems of the library and of the weights policies: paths, numbers and graphs.
 
-use crate::common::{Files, compile_files, compile_text, model};
+use crate::common::{Cases, Files, compile_files, compile_text, model};
 use crate::reference::SYSTEMS;
 use odec_compiler::model::Built;
 use odec_graph::print;
@@ -53,11 +53,13 @@ fn library_models() {
 
 #[test]
 fn graphs_of_two_steps() {
+    let mut params = Cases::default();
     for (name, flow, options) in SYSTEMS {
         let b = built(flow, 2, options);
         insta::assert_snapshot!(format!("graph_{name}"), print::text(&b.forward));
-        insta::assert_snapshot!(format!("params_{name}"), paths(&b));
+        params.add(name, paths(&b));
     }
+    insta::assert_snapshot!("params_of_systems", params);
     insta::assert_snapshot!(
         "graph_prenorm_loss_and_gradient",
         print::text(&built("lie(att, ffn)", 2, "").grad)
@@ -66,6 +68,7 @@ fn graphs_of_two_steps() {
 
 #[test]
 fn policies() {
+    let mut cases = Cases::default();
     for (name, flow, steps, options) in [
         ("shared", "lie(att, ffn)", 3, "weights shared"),
         (
@@ -127,11 +130,9 @@ fn policies() {
             "",
         ),
     ] {
-        insta::assert_snapshot!(
-            format!("policy_{name}"),
-            paths(&built(flow, steps, options))
-        );
+        cases.add(name, paths(&built(flow, steps, options)));
     }
+    insta::assert_snapshot!("policies", cases);
 }
 
 /// Lists give every step its own iterations.

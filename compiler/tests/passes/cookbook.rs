@@ -7,7 +7,7 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_program::manifest::{Manifest, Param, named};
-use odec_program::{Bindings, DECODE};
+use odec_program::{Bindings, EntryId};
 use odec_runtime::data::Batch;
 use odec_runtime::train::gradient::gradient;
 use odec_runtime::{Executor, State};
@@ -88,7 +88,7 @@ fn every_recipe_reads_on_and_learns() {
         let small = program.replace("context: 64", &format!("context: {CONTEXT}")) + TRAIN;
         let manifest = build_manifest(&built(&small), &small, options());
         let manifest = manifest.expect(&title).manifest;
-        assert!(manifest.program.entries.contains_key(DECODE), "{title}");
+        assert!(manifest.program.entries.contains_key(&EntryId::Decode), "{title}");
         let mut e = executor(&manifest);
         reads_on(&title, &manifest, &mut e);
         learns(&title, &manifest, &mut e);
