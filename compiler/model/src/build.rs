@@ -7,8 +7,8 @@
 use super::coefficient::Coefficients;
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
+use super::layers::network::Network;
 use super::layers::{Angles, SINUSOID_BASE, Weights};
-use super::network::Network;
 use super::of_time::{At, OfTime, Timed};
 use super::params::{
     EMBEDDING, LOGITS, POSITIONS, factor_path, field_name, field_path, learned_path,
@@ -26,29 +26,12 @@ use odec_graph::ops::{
     Input, Mul, Parameter, Phi, Table,
 };
 use odec_graph::types::Elem;
-use odec_graph::{
-    Builder, DiffError, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn,
-};
+use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn};
 use odec_program::manifest::{Loss, Waves};
 use odec_program::{Dim, ResultId, manifest, names, noise};
 use std::collections::BTreeMap;
-use thiserror::Error;
 
-/// Most nodes of a model's tensor graph; that of its gradient has about three times as many.
-pub const MAX_NODES: u32 = 100_000;
-
-/// Our own mistakes: a checked model that does not build. And a model that is too large, which only building it tells.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum BuildError {
-    #[error("more than {MAX_NODES} nodes at step {step}")]
-    TooLarge { step: usize, span: Span },
-    #[error("internal: {0}")]
-    Type(#[from] TypeError),
-    #[error("internal: {0}")]
-    Diff(#[from] DiffError),
-    #[error("internal: {0} has no value")]
-    Missing(String),
-}
+pub use super::error::{BuildError, MAX_NODES};
 
 /// What is said of a model that is too large.
 pub fn too_large(step: usize, span: Span) -> Diagnostic {

@@ -4,7 +4,7 @@ use super::build::{self, BuildError};
 use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::train::Named;
-use super::{constrain, layers, lora, params, pipeline, spec, train, unread};
+use super::{constrain, layers, lora, params, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;
@@ -425,7 +425,7 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
 /// Says what is wrong inside a field, whether or not a model uses it. `seen`: fields that were looked at, for sums share their terms.
 fn look_inside(
     field: &Rc<Field>,
-    sizes: Option<pipeline::Sizes>,
+    sizes: Option<layers::pipeline::Sizes>,
     seen: &mut BTreeSet<*const Field>,
     sink: &mut Vec<Diagnostic>,
 ) {
@@ -434,7 +434,7 @@ fn look_inside(
     }
     work::add(1);
     match &**field {
-        Field::Leaf(leaf) => pipeline::check(leaf, sizes, sink),
+        Field::Leaf(leaf) => layers::pipeline::check(leaf, sizes, sink),
         Field::Sum(terms) => terms
             .iter()
             .for_each(|(_, f, _)| look_inside(f, sizes, seen, sink)),

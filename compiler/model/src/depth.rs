@@ -4,8 +4,8 @@
 //! many steps as there can be. Leaves the graph to `adaptive.rs`, `random.rs` and `halting.rs`.
 
 use super::evolve::{EvolveSpec, Sharing};
-use super::network::Network;
-use super::pipeline::{self, Sizes};
+use super::layers::network::Network;
+use super::layers::pipeline::{self, Sizes};
 use crate::analysis::report::{Evolved, orders_of_pair};
 use crate::codes;
 use crate::scheme::args::{Args, Bounds, real, report};

@@ -2,7 +2,7 @@
 
 use super::args::report;
 use super::depth::{Depth, Halting, extent, fit, gradient};
-use super::network::Network;
+use super::layers::network::Network;
 use super::of_time::{self, OfTime};
 use crate::analysis::keep;
 use crate::analysis::report::Evolved;

@@ -5,10 +5,11 @@
 //! term is to `losses/`, the graph to `terms.rs`.
 
 use super::args::Args;
-use super::depth::positive;
-use super::evolve::EvolveSpec;
-use super::losses::{self, Term};
+use super::depth::{Depth, positive};
+use super::evolve::{EvolveSpec, Sharing};
+use super::losses::{self, Along, Term};
 use crate::codes;
+use crate::scheme::Instr;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -60,9 +61,43 @@ impl Objective {
 
     /// Says which terms an evolve has no meaning for.
     pub fn fit(&self, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+        let evolves: Vec<&dyn Along> = evolves.iter().map(|e| e as &dyn Along).collect();
         for (_, term, span) in &self.terms {
-            term.fit(*span, evolves, sink);
+            term.fit(*span, &evolves, sink);
         }
+    }
+}
+
+impl Along for EvolveSpec {
+    fn span(&self) -> Span {
+        self.span
+    }
+
+    fn learned_h(&self) -> Option<Span> {
+        self.learn_h.as_ref().map(|l| l.span)
+    }
+
+    fn goes_forward(&self) -> bool {
+        let chosen = matches!(self.depth, Depth::Adaptive(_));
+        chosen || self.h.iter().all(|h| *h > Exact::zero())
+    }
+
+    fn solves(&self) -> bool {
+        let mut all = self.unrolled.programs.iter().flat_map(|p| &p.instrs);
+        all.any(|i| matches!(i, Instr::Solution { .. }))
+    }
+
+    fn halts(&self) -> bool {
+        self.halting().is_some()
+    }
+
+    fn finds_weights(&self) -> bool {
+        let of_time = |s: &Sharing| matches!(s, Sharing::OfTime(_));
+        self.depth != Depth::Known && self.policies.iter().flatten().any(of_time)
+    }
+
+    fn drifts(&self) -> bool {
+        EvolveSpec::drifts(self)
     }
 }
 

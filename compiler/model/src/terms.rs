@@ -5,7 +5,7 @@
 
 use super::build::{BuildError, Model};
 use super::evolve::EvolveSpec;
-use super::losses::{LossTerm, Made, NAMES, Ponder, Predicted};
+use super::losses::{LossTerm, Made, NAMES, Ponder, Predicted, Training};
 use odec_graph::ops::{Equals, Hold, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
@@ -42,7 +42,7 @@ impl Default for Collected {
 
 impl Collected {
     /// What steps gave to the term of this name.
-    pub(super) fn of(&self, term: &str) -> &[Value] {
+    fn of(&self, term: &str) -> &[Value] {
         let found = self.each.iter().find(|given| given.term == term);
         found.map_or(&[], |given| &given.rows)
     }
@@ -99,6 +99,20 @@ impl Collected {
     }
 }
 
+impl Training for Model<'_> {
+    fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError> {
+        Model::mask(self, b, place)
+    }
+
+    fn given(&self, term: &str) -> &[Value] {
+        self.collected.of(term)
+    }
+
+    fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
+        Model::drift(self, b)
+    }
+}
+
 impl Model<'_> {
     /// Looks at a step from `x` to `made`, of a size that is known or computed.
     pub(super) fn collect(
@@ -115,11 +129,10 @@ impl Model<'_> {
         }
         let outer = (b.site.clone(), b.span);
         let step = Made {
-            evolve: e,
-            k,
             from: x,
             to: made,
             h,
+            known_h: e.h.get(k).cloned(),
             solutions: b.graph().solutions()[before..].to_vec(),
         };
         let objective = &self.spec.objective;
@@ -187,12 +200,4 @@ fn mean(b: &mut Builder, rows: Value, weights: Option<Value>) -> Result<Value, T
         None => nn::mean_rows(b, rows),
         Some(weights) => nn::weighted_mean(b, rows, weights),
     }
-}
-
-/// The sum of a number per token.
-pub(super) fn sum(b: &mut Builder, of: &[Value]) -> Result<Value, BuildError> {
-    let missing = || BuildError::Missing("a step".into());
-    of.first().ok_or_else(missing)?;
-    let terms: Vec<(Exact, Value)> = of.iter().map(|v| (Exact::one(), *v)).collect();
-    Ok(nn::combine(b, &terms)?)
 }

@@ -4,8 +4,8 @@
 //! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a
 //! field is made of to `pipeline.rs`.
 
-use super::network::Network;
-use super::pipeline::{self, Sizes, ends_with};
+use super::layers::network::Network;
+use super::layers::pipeline::{self, Sizes, ends_with};
 use crate::codes;
 use crate::scheme::{Combination, Instr, Program, ValueId};
 use odec_grammar::Span;

@@ -1,9 +1,8 @@
 //! Tests of every layer, made of what it declares: widths, parameters, derivatives, decoding, arguments, defaults, mistakes.
 
 use crate::common::compile_text;
-use odec_compiler::model::layers::{
-    Alone, Argument, DEFINITIONS, Definition, Form, Silent, Sizes, alone,
-};
+use odec_compiler::model::alone::{Alone, alone};
+use odec_compiler::model::layers::{Argument, DEFINITIONS, Definition, Form, Silent, Sizes};
 use odec_compiler::model::{Built, CompileError};
 use odec_graph::types::Elem;
 use odec_graph::{Builder, Exact, Graph, OpKind, Tensor, TensorType, Value, print, run, verify};

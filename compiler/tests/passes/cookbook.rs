@@ -88,7 +88,10 @@ fn every_recipe_reads_on_and_learns() {
         let small = program.replace("context: 64", &format!("context: {CONTEXT}")) + TRAIN;
         let manifest = build_manifest(&built(&small), &small, options());
         let manifest = manifest.expect(&title).manifest;
-        assert!(manifest.program.entries.contains_key(&EntryId::Decode), "{title}");
+        assert!(
+            manifest.program.entries.contains_key(&EntryId::Decode),
+            "{title}"
+        );
         let mut e = executor(&manifest);
         reads_on(&title, &manifest, &mut e);
         learns(&title, &manifest, &mut e);

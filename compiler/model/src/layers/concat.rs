@@ -1,12 +1,12 @@
 //! `concat`: results of several fields side by side.
 
 use super::arguments::Silent;
+use super::network::Network;
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Reading,
     Reads, Weights,
 };
 use crate::codes;
-use crate::network::Network;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value, ops};
 

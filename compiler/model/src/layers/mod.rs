@@ -2,31 +2,29 @@
 //!
 //! A layer is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Whoever
 //! needs to know something of layers (parameters, graphs, decoding, adaptation, pages of documentation) asks through [`LayerKind`], and
-//! nothing outside of this folder knows which layers there are. Leaves pipelines and sums of layers to `network.rs`.
+//! nothing outside of this folder knows which layers there are; nothing in it knows of models. Pipelines and sums of layers are
+//! read by `pipeline.rs` and are a [`Network`].
 
-mod alone;
 mod arguments;
 mod map;
 mod mlp;
-mod page;
+pub mod network;
+pub mod pipeline;
 mod reading;
 
-pub use alone::{Alone, SHOWN, alone};
 pub use arguments::{Argument, Form, Silent};
 pub use map::Map;
-pub use page::{ArgumentLine, Page, ParameterLine};
 pub use reading::Reading;
-pub(super) use reading::{read, role, takes_fields};
 
-use super::network::Network;
 use crate::scheme::vocabulary::{LayerName, Vocabulary};
+use network::Network;
 use odec_graph::ops;
 use odec_graph::{Builder, TypeError, Value, nn};
 use odec_program::manifest::{Init, Waves};
 use std::fmt::Debug;
 
-pub use super::pipeline::Sizes;
 pub use crate::scheme::Facts;
+pub use pipeline::Sizes;
 
 /// Largest width of anything.
 pub const MAX_WIDTH: u64 = 1 << 20;

@@ -4,10 +4,10 @@
 //! (`norm`, `mlp`, …); where a role occurs several times in one field, its occurrences are numbered from 1. Leaves what stands around a part
 //! to `pipeline.rs`.
 
+use super::network::Network;
+use super::pipeline::{Input, LayerReader};
 use super::{Argument, DEFINITIONS, Definition, Form, Map, VOCABULARY, find};
 use crate::codes;
-use crate::network::Network;
-use crate::pipeline::{Input, LayerReader};
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::scalar::{exact, name_of, whole};
 use odec_grammar::Span;

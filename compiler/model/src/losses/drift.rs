@@ -2,18 +2,13 @@
 //!
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
-use super::{incompatible, no_effect};
-use super::{LossTerm, Made, Predicted};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training, incompatible, no_effect};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
-
-use crate::depth::Depth;
-use crate::evolve::Sharing;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift;
@@ -33,33 +28,40 @@ impl LossTerm for Drift {
     }
 
     /// Says where no weights differ from one step to the next, or it is not known which.
-    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
-        let of_time = |s: &Sharing| matches!(s, Sharing::OfTime(_));
-        let found =
-            |e: &&EvolveSpec| e.depth != Depth::Known && e.policies.iter().flatten().any(of_time);
-        if let Some(e) = evolves.iter().find(found) {
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
+        if let Some(e) = evolves.iter().find(|e| e.finds_weights()) {
             let d = incompatible(
                 span,
                 "`drift` needs steps that are known before the model runs",
             );
-            sink.push(d.also(e.span, "how many these are is found or drawn").help(
+            sink.push(d.also(e.span(), "how many these are is found or drawn").help(
                 "write `for 12 steps`, or leave `drift` out: weights of time are functions of t, however many steps are made",
             ));
-        } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(EvolveSpec::drifts)) {
+        } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(|e| e.drifts())) {
             let message = "`drift` would be 0: no two consecutive steps have weights of their own";
             let d = no_effect(span, message);
             sink.push(
-                d.also(e.span, "all of these steps have the same weights")
+                d.also(e.span(), "all of these steps have the same weights")
                     .help("write `weights per step`, `every 2`, `cycle 2` or `of time { … }`"),
             );
         }
     }
 
-    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        _: &mut Builder,
+        _: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }
 
-    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
+    fn rows(
+        &self,
+        model: &mut dyn Training,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
         model.drift(b)
     }
 }

@@ -5,21 +5,16 @@
 //! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
-use super::{LossTerm, Made, Predicted};
-use super::{no_effect, part_of};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training, no_effect, part_of, sum};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
-
-use crate::scheme::Instr;
-use crate::terms::sum;
 use odec_graph::ops::{Broadcast, Constant, Dropout, Mul, Rsqrt, Shift, SumCols};
 use odec_graph::replay::replay;
+use odec_graph::{Builder, Value};
 use odec_graph::{Exact, Solution, TypeError, nn};
+use odec_program::manifest::Loss;
 
 /// The step of a central difference, as a part of a token's size.
 const STEP: (i64, i64) = (1, 64);
@@ -42,10 +37,8 @@ impl LossTerm for Jacobian {
             .into()
     }
 
-    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
-        let all = evolves.iter().flat_map(|e| &e.unrolled.programs);
-        let mut instrs = all.flat_map(|p| &p.instrs);
-        if instrs.any(|i| matches!(i, Instr::Solution { .. })) {
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
+        if evolves.iter().any(|e| e.solves()) {
             return;
         }
         let message = "no step of this model has a solution whose Jacobian could be made small";
@@ -58,7 +51,7 @@ impl LossTerm for Jacobian {
 
     fn step(
         &self,
-        model: &mut Model,
+        model: &mut dyn Training,
         b: &mut Builder,
         made: &Made,
     ) -> Result<Vec<Value>, BuildError> {
@@ -67,13 +60,23 @@ impl LossTerm for Jacobian {
         each.collect()
     }
 
-    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
-        sum(b, model.collected.of(Self::NAME))
+    fn rows(
+        &self,
+        model: &mut dyn Training,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.given(Self::NAME))
     }
 }
 
 /// The mean square, over the columns of all unknowns, of what a probe becomes.
-fn answer(model: &mut Model, b: &mut Builder, s: &Solution, n: usize) -> Result<Value, BuildError> {
+fn answer(
+    model: &mut dyn Training,
+    b: &mut Builder,
+    s: &Solution,
+    n: usize,
+) -> Result<Value, BuildError> {
     let z = &s.pair.z;
     let cols = z.iter().map(|z| b.ty(*z).cols()).sum::<u64>();
     let mean_square = |b: &mut Builder, of: &[Value]| -> Result<Value, TypeError> {
@@ -115,7 +118,7 @@ fn answer(model: &mut Model, b: &mut Builder, s: &Solution, n: usize) -> Result<
 /// 1 or −1 at random for every element, the same whatever is computed again: twice what a mask of half the elements keeps of 1,
 /// less 1.
 fn signs(
-    model: &mut Model,
+    model: &mut dyn Training,
     b: &mut Builder,
     like: Value,
     place: String,

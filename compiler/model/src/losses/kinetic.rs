@@ -1,19 +1,14 @@
 //! `kinetic`: how fast states move, for each token.
 
-use super::{LossTerm, Made, Predicted};
-use super::{incompatible, part_of};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training, incompatible, part_of, sum};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Value};
-use odec_program::manifest::Loss;
-
-use crate::depth::Depth;
-use crate::terms::sum;
 use odec_graph::ops::{Mul, Recip, SumCols};
+use odec_graph::{Builder, Value};
 use odec_graph::{Exact, nn};
+use odec_program::manifest::Loss;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinetic;
@@ -32,21 +27,25 @@ impl LossTerm for Kinetic {
         "1/(2 width) Σ over steps ‖x' − x‖²/h".into()
     }
 
-    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
         for e in evolves {
-            let chosen = matches!(e.depth, Depth::Adaptive(_));
-            if let Some(l) = &e.learn_h {
+            if let Some(learned) = e.learned_h() {
                 let message = "`kinetic` divides by the step size, and a learned one may become 0";
-                let d = incompatible(span, message).also(l.span, "learned here");
+                let d = incompatible(span, message).also(learned, "learned here");
                 sink.push(d.help("write `h = 1/steps`"));
-            } else if !chosen && e.h.iter().any(|h| *h <= Exact::zero()) {
+            } else if !e.goes_forward() {
                 let d = incompatible(span, "`kinetic` needs steps that go forward in time");
-                sink.push(d.also(e.span, "these steps").help("write `h = 1/steps`"));
+                sink.push(d.also(e.span(), "these steps").help("write `h = 1/steps`"));
             }
         }
     }
 
-    fn step(&self, _: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> {
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        b: &mut Builder,
+        made: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
         let (x, end) = (made.from, made.to);
         let moved = nn::combine(b, &[(Exact::one(), end), (Exact::int(-1), x)])?;
         let square = b.push1(Mul, &[moved, moved])?;
@@ -59,14 +58,19 @@ impl LossTerm for Kinetic {
                 half
             }
             None => {
-                let over = made.evolve.h[made.k].recip();
-                &half * &over.map_err(|_| BuildError::Missing("1/h".into()))?
+                let over = made.known_h.as_ref().and_then(|h| h.recip().ok());
+                &half * &over.ok_or_else(|| BuildError::Missing("1/h".into()))?
             }
         };
         Ok(vec![nn::combine(b, &[(over, rows)])?])
     }
 
-    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
-        sum(b, model.collected.of(Self::NAME))
+    fn rows(
+        &self,
+        model: &mut dyn Training,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.given(Self::NAME))
     }
 }

@@ -1,15 +1,12 @@
 //! `masked(rate: 15%)`: cross-entropy of tokens that are hidden from the model.
 
-use super::{LossTerm, Made, Predicted};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training};
+use crate::error::BuildError;
+use crate::scheme::args::{Args, Bounds, real, report};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
-
-use crate::args::{Bounds, real, report};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masked;
@@ -35,13 +32,23 @@ impl LossTerm for Masked {
         "−log p(target)".into()
     }
 
-    fn fit(&self, _: Span, _: &[EvolveSpec], _: &mut Vec<Diagnostic>) {}
+    fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
 
-    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        _: &mut Builder,
+        _: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }
 
-    fn rows(&self, _: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
+    fn rows(
+        &self,
+        _: &mut dyn Training,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
         Ok(of.softmax.cross_entropy(b, of.targets)?)
     }
 }

@@ -3,15 +3,14 @@
 //! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Leaves sums of terms to
 //! `loss.rs`, what the graph collects for them step by step to `terms.rs`.
 
-use super::args::Args;
-use super::build::{BuildError, Model};
-use super::evolve::EvolveSpec;
 use crate::codes;
+use crate::error::BuildError;
+use crate::scheme::args::Args;
 use crate::scheme::scalar::{not_supported, unknown_option};
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Builder, Exact, Solution, Value, nn};
+use odec_graph::{Builder, Exact, Solution, TypeError, Value, nn};
 use odec_program::manifest::Loss;
 use std::fmt::Debug;
 
@@ -22,7 +21,7 @@ const LATER: [(&str, &str); 1] = [(
 )];
 
 /// A summand of a loss.
-pub(crate) trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
+pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// As it is written, and as metrics call it.
     const NAME: &'static str;
     /// Whether it asks for tokens; the others are added to one that does.
@@ -41,38 +40,64 @@ pub(crate) trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// What it is, for each token unless it is of weights alone.
     fn definition(&self) -> String;
     /// Says which evolves it has no meaning for.
-    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>);
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>);
     /// What a step gives to it: numbers for each token, of which the sum counts. The builder stands at the step.
     fn step(
         &self,
-        model: &mut Model,
+        model: &mut dyn Training,
         b: &mut Builder,
         made: &Made,
     ) -> Result<Vec<Value>, BuildError>;
     /// The number for each token, or the one number.
     fn rows(
         &self,
-        model: &mut Model,
+        model: &mut dyn Training,
         b: &mut Builder,
         predicted: &Predicted,
     ) -> Result<Value, BuildError>;
 }
 
+/// What terms ask of an evolve.
+pub trait Along {
+    fn span(&self) -> Span;
+    /// Where its step size is learned.
+    fn learned_h(&self) -> Option<Span>;
+    /// Whether no step goes back in time.
+    fn goes_forward(&self) -> bool;
+    /// Whether its steps solve equations.
+    fn solves(&self) -> bool;
+    /// Whether its tokens halt one by one.
+    fn halts(&self) -> bool;
+    /// Whether weights are functions of times that are found as the model runs.
+    fn finds_weights(&self) -> bool;
+    /// Whether two consecutive steps have weights that may differ.
+    fn drifts(&self) -> bool;
+}
+
+/// What terms ask of the model whose graph is built.
+pub trait Training {
+    /// The mask of a place: its stream, and the key of the run; `None` where nothing is random.
+    fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError>;
+    /// What all steps gave to a term, a number for each token each.
+    fn given(&self, term: &str) -> &[Value];
+    /// The sum of squares of what weights move by.
+    fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError>;
+}
+
 /// A step that was made.
-pub(crate) struct Made<'e> {
-    pub evolve: &'e EvolveSpec,
-    /// Its number.
-    pub k: usize,
+pub struct Made {
     pub from: Value,
     pub to: Value,
     /// Its size, where the graph computes it.
     pub h: Option<Value>,
+    /// Its size, where it is known before.
+    pub known_h: Option<Exact>,
     /// The solutions of its equations.
     pub solutions: Vec<Solution>,
 }
 
 /// What the model says of its targets.
-pub(crate) struct Predicted {
+pub struct Predicted {
     pub softmax: nn::Normaliser,
     pub targets: Value,
 }
@@ -80,6 +105,14 @@ pub(crate) struct Predicted {
 /// `c` for `1/n`.
 fn part_of(n: u64) -> Exact {
     Exact::ratio(1, n.try_into().unwrap_or(i64::MAX))
+}
+
+/// The sum of what steps gave.
+fn sum(b: &mut Builder, of: &[Value]) -> Result<Value, BuildError> {
+    let missing = || BuildError::Missing("a step".into());
+    of.first().ok_or_else(missing)?;
+    let terms: Vec<(Exact, Value)> = of.iter().map(|v| (Exact::one(), *v)).collect();
+    Ok(nn::combine(b, &terms)?)
 }
 
 /// A term that does not go with something else of the model.
@@ -146,9 +179,9 @@ macro_rules! terms {
             pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
             pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
-            pub(crate) fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
-            pub(crate) fn step(&self, m: &mut Model, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
-            pub(crate) fn rows(&self, m: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
+            pub fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
+            pub fn step(&self, m: &mut dyn Training, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
+            pub fn rows(&self, m: &mut dyn Training, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
         }
 
         /// The names of all terms.

@@ -1,16 +1,12 @@
 //! `ponder`: how many steps a token makes that halts by itself.
 
-use super::no_effect;
-use super::{LossTerm, Made, Predicted};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training, no_effect, sum};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
-
-use crate::terms::sum;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ponder;
@@ -29,8 +25,8 @@ impl LossTerm for Ponder {
         "the steps that it makes, and the weight of the last one".into()
     }
 
-    fn fit(&self, span: Span, evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
-        if evolves.iter().any(|e| e.halting().is_some()) {
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
+        if evolves.iter().any(|e| e.halts()) {
             return;
         }
         sink.push(
@@ -41,11 +37,21 @@ impl LossTerm for Ponder {
     }
 
     /// Nothing: `halting.rs` says how long tokens pondered when all steps are made.
-    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        _: &mut Builder,
+        _: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }
 
-    fn rows(&self, model: &mut Model, b: &mut Builder, _: &Predicted) -> Result<Value, BuildError> {
-        sum(b, model.collected.of(Self::NAME))
+    fn rows(
+        &self,
+        model: &mut dyn Training,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.given(Self::NAME))
     }
 }

@@ -1,18 +1,15 @@
 //! `smooth(10%)`: cross-entropy to targets of which a part is spread over all tokens.
 
-use super::{LossTerm, Made, Predicted};
-use crate::args::Args;
-use crate::build::{BuildError, Model};
-use crate::evolve::EvolveSpec;
+use super::{Along, LossTerm, Made, Predicted, Training};
+use crate::codes;
+use crate::error::BuildError;
+use crate::scheme::args::{Args, Bounds, bounded, report};
+use crate::scheme::scalar::{Scope, exact};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
 use odec_graph::{Builder, Value};
 use odec_program::manifest::Loss;
-
-use crate::args::{Bounds, bounded, report};
-use crate::codes;
-use crate::scheme::scalar::{Scope, exact};
-use odec_graph::Exact;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Smooth {
@@ -44,13 +41,23 @@ impl LossTerm for Smooth {
         format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/vocab")
     }
 
-    fn fit(&self, _: Span, _: &[EvolveSpec], _: &mut Vec<Diagnostic>) {}
+    fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}
 
-    fn step(&self, _: &mut Model, _: &mut Builder, _: &Made) -> Result<Vec<Value>, BuildError> {
+    fn step(
+        &self,
+        _: &mut dyn Training,
+        _: &mut Builder,
+        _: &Made,
+    ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }
 
-    fn rows(&self, _: &mut Model, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> {
+    fn rows(
+        &self,
+        _: &mut dyn Training,
+        b: &mut Builder,
+        of: &Predicted,
+    ) -> Result<Value, BuildError> {
         Ok(of.softmax.smooth_cross_entropy(b, of.targets, &self.eps)?)
     }
 }

@@ -1,9 +1,9 @@
 //! What the inside of a field computes: layers one after the other, and sums of them.
 //!
 //! A [`Network`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
-//! nodes. Leaves what a layer is to `layers/`, whose parameters they are to `params.rs`.
+//! nodes. Leaves what a layer is to its file, whose parameters they are to the model.
 
-use super::layers::{Angles, Inputs, LayerKind, LayerParam, Made, Reads, Weights};
+use super::{Angles, Inputs, LayerKind, LayerParam, Made, Reads, Weights};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 
 /// A map from states to states (or, inside a pipeline, between widths).

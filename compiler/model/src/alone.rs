@@ -2,11 +2,11 @@
 //!
 //! Takes the text of a field; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
 
-use super::{Angles, LayerParam, Made, Reads, SINUSOID_BASE, Weights};
-use crate::CompileError;
-use crate::build::BuildError;
-use crate::network::Network;
-use crate::pipeline::{self, Sizes};
+use super::CompileError;
+use super::build::BuildError;
+use super::layers::network::Network;
+use super::layers::pipeline::{self, Sizes};
+use super::layers::{Angles, LayerParam, Made, Reads, SINUSOID_BASE, Weights};
 use crate::scheme::{Facts, Leaf};
 use odec_grammar::ast::Item;
 use odec_graph::ops::{Attention, Input, Parameter, Table};

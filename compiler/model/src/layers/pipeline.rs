@@ -1,12 +1,12 @@
 //! Fields read: pipelines of layers, and sums of them, checked against the widths they meet.
 //!
 //! Takes the syntax of a leaf field; gives a [`Network`] whose widths fit. A field with
-//! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves the layers and their arguments to `layers/`.
+//! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves layers and their arguments to `reading.rs` and their files.
 
-use super::args::{Args, report};
-use super::layers;
 use super::network::Network;
+use super::reading::{self, role, takes_fields};
 use crate::codes;
+use crate::scheme::args::{Args, report};
 use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported};
 use crate::scheme::{Coeff, Leaf};
 use odec_grammar::Span;
@@ -139,12 +139,10 @@ fn count_roles(e: &Expr, out: &mut Vec<&'static str>) {
         }
         ExprKind::Neg(a) => count_roles(a, out),
         ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, out)),
-        ExprKind::Call(call)
-            if name_of(&call.callee).is_some_and(|n| layers::takes_fields(&n.name)) =>
-        {
+        ExprKind::Call(call) if name_of(&call.callee).is_some_and(|n| takes_fields(&n.name)) => {
             call.args.iter().for_each(|a| count_roles(&a.value, out))
         }
-        _ => out.extend(Args::of(e).and_then(|a| layers::role(&a.callee.name))),
+        _ => out.extend(Args::of(e).and_then(|a| role(&a.callee.name))),
     }
 }
 impl LayerReader<'_> {
@@ -170,7 +168,7 @@ impl LayerReader<'_> {
             ExprKind::Tuple(items) if items.len() == 1 => self.layer(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
             _ => match input {
-                Input::One(_) => layers::read(self, e, input),
+                Input::One(_) => reading::read(self, e, input),
                 Input::Named(params) => self.beginning(e, params),
             },
         }
@@ -180,8 +178,8 @@ impl LayerReader<'_> {
     fn beginning(&mut self, e: &Expr, params: &[(Ident, u64)]) -> Option<(Network, u64)> {
         let args = Args::of(e);
         let name = args.as_ref().map_or("", |a| a.callee.name.as_str());
-        if layers::takes_fields(name) {
-            return layers::read(self, e, Input::Named(params));
+        if takes_fields(name) {
+            return reading::read(self, e, Input::Named(params));
         }
         let at = params.iter().position(|(p, _)| p.name == name);
         if let Some(i) = at.filter(|_| matches!(e.kind, ExprKind::Name(_))) {

@@ -2,9 +2,9 @@
 //!
 //! Leaves how it looks to whoever prints it.
 
-use super::arguments::Silent;
-use super::{About, Alone, Argument, Definition, Example, Form, LayerParam, SHOWN, Start, alone};
-use crate::CompileError;
+use super::CompileError;
+use super::alone::{Alone, SHOWN, alone};
+use super::layers::{About, Argument, Definition, Example, Form, LayerParam, Silent, Start};
 
 /// A layer's page.
 pub struct Page {
