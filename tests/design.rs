@@ -85,7 +85,7 @@ fn low_storage_is_written_as_two_registers() {
     place.good(&args("3", "3", "three.ode"));
     let written = place.read("three.ode");
     assert!(
-        written.contains("order 3\n") && written.contains("*q + h*F(y)"),
+        written.contains("order 3;") && written.contains("*q + h*F(y)"),
         "{written}"
     );
     place.good(

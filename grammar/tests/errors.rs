@@ -4,6 +4,7 @@
 
 use odec_grammar::codes::PARSING;
 use odec_grammar::{Diagnostic, Sources, parse, render, set};
+use odec_library::shipped;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use std::path::Path;
 fn check(path: &Path, colour: bool) -> (String, BTreeSet<&'static str>) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(path).unwrap();
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let source = sources.add(name, &text);
     let (file, mut errors) = parse(source, &text);
     for line in text
@@ -72,7 +73,7 @@ fn every_code_has_an_input() {
 #[test]
 fn too_large() {
     let text = "field a = rmsnorm\n".repeat(70_000);
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let source = sources.add("corpus.ode", &text);
     let (file, errors) = parse(source, &text);
     assert!(file.items.is_empty());
@@ -96,7 +97,7 @@ fn colour_changes_no_word() {
 /// Labels may lie in several texts, at their very ends, or outside: rendering never fails.
 #[test]
 fn labels_in_several_texts() {
-    let mut sources = Sources::default();
+    let mut sources = Sources::with(shipped::library());
     let (a, b) = (
         sources.add("a.ode", "field a = rmsnorm\n"),
         sources.add("schemes/b.ode", "/// ü\nscheme a { }"),

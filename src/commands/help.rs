@@ -1,6 +1,6 @@
 //! `odec help`: of odec, of a command, of a layer, or of all layers as the page `docs/layers.md`.
 //!
-//! What is said of a layer is what its file in `compiler/src/model/layers/` declares; its costs are counted on its graph.
+//! What is said of a layer is what its file in `compiler/model/src/layers/` declares; its costs are counted on its graph.
 
 use crate::cli::{self, Cli};
 use clap::error::ErrorKind;
@@ -147,7 +147,7 @@ fn reference() -> Done {
 
 const HEAD: &str = "# Layers
 
-Written by `odec help layers > docs/layers.md`, from what each layer declares (`compiler/src/model/layers/`); a test compares. `odec help attention` prints one of them.
+Written by `odec help layers > docs/layers.md`, from what each layer declares (`compiler/model/src/layers/`); a test compares. `odec help attention` prints one of them.
 
 A field is a pipeline of layers, joined by `|>`: `field att = rmsnorm |> attention(heads: 8, causal, rope)`. In arguments, `width` is the width of the model's states, `context` its
 context and `vocab` its vocabulary. Weights are stored [out, in]. Parameters are called by their part (`q.weight`); where layers of one role occur several times in a field, they are

@@ -2,6 +2,10 @@
 //!
 //! Takes resolved schemes and flows; gives facts in exact numbers and messages about claims. Leaves the mathematics to
 //! `odec-numerics`.
+//!
+//! # Invariants
+//!
+//! - An order as computed counts the first steps (`start.rs`).
 
 use odec_scheme as scheme;
 use odec_source::codes;

@@ -3,6 +3,18 @@
 //! Takes a parsed file whose names [`crate::scheme`] resolves; gives a [`Built`] model: parameters, the graphs of
 //! `forward`, `loss` and `grad`, and what the manifest says about them. Leaves turning graphs into programs to
 //! `odec-passes`.
+//!
+//! # Invariants
+//!
+//! - Weights of time are made of parameters and the time in the graph (`of_time.rs`), once per time; decoding
+//!   makes them in `prepare`.
+//! - A mask of dropout belongs to a field and a step, never to an evaluation.
+//! - Decoding is the forward graph with kept keys and values (`build.rs`, `Reach::Past`): reading a text in
+//!   pieces gives, bit for bit, the logits of reading it whole. What outlives a run lies in slots of its own: `Cache`,
+//!   and `Prepared` for what follows from parameters alone (packed ones, weights at their times). An operand may move
+//!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own.
+//! - Tokens that halt one by one (`halting.rs`) keep their state by a choice of each row, in all steps. What none
+//!   of a batch makes is passed over, but never in decoding, where its keys and values would be missed.
 
 use odec_analysis as analysis;
 use odec_scheme as scheme;

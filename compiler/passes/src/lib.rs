@@ -13,6 +13,28 @@
 //! | [`budget`] | a number of bytes → the memory policy that fits |
 //!
 //! Leaves autodiff to `odec-graph` and object code to `odec-mlir`. Invariant: everything here is deterministic.
+//!
+//! # Invariants
+//!
+//! - Precision is a graph pass (`precision.rs`), after derivatives are taken. Rounding is an op or part of a
+//!   contraction's meaning, so what is stored in bf16 is a question of memory, never of bits.
+//! - A memory policy is a graph pass (`revolve.rs`): replayed nodes carry their own `Site::replay`, and nothing
+//!   downstream knows of it.
+//! - What only the unchosen side of a `hold` reads is not computed (`predication.rs`): a program stays a straight
+//!   line, and an instruction may have a guard, a number that must be positive for a run to need it. Devices that run
+//!   everything get the same bits: a guard is never part of a result, and memory that was passed over is never read.
+//! - An entry is a straight line of instructions, but for stretches that take the tokens' rows in pieces
+//!   (`row_chunking.rs`, `Entry::launches`). The order of every sum stays, so pieces change no bit (but on tensor
+//!   cores, whose order is the card's).
+//! - A target is chosen when a program is assembled (`parts.rs`); kernels keep to it.
+//! - The memory a program needs is known when it is built: arena, packed panels and per-thread scratch are planned.
+//! - Of parameters, those that are trained lie first (`layout.rs`, `Program::trained_bytes`): gradients, their
+//!   sums and moments are as large as these, and nothing else writes to the others but the vectors of
+//!   `spectral.rs`. What training adds to a model's own parameters is known by the ends of paths
+//!   (`manifest::added`).
+//! - Compiling takes work linear in the nodes of the graph, but for sorting: a chain of sums is opened once, sources
+//!   are found by their paths, readers of a node by place, gaps of the arena by time (`timeline.rs`). What is
+//!   larger than `MAX_NODES` is refused at its evolve.
 
 use odec_model as model;
 use odec_source::codes;

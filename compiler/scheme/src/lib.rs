@@ -3,6 +3,18 @@
 //! Takes a syntax tree; gives a [`stage::Program`] for each flow. A scheme, however it is written, is *executed* on
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and
 //! nothing downstream knows where it came from. Leaves the inside of fields, weights and tensors to `odec-model`.
+//!
+//! # Invariants
+//!
+//! - Coefficients stay exact until an instruction is emitted. Then they are launch arguments, never part of a kernel,
+//!   so the number of kernels does not grow with depth.
+//! - Evaluations of a field at one value and time are one instruction of the stage program (`evaluate.rs`), so
+//!   derivatives, keys and values are made once. Places with weights of their own (`per_use.rs`) stay apart; so
+//!   do a value and the same one cut off from the gradient.
+//! - The time of an evaluation is exact and follows from the stage program (`time.rs`): t is one more component
+//!   of the state, so what is proved of fields without time holds.
+//! - Functions of a linear field are instructions of the stage program (`exponential.rs`), and op `phi` of a
+//!   vector λ times a number in the graph. Only `decay` alone is such a field.
 
 use odec_source::codes;
 

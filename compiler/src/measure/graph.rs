@@ -139,7 +139,7 @@ fn message(sink: &[odec_grammar::Diagnostic]) -> String {
 }
 
 /// Names of the fields of all programs, in order, and whether functions of them are applied.
-fn fields(all: &Unrolled) -> BTreeMap<String, bool> {
+pub fn fields(all: &Unrolled) -> BTreeMap<String, bool> {
     let mut known = BTreeMap::new();
     for p in &all.programs {
         for f in &p.fields {
