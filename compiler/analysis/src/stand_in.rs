@@ -27,7 +27,7 @@ fn leaf(name: String, span: Span) -> Rc<Field> {
 /// Fields of a list where nothing says how many: two show what happens to the first ones and what to the last.
 const LISTED: usize = 2;
 
-/// Fields of the list of a scheme that is looked at alone: [`LISTED`], or as many as its step reads by number.
+/// Fields of the list of a scheme that is looked at alone: two, or as many as its step reads by number.
 pub fn listed(def: &SchemeDef) -> usize {
     let Some(list) = &def.list else { return 0 };
     let mut used = Mentions::default();

@@ -102,7 +102,12 @@ mod tests {
     /// As trial division finds them, strong pseudoprimes to single bases among them.
     #[test]
     fn primes_are_those_of_trial_division() {
-        let divided = |n: u64| n > 1 && (2..).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        let divided = |n: u64| {
+            n > 1
+                && (2..)
+                    .take_while(|d| d * d <= n)
+                    .all(|d| !n.is_multiple_of(d))
+        };
         let pseudo = [2047, 1_373_653, 25_326_001, 3_215_031];
         let near = (1 << 31) - 400..1 << 31;
         for n in (0..3000).chain(pseudo).chain(near) {

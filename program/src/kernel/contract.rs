@@ -62,7 +62,7 @@ impl Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// Panels made by [`Pack`].
+    /// Panels made by [`Pack`](super::Pack).
     #[default]
     Panels,
     /// [k, n], row stride n.

@@ -10,7 +10,7 @@ use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 use std::collections::BTreeMap;
 
-/// The graph that a text says. What comes out has passed the types' rules; [`crate::verify`] says the rest.
+/// The graph that a text says. What comes out has passed the types' rules; [`crate::verify()`] says the rest.
 ///
 /// # Errors
 /// The first place where the text is not of this form, names what is not there, or where an op's result is not of the type that is

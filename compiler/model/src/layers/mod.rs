@@ -218,9 +218,9 @@ macro_rules! layers {
 
         /// Any layer.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum LayerKind { $($ty($ty)),* }
+        pub enum LayerKind { $($ty(Box<$ty>)),* }
 
-        $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind::$ty(layer) } })*
+        $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind::$ty(Box::new(layer)) } })*
 
         impl LayerKind {
             pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params()),* } }

@@ -67,7 +67,7 @@ impl Kind {
         let one = || N::ratio(1, 1);
         let mirrored = one().minus(gamma);
         match (self.order > self.stages, self.stages) {
-            (false, _) => [&[gamma.clone()], free].concat(),
+            (false, _) => [std::slice::from_ref(gamma), free].concat(),
             (true, 2) => vec![gamma.clone(), mirrored],
             (true, _) => vec![gamma.clone(), N::ratio(1, 2), mirrored],
         }
