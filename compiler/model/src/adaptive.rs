@@ -2,7 +2,7 @@
 //!
 //! Every attempt is unrolled. What differs between runs is decided by numbers: the time that is left, whose being positive says that
 //! an attempt is made at all, and whether its error is small enough. Attempts that are not made, and the derivatives of those that
-//! are refused, are read by nothing and passed over (`passes/guard.rs`). The control is that of Hairer, Nørsett & Wanner (1993),
+//! are refused, are read by nothing and passed over (`passes/predication.rs`). The control is that of Hairer, Nørsett & Wanner (1993),
 //! "Solving Ordinary Differential Equations I", II.4, with the error
 //! ```text
 //! err = √(mean over all elements of (eᵢ / (atol + rtol·max(|xᵢ|, |x'ᵢ|)))²)                 (4.11)

@@ -458,20 +458,36 @@ impl<'p> Ready<'p> {
     }
 }
 
+/// Sizes of steps that come again and again.
+type Pattern = [i64];
+const EQUAL: &Pattern = &[1];
+const UNEQUAL: &Pattern = &[3, 2];
+
+/// Sizes of so many steps, which are 1 together.
+fn sizes(pattern: &Pattern, steps: usize) -> Vec<Exact> {
+    let whole: i64 = pattern.iter().cycle().take(steps).sum();
+    let each = pattern.iter().cycle().take(steps);
+    each.map(|size| Exact::ratio(*size, whole)).collect()
+}
+
 /// The error at time 1 after so many steps.
-fn error(all: &Unrolled, problem: Problem, steps: usize) -> f64 {
-    let h = Exact::ratio(1, steps as i64);
+fn error(all: &Unrolled, problem: Problem, pattern: &Pattern, steps: usize) -> f64 {
+    let period = pattern.len();
     let system = System::new(problem, &fields(all));
-    let ready: Vec<Ready> = all.programs.iter().map(|p| Ready::new(p, &h)).collect();
+    let first = sizes(pattern, steps);
+    let ready = |h: &Exact| all.programs.iter().map(|p| Ready::new(p, h)).collect();
+    let ready: Vec<Vec<Ready>> = first[..period].iter().map(ready).collect();
     let mut x = problem.start().to_vec();
     let mut past = Vec::new();
     let start = all.start.iter().map(|_| Phase::Start);
     for at in start.chain((0..steps).map(Phase::Step)) {
-        let number = match at {
-            Phase::Start => all.start,
-            Phase::Step(k) => all.steps.get(k).or(all.steps.last()).copied(),
+        let (number, k) = match at {
+            Phase::Start => (all.start, 0),
+            Phase::Step(k) if k < UNROLLED => (Some(all.steps[k]), k),
+            Phase::Step(k) => (Some(all.steps[UNROLLED - period + k % period]), k),
         };
-        let (next, kept) = ready[number.expect("a program")].step(&x, &past, &system);
+        let program = &ready[k % period][number.expect("a program")];
+        let (next, kept) = program.step(&x, &past, &system);
         x = next;
         past.push(kept);
     }
@@ -490,27 +506,32 @@ enum Measured {
 }
 
 fn measured(flow: &Rc<Flow>, order: usize) -> Measured {
-    measured_on(Problem::Graded(order + 1), flow, order)
+    measured_on(Problem::Graded(order + 1), EQUAL, flow, order)
 }
 
-fn measured_on(problem: Problem, flow: &Rc<Flow>, order: usize) -> Measured {
+fn measured_on(problem: Problem, pattern: &Pattern, flow: &Rc<Flow>, order: usize) -> Measured {
     let flows = [(flow.clone(), "s".to_string())];
     let mut sink = Vec::new();
+    let period = pattern.len();
+    let given = match period {
+        1 => Vec::new(),
+        _ => sizes(pattern, UNROLLED),
+    };
     let all = unroll(
         &flows,
-        (UNROLLED, &[]),
+        (UNROLLED, &given),
         false,
         &SHARED,
         flow.span,
         &mut sink,
     );
     let all = all.unwrap_or_else(|| panic!("{sink:?}"));
-    let last = &all.steps[UNROLLED - 2..];
-    assert_eq!(last[0], last[1], "later steps are alike");
+    let (before, last) = all.steps[UNROLLED - 2 * period..].split_at(period);
+    assert_eq!(before, last, "later steps are alike");
     let mut before: Option<f64> = None;
     let mut slope = f64::NEG_INFINITY;
     for steps in COUNTS {
-        let error = error(&all, problem, steps);
+        let error = error(&all, problem, pattern, steps);
         if error < FLOOR {
             return Measured::Small;
         }
@@ -534,13 +555,17 @@ fn flow(text: &str) -> Rc<Flow> {
 
 /// The order as it is computed.
 fn proved(flow: &Rc<Flow>) -> Option<Found> {
+    proved_on(flow, Sizes::Equal)
+}
+
+fn proved_on(flow: &Rc<Flow>, sizes: Sizes) -> Option<Found> {
     let evolved = Evolved {
         title: "s".into(),
         flow: flow.clone(),
         step: 0,
         per_use: SHARED.clone(),
         h: Exact::one(),
-        sizes: Sizes::Equal,
+        sizes,
     };
     order_of(&evolved).ok()
 }
@@ -693,7 +718,7 @@ fn random_pairs_converge_as_is_proved() {
             continue;
         };
         positive += 1;
-        match measured_on(Problem::Second { force: 0 }, &flow, order) {
+        match measured_on(Problem::Second { force: 0 }, EQUAL, &flow, order) {
             Measured::Reached(slope) => close += usize::from(slope < order as f64 + 0.5),
             Measured::Small => small += 1,
             Measured::Slower(slope) => {
@@ -707,4 +732,48 @@ fn random_pairs_converge_as_is_proved() {
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     assert!(positive * 2 > texts.len() && close * 2 > positive && small * 20 <= positive);
+}
+
+/// Programs of an ordinary run that look back, on steps of two sizes, and how many times fewer than of the others there are.
+const FEW_UNEQUAL: usize = 48;
+const UNEQUALS: usize = 4;
+
+#[test]
+fn random_programs_converge_on_unequal_steps_as_is_proved() {
+    let asked = std::env::var("ODEC_SLOPES").ok();
+    let asked = asked.and_then(|n| n.parse::<usize>().ok());
+    let cases = asked.map_or(FEW_UNEQUAL, |n| n / UNEQUALS);
+    let mut random = Random(2);
+    let (mut decided, mut positive, mut lower, mut close, mut small) = (0, 0, 0, 0, 0);
+    let (mut wrong, mut texts) = (Vec::new(), BTreeSet::new());
+    while texts.len() < cases {
+        let text = scheme(&mut random);
+        if !text.contains("[-") || !texts.insert(text.clone()) {
+            continue;
+        }
+        let flow = flow(&text);
+        let Some(found) = proved_on(&flow, Sizes::Known(sizes(UNEQUAL, UNROLLED))) else {
+            continue;
+        };
+        decided += 1;
+        lower += usize::from(proved(&flow).is_some_and(|equal| equal.order > found.order));
+        if found.order == 0 {
+            continue;
+        }
+        positive += 1;
+        let problem = Problem::Graded(found.order + 1);
+        match measured_on(problem, UNEQUAL, &flow, found.order) {
+            Measured::Reached(slope) => close += usize::from(slope < found.order as f64 + 0.5),
+            Measured::Small => small += 1,
+            Measured::Slower(slope) => wrong.push(format!(
+                "{} proved, {slope:.2} measured\n{text}",
+                found.order
+            )),
+        }
+    }
+    println!(
+        "{cases} programs on unequal steps, {decided} with an order, {lower} lower than on equal ones, {positive} above 0, {close} as steep, {small} too accurate"
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(decided * 2 > cases && lower > 0 && close * 5 > positive * 4);
 }
