@@ -66,7 +66,7 @@ pub use graph::{Builder, Graph, Node, Pass, Site, Solution, Value};
 pub use interp::{RunError, Tensor, run};
 pub use odec_exact as exact;
 pub use odec_exact::{Exact, ExactError};
-pub use op::{Kind, Op, TypeError};
+pub use op::{Kind, Op, TypeError, TypeResult};
 pub use ops::OpKind;
 pub use types::{Elem, TensorType};
 pub use verify::{VerifyError, verify};

@@ -5,7 +5,7 @@
 
 use crate::exact::Exact;
 use crate::graph::{Builder, Value};
-use crate::op::TypeError;
+use crate::op::TypeResult;
 use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf,
@@ -13,10 +13,8 @@ use crate::ops::{
 };
 use odec_program::manifest;
 
-type Made = Result<Value, TypeError>;
-
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
-pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> Made {
+pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> TypeResult {
     let kept = terms.iter().filter(|(c, _)| !c.is_zero());
     let (coeffs, xs): (Vec<Exact>, Vec<Value>) = kept.cloned().unzip();
     match (terms, &coeffs[..], &xs[..]) {
@@ -33,12 +31,12 @@ pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> Made {
 }
 
 /// An exact number, rank 0.
-pub fn constant(b: &mut Builder, value: Exact) -> Made {
+pub fn constant(b: &mut Builder, value: Exact) -> TypeResult {
     b.push1(Constant { value }, &[])
 }
 
 /// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`.
-pub fn linear(b: &mut Builder, x: Value, w: Value) -> Made {
+pub fn linear(b: &mut Builder, x: Value, w: Value) -> TypeResult {
     b.push1(MatMul::new(Layout::Nt), &[x, w])
 }
 
@@ -56,7 +54,7 @@ impl From<Value> for Affine {
 }
 
 /// `x[.., K] · weightᵀ + bias`: `[.., N]`.
-pub fn affine(b: &mut Builder, x: Value, map: Affine) -> Made {
+pub fn affine(b: &mut Builder, x: Value, map: Affine) -> TypeResult {
     let y = linear(b, x, map.weight)?;
     match map.bias {
         Some(bias) => b.push1(Add, &[y, bias]),
@@ -65,13 +63,13 @@ pub fn affine(b: &mut Builder, x: Value, map: Affine) -> Made {
 }
 
 /// `x / √(mean(x²) + eps) · gain` over the columns (Zhang & Sennrich 2019); `gain[C]`.
-pub fn rmsnorm(b: &mut Builder, x: Value, gain: Value, eps: &Exact) -> Made {
+pub fn rmsnorm(b: &mut Builder, x: Value, gain: Value, eps: &Exact) -> TypeResult {
     let normal = of_unit_size(b, x, eps)?;
     b.push1(Mul, &[normal, gain])
 }
 
 /// `x / √(mean(x²) + eps)` over the columns.
-fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> Made {
+fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> TypeResult {
     let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
     let square = b.push1(Mul, &[x, x])?;
     let sum = b.push1(SumCols, &[square])?;
@@ -82,7 +80,7 @@ fn of_unit_size(b: &mut Builder, x: Value, eps: &Exact) -> Made {
 }
 
 /// `x − mean(x)` over the columns.
-fn centred(b: &mut Builder, x: Value) -> Made {
+fn centred(b: &mut Builder, x: Value) -> TypeResult {
     let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
     let sum = b.push1(SumCols, &[x])?;
     let minus_mean = combine(b, &[(Exact::ratio(-1, cols), sum)])?;
@@ -90,34 +88,34 @@ fn centred(b: &mut Builder, x: Value) -> Made {
 }
 
 /// `(x − mean(x)) / √(var(x) + eps)` over the columns.
-pub fn standardise(b: &mut Builder, x: Value, eps: &Exact) -> Made {
+pub fn standardise(b: &mut Builder, x: Value, eps: &Exact) -> TypeResult {
     let centred = centred(b, x)?;
     of_unit_size(b, centred, eps)
 }
 
 /// `(x − mean(x)) / √(var(x) + eps) · gain + bias` over the columns, the variance being the mean square of what is left
 /// when the mean is taken away (Ba, Kiros & Hinton 2016); `gain[C]`, `bias[C]`.
-pub fn layernorm(b: &mut Builder, x: Value, gain: Value, bias: Value, eps: &Exact) -> Made {
+pub fn layernorm(b: &mut Builder, x: Value, gain: Value, bias: Value, eps: &Exact) -> TypeResult {
     let centred = centred(b, x)?;
     let scaled = rmsnorm(b, centred, gain, eps)?;
     b.push1(Add, &[scaled, bias])
 }
 
 /// `x · sigmoid(x)`.
-pub fn silu(b: &mut Builder, x: Value) -> Made {
+pub fn silu(b: &mut Builder, x: Value) -> TypeResult {
     let gate = b.push1(Sigmoid, &[x])?;
     b.push1(Mul, &[x, gate])
 }
 
 /// `x · Φ(x)` with the exact Φ, not its tanh approximation (Hendrycks & Gimpel 2016).
-pub fn gelu(b: &mut Builder, x: Value) -> Made {
+pub fn gelu(b: &mut Builder, x: Value) -> TypeResult {
     let below = b.push1(NormalCdf, &[x])?;
     b.push1(Mul, &[x, below])
 }
 
 /// `x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`, as `x · sigmoid(2√(2/π) (x + 0.044715 x³))` (Hendrycks & Gimpel 2016). The root is the
 /// double nearest to it, which PyTorch and JAX take as well.
-pub fn gelu_tanh(b: &mut Builder, x: Value) -> Made {
+pub fn gelu_tanh(b: &mut Builder, x: Value) -> TypeResult {
     let twice = Exact::ratio(7_186_705_221_432_913, 1 << 52);
     let cubic = &twice * &Exact::ratio(44_715, 1_000_000);
     let square = b.push1(Mul, &[x, x])?;
@@ -128,7 +126,7 @@ pub fn gelu_tanh(b: &mut Builder, x: Value) -> Made {
 }
 
 /// `max(x, 0)`; its derivative at 0 is 0.
-pub fn relu(b: &mut Builder, x: Value) -> Made {
+pub fn relu(b: &mut Builder, x: Value) -> TypeResult {
     b.push1(WherePositive, &[x, x])
 }
 
@@ -141,7 +139,13 @@ pub enum Activation {
 }
 
 /// `down(activation(up(x)))`; up `[hidden, C]`, down `[C, hidden]`.
-pub fn mlp(b: &mut Builder, x: Value, up: Affine, down: Affine, activation: Activation) -> Made {
+pub fn mlp(
+    b: &mut Builder,
+    x: Value,
+    up: Affine,
+    down: Affine,
+    activation: Activation,
+) -> TypeResult {
     let hidden = b.part("up", |b| {
         let y = affine(b, x, up)?;
         match activation {
@@ -154,7 +158,7 @@ pub fn mlp(b: &mut Builder, x: Value, up: Affine, down: Affine, activation: Acti
 }
 
 /// `down(silu(gate(x)) · up(x))` (Shazeer 2020); gate, up `[hidden, C]`, down `[C, hidden]`.
-pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine) -> Made {
+pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine) -> TypeResult {
     let open = b.part("gate", |b| {
         let g = affine(b, x, gate)?;
         silu(b, g)
@@ -182,7 +186,7 @@ pub struct Rotary {
 }
 
 /// Tables for up to `positions` positions; a model makes them once.
-pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> Result<Rotary, TypeError> {
+pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> TypeResult<Rotary> {
     let cos = manifest::Table::RotaryCos {
         positions,
         head,
@@ -201,7 +205,7 @@ pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> Result<R
 }
 
 /// Attention of the tokens of a run to each other: `[q, k, v] → o`.
-pub fn attend(b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> Made {
+pub fn attend(b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> TypeResult {
     Ok(b.push(attention, &qkv)?[0])
 }
 
@@ -212,8 +216,8 @@ pub fn self_attention(
     x: Value,
     w: AttentionWeights,
     rotary: Option<Rotary>,
-    attend: impl FnOnce(&mut Builder, [Value; 3]) -> Made,
-) -> Made {
+    attend: impl FnOnce(&mut Builder, [Value; 3]) -> TypeResult,
+) -> TypeResult {
     let turned = |b: &mut Builder, w| {
         let y = affine(b, x, w)?;
         match rotary {
@@ -246,7 +250,7 @@ pub struct Normaliser {
 }
 
 /// What softmax needs of `logits[.., V]`.
-pub fn normaliser(b: &mut Builder, logits: Value) -> Result<Normaliser, TypeError> {
+pub fn normaliser(b: &mut Builder, logits: Value) -> TypeResult<Normaliser> {
     let max = b.push1(MaxCols, &[logits])?;
     let max = b.push1(StopGradient, &[max])?;
     let minus = combine(b, &[(Exact::int(-1), max)])?;
@@ -259,13 +263,13 @@ pub fn normaliser(b: &mut Builder, logits: Value) -> Result<Normaliser, TypeErro
 
 impl Normaliser {
     /// `−log softmax(logits)` at the target, per row: `log Σ exp z − z_target`; `targets[.., 1] → [.., 1]`.
-    pub fn cross_entropy(&self, b: &mut Builder, targets: Value) -> Made {
+    pub fn cross_entropy(&self, b: &mut Builder, targets: Value) -> TypeResult {
         self.smooth_cross_entropy(b, targets, &Exact::zero())
     }
 
     /// The cross-entropy to a target that is right with probability 1 − ε, and any token with ε/V each (Szegedy et al. 2016, CVPR,
     /// section 7): `log Σ exp z − (1 − ε) z_target − ε mean(z)`.
-    pub fn smooth_cross_entropy(&self, b: &mut Builder, targets: Value, eps: &Exact) -> Made {
+    pub fn smooth_cross_entropy(&self, b: &mut Builder, targets: Value, eps: &Exact) -> TypeResult {
         let target = b.push1(Pick, &[self.shifted, targets])?;
         let mut terms = vec![(Exact::one(), self.log), (eps - &Exact::one(), target)];
         if !eps.is_zero() {
@@ -277,19 +281,19 @@ impl Normaliser {
     }
 
     /// `(log Z)²`, Z the sum of the exponentials of the logits themselves, per row (Chowdhery et al. 2023, JMLR 24, section 5).
-    pub fn z_loss(&self, b: &mut Builder) -> Made {
+    pub fn z_loss(&self, b: &mut Builder) -> TypeResult {
         let log = combine(b, &[(Exact::one(), self.log), (Exact::one(), self.max)])?;
         b.push1(Mul, &[log, log])
     }
 }
 
 /// [`Normaliser::cross_entropy`] of `logits[.., V]`.
-pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> TypeResult {
     normaliser(b, logits)?.cross_entropy(b, targets)
 }
 
 /// The mean of a number per row: `[.., 1] → []`.
-pub fn mean_rows(b: &mut Builder, x: Value) -> Made {
+pub fn mean_rows(b: &mut Builder, x: Value) -> TypeResult {
     let size = b.ty(x).rows();
     let sum = b.push1(SumRows, &[x])?;
     let inverse = b.push1(InverseCount { size }, &[])?;
@@ -297,7 +301,7 @@ pub fn mean_rows(b: &mut Builder, x: Value) -> Made {
 }
 
 /// The mean of a number per row, each row with its weight: `[.., 1], [.., 1] → []`. Some weight must not be 0.
-pub fn weighted_mean(b: &mut Builder, x: Value, weights: Value) -> Made {
+pub fn weighted_mean(b: &mut Builder, x: Value, weights: Value) -> TypeResult {
     let weighted = b.push1(Mul, &[x, weights])?;
     let (sum, total) = (
         b.push1(SumRows, &[weighted])?,
@@ -308,7 +312,7 @@ pub fn weighted_mean(b: &mut Builder, x: Value, weights: Value) -> Made {
 }
 
 /// Cross-entropy in nats, averaged over all target tokens: `[]`.
-pub fn mean_cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> Made {
+pub fn mean_cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> TypeResult {
     let rows = cross_entropy(b, logits, targets)?;
     mean_rows(b, rows)
 }

@@ -34,6 +34,9 @@ pub trait Op: Clone + std::fmt::Debug + PartialEq {
         Self: Sized;
 }
 
+/// What building makes, unless operands do not fit.
+pub type TypeResult<T = Value> = Result<T, TypeError>;
+
 /// Why operands do not fit an op.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{op}: {what}")]

@@ -9,12 +9,10 @@
 use crate::exact::Exact;
 use crate::graph::{Builder, Value};
 use crate::nn::combine;
-use crate::op::TypeError;
+use crate::op::{TypeError, TypeResult};
 use crate::ops::{Broadcast, Constant, Mul, Recip, Shift, SumCols, WherePositive};
 use crate::types::TensorType;
 use std::collections::BTreeMap;
-
-type Made = Result<Value, TypeError>;
 
 /// When a row is solved, and how it gets there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +117,7 @@ impl Mixer {
         b: &mut Builder,
         mixing: &Mixing,
         seen: &[Pair],
-    ) -> Result<Vec<Value>, TypeError> {
+    ) -> TypeResult<Vec<Value>> {
         let Some(newest) = seen.first() else {
             return Ok(Vec::new());
         };
@@ -139,17 +137,13 @@ impl Mixer {
         each.map(|(next, z)| choose(b, open, *next, *z)).collect()
     }
 
-    pub(crate) fn residuals(
-        &mut self,
-        b: &mut Builder,
-        of: &Pair,
-    ) -> Result<Vec<Value>, TypeError> {
+    pub(crate) fn residuals(&mut self, b: &mut Builder, of: &Pair) -> TypeResult<Vec<Value>> {
         let each = of.f.iter().zip(&of.z);
         each.map(|(f, z)| self.difference(b, *f, *z)).collect()
     }
 
     /// Positive in rows that are not solved yet.
-    fn open(&mut self, b: &mut Builder, mixing: &Mixing, r: &[Value], f: &[Value]) -> Made {
+    fn open(&mut self, b: &mut Builder, mixing: &Mixing, r: &[Value], f: &[Value]) -> TypeResult {
         let (size, scale) = (self.product(b, r, r)?, self.product(b, f, f)?);
         let tol = &mixing.tol * &mixing.tol;
         let by = &(-&tol) * &floor();
@@ -163,7 +157,7 @@ impl Mixer {
         b: &mut Builder,
         residual: &[Value],
         seen: &[Pair],
-    ) -> Result<(Vec<Value>, Vec<Vec<Value>>), TypeError> {
+    ) -> TypeResult<(Vec<Value>, Vec<Vec<Value>>)> {
         let (mut dr, mut df): (Vec<Vec<Value>>, Vec<Vec<Value>>) = (Vec::new(), Vec::new());
         for pair in seen.windows(2) {
             let (new, old) = (self.residuals(b, &pair[0])?, self.residuals(b, &pair[1])?);
@@ -172,11 +166,11 @@ impl Mixer {
         }
         let mut normal = Vec::new();
         for (i, di) in dr.iter().enumerate() {
-            let row: Result<Vec<Value>, TypeError> =
+            let row: TypeResult<Vec<Value>> =
                 dr[..=i].iter().map(|dj| self.product(b, di, dj)).collect();
             normal.push(row?);
         }
-        let right: Result<Vec<Value>, TypeError> =
+        let right: TypeResult<Vec<Value>> =
             dr.iter().map(|d| self.product(b, d, residual)).collect();
         Ok((least_squares(b, &normal, right?)?, df))
     }
@@ -186,12 +180,12 @@ impl Mixer {
         b: &mut Builder,
         new: &[Value],
         old: &[Value],
-    ) -> Result<Vec<Value>, TypeError> {
+    ) -> TypeResult<Vec<Value>> {
         let each = new.iter().zip(old);
         each.map(|(a, c)| self.difference(b, *a, *c)).collect()
     }
 
-    fn difference(&mut self, b: &mut Builder, a: Value, c: Value) -> Made {
+    fn difference(&mut self, b: &mut Builder, a: Value, c: Value) -> TypeResult {
         if let Some(known) = self.differences.get(&[a, c]) {
             return Ok(*known);
         }
@@ -201,7 +195,7 @@ impl Mixer {
     }
 
     /// `Σ xᵢ · yᵢ` over the unknowns, a number per row.
-    pub(crate) fn product(&mut self, b: &mut Builder, x: &[Value], y: &[Value]) -> Made {
+    pub(crate) fn product(&mut self, b: &mut Builder, x: &[Value], y: &[Value]) -> TypeResult {
         let mut terms = Vec::new();
         for (x, y) in x.iter().zip(y) {
             let of = [*x.min(y), *x.max(y)];
@@ -225,7 +219,7 @@ fn mixed(
     f: &[Value],
     weights: &[Value],
     df: &[Vec<Value>],
-) -> Result<Vec<Value>, TypeError> {
+) -> TypeResult<Vec<Value>> {
     let mut mixed = Vec::new();
     for (i, f) in f.iter().enumerate() {
         let mut terms = vec![(Exact::one(), *f)];
@@ -238,7 +232,7 @@ fn mixed(
 }
 
 /// `next` where `open` is positive, else `z`, bit for bit.
-pub fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
+pub fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> TypeResult {
     let to = b.ty(z).clone();
     let open = match *b.ty(open) == to {
         true => open,
@@ -251,7 +245,7 @@ pub fn choose(b: &mut Builder, open: Value, next: Value, z: Value) -> Made {
 }
 
 /// 1 where `x` is not positive, else 0. By choices alone: passes join sums, and 1 + y − 1 is not y.
-fn closed(b: &mut Builder, x: Value) -> Made {
+fn closed(b: &mut Builder, x: Value) -> TypeResult {
     let to: TensorType = b.ty(x).clone();
     let value = Exact::one();
     let one = b.push1(Constant { value }, &[])?;
@@ -267,7 +261,7 @@ fn least_squares(
     b: &mut Builder,
     normal: &[Vec<Value>],
     right: Vec<Value>,
-) -> Result<Vec<Value>, TypeError> {
+) -> TypeResult<Vec<Value>> {
     let n = normal.len();
     // `scaled[i][j]` is lᵢⱼ dⱼ, of the right side as row n; `lower[i][j]` is lᵢⱼ.
     let rows = normal.iter().cloned().chain([right]);
@@ -303,7 +297,7 @@ fn least_squares(
 }
 
 /// `1/pivot`, or 0 where it is no more than a share of `diagonal`. No division by 0 is made, so no derivative is infinite.
-pub(crate) fn inverse(b: &mut Builder, pivot: Value, diagonal: Value, share: &Exact) -> Made {
+pub(crate) fn inverse(b: &mut Builder, pivot: Value, diagonal: Value, share: &Exact) -> TypeResult {
     let enough = combine(b, &[(Exact::one(), pivot), (-share, diagonal)])?;
     let enough = b.push1(Shift { by: -&least() }, &[enough])?;
     let not = closed(b, enough)?;

@@ -18,31 +18,29 @@ use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     Enter, Exp, Flag, Hold, Log, Mul, ScaledError, Shift, StopGradient, SumCols,
 };
-use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_graph::{Builder, Exact, TypeError, TypeResult, Value, nn};
 use odec_program::manifest::depth;
 
-type Made = Result<Value, TypeError>;
-
-fn hold(b: &mut Builder, flag: Value, x: Value, y: Value) -> Made {
+fn hold(b: &mut Builder, flag: Value, x: Value, y: Value) -> TypeResult {
     b.push1(Hold, &[flag, x, y])
 }
 
-fn number(b: &mut Builder, value: Exact) -> Made {
+fn number(b: &mut Builder, value: Exact) -> TypeResult {
     nn::constant(b, value)
 }
 
 /// `c·x + by`.
-fn affine(b: &mut Builder, c: Exact, x: Value, by: Exact) -> Made {
+fn affine(b: &mut Builder, c: Exact, x: Value, by: Exact) -> TypeResult {
     let scaled = nn::combine(b, &[(c, x)])?;
     b.push1(Shift { by }, &[scaled])
 }
 
-fn minus(b: &mut Builder, x: Value, y: Value) -> Made {
+fn minus(b: &mut Builder, x: Value, y: Value) -> TypeResult {
     nn::combine(b, &[(Exact::one(), x), (Exact::int(-1), y)])
 }
 
 /// `c − x`.
-fn minus_from(b: &mut Builder, c: &Exact, x: Value) -> Made {
+fn minus_from(b: &mut Builder, c: &Exact, x: Value) -> TypeResult {
     affine(b, Exact::int(-1), x, c.clone())
 }
 
@@ -138,7 +136,7 @@ impl Clock {
         a: &Adaptive,
         (h, mean): (Value, Value),
         region: u32,
-    ) -> Made {
+    ) -> TypeResult {
         let zero = number(b, Exact::zero())?;
         let mean = b.push1(StopGradient, &[mean])?;
         let left = affine(b, Exact::int(-1), mean, Exact::one())?;

@@ -6,7 +6,7 @@ use super::CompileError;
 use super::build::BuildError;
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
-use super::layers::{Angles, LayerParam, Made, Reads, SINUSOID_BASE, Weights};
+use super::layers::{Angles, LayerParam, Reads, SINUSOID_BASE, TypeResult, Weights};
 use crate::scheme::{Facts, Leaf};
 use odec_grammar::ast::Item;
 use odec_graph::ops::{Attention, Input, Parameter, Table};
@@ -83,7 +83,7 @@ struct Bare<'p> {
 }
 
 impl Weights for Bare<'_> {
-    fn param(&mut self, b: &mut Builder, path: &str) -> Made {
+    fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult {
         let known = self.params.iter().find(|p| p.path == path);
         let missing = || TypeError {
             op: "parameter",
@@ -98,24 +98,24 @@ impl Weights for Bare<'_> {
         b.push1(parameter, &[])
     }
 
-    fn rotary(&mut self, b: &mut Builder, Angles { head, base }: Angles) -> Made<nn::Rotary> {
+    fn rotary(&mut self, b: &mut Builder, Angles { head, base }: Angles) -> TypeResult<nn::Rotary> {
         nn::rotary(b, self.sizes.context, head, base)
     }
 
-    fn attend(&mut self, b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> Made {
+    fn attend(&mut self, b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> TypeResult {
         nn::attend(b, attention, qkv)
     }
 
-    fn mask(&mut self, _: &mut Builder, _: u32) -> Made<Option<(u32, Value)>> {
+    fn mask(&mut self, _: &mut Builder, _: u32) -> TypeResult<Option<(u32, Value)>> {
         Ok(None)
     }
 
-    fn time(&mut self, b: &mut Builder, waves: Waves) -> Made {
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> TypeResult {
         let table = manifest::Table::Time { t: 0.0, waves };
         b.push1(Table { table }, &[])
     }
 
-    fn positions(&mut self, b: &mut Builder) -> Made {
+    fn positions(&mut self, b: &mut Builder) -> TypeResult {
         let table = manifest::Table::Sinusoid {
             positions: self.sizes.context,
             width: self.sizes.width,

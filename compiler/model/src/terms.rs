@@ -5,7 +5,7 @@
 
 use super::build::{BuildError, Model};
 use super::evolve::EvolveSpec;
-use super::losses::{LossTerm, Made, NAMES, Ponder, Predicted, Training};
+use super::losses::{LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
 use odec_graph::ops::{Equals, Hold, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
@@ -128,7 +128,7 @@ impl Model<'_> {
             return Ok(());
         }
         let outer = (b.site.clone(), b.span);
-        let step = Made {
+        let step = StepTaken {
             from: x,
             to: made,
             h,

@@ -4,8 +4,8 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Map,
-    Reading, Reads, Weights,
+    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
+    Reads, TypeResult, Weights,
 };
 use crate::codes;
 use crate::scheme::args::Bounds;
@@ -186,7 +186,7 @@ impl Layer for Attention {
         }
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let weights = nn::AttentionWeights {
             q: self.q.build(b, w)?,
             k: self.k.build(b, w)?,
@@ -203,7 +203,7 @@ impl Layer for Attention {
         })
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -3,8 +3,8 @@
 use super::arguments::Silent;
 use super::network::Network;
 use super::{
-    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Reading,
-    Reads, Weights,
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
+    TypeResult, Weights,
 };
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
@@ -76,16 +76,16 @@ impl Layer for Concat {
         parts.fold(Reads::default(), Reads::and)
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let parts: Vec<Value> = self
             .parts
             .iter()
             .map(|part| part.build(b, at.all, w))
-            .collect::<Made<_>>()?;
+            .collect::<TypeResult<_>>()?;
         b.push1(ops::Concat, &parts)
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -4,7 +4,7 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Start,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, Start, TypeResult,
     Weights,
 };
 use crate::scheme::args::Bounds;
@@ -74,19 +74,19 @@ impl Layer for Decay {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let rates = self.lambda(b, w)?;
         b.push1(Mul, &[at.x, rates])
     }
 
-    fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> {
         self.lambda(b, w).map(Some)
     }
 }
 
 impl Decay {
     /// λ, a number for each column.
-    fn lambda(&self, b: &mut Builder, w: &mut dyn Weights) -> Made {
+    fn lambda(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult {
         let logs = w.param(b, &self.log_rate)?;
         let rates = b.push1(Exp, &[logs])?;
         nn::combine(b, &[(-&self.rate, rates)])

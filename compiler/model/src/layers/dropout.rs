@@ -2,7 +2,8 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Reading, Reads, TypeResult,
+    Weights,
 };
 use crate::codes;
 use crate::scheme::args::{Bounds, bounded};
@@ -71,7 +72,7 @@ impl Layer for Dropout {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let Some((stream, key)) = w.mask(b, self.number)? else {
             return Ok(at.x);
         };
@@ -79,7 +80,7 @@ impl Layer for Dropout {
         b.push1(ops::Dropout { rate, stream }, &[at.x, key])
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -1,7 +1,7 @@
 //! `id`: what it is applied to.
 
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
 };
 use odec_graph::{Builder, Value};
 
@@ -37,11 +37,11 @@ impl Layer for Identity {
         Reads::default()
     }
 
-    fn build(&self, _: &mut Builder, at: Inputs, _: &mut dyn Weights) -> Made {
+    fn build(&self, _: &mut Builder, at: Inputs, _: &mut dyn Weights) -> TypeResult {
         Ok(at.x)
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Map,
-    Reading, Reads, Weights, part_of,
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
+    Reads, TypeResult, Weights, part_of,
 };
 use odec_graph::{Builder, Value, nn};
 
@@ -64,12 +64,12 @@ impl Layer for Linear {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let affine = self.map.build(b, w)?;
         b.part(part_of(&self.map.weight), |b| nn::affine(b, at.x, affine))
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -1,6 +1,6 @@
 //! The linear maps that layers have as parts: `x Wᵀ + b`, as parameters and as values.
 
-use super::{LayerParam, Made, Start, Weights};
+use super::{LayerParam, Start, TypeResult, Weights};
 use odec_graph::{Builder, nn};
 
 /// A linear map, with or without a bias, by the paths of its parameters below the field.
@@ -24,7 +24,7 @@ impl Map {
         [weight].into_iter().chain(bias).collect()
     }
 
-    pub fn build(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<nn::Affine> {
+    pub fn build(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<nn::Affine> {
         let weight = w.param(b, &self.weight)?;
         let bias = match &self.bias {
             Some(path) => Some(w.param(b, path)?),

@@ -1,6 +1,6 @@
 //! Two linear maps with an activation between them, which `gelu` and `relu` have in common.
 
-use super::{Argument, Inputs, LayerParam, MAX_WIDTH, Made, Map, Reading, Weights};
+use super::{Argument, Inputs, LayerParam, MAX_WIDTH, Map, Reading, TypeResult, Weights};
 use odec_graph::{Builder, nn};
 
 pub const BIAS: Argument = Argument::flag("bias", "both maps have a bias");
@@ -34,7 +34,7 @@ impl Mlp {
         [self.up.params(), self.down.params()].concat()
     }
 
-    pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let (up, down) = (self.up.build(b, w)?, self.down.build(b, w)?);
         nn::mlp(b, at.x, up, down, self.activation)
     }

@@ -14,12 +14,13 @@ mod reading;
 
 pub use arguments::{Argument, Form, Silent};
 pub use map::Map;
+pub use odec_graph::TypeResult;
 pub use reading::Reading;
 
 use crate::scheme::vocabulary::{LayerName, Vocabulary};
 use network::Network;
 use odec_graph::ops;
-use odec_graph::{Builder, TypeError, Value, nn};
+use odec_graph::{Builder, Value, nn};
 use odec_program::manifest::{Init, Waves};
 use std::fmt::Debug;
 
@@ -30,8 +31,6 @@ pub use pipeline::Sizes;
 pub const MAX_WIDTH: u64 = 1 << 20;
 /// Base of the sinusoids' wave lengths (Vaswani et al. 2017).
 pub const SINUSOID_BASE: f64 = 10_000.0;
-
-pub type Made<T = Value> = Result<T, TypeError>;
 
 /// A layer with its arguments, whose widths fit what it is applied to.
 pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
@@ -55,9 +54,9 @@ pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
     /// What it reads beside its input and its parameters.
     fn reads(&self) -> Reads;
     /// Appends its nodes at the builder's site.
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made;
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult;
     /// The number for each column, where columns times numbers are all that it computes ([`Facts::diagonal`]).
-    fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>>;
+    fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>>;
 }
 
 /// What a layer computes.
@@ -161,15 +160,16 @@ impl LayerParam {
 
 /// Where a layer finds parameters, tables and the tokens it attends to while its graph is built.
 pub trait Weights {
-    fn param(&mut self, b: &mut Builder, path: &str) -> Made;
-    fn rotary(&mut self, b: &mut Builder, angles: Angles) -> Made<nn::Rotary>;
-    fn attend(&mut self, b: &mut Builder, attention: ops::Attention, qkv: [Value; 3]) -> Made;
+    fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
+    fn rotary(&mut self, b: &mut Builder, angles: Angles) -> TypeResult<nn::Rotary>;
+    fn attend(&mut self, b: &mut Builder, attention: ops::Attention, qkv: [Value; 3])
+    -> TypeResult;
     /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
-    fn mask(&mut self, b: &mut Builder, number: u32) -> Made<Option<(u32, Value)>>;
+    fn mask(&mut self, b: &mut Builder, number: u32) -> TypeResult<Option<(u32, Value)>>;
     /// Features of the time, `[1, columns]`.
-    fn time(&mut self, b: &mut Builder, waves: Waves) -> Made;
+    fn time(&mut self, b: &mut Builder, waves: Waves) -> TypeResult;
     /// Sinusoids of the positions, a row for each.
-    fn positions(&mut self, b: &mut Builder) -> Made;
+    fn positions(&mut self, b: &mut Builder) -> TypeResult;
 }
 
 /// `norm.2.gain` → `norm.2`.
@@ -226,8 +226,8 @@ macro_rules! layers {
             pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params()),* } }
             pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads()),* } }
             pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES),* } }
-            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made { match self { $(LayerKind::$ty(l) => l.build(b, at, w)),* } }
-            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w)),* } }
+            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult { match self { $(LayerKind::$ty(l) => l.build(b, at, w)),* } }
+            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w)),* } }
         }
 
         /// All layers.

@@ -3,7 +3,7 @@
 //! A [`Network`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves what a layer is to its file, whose parameters they are to the model.
 
-use super::{Angles, Inputs, LayerKind, LayerParam, Made, Reads, Weights};
+use super::{Angles, Inputs, LayerKind, LayerParam, Reads, TypeResult, Weights};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 
 /// A map from states to states (or, inside a pipeline, between widths).
@@ -67,7 +67,7 @@ impl Network {
     }
 
     /// The number for each column, where columns times numbers are all that it computes.
-    pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> Made<Option<Value>> {
+    pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> {
         match self {
             Network::Layer(layer) => layer.rates(b, w),
             Network::Argument(_) | Network::Pipe(_) | Network::Sum(_) => Ok(None),
@@ -75,7 +75,7 @@ impl Network {
     }
 
     /// Appends its nodes at the builder's site; `at` is what it is applied to.
-    pub fn build(&self, b: &mut Builder, at: &[Value], w: &mut dyn Weights) -> Made {
+    pub fn build(&self, b: &mut Builder, at: &[Value], w: &mut dyn Weights) -> TypeResult {
         let wrong = |what: &str| TypeError {
             op: "field",
             what: what.into(),
@@ -100,7 +100,7 @@ impl Network {
                 let values: Vec<(Exact, Value)> = terms
                     .iter()
                     .map(|(c, part)| Ok((c.clone(), part.build(b, at, w)?)))
-                    .collect::<Made<_>>()?;
+                    .collect::<TypeResult<_>>()?;
                 nn::combine(b, &values)
             }
         }

@@ -2,7 +2,8 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+    About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, Reading, Reads, TypeResult,
+    Weights,
 };
 use crate::codes;
 use crate::scheme::scalar::not_supported;
@@ -71,7 +72,7 @@ impl Layer for Positions {
         }
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let table = w.positions(b)?;
         let to = b.ty(at.x).with_cols(self.width);
         let none = nn::constant(b, Exact::zero())?;
@@ -79,7 +80,7 @@ impl Layer for Positions {
         b.push1(AddPositions, &[none, table])
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::mlp::{BIAS, HIDDEN, Mlp};
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
 };
 use odec_graph::{Builder, Value, nn};
 
@@ -45,11 +45,11 @@ impl Layer for Relu {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         self.0.build(b, at, w)
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::Silent;
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Start,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, Start, TypeResult,
     Weights, part_of,
 };
 use crate::scheme::args;
@@ -61,13 +61,13 @@ impl Layer for RmsNorm {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let gain = w.param(b, &self.gain)?;
         let norm = |b: &mut Builder| nn::rmsnorm(b, at.x, gain, &self.eps);
         b.part(part_of(&self.gain), norm)
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

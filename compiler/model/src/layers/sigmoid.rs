@@ -1,7 +1,7 @@
 //! `sigmoid`: each element between 0 and 1.
 
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Made, Reading, Reads, Weights,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
 };
 use odec_graph::{Builder, Value, ops};
 
@@ -37,11 +37,11 @@ impl Layer for Sigmoid {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, _: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, _: &mut dyn Weights) -> TypeResult {
         b.push1(ops::Sigmoid, &[at.x])
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

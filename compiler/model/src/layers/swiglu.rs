@@ -1,8 +1,8 @@
 //! `swiglu`: an MLP whose hidden columns are multiplied by a gate.
 
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Map, Reading,
-    Reads, Weights,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading, Reads,
+    TypeResult, Weights,
 };
 use odec_graph::{Builder, Value, nn};
 
@@ -62,13 +62,13 @@ impl Layer for SwiGlu {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let gate = self.gate.build(b, w)?;
         let (up, down) = (self.up.build(b, w)?, self.down.build(b, w)?);
         nn::swiglu(b, at.x, gate, up, down)
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

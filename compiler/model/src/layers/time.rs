@@ -1,8 +1,8 @@
 //! `time`: features of the time at which a field is evaluated.
 
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Made, Reading, Reads,
-    SINUSOID_BASE, Weights,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
+    SINUSOID_BASE, TypeResult, Weights,
 };
 use odec_graph::ops::{Broadcast, Reshape};
 use odec_graph::{Builder, Value};
@@ -48,7 +48,7 @@ impl Layer for Time {
         Reads::default()
     }
 
-    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> Made {
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let width = self.width;
         let waves = Waves::Positions {
             width,
@@ -60,7 +60,7 @@ impl Layer for Time {
         b.push1(Broadcast { to }, &[row])
     }
 
-    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> Made<Option<Value>> {
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
 }

@@ -1,6 +1,6 @@
 //! `cross_entropy`: how unlikely the model held the next token.
 
-use super::{Along, LossTerm, Made, Predicted, Training};
+use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -31,7 +31,7 @@ impl LossTerm for CrossEntropy {
         &self,
         _: &mut dyn Training,
         _: &mut Builder,
-        _: &Made,
+        _: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }

@@ -2,7 +2,7 @@
 //!
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
-use super::{Along, LossTerm, Made, Predicted, Training, incompatible, no_effect};
+use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -51,7 +51,7 @@ impl LossTerm for Drift {
         &self,
         _: &mut dyn Training,
         _: &mut Builder,
-        _: &Made,
+        _: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }

@@ -5,7 +5,7 @@
 //! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
-use super::{Along, LossTerm, Made, Predicted, Training, no_effect, part_of, sum};
+use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, part_of, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -53,7 +53,7 @@ impl LossTerm for Jacobian {
         &self,
         model: &mut dyn Training,
         b: &mut Builder,
-        made: &Made,
+        made: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         let solutions = made.solutions.iter().enumerate();
         let each = solutions.map(|(n, s)| answer(model, b, s, n));

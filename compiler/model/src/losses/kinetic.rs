@@ -1,6 +1,6 @@
 //! `kinetic`: how fast states move, for each token.
 
-use super::{Along, LossTerm, Made, Predicted, Training, incompatible, part_of, sum};
+use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, part_of, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -44,7 +44,7 @@ impl LossTerm for Kinetic {
         &self,
         _: &mut dyn Training,
         b: &mut Builder,
-        made: &Made,
+        made: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         let (x, end) = (made.from, made.to);
         let moved = nn::combine(b, &[(Exact::one(), end), (Exact::int(-1), x)])?;

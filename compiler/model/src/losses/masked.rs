@@ -1,6 +1,6 @@
 //! `masked(rate: 15%)`: cross-entropy of tokens that are hidden from the model.
 
-use super::{Along, LossTerm, Made, Predicted, Training};
+use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;
 use crate::scheme::args::{Args, Bounds, real, report};
 use odec_grammar::Span;
@@ -38,7 +38,7 @@ impl LossTerm for Masked {
         &self,
         _: &mut dyn Training,
         _: &mut Builder,
-        _: &Made,
+        _: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }

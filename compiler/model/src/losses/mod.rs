@@ -46,7 +46,7 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
         &self,
         model: &mut dyn Training,
         b: &mut Builder,
-        made: &Made,
+        made: &StepTaken,
     ) -> Result<Vec<Value>, BuildError>;
     /// The number for each token, or the one number.
     fn rows(
@@ -85,7 +85,7 @@ pub trait Training {
 }
 
 /// A step that was made.
-pub struct Made {
+pub struct StepTaken {
     pub from: Value,
     pub to: Value,
     /// Its size, where the graph computes it.
@@ -180,7 +180,7 @@ macro_rules! terms {
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
             pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
             pub fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) { match self { $(Term::$ty(t) => t.fit(span, evolves, sink)),* } }
-            pub fn step(&self, m: &mut dyn Training, b: &mut Builder, made: &Made) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
+            pub fn step(&self, m: &mut dyn Training, b: &mut Builder, made: &StepTaken) -> Result<Vec<Value>, BuildError> { match self { $(Term::$ty(t) => t.step(m, b, made)),* } }
             pub fn rows(&self, m: &mut dyn Training, b: &mut Builder, of: &Predicted) -> Result<Value, BuildError> { match self { $(Term::$ty(t) => t.rows(m, b, of)),* } }
         }
 

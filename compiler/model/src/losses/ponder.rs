@@ -1,6 +1,6 @@
 //! `ponder`: how many steps a token makes that halts by itself.
 
-use super::{Along, LossTerm, Made, Predicted, Training, no_effect, sum};
+use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -41,7 +41,7 @@ impl LossTerm for Ponder {
         &self,
         _: &mut dyn Training,
         _: &mut Builder,
-        _: &Made,
+        _: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }

@@ -1,6 +1,6 @@
 //! `smooth(10%)`: cross-entropy to targets of which a part is spread over all tokens.
 
-use super::{Along, LossTerm, Made, Predicted, Training};
+use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::codes;
 use crate::error::BuildError;
 use crate::scheme::args::{Args, Bounds, bounded, report};
@@ -47,7 +47,7 @@ impl LossTerm for Smooth {
         &self,
         _: &mut dyn Training,
         _: &mut Builder,
-        _: &Made,
+        _: &StepTaken,
     ) -> Result<Vec<Value>, BuildError> {
         Ok(Vec::new())
     }
