@@ -5,7 +5,7 @@ use crate::commands::methods;
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::{json, latex, svg, text};
 use odec_compiler::cost;
-use odec_compiler::measure::{Entry, entries};
+use odec_compiler::measure::{Entry, entry};
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
@@ -84,9 +84,12 @@ pub fn run(args: &cli::Analyze) -> Done {
     if let Some(folder) = &args.svg {
         draw(&reports, folder)?;
         if measure::COMPILED {
-            let all = entries(&checked.instances, LIBRARY).map_err(Failure::internal)?;
-            let all = all.into_iter().filter(|e| wanted(&e.name));
-            converge(&all.collect::<Vec<_>>(), folder)?;
+            let all = checked
+                .instances
+                .iter()
+                .filter(|i| wanted(&i.scheme.name.name));
+            let all = all.map(|i| entry(i, LIBRARY).map_err(Failure::internal));
+            converge(&all.collect::<Done<Vec<_>>>()?, folder)?;
         }
     }
     Ok(())

@@ -1,13 +1,15 @@
 //! `odec methods`: the schemes of the library or of a file, what they claim, what is proved of them and what is measured of their code.
 
 use crate::cli;
+use odec_compiler::analysis::claims::Instance;
 use odec_compiler::measure::picture::{self, Line};
-use odec_compiler::measure::{Curve, Entry, entries, library};
+use odec_compiler::measure::{Curve, Entry, entry, of_text};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
 use odec_driver::measure;
 use odec_driver::measure::Curves;
 use odec_driver::source;
+use odec_library::LibraryScheme;
 use odec_runtime::system::output;
 use odec_runtime::{out, outln};
 use serde_json::{Value, json};
@@ -73,30 +75,46 @@ pub fn run(args: &cli::Methods) -> Done {
     Ok(())
 }
 
-/// The schemes that are asked for, in the order of their names on the command line.
+/// The schemes that are asked for, in the order of their names on the command line; all where none is named. The others are not proved.
 fn chosen(args: &cli::Methods) -> Done<Vec<Entry>> {
-    let all = match &args.file {
-        None => library(LIBRARY).map_err(Failure::internal)?,
-        Some(file) => {
-            let checked = source::parsed(file, &[])?.checked()?;
-            entries(&checked.instances, LIBRARY).map_err(Failure::internal)?
-        }
+    let Some(file) = &args.file else {
+        let schemes: Vec<&LibraryScheme> = LIBRARY.iter().collect();
+        let each = wanted(&args.names, &schemes, |s| s.name)?.into_iter();
+        let each = each.map(|s| of_text(s.name, s.text, LIBRARY).map_err(Failure::internal));
+        return Ok(each
+            .collect::<Done<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect());
     };
-    if args.names.is_empty() {
-        return Ok(all);
+    let checked = source::parsed(file, &[])?.checked()?;
+    let instances: Vec<&Instance> = checked.instances.iter().collect();
+    let each = wanted(&args.names, &instances, |i| &i.scheme.name.name)?.into_iter();
+    each.map(|i| entry(i, LIBRARY).map_err(Failure::internal))
+        .collect()
+}
+
+/// Those of the names, or all.
+fn wanted<'s, T>(
+    names: &[String],
+    all: &[&'s T],
+    name: impl Fn(&'s T) -> &'s str,
+) -> Done<Vec<&'s T>> {
+    if names.is_empty() {
+        return Ok(all.to_vec());
     }
-    let find = |name: &String| {
-        let found = all.iter().find(|e| e.name == *name).cloned();
+    let find = |wanted: &String| {
+        let found = all.iter().find(|s| name(s) == wanted).copied();
         found.ok_or_else(|| {
-            let known = all.iter().map(|e| e.name.as_str());
-            let near = odec_grammar::nearest(name, known).map(|n| format!("; did you mean `{n}`?"));
+            let near = odec_grammar::nearest(wanted, all.iter().map(|s| name(s)));
+            let near = near.map(|n| format!("; did you mean `{n}`?"));
             Failure::Input(format!(
-                "there is no scheme `{name}`{}",
+                "there is no scheme `{wanted}`{}",
                 near.unwrap_or_default()
             ))
         })
     };
-    args.names.iter().map(find).collect()
+    names.iter().map(find).collect()
 }
 
 /// The curves of errors of what was measured, as a picture; `None` where nothing was.

@@ -48,25 +48,13 @@ const INNER: [(usize, &str); 4] = [
     (30, "hairer10"),
 ];
 
-/// All schemes of the library, by name.
-///
-/// # Errors
-/// When a text does not compile.
-pub fn library(library: Library) -> Result<Vec<Entry>, String> {
-    let each = library.iter().map(|scheme| {
-        let instances = instances(scheme.name, scheme.text, library)?;
-        Ok(entries(&instances, library)?.into_iter())
-    });
-    let all: Vec<_> = each.collect::<Result<_, String>>()?;
-    Ok(all.into_iter().flatten().collect())
-}
-
 /// The schemes of a text, which may name those of the library.
 ///
 /// # Errors
 /// When it does not compile.
 pub fn of_text(name: &str, text: &str, library: Library) -> Result<Vec<Entry>, String> {
-    entries(&instances(name, text, library)?, library)
+    let instances = instances(name, text, library)?;
+    instances.iter().map(|i| entry(i, library)).collect()
 }
 
 /// The schemes of a text, compiled.
@@ -87,15 +75,11 @@ pub fn instances(name: &str, text: &str, library: Library) -> Result<Vec<Instanc
     }
 }
 
-/// Schemes ready to be measured.
+/// A scheme ready to be measured.
 ///
 /// # Errors
-/// When a method of the library that sub-flows need does not compile.
-pub fn entries(instances: &[Instance], library: Library) -> Result<Vec<Entry>, String> {
-    instances.iter().map(|i| entry(i, library)).collect()
-}
-
-fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
+/// When a method of the library that its sub-flows need does not compile.
+pub fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
     let order = report::proved(i);
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let pair = pair_facts::facts(&flow);

@@ -12,6 +12,6 @@ pub mod problem;
 pub mod slope;
 
 pub use graph::{INPUT, MeasureError, OUTPUT, Planned, plan_on};
-pub use library::{Entry, entries, instances, library, of_text};
+pub use library::{Entry, entry, instances, of_text};
 pub use problem::Problem;
 pub use slope::{Curve, Point, measure};
