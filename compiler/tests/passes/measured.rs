@@ -2,7 +2,7 @@
 
 use crate::systems::options;
 use odec_compiler::measure::{
-    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, library, measure, of_text, plan_on,
+    Curve, Entry, INPUT, MeasureError, OUTPUT, Planned, Problem, measure, of_text, plan_on,
 };
 use odec_graph::Exact;
 use odec_library::shipped;
@@ -26,7 +26,6 @@ fn measured(e: &Entry, problem: Problem) -> Curve {
 /// One of each kind, on both systems.
 #[test]
 fn methods_have_the_order_that_is_proved() {
-    let all = library(shipped::library()).unwrap();
     let names = [
         "rk4",
         "gauss4",
@@ -40,7 +39,7 @@ fn methods_have_the_order_that_is_proved() {
         "hochbruck_ostermann4",
     ];
     for name in names {
-        let e = all.iter().find(|e| e.name == name).unwrap();
+        let e = &named(name);
         let proved = e.proved.unwrap() as f64;
         let order = measured(e, e.graded().unwrap()).order.unwrap();
         assert!(
