@@ -93,6 +93,11 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
     }
     let made = |n: &u32| facts.rows(*n).is_some();
     stored.extend(guards.flags().into_iter().filter(made).map(only));
+    debug_assert!(
+        in_order.iter().all(|unit| unit.shape == Shape::Single
+            || unit.nodes.iter().any(|n| stored.contains(&only(*n)))),
+        "every launch over rows stores something"
+    );
     Units {
         in_order,
         chains,

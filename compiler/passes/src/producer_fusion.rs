@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ProducerFusion {
     /// Sum → the maps computed in it.
     of: BTreeMap<u32, BTreeSet<u32>>,
-    /// Those that need no launch of their own.
+    /// Those that need no launch of their own: nothing reads them from memory.
     pub only_there: BTreeSet<u32>,
 }
 
@@ -53,9 +53,6 @@ impl ProducerFusion {
                     continue;
                 }
                 inside.insert(p);
-                if only_there {
-                    out.only_there.insert(p);
-                }
                 let pointwise = operands
                     .iter()
                     .zip(&row.pointwise)
@@ -64,7 +61,34 @@ impl ProducerFusion {
             }
             out.of.insert(n, inside);
         }
+        out.only_there = out.unread(facts);
         out
+    }
+
+    /// The maps of all sums that no launch reads from memory: each of their readers is computed where they are.
+    fn unread(&self, facts: &Facts) -> BTreeSet<u32> {
+        let mut sums_of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (sum, inside) in &self.of {
+            inside
+                .iter()
+                .for_each(|p| sums_of.entry(*p).or_default().push(*sum));
+        }
+        let computes = |launch: u32, p: u32| self.of.get(&launch).is_some_and(|i| i.contains(&p));
+        let mut unread = BTreeSet::new();
+        // Readers come behind what they read.
+        for p in sums_of.keys().rev().copied() {
+            let launches = |reader: u32| {
+                let own = Some(reader).filter(|r| !unread.contains(r));
+                own.into_iter()
+                    .chain(sums_of.get(&reader).into_iter().flatten().copied())
+            };
+            let readers = facts.users[p as usize].iter().copied();
+            let is_read = readers.flat_map(launches).any(|l| !computes(l, p));
+            if !is_read && !facts.is_output[p as usize] {
+                unread.insert(p);
+            }
+        }
+        unread
     }
 
     /// The nodes computed in the launch of a group, rising.
@@ -72,5 +96,45 @@ impl ProducerFusion {
         let feeders = members.iter().filter_map(|n| self.of.get(n)).flatten();
         let all: BTreeSet<u32> = members.iter().chain(feeders).copied().collect();
         all.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::only;
+    use crate::fuse::{Fusion, Shape, fuse};
+    use odec_graph::text::parse;
+
+    /// The names of the maps of a graph that only sums compute; every other row launch stores something.
+    #[track_caller]
+    fn only_in_sums(lines: &str) -> Vec<&'static str> {
+        let text = format!(
+            "%x = input() name=x : [B, S, 4]\n%g = parameter() path=g init=ones : [4]\n\
+             %p = mul(%x, %g) : [B, S, 4]\n%q = mul(%p, %p) : [B, S, 4]\n{lines}"
+        );
+        let graph = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        let units = fuse(&graph, Fusion::On);
+        for unit in units.in_order.iter().filter(|u| u.shape != Shape::Single) {
+            let stores = unit.nodes.iter().any(|n| units.stored.contains(&only(*n)));
+            assert!(stores, "{unit:?} of\n{text}");
+        }
+        let facts = Facts::new(&graph);
+        let found = ProducerFusion::new(&graph, &facts, &Chains::new(&graph, &facts)).only_there;
+        found.iter().map(|n| ["x", "g", "p", "q"][*n as usize]).collect()
+    }
+
+    #[test]
+    fn a_map_is_stored_where_something_reads_it_from_memory() {
+        let sum = |of: &str| format!("%s_{of} = sum_rows(%{of}) : [4]\noutput s_{of} = %s_{of}\n");
+        let exp = "%e = exp(%p) : [B, S, 4]\noutput e = %e\n";
+        // Read twice, by a map of the same sum.
+        assert_eq!(only_in_sums(&sum("q")), ["p", "q"]);
+        // Read by two sums, each of which computes it.
+        assert_eq!(only_in_sums(&(sum("p") + &sum("q"))), ["p", "q"]);
+        // Read by a launch, or from outside, as well.
+        assert_eq!(only_in_sums(&(sum("q") + exp)), ["q"]);
+        assert_eq!(only_in_sums(&(sum("q") + "output p = %p\n")), ["q"]);
+        assert_eq!(only_in_sums(&(sum("q") + "output q = %q\n")), Vec::<&str>::new());
     }
 }
