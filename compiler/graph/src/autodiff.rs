@@ -6,11 +6,12 @@
 //! `u = v + (∂f/∂z)ᵀ u` (Bai, Kolter & Koltun 2019, NeurIPS, eq. 10–12), found as the solution itself was.
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Graph, Pass, Site, Solution, Value};
+use crate::graph::{Builder, Graph, Nodes, Pass, Site, Solution, Value};
 use crate::op::{TypeError, Vjp, VjpCx};
 use crate::ops::{Combine, Constant, OpKind};
 use crate::types::TensorType;
 use odec_source::Span;
+use petgraph::visit::{Dfs, IntoNeighbors, NodeFiltered, Visitable};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;
@@ -222,22 +223,15 @@ fn enter(b: &mut Builder, n: u32) {
     b.site = site;
 }
 
-/// A stretch of nodes: those that some results depend on and that depend on what is differentiated by.
-pub(crate) struct Needed {
-    first: u32,
-    is: Vec<bool>,
-}
+/// Of some nodes, those that results depend on and that depend on what is differentiated by.
+pub(crate) struct Needed(Nodes);
 
 impl Needed {
     fn holds(&self, n: u32) -> bool {
-        n.checked_sub(self.first)
-            .and_then(|i| self.is.get(i as usize))
-            .is_some_and(|is| *is)
+        self.0.contains(n as usize)
     }
     pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = u32> {
-        let each = self.is.iter().enumerate();
-        each.filter(|(_, is)| **is)
-            .map(|(i, _)| self.first + i as u32)
+        self.0.ones().map(|n| n as u32)
     }
 }
 
@@ -247,32 +241,18 @@ pub(crate) fn needed(
     wrt: &[u32],
     results: impl IntoIterator<Item = Value>,
 ) -> Needed {
-    let first = nodes.start;
-    let at = |n: u32| n.checked_sub(first).map(|i| i as usize);
-    let mut depends = vec![false; nodes.len()];
-    for n in wrt.iter().filter(|n| nodes.contains(n)) {
-        depends[(n - first) as usize] = true;
-    }
-    for n in nodes.clone() {
-        let operands = &graph.node(n).operands;
-        let on = |v: &Value| at(v.node).is_some_and(|i| depends[i]);
-        if operands.iter().any(on) {
-            depends[(n - first) as usize] = true;
+    let mut depends = graph.visit_map();
+    let from = wrt.iter().filter(|n| nodes.contains(n));
+    from.for_each(|n| depends.insert(*n as usize));
+    for n in nodes {
+        if graph.neighbors(n).any(|o| depends.contains(o as usize)) {
+            depends.insert(n as usize);
         }
     }
-    let mut live = vec![false; nodes.len()];
-    for v in results {
-        if let Some(i) = at(v.node).filter(|i| *i < live.len()) {
-            live[i] = true;
-        }
-    }
-    for n in nodes.rev() {
-        if live[(n - first) as usize] {
-            for i in graph.node(n).operands.iter().filter_map(|v| at(v.node)) {
-                live[i] = true;
-            }
-        }
-    }
-    let is = depends.iter().zip(live).map(|(d, l)| *d && l).collect();
-    Needed { first, is }
+    let depending = NodeFiltered(graph, &depends);
+    let results = results.into_iter().map(|v| v.node);
+    let results = results.filter(|n| depends.contains(*n as usize)).collect();
+    let mut reached = Dfs::from_parts(results, depending.visit_map());
+    while reached.next(&depending).is_some() {}
+    Needed(reached.discovered)
 }

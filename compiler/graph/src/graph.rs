@@ -9,7 +9,8 @@ use crate::ops::{Combine, OpKind};
 use crate::solve::{Pair, Solver};
 use crate::types::TensorType;
 use odec_source::Span;
-use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::graph::DiGraph;
+use petgraph::visit::{Dfs, GraphBase, IntoNeighbors, Visitable};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -77,16 +78,12 @@ pub struct Node {
     pub span: Option<Span>,
 }
 
-/// A use of a value: from the producer's port to the consumer's operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
-    pub port: u32,
-    pub operand: u32,
-}
+/// A set of nodes, as petgraph's own graphs keep it.
+pub type Nodes = <DiGraph<(), ()> as Visitable>::Map;
 
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    pub(crate) dag: DiGraph<Node, Edge>,
+    pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<(String, Value)>,
     /// In the order in which they were made.
     pub(crate) solutions: Vec<Solution>,
@@ -107,19 +104,17 @@ pub struct Solution {
 
 impl Graph {
     pub fn node(&self, n: u32) -> &Node {
-        &self.dag[NodeIndex::new(n as usize)]
+        &self.nodes[n as usize]
     }
     pub fn len(&self) -> u32 {
-        self.dag.node_count() as u32
+        self.nodes.len() as u32
     }
     pub fn is_empty(&self) -> bool {
-        self.dag.node_count() == 0
+        self.nodes.is_empty()
     }
     /// Node numbers with their nodes, in topological order.
     pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
-        self.dag
-            .node_indices()
-            .map(|i| (i.index() as u32, &self.dag[i]))
+        (0..).zip(&self.nodes)
     }
     pub fn ty(&self, v: Value) -> &TensorType {
         &self.node(v.node).types[v.port as usize]
@@ -136,24 +131,39 @@ impl Graph {
     pub fn solutions(&self) -> &[Solution] {
         &self.solutions
     }
-    /// For every node: whether one of `roots` depends on it.
-    pub fn live(&self, roots: impl IntoIterator<Item = Value>) -> Vec<bool> {
-        let mut live = vec![false; self.len() as usize];
-        for v in roots {
-            live[v.node as usize] = true;
-        }
-        for n in (0..self.len()).rev() {
-            if live[n as usize] {
-                for v in &self.node(n).operands {
-                    live[v.node as usize] = true;
-                }
-            }
-        }
-        live
+    /// The nodes that one of `roots` depends on.
+    pub fn live(&self, roots: impl IntoIterator<Item = Value>) -> Nodes {
+        let roots = roots.into_iter().map(|v| v.node).collect();
+        let mut reached = Dfs::from_parts(roots, self.visit_map());
+        while reached.next(self).is_some() {}
+        reached.discovered
     }
-    /// The underlying petgraph, for algorithms and drawing.
-    pub fn dag(&self) -> &DiGraph<Node, Edge> {
-        &self.dag
+}
+
+// Petgraph's algorithms walk a graph from its results to its sources: the operands are the edges, and there are no others.
+
+impl GraphBase for Graph {
+    type NodeId = u32;
+    /// Node, and number of the operand.
+    type EdgeId = (u32, u32);
+}
+
+impl<'g> IntoNeighbors for &'g Graph {
+    type Neighbors = std::iter::Map<std::slice::Iter<'g, Value>, fn(&Value) -> u32>;
+
+    fn neighbors(self, n: u32) -> Self::Neighbors {
+        self.node(n).operands.iter().map(|v| v.node)
+    }
+}
+
+impl Visitable for Graph {
+    type Map = Nodes;
+
+    fn visit_map(&self) -> Nodes {
+        Nodes::with_capacity(self.nodes.len())
+    }
+    fn reset_map(&self, map: &mut Nodes) {
+        *map = self.visit_map();
     }
 }
 
@@ -195,22 +205,10 @@ impl Builder {
             site: self.site.clone(),
             span: self.span,
         };
-        let to = self.graph.dag.add_node(node);
-        for (i, v) in operands.iter().enumerate() {
-            self.graph.dag.add_edge(
-                NodeIndex::new(v.node as usize),
-                to,
-                Edge {
-                    port: v.port,
-                    operand: i as u32,
-                },
-            );
-        }
+        let number = self.graph.len();
+        self.graph.nodes.push(node);
         Ok((0..ports)
-            .map(|port| Value {
-                node: to.index() as u32,
-                port,
-            })
+            .map(|port| Value { node: number, port })
             .collect())
     }
 

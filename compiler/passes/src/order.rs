@@ -4,6 +4,7 @@
 //! re-enters the other (the merged kernel would have to run both before and after what lies between). Leaves the
 //! choice of what to merge to `fuse`.
 
+use petgraph::unionfind::UnionFind;
 use std::collections::BTreeSet;
 
 /// The farthest that two groups may lie apart in the order and still be merged. Bounds the work of a merge; what
@@ -18,10 +19,10 @@ pub type GroupId = usize;
 pub struct Groups {
     /// Members in rising order of node number; empty once merged into another group.
     pub members: Vec<Vec<u32>>,
-    /// Groups whose results a group reads, by the ids they had when it was made: [`Groups::now`] leads on.
+    /// Groups whose results a group reads, by the ids they had when it was made: `merged` leads on.
     before: Vec<BTreeSet<GroupId>>,
-    /// Where a merged group went.
-    merged_into: Vec<GroupId>,
+    /// Ids that mean the same group.
+    merged: UnionFind<GroupId>,
     of: Vec<Option<GroupId>>,
     /// Every merge leaves one [`GONE`] behind.
     order: Vec<GroupId>,
@@ -50,7 +51,7 @@ impl Groups {
             .collect();
         let order: Vec<GroupId> = (0..members.len()).collect();
         Groups {
-            merged_into: order.clone(),
+            merged: UnionFind::new(members.len()),
             position: order.clone(),
             order,
             members,
@@ -66,7 +67,7 @@ impl Groups {
 
     /// The group of a node, if it is in one.
     pub fn of(&self, node: u32) -> Option<GroupId> {
-        self.of[node as usize].map(|g| self.now(g))
+        self.of[node as usize].map(|g| self.merged.find(g))
     }
 
     /// Whether two groups lie within [`REACH`] of each other: others are never merged.
@@ -74,34 +75,30 @@ impl Groups {
         self.position[a].abs_diff(self.position[b]) <= REACH
     }
 
-    fn now(&self, mut g: GroupId) -> GroupId {
-        while self.merged_into[g] != g {
-            g = self.merged_into[g];
-        }
-        g
-    }
-
     /// Merges two groups when a topological order of the rest remains, and says whether it did. The merged group
-    /// keeps the id of `into`.
+    /// has the id of one of them.
     ///
     /// Only the stretch of the order between the two changes: what does not depend on the earlier one moves before
     /// the merged group, what does moves behind it (as in Pearce & Kelly 2007, "A dynamic topological sort algorithm").
-    pub fn merge(&mut self, into: GroupId, other: GroupId) -> bool {
-        if into == other {
+    pub fn merge(&mut self, a: GroupId, b: GroupId) -> bool {
+        if a == b {
             return false;
         }
-        let (first, last) = match self.position[into] < self.position[other] {
-            true => (into, other),
-            false => (other, into),
+        let (first, last) = match self.position[a] < self.position[b] {
+            true => (a, b),
+            false => (b, a),
         };
         let (start, end) = (self.position[first], self.position[last]);
-        if !self.are_near(into, other) {
+        if !self.are_near(a, b) {
             return false;
         }
         let mut after: BTreeSet<GroupId> = BTreeSet::from([first]);
         let (mut head, mut tail) = (Vec::new(), Vec::new());
         for &g in self.order[start + 1..end].iter().filter(|g| **g != GONE) {
-            match self.before[g].iter().any(|p| after.contains(&self.now(*p))) {
+            match self.before[g]
+                .iter()
+                .any(|p| after.contains(&self.merged.find(*p)))
+            {
                 true => {
                     after.insert(g);
                     tail.push(g);
@@ -111,18 +108,22 @@ impl Groups {
         }
         if self.before[last]
             .iter()
-            .map(|p| self.now(*p))
+            .map(|p| self.merged.find(*p))
             .any(|p| p != first && after.contains(&p))
         {
             return false;
         }
 
+        self.merged.union(a, b);
+        let (into, other) = match self.merged.find(a) == a {
+            true => (a, b),
+            false => (b, a),
+        };
         let moved = std::mem::take(&mut self.members[other]);
         self.members[into].extend(moved);
         self.members[into].sort_unstable();
         let theirs = std::mem::take(&mut self.before[other]);
         self.before[into].extend(theirs);
-        self.merged_into[other] = into;
 
         let stretch = head
             .into_iter()

@@ -121,7 +121,10 @@ mod tests {
         }
         let facts = Facts::new(&graph);
         let found = ProducerFusion::new(&graph, &facts, &Chains::new(&graph, &facts)).only_there;
-        found.iter().map(|n| ["x", "g", "p", "q"][*n as usize]).collect()
+        found
+            .iter()
+            .map(|n| ["x", "g", "p", "q"][*n as usize])
+            .collect()
     }
 
     #[test]
@@ -135,6 +138,9 @@ mod tests {
         // Read by a launch, or from outside, as well.
         assert_eq!(only_in_sums(&(sum("q") + exp)), ["q"]);
         assert_eq!(only_in_sums(&(sum("q") + "output p = %p\n")), ["q"]);
-        assert_eq!(only_in_sums(&(sum("q") + "output q = %q\n")), Vec::<&str>::new());
+        assert_eq!(
+            only_in_sums(&(sum("q") + "output q = %q\n")),
+            Vec::<&str>::new()
+        );
     }
 }

@@ -10,6 +10,7 @@ use odec_graph::{
 };
 use odec_program::Bindings;
 use odec_program::manifest::Init;
+use petgraph::visit::{DfsPostOrder, Walker};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -474,4 +475,17 @@ fn a_failed_push_changes_nothing() {
     b.push(ops::MatMul::new(layout), &[w, w])
         .expect_err("vectors");
     assert_eq!(b.graph().len(), 2);
+}
+
+/// The operands are the edges that petgraph's algorithms walk.
+#[test]
+fn petgraph_walks_the_operands() {
+    let text = "%x = input() name=x : [B, S, 2]\n%y = mul(%x, %x) : [B, S, 2]\n\
+                %unread = exp(%x) : [B, S, 2]\n%z = add(%y, %x) : [B, S, 2]\noutput z = %z\n";
+    let graph = odec_graph::text::parse(text).unwrap();
+    let z = graph.outputs()[0].1;
+    let made: Vec<u32> = DfsPostOrder::new(&graph, z.node).iter(&graph).collect();
+    assert_eq!(made, [0, 1, 3]);
+    assert!(graph.live([z]).ones().eq([0, 1, 3]));
+    assert!(graph.live([]).is_clear());
 }
