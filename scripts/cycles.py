@@ -140,10 +140,6 @@ class Crate:
         return module if declares else module[:-1]
 
 
-# An op builds its derivative with the graph's builder, and the builder knows all ops.
-ALLOWED = {"compiler/graph": {(), ("ops",)}}
-
-
 def main():
     folders = [Path(name) for name in sys.argv[1:]] or sorted(
         file.parent for file in Path(".").rglob("Cargo.toml") if (file.parent / "src").is_dir() and "target" not in file.parts
@@ -153,7 +149,7 @@ def main():
         crate = Crate(folder)
         for part in crate.components():
             rooms = {crate.room(module) for module in part}
-            wide += len(rooms) > 1 and not rooms <= ALLOWED.get(str(folder), set())
+            wide += len(rooms) > 1
             print(f"{folder}: {len(part)} files in {len(rooms)} folder{'s' * (len(rooms) > 1)}")
             for module in part:
                 inside = ["::".join(there) or "lib" for there in crate.edges(module) if there in part]

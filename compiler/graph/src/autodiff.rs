@@ -6,10 +6,11 @@
 //! `u = v + (∂f/∂z)ᵀ u` (Bai, Kolter & Koltun 2019, NeurIPS, eq. 10–12), found as the solution itself was.
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Graph, Nodes, Pass, Site, Solution, Value};
-use crate::op::{TypeError, Vjp, VjpCx};
-use crate::ops::{Combine, Constant, OpKind};
+use crate::graph::{Nodes, Pass, Site, Solution};
+use crate::op::{TypeError, Vjp};
+use crate::ops::{Builder, Combine, Constant, Graph, OpKind, VjpCx};
 use crate::types::TensorType;
+use crate::value::Value;
 use odec_source::Span;
 use petgraph::visit::{Dfs, IntoNeighbors, NodeFiltered, Visitable};
 use std::collections::BTreeMap;

@@ -11,11 +11,11 @@
 //! it is a small part of ‖sⱼ‖², the update is left out. Every row has its own; leaves which rows move to [`crate::solve`].
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Value};
 use crate::nn::combine;
 use crate::op::TypeError;
-use crate::ops::{Mul, WherePositive};
+use crate::ops::{Builder, Mul, WherePositive};
 use crate::solve::{Mixer, Pair, inverse};
+use crate::value::Value;
 
 /// An update is left out whose divisor is no more than this share of the squared length of its step.
 fn singular() -> Exact {

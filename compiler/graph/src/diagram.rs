@@ -5,9 +5,9 @@
 //! of them stand in formulas, and of the backward pass its steps.
 
 use crate::formula::Formulas;
-use crate::graph::{Graph, Node, Pass};
+use crate::graph::Pass;
 use crate::op::Kind;
-use crate::ops::OpKind;
+use crate::ops::{Graph, Node, OpKind};
 use crate::types::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 

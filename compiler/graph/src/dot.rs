@@ -1,6 +1,7 @@
 //! Graphs in Graphviz's DOT, every node, for tools. The picture for people is [`crate::svg`]'s.
 
-use crate::graph::{Graph, Pass, Site};
+use crate::graph::{Pass, Site};
+use crate::ops::Graph;
 use crate::print::value;
 use std::fmt::Write;
 

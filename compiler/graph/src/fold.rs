@@ -4,8 +4,9 @@
 //! same ops (parameters renamed from `step.3.…` to `step.4.…`) on the same operands, seen from their own step. Sources
 //! that belong to no single step (shared parameters, tables) count as made before. Leaves showing it to the printers.
 
-use crate::graph::{Graph, Node, Pass, Value};
-use crate::ops::OpKind;
+use crate::graph::Pass;
+use crate::ops::{Graph, Node, OpKind};
+use crate::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that are shown together; in order, pieces hold every node once.

@@ -3,8 +3,8 @@
 //! Takes a graph; says which nodes are such numbers, and which only scale a value that a sum reads. Neither has a box of its own.
 
 use crate::exact::Exact;
-use crate::graph::{Graph, Node, Pass};
-use crate::ops::OpKind;
+use crate::graph::Pass;
+use crate::ops::{Graph, Node, OpKind};
 use std::collections::BTreeMap;
 
 /// The part of a parameter's path behind which the name of a learned coefficient stands.

@@ -1,25 +1,18 @@
 //! The tensor graph: nodes in topological order, each with its operands, types, place in the model and source span.
 //!
 //! Takes ops and operands through [`Builder`], which infers types; gives a [`Graph`] that is never edited in
-//! place: a pass reads one graph and builds the next. Node numbers are a topological order by construction.
+//! place: a pass reads one graph and builds the next. Node numbers are a topological order by construction. Of the ops it
+//! knows that they infer types; the list of them is [`crate::ops`], where these types get their short names.
 
-use crate::exact::Exact;
-use crate::op::TypeError;
-use crate::ops::{Combine, OpKind};
-use crate::solve::{Pair, Solver};
+use crate::op::{InferTypes, TypeError};
+use crate::solver::{Pair, Solver};
 use crate::types::TensorType;
+use crate::value::Value;
 use odec_source::Span;
 use petgraph::graph::DiGraph;
 use petgraph::visit::{Dfs, GraphBase, IntoNeighbors, Visitable};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// One result of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Value {
-    pub node: u32,
-    pub port: u32,
-}
 
 /// Which part of training a node belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,8 +62,8 @@ impl fmt::Display for Site {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    pub op: OpKind,
+pub struct Node<O> {
+    pub op: O,
     pub operands: Vec<Value>,
     /// One per output.
     pub types: Vec<TensorType>,
@@ -81,9 +74,9 @@ pub struct Node {
 /// A set of nodes, as petgraph's own graphs keep it.
 pub type Nodes = <DiGraph<(), ()> as Visitable>::Map;
 
-#[derive(Clone, Debug, Default)]
-pub struct Graph {
-    pub(crate) nodes: Vec<Node>,
+#[derive(Clone, Debug)]
+pub struct Graph<O> {
+    pub(crate) nodes: Vec<Node<O>>,
     pub(crate) outputs: Vec<(String, Value)>,
     /// In the order in which they were made.
     pub(crate) solutions: Vec<Solution>,
@@ -102,8 +95,19 @@ pub struct Solution {
     pub solver: Solver,
 }
 
-impl Graph {
-    pub fn node(&self, n: u32) -> &Node {
+impl<O> Default for Graph<O> {
+    fn default() -> Self {
+        Graph {
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            solutions: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+}
+
+impl<O> Graph<O> {
+    pub fn node(&self, n: u32) -> &Node<O> {
         &self.nodes[n as usize]
     }
     pub fn len(&self) -> u32 {
@@ -113,7 +117,7 @@ impl Graph {
         self.nodes.is_empty()
     }
     /// Node numbers with their nodes, in topological order.
-    pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node<O>)> {
         (0..).zip(&self.nodes)
     }
     pub fn ty(&self, v: Value) -> &TensorType {
@@ -142,13 +146,13 @@ impl Graph {
 
 // Petgraph's algorithms walk a graph from its results to its sources: the operands are the edges, and there are no others.
 
-impl GraphBase for Graph {
+impl<O> GraphBase for Graph<O> {
     type NodeId = u32;
     /// Node, and number of the operand.
     type EdgeId = (u32, u32);
 }
 
-impl<'g> IntoNeighbors for &'g Graph {
+impl<'g, O> IntoNeighbors for &'g Graph<O> {
     type Neighbors = std::iter::Map<std::slice::Iter<'g, Value>, fn(&Value) -> u32>;
 
     fn neighbors(self, n: u32) -> Self::Neighbors {
@@ -156,7 +160,7 @@ impl<'g> IntoNeighbors for &'g Graph {
     }
 }
 
-impl Visitable for Graph {
+impl<O> Visitable for Graph<O> {
     type Map = Nodes;
 
     fn visit_map(&self) -> Nodes {
@@ -168,20 +172,30 @@ impl Visitable for Graph {
 }
 
 /// Makes graphs. New nodes take the builder's current site and span.
-#[derive(Clone, Debug, Default)]
-pub struct Builder {
-    pub(crate) graph: Graph,
+#[derive(Clone, Debug)]
+pub struct Builder<O> {
+    pub(crate) graph: Graph<O>,
     pub site: Site,
     pub span: Option<Span>,
 }
 
-impl Builder {
-    pub fn new() -> Builder {
+impl<O> Default for Builder<O> {
+    fn default() -> Self {
+        Builder {
+            graph: Graph::default(),
+            site: Site::default(),
+            span: None,
+        }
+    }
+}
+
+impl<O: InferTypes> Builder<O> {
+    pub fn new() -> Self {
         Builder::default()
     }
 
     /// Goes on building after an existing graph: its values stay valid.
-    pub fn extend(graph: Graph) -> Builder {
+    pub fn extend(graph: Graph<O>) -> Self {
         Builder {
             graph,
             ..Builder::default()
@@ -189,11 +203,7 @@ impl Builder {
     }
 
     /// Appends a node; its operands must be values of this builder.
-    pub fn push(
-        &mut self,
-        op: impl Into<OpKind>,
-        operands: &[Value],
-    ) -> Result<Vec<Value>, TypeError> {
+    pub fn push(&mut self, op: impl Into<O>, operands: &[Value]) -> Result<Vec<Value>, TypeError> {
         let op = op.into();
         let ins: Vec<TensorType> = operands.iter().map(|v| self.ty(*v).clone()).collect();
         let types = op.infer(&ins)?;
@@ -213,29 +223,12 @@ impl Builder {
     }
 
     /// [`Builder::push`] for ops with one result.
-    pub fn push1(&mut self, op: impl Into<OpKind>, operands: &[Value]) -> Result<Value, TypeError> {
+    pub fn push1(&mut self, op: impl Into<O>, operands: &[Value]) -> Result<Value, TypeError> {
         Ok(self.push(op, operands)?[0])
     }
 
-    /// What an equation makes of its solution, with a gradient by the implicit function theorem: `pair.z` must have been cut off, by
-    /// [`crate::ops::StopGradient`], and `pair.f` be made of it.
-    pub fn solution(&mut self, pair: Pair, solver: Solver) -> Result<Vec<Value>, TypeError> {
-        let one = || Combine {
-            coeffs: vec![Exact::one()],
-        };
-        let outs: Result<Vec<Value>, TypeError> =
-            pair.f.iter().map(|f| self.push1(one(), &[*f])).collect();
-        let outs = outs?;
-        self.graph.solutions.push(Solution {
-            pair,
-            outs: outs.clone(),
-            solver,
-        });
-        Ok(outs)
-    }
-
     /// Builds inside a part of the current site: `att` → `att.q`.
-    pub fn part<T>(&mut self, name: &str, build: impl FnOnce(&mut Builder) -> T) -> T {
+    pub fn part<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.site.path.len();
         if outer > 0 {
             self.site.path.push('.');
@@ -249,7 +242,7 @@ impl Builder {
     pub fn ty(&self, v: Value) -> &TensorType {
         self.graph.ty(v)
     }
-    pub fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &Graph<O> {
         &self.graph
     }
     /// Names a result.
@@ -261,7 +254,7 @@ impl Builder {
         let names = &mut self.graph.names;
         names.entry(v.node).or_insert_with(|| name.to_string());
     }
-    pub fn finish(self) -> Graph {
+    pub fn finish(self) -> Graph<O> {
         self.graph
     }
 }

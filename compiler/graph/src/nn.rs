@@ -4,13 +4,14 @@
 //! layer one level below it (`att` → `att.q`). Leaves which layer stands where to `odec-compiler`'s model stage.
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Value};
 use crate::op::TypeResult;
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, Attention, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf,
-    Pick, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
+    Add, Attention, Builder, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul,
+    NormalCdf, Pick, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table,
+    WherePositive,
 };
+use crate::value::Value;
 use odec_program::manifest;
 
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.

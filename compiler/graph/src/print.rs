@@ -4,9 +4,11 @@
 //! Gives the same text for the same graph, always.
 
 use crate::fold::{Piece, Steps, fold};
-use crate::graph::{Graph, Pass, Solution, Value};
-use crate::solve::Solver;
+use crate::graph::{Pass, Solution};
+use crate::ops::Graph;
+use crate::solver::Solver;
 use crate::text::{attrs::exact, site, word};
+use crate::value::Value;
 use std::fmt::Write;
 
 /// The whole graph; steps that repeat the one before are folded into a line that says so.

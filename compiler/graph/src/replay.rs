@@ -4,9 +4,11 @@
 //! them is not copied. Solutions in between stay solutions. Derivatives go through the copies alone.
 
 use crate::autodiff::needed;
-use crate::graph::{Builder, Site, Solution, Value};
+use crate::graph::{Site, Solution};
 use crate::op::TypeError;
+use crate::ops::Builder;
 use crate::solve::Pair;
+use crate::value::Value;
 use std::collections::BTreeMap;
 
 /// The values `made` as they would be if each of `from` were the one of `to` beside it. The copies stand at the sites of their

@@ -7,58 +7,16 @@
 //! iterate. Everything is made of other ops, and so are its derivatives. Leaves evaluating f, and how often, to the caller.
 
 use crate::exact::Exact;
-use crate::graph::{Builder, Value};
+use crate::graph::Solution;
 use crate::nn::combine;
 use crate::op::{TypeError, TypeResult};
-use crate::ops::{Broadcast, Constant, Mul, Recip, Shift, SumCols, WherePositive};
+use crate::ops::{
+    Broadcast, Builder, Combine, Constant, Mul, Recip, Shift, SumCols, WherePositive,
+};
+pub use crate::solver::{Mixing, Pair, Rule, Solver};
 use crate::types::TensorType;
+use crate::value::Value;
 use std::collections::BTreeMap;
-
-/// When a row is solved, and how it gets there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mixing {
-    /// A row is solved when `‖f − z‖² ≤ tol² (‖f‖² + 10⁻²⁰)`.
-    pub tol: Exact,
-    /// Differences of earlier iterates that the next one is mixed with; 0: plain iteration.
-    pub memory: usize,
-    pub rule: Rule,
-}
-
-/// What the next iterate is made by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// The least residual of a mixture.
-    #[default]
-    Anderson,
-    /// A quasi-Newton step.
-    Broyden,
-}
-
-impl Rule {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Rule::Anderson => "anderson",
-            Rule::Broyden => "broyden",
-        }
-    }
-}
-
-/// How a fixed point is found.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Solver {
-    /// `None`: plain iteration without a test.
-    pub mixing: Option<Mixing>,
-    /// How often f is evaluated.
-    pub iterations: usize,
-}
-
-/// An iterate and what f makes of it, each one value for every unknown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
-    pub z: Vec<Value>,
-    pub f: Vec<Value>,
-}
 
 /// The squared length below which a solution counts as 0: `(10⁻¹⁰)²`; cotangents of long texts are that small.
 fn floor() -> Exact {
@@ -84,6 +42,25 @@ pub struct Mixer {
     differences: BTreeMap<[Value; 2], Value>,
     /// `a · b`, row by row.
     products: BTreeMap<[Value; 2], Value>,
+}
+
+impl Builder {
+    /// What an equation makes of its solution, with a gradient by the implicit function theorem: `pair.z` must have been cut off, by
+    /// [`crate::ops::StopGradient`], and `pair.f` be made of it.
+    pub fn solution(&mut self, pair: Pair, solver: Solver) -> Result<Vec<Value>, TypeError> {
+        let one = || Combine {
+            coeffs: vec![Exact::one()],
+        };
+        let outs: Result<Vec<Value>, TypeError> =
+            pair.f.iter().map(|f| self.push1(one(), &[*f])).collect();
+        let outs = outs?;
+        self.graph.solutions.push(Solution {
+            pair,
+            outs: outs.clone(),
+            solver,
+        });
+        Ok(outs)
+    }
 }
 
 impl Solver {

@@ -3,10 +3,11 @@
 //! Takes a graph; gives the first invariant that does not hold, which is always our fault: users meet diagnostics
 //! long before.
 
-use crate::graph::{Graph, Pass, Value};
-use crate::op::TypeError;
-use crate::ops::OpKind;
+use crate::graph::Pass;
+use crate::op::{InferTypes, TypeError};
+use crate::ops::{Graph, OpKind};
 use crate::types::TensorType;
+use crate::value::Value;
 use std::collections::BTreeSet;
 use thiserror::Error;
 
@@ -92,7 +93,7 @@ fn exists(graph: &Graph, v: Value, n: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Builder;
+    use crate::ops::Builder;
     use crate::ops::{Exp, Input, SumCols};
 
     fn two() -> (Graph, Value) {

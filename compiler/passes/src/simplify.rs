@@ -21,7 +21,7 @@
 use super::rewrite::{copy, rebuild};
 use odec_grammar::work;
 use odec_graph::ops::{Broadcast, Combine, Constant, Hold, OpKind};
-use odec_graph::{Builder, Exact, Graph, Node, Pass, TensorType, TypeError, Value};
+use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
 use std::collections::BTreeMap;
 
 /// Simplifies until nothing changes size any more.

@@ -1,7 +1,8 @@
 //! `a + b`, the narrower broadcast into the wider. Sums of equal shapes are [`crate::ops::Combine`]'s.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{reals, unbroadcast, wider, zip};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;

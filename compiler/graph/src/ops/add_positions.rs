@@ -1,7 +1,8 @@
 //! A row for each position, added to the tokens there.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::PositionSum;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Rows of new tokens put behind those of earlier ones.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};

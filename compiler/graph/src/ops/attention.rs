@@ -1,7 +1,8 @@
 //! Scaled dot-product attention over heads, with the log-sum-exp of the scores kept for the derivative.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::AttentionBackward;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Reals rounded to bf16 and kept so, in two bytes each.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};

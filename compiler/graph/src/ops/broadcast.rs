@@ -1,7 +1,8 @@
 //! A tensor read over a wider shape: the transpose of summing.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, map_kind, reals, spread, unbroadcast};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};

@@ -1,7 +1,8 @@
 //! Rows put side by side.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Slice;
 use crate::ops::support::fail;
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,8 +1,9 @@
 //! An exact number.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::operands;
 use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::TensorType;

@@ -4,8 +4,9 @@
 //! derivative drops the same elements, and so does a state that is computed again.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, index, operands};
 use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::{Elem, TensorType};

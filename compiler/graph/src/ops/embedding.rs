@@ -1,7 +1,8 @@
 //! Rows of a table, chosen by token.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::EmbeddingGrad;
 use crate::ops::support::{fail, index, operands};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Rows summed into a table at their tokens: the transpose of an embedding.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Embedding;
 use crate::ops::attention::add_scaled;
 use crate::ops::support::{index, index_of, operands};

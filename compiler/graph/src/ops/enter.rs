@@ -4,8 +4,9 @@
 //! from what the step has made (whether its error is small enough), so it is said later, by the [`super::Flag`] of the same region.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Constant, Hold};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Which indices are a given one: where the masked tokens stand.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};

@@ -1,7 +1,8 @@
 //! Whether a whole number that a run is given is larger than one known before: 1 where it is, else 0.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};

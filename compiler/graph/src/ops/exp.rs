@@ -1,7 +1,8 @@
 //! `e^x`. Callers shift their argument: results beyond the range of the arithmetic are infinite.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Mul;
 use crate::ops::support::{map, map_kind, reals};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! A number that says whether a region is made: where it is not positive, no derivative leaves the region ([`super::Enter`]).
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, map, map_kind, reals};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;

@@ -4,8 +4,9 @@
 //! compiler's `guard` pass lets a run pass over it.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Constant;
 use crate::ops::support::{fail, reals, spread, unbroadcast, wider};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! A tensor the caller gives by name: tokens, targets, a state.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
 use crate::text::{ParseError, word, attrs::Attrs};
 use crate::types::TensorType;

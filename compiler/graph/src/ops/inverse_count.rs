@@ -1,7 +1,8 @@
 //! `1 / size`, the size known at launch: what makes a sum over tokens their mean.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;

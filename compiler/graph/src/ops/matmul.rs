@@ -1,7 +1,8 @@
 //! Products of row × column views: linear maps, their input and their weight gradients.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::attention::{add_scaled, dot};
 use crate::ops::bf16::round;
 use crate::ops::support::{fail, reals};

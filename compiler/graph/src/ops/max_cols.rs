@@ -1,7 +1,8 @@
 //! The largest column of every row: the shift that keeps exponentials in range.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, fold_cols, map_kind, reals};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;

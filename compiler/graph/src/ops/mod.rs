@@ -21,17 +21,20 @@ macro_rules! ops {
                     _ => given.refuse("", format!("there is no op `{name}`")),
                 }
             }
+            pub fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> { match self { $(OpKind::$ty(o) => o.eval(ins, cx)),* } }
+            pub fn vjp(&self, cx: &mut VjpCx) -> Vjp { match self { $(OpKind::$ty(o) => o.vjp(cx)),* } }
+            pub fn kind(&self, ins: &[TensorType]) -> Kind { match self { $(OpKind::$ty(o) => o.kind(ins)),* } }
+        }
+
+        impl InferTypes for OpKind {
             /// Output types, checked: no empty dimension, a fixed last one, a countable size. Operands in bf16 count as reals.
-            pub fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+            fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
                 let ins: Vec<TensorType> = ins.iter().map(|t| self.operand(t)).collect();
                 let types = match self { $(OpKind::$ty(o) => o.infer(&ins)),* }?;
                 let check = |t: &TensorType| t.check().map_err(|what| TypeError { op: self.name(), what });
                 types.iter().try_for_each(check)?;
                 Ok(types)
             }
-            pub fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> { match self { $(OpKind::$ty(o) => o.eval(ins, cx)),* } }
-            pub fn vjp(&self, cx: &mut VjpCx) -> Vjp { match self { $(OpKind::$ty(o) => o.vjp(cx)),* } }
-            pub fn kind(&self, ins: &[TensorType]) -> Kind { match self { $(OpKind::$ty(o) => o.kind(ins)),* } }
         }
 
         /// The names of all ops.
@@ -53,12 +56,20 @@ impl OpKind {
     }
 }
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::graph;
+use crate::op::{EvalError, InferTypes, Kind, TypeError, Vjp};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
+mod op;
 mod support;
+
+pub use op::{Op, Sample, VjpCx};
+
+pub type Node = graph::Node<OpKind>;
+pub type Graph = graph::Graph<OpKind>;
+pub type Builder = graph::Builder<OpKind>;
 
 ops! {
     // leaves

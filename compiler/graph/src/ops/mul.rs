@@ -1,8 +1,9 @@
 //! `a · b`, the narrower broadcast into the wider: gates, gains, normalisation.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Combine;
 use crate::ops::support::{reals, unbroadcast, wider, zip};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! `Φ(x) = (1 + erf(x/√2)) / 2`: the share of a standard normal distribution below x. GELU is `x · Φ(x)`.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Mul, NormalPdf};
 use crate::text::{ParseError, attrs::Attrs};

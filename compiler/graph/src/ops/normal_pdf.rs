@@ -2,8 +2,9 @@
 //! [`crate::ops::NormalCdf`].
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Combine, Mul};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! One column of every row, chosen by an index: the score of the target.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Unpick;
 use crate::ops::support::{fail, index, index_of, operands};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! The sum over a batch, for every position: the transpose of adding a row to each.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::AddPositions;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Rotary positions (Su et al. 2021), half-split: within each head, columns i and i + head/2 turn by the position's angle.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::OpKind;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

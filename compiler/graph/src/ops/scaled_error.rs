@@ -1,8 +1,9 @@
 //! How large an error is beside the tolerances, element by element and squared (Hairer, Nørsett & Wanner 1993, II.4, eq. 4.10).
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::{Attrs, exact}};
 use crate::types::TensorType;

@@ -1,8 +1,9 @@
 //! `sin x`, for arguments of at most some thousands: features of a time that is found as the program runs.
 
 use crate::exact::Exact;
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Mul, Shift};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! Some columns of every row: the transpose of rows put side by side.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Concat;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

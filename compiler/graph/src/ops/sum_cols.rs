@@ -1,7 +1,8 @@
 //! The sum over the columns of every row.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Broadcast;
 use crate::ops::support::{fail, fold_cols, map_kind, reals};
 use crate::text::{ParseError, attrs::Attrs};

@@ -1,7 +1,8 @@
 //! The sum over all rows, for every column: gradients of gains, losses of tokens.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Broadcast;
 use crate::ops::support::{fail, reals};
 use crate::text::{ParseError, attrs::Attrs};

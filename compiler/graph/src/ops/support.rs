@@ -1,10 +1,10 @@
 //! What many ops share: operand checks, loops of the interpreter, broadcasting and its transpose.
 
-use crate::graph::{Builder, Value};
-use crate::interp::Tensor;
 use crate::op::{EvalError, Kind, Read, TypeError};
-use crate::ops::{Broadcast, SumCols, SumRows};
+use crate::ops::{Broadcast, Builder, SumCols, SumRows};
+use crate::tensor::Tensor;
 use crate::types::{Elem, Fit, TensorType};
+use crate::value::Value;
 use odec_program::expr::{Body, ExprId};
 
 pub(super) fn fail<T>(op: &'static str, what: impl Into<String>) -> Result<T, TypeError> {

@@ -1,7 +1,8 @@
 //! A number per row put into the column an index chooses, zero elsewhere: the transpose of picking.
 
-use crate::interp::{EvalCx, Tensor};
-use crate::op::{EvalError, Kind, Op, Read, Sample, TypeError, Vjp, VjpCx};
+use crate::tensor::{EvalCx, Tensor};
+use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Pick;
 use crate::ops::support::{fail, index, index_of, operands};
 use crate::text::{ParseError, attrs::Attrs};

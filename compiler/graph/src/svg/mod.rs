@@ -8,7 +8,7 @@ mod panel;
 mod pen;
 
 use crate::diagram::{Diagram, Part, Section, diagram};
-use crate::graph::Graph;
+use crate::ops::Graph;
 use panel::{PAD, Panel};
 use pen::{
     Colour, FIELD, HEADING, NAME, NOTE, OUTER_NAME, OUTER_NOTE, OUTER_TYPE, PART, Pen, STATE, SUM,

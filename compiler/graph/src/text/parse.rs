@@ -3,10 +3,11 @@
 use super::attrs::Attrs;
 use super::cursor::{Cursor, ParseError, Parsed};
 use super::site;
-use crate::graph::{Builder, Graph, Site, Solution, Value};
-use crate::ops::{NAMES, OpKind};
-use crate::solve::{Mixing, Pair, Rule, Solver};
+use crate::graph::{Site, Solution};
+use crate::ops::{Builder, Graph, NAMES, OpKind};
+use crate::solver::{Mixing, Pair, Rule, Solver};
 use crate::types::{Elem, TensorType};
+use crate::value::Value;
 use odec_program::Dim;
 use std::collections::BTreeMap;
 

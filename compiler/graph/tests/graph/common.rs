@@ -3,7 +3,7 @@
 use odec_graph::interp::Tensor;
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Fit;
-use odec_graph::{Elem, OpKind, TensorType};
+use odec_graph::{Elem, InferTypes, OpKind, TensorType};
 use odec_program::expr::{Access, BinaryOp, Body, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::{Bindings, Coeff, bf16, noise};
 

@@ -2,10 +2,11 @@
 
 use crate::common::{Random, by_rule, close, slope};
 use odec_graph::interp::{EvalCx, Tensor};
-use odec_graph::op::Sample;
+use odec_graph::ops::Sample;
 use odec_graph::ops::{self, Input, Mul, SumCols, SumRows, Table, matmul::Layout};
 use odec_graph::{
-    Builder, DiffError, Elem, Exact, Graph, OpKind, TensorType, Value, gradient, run, verify,
+    Builder, DiffError, Elem, Exact, Graph, InferTypes, OpKind, TensorType, Value, gradient, run,
+    verify,
 };
 use odec_program::manifest::{self, Init};
 use odec_program::{Bindings, Dim, Size};
