@@ -55,7 +55,7 @@ pub fn gradient(
     let from: Vec<u32> = wrt.iter().map(|v| v.node).collect();
     let needed = needed(&graph, 0..graph.len(), &from, [loss]);
     let flags = graph.nodes().filter_map(|(node, n)| match &n.op {
-        OpKind::Flag(f) => Some((f.region, Value { node, port: 0 })),
+        OpKind::Predicate(f) => Some((f.region, Value { node, port: 0 })),
         _ => None,
     });
     let flags: Flags = flags.collect();

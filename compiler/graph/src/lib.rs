@@ -13,7 +13,7 @@
 //! - Fixed points are unrolled, mixing and stopping tests included (`solve.rs`): rows see no other rows but through the
 //!   fields. A `Solution` marks where autodiff solves for a cotangent instead of going through iterations; no pass
 //!   after autodiff knows of it.
-//! - What only the unchosen side of a `hold` reads need not be computed. `enter` stands where values go into such a
+//! - What only the unchosen side of a `select` reads need not be computed. `region_begin` stands where values go into such a
 //!   region, so that the same holds of derivatives.
 //!
 //! ```

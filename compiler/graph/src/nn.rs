@@ -7,9 +7,9 @@ use crate::exact::Exact;
 use crate::op::TypeResult;
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, Attention, Builder, Combine, Constant, Exp, InverseCount, Log, MatMul, MaxCols, Mul,
-    NormalCdf, Pick, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table,
-    WherePositive,
+    Add, Attention, Builder, Combine, Constant, Exp, GatherCols, InverseCount, Log, MatMul,
+    MaxCols, Mul, NormalCdf, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows,
+    Table, WherePositive,
 };
 use crate::value::Value;
 use odec_program::manifest;
@@ -271,7 +271,7 @@ impl Normaliser {
     /// The cross-entropy to a target that is right with probability 1 − ε, and any token with ε/V each (Szegedy et al. 2016, CVPR,
     /// section 7): `log Σ exp z − (1 − ε) z_target − ε mean(z)`.
     pub fn smooth_cross_entropy(&self, b: &mut Builder, targets: Value, eps: &Exact) -> TypeResult {
-        let target = b.push1(Pick, &[self.shifted, targets])?;
+        let target = b.push1(GatherCols, &[self.shifted, targets])?;
         let mut terms = vec![(Exact::one(), self.log), (eps - &Exact::one(), target)];
         if !eps.is_zero() {
             let cols = b.ty(self.shifted).cols().try_into().unwrap_or(i64::MAX);

@@ -16,13 +16,13 @@ use super::depth::Adaptive;
 use super::evolve::EvolveSpec;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    Enter, Exp, Flag, Hold, Log, Mul, ScaledError, Shift, StopGradient, SumCols,
+    Exp, Log, Mul, Predicate, RegionBegin, ScaledError, Select, Shift, StopGradient, SumCols,
 };
 use odec_graph::{Builder, Exact, TypeError, TypeResult, Value, nn};
 use odec_program::manifest::depth;
 
 fn hold(b: &mut Builder, flag: Value, x: Value, y: Value) -> TypeResult {
-    b.push1(Hold, &[flag, x, y])
+    b.push1(Select, &[flag, x, y])
 }
 
 fn number(b: &mut Builder, value: Exact) -> TypeResult {
@@ -84,7 +84,7 @@ impl Model<'_> {
             let h = hold(b, near, clock.rest, clock.h)?;
             let h = b.push1(StopGradient, &[h])?;
             let region = self.region();
-            let from = b.push1(Enter { region }, &[x])?;
+            let from = b.push1(RegionBegin { region }, &[x])?;
             let done = minus_from(b, &a.until, clock.rest)?;
             let t = b.push1(StopGradient, &[done])?;
             let pass = Pass {
@@ -141,7 +141,7 @@ impl Clock {
         let mean = b.push1(StopGradient, &[mean])?;
         let left = affine(b, Exact::int(-1), mean, Exact::one())?;
         let accept = hold(b, self.rest, left, zero)?;
-        let accept = b.push1(Flag { region }, &[accept])?;
+        let accept = b.push1(Predicate { region }, &[accept])?;
 
         // The logarithm of 0 is not asked for: any error that small has the largest factor.
         let least = Exact::decimal("1e-20").map_err(|e| TypeError {

@@ -22,8 +22,8 @@ use crate::scheme::stage::Phase;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{
-    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, Enter, FromPast,
-    Input, Mul, Parameter, Phi, Table,
+    AddPositions, Append, Attention, Cache, CachedAttention, Dropout, Embedding, FromPast, Input,
+    Mul, Parameter, Phi, RegionBegin, Table,
 };
 use odec_graph::types::Elem;
 use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn};
@@ -398,7 +398,7 @@ impl<'s> Model<'s> {
             return Ok(*v);
         }
         let region = *region;
-        let inside = b.push1(Enter { region }, &[v])?;
+        let inside = b.push1(RegionBegin { region }, &[v])?;
         entered.insert(path.to_string(), inside);
         Ok(inside)
     }

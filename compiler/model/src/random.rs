@@ -11,7 +11,8 @@ use super::evolve::EvolveSpec;
 use super::step::Kept;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
-    AddPositions, Broadcast, Enter, Exceeds, Flag, Hold, Input, Normal, Shift, StopGradient, Table,
+    AddPositions, Broadcast, Exceeds, Input, Normal, Predicate, RegionBegin, Select, Shift,
+    StopGradient, Table,
 };
 use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, Value, nn};
@@ -136,7 +137,7 @@ impl Model<'_> {
                     let early = exceeds(b, k as u64 + last)?;
                     let late = nn::combine(b, &[(Exact::int(-1), early)])?;
                     let late = b.push1(Shift { by: Exact::one() }, &[late])?;
-                    b.push1(Hold, &[made, late, zero])?
+                    b.push1(Select, &[made, late, zero])?
                 }
             };
             let perhaps = Perhaps {
@@ -164,9 +165,9 @@ impl Model<'_> {
             tokens,
         } = whether;
         let region = self.region();
-        b.push1(Flag { region }, &[counts])?;
+        b.push1(Predicate { region }, &[counts])?;
         let mut entered = Kept::new();
-        let enter = |b: &mut Builder, v: Value| b.push1(Enter { region }, &[v]);
+        let enter = |b: &mut Builder, v: Value| b.push1(RegionBegin { region }, &[v]);
         for (name, values) in kept {
             let values = values.iter().map(|v| enter(b, *v));
             entered.insert(name.clone(), values.collect::<Result<_, _>>()?);
@@ -183,7 +184,7 @@ impl Model<'_> {
             stepped = choose(b, open, stepped, from)?;
             self.collected.only(b, open)?;
         }
-        let x = b.push1(Hold, &[made, stepped, x])?;
+        let x = b.push1(Select, &[made, stepped, x])?;
         self.collected.hold(b, made)?;
         Ok(x)
     }

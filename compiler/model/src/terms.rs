@@ -6,7 +6,7 @@
 use super::build::{BuildError, Model};
 use super::evolve::EvolveSpec;
 use super::losses::{LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
-use odec_graph::ops::{Equals, Hold, StopGradient, WherePositive};
+use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
 use odec_program::manifest::Loss;
@@ -77,7 +77,7 @@ impl Collected {
     pub(super) fn hold(&mut self, b: &mut Builder, flag: Value) -> Result<(), TypeError> {
         for v in self.last() {
             let zero = nn::constant(b, Exact::zero())?;
-            *v = b.push1(Hold, &[flag, *v, zero])?;
+            *v = b.push1(Select, &[flag, *v, zero])?;
         }
         self.settle();
         Ok(())

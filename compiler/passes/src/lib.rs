@@ -20,7 +20,7 @@
 //!   contraction's meaning, so what is stored in bf16 is a question of memory, never of bits.
 //! - A memory policy is a graph pass (`revolve.rs`): replayed nodes carry their own `Site::replay`, and nothing
 //!   downstream knows of it.
-//! - What only the unchosen side of a `hold` reads is not computed (`predication.rs`): a program stays a straight
+//! - What only the unchosen side of a `select` reads is not computed (`predication.rs`): a program stays a straight
 //!   line, and an instruction may have a guard, a number that must be positive for a run to need it. Devices that run
 //!   everything get the same bits: a guard is never part of a result, and memory that was passed over is never read.
 //! - An entry is a straight line of instructions, but for stretches that take the tokens' rows in pieces

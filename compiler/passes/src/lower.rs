@@ -186,7 +186,7 @@ impl Lowering<'_> {
             let [flag, _, kept] = node(v).operands[..] else {
                 return Ok(None);
             };
-            let holds = matches!(node(v).op, OpKind::Hold(_));
+            let holds = matches!(node(v).op, OpKind::Select(_));
             let (_, pairs) = found.get_or_insert((flag, Vec::new()));
             pairs.push((*v, kept));
             if !holds || inside(flag) || inside(kept) || is_number(flag) || is_number(kept) {

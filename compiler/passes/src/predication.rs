@@ -1,8 +1,8 @@
-//! What a run need not compute: values that only the side of a `hold` reads that is not chosen.
+//! What a run need not compute: values that only the side of a `select` reads that is not chosen.
 //!
 //! Takes a graph; says of every node which flags, where they are not positive, leave its results unread. Leaves it to `lower` to
 //! give launches one of them as their guard, and to the runtime to pass over them: an optimisation that changes no bit, because a
-//! hold looks at the chosen side alone. `fuse` joins only nodes with the same flags.
+//! `select` looks at the chosen side alone. `fuse` joins only nodes with the same flags.
 
 use super::facts::{Facts, Role};
 use odec_graph::ops::OpKind;
@@ -26,7 +26,7 @@ impl Predication {
             };
             for (i, v) in node.operands.iter().enumerate() {
                 let here = match (&node.op, i) {
-                    (OpKind::Hold(_), 1) => {
+                    (OpKind::Select(_), 1) => {
                         let flags = implied(graph, facts, node.operands[0]);
                         flags.chain(own.iter().copied()).collect()
                     }
@@ -63,11 +63,11 @@ impl Predication {
     }
 }
 
-/// The flag, and those without which it is not positive: `hold(g, t, c)` with c ≤ 0 needs g.
+/// The flag, and those without which it is not positive: `select(g, t, c)` with c ≤ 0 needs g.
 fn implied<'g>(graph: &'g Graph, facts: &'g Facts, flag: Value) -> impl Iterator<Item = u32> + 'g {
     let before = |v: &Value| {
         let node = graph.node(v.node);
-        let needs = matches!(node.op, OpKind::Hold(_)) && not_positive(graph, node.operands[2]);
+        let needs = matches!(node.op, OpKind::Select(_)) && not_positive(graph, node.operands[2]);
         needs.then(|| node.operands[0])
     };
     let flags = std::iter::successors(Some(flag), before);
@@ -86,7 +86,7 @@ fn not_positive(graph: &Graph, v: Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use odec_graph::ops::{Constant, Exp, Hold, Input, Log};
+    use odec_graph::ops::{Constant, Exp, Input, Log, Select};
     use odec_graph::{Builder, Exact, TensorType};
 
     #[test]
@@ -101,13 +101,13 @@ mod tests {
         let t = input(&mut b, "t", TensorType::scalar());
         let value = Exact::zero();
         let zero = b.push1(Constant { value }, &[]).expect("a number");
-        let g = b.push1(Hold, &[f, t, zero]).expect("a flag below f");
+        let g = b.push1(Select, &[f, t, zero]).expect("a flag below f");
         // `one` is read inside both regions, `both` in the inner one, `all` in and outside of them.
         let [one, both, all] = [(); 3].map(|()| b.push1(Exp, &[x]).expect("a map"));
         let [made, inner] = [b.push1(Log, &[one]), b.push1(Log, &[both])].map(|v| v.expect("map"));
-        let held = b.push1(Hold, &[g, inner, one]).expect("held");
-        let held = b.push1(Hold, &[f, held, all]).expect("held");
-        let other = b.push1(Hold, &[f, made, all]).expect("held");
+        let held = b.push1(Select, &[g, inner, one]).expect("held");
+        let held = b.push1(Select, &[f, held, all]).expect("held");
+        let other = b.push1(Select, &[f, made, all]).expect("held");
         b.output("y", held);
         b.output("z", other);
         let graph = b.finish();

@@ -3,10 +3,10 @@
 //! | rewrite | exact in floating point |
 //! |---|---|
 //! | dead nodes vanish; equal ops on equal operands become one | yes |
-//! | `stop_gradient(x) = x` and `enter(x) = x`, `flag(x) = x`, once derivatives are taken | yes |
-//! | `hold(c, a, b)` is `a` or `b` for a constant c; `hold(flag, a, a) = a` | yes |
-//! | `hold(f, a, b) + hold(f, c, d) = hold(f, a + c, b + d)`, zeros left out | yes, but for the sign of a zero |
-//! | `s + hold(f, c, 0) = hold(f, s + c, s)`, which costs nothing where f is not positive and it is made in place of s | yes, but for the sign of a zero |
+//! | `stop_gradient(x) = x` and `region_begin(x) = x`, `predicate(x) = x`, once derivatives are taken | yes |
+//! | `select(c, a, b)` is `a` or `b` for a constant c; `select(p, a, a) = a` | yes |
+//! | `select(p, a, b) + select(p, c, d) = select(p, a + c, b + d)`, zeros left out | yes, but for the sign of a zero |
+//! | `s + select(p, c, 0) = select(p, s + c, s)`, which costs nothing where p is not positive and it is made in place of s | yes, but for the sign of a zero |
 //! | `broadcast(x) = x` where the type stays | yes |
 //! | `f(broadcast(x), y) = f(x, y)` for maps that broadcast by themselves | yes |
 //! | `c · x = Σ [c] x` for a constant c | yes |
@@ -20,7 +20,7 @@
 
 use super::rewrite::{copy, rebuild};
 use odec_grammar::work;
-use odec_graph::ops::{Broadcast, Combine, Constant, Hold, OpKind};
+use odec_graph::ops::{Broadcast, Combine, Constant, OpKind, Select};
 use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
 use std::collections::BTreeMap;
 
@@ -50,14 +50,16 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
     let mut seen = Seen::default();
     rebuild(graph, |b, _, node, operands, _| {
         match (&node.op, operands) {
-            (OpKind::StopGradient(_) | OpKind::Enter(_) | OpKind::Flag(_), [x]) => Ok(vec![*x]),
-            (OpKind::Hold(_), [flag, a, b_]) => match chosen(b, node, [*flag, *a, *b_]) {
+            (OpKind::StopGradient(_) | OpKind::RegionBegin(_) | OpKind::Predicate(_), [x]) => {
+                Ok(vec![*x])
+            }
+            (OpKind::Select(_), [flag, a, b_]) => match chosen(b, node, [*flag, *a, *b_]) {
                 Some(v) => Ok(vec![v]),
                 None => seen.push(b, node.op.clone(), operands),
             },
             (OpKind::Broadcast(_), [x]) if *b.ty(*x) == node.types[0] => Ok(vec![*x]),
             (OpKind::Combine(c), _) => {
-                if let Some(v) = sum_of_held(b, &mut seen, node, &c.coeffs, operands, &uses)? {
+                if let Some(v) = sum_of_selected(b, &mut seen, node, &c.coeffs, operands, &uses)? {
                     return Ok(vec![v]);
                 }
                 let used_once: Vec<bool> = node
@@ -83,7 +85,7 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
     })
 }
 
-/// The side of a hold that is known to be chosen, where it has the result's type.
+/// The side of a `select` that is known to be chosen, where it has the result's type.
 fn chosen(b: &Builder, node: &Node, [flag, x, y]: [Value; 3]) -> Option<Value> {
     let side = match constant(b, flag) {
         _ if x == y => x,
@@ -94,8 +96,8 @@ fn chosen(b: &Builder, node: &Node, [flag, x, y]: [Value; 3]) -> Option<Value> {
     (*b.ty(side) == node.types[0]).then_some(side)
 }
 
-/// The sum of two values, the second or both of which are held, as one that is held.
-fn sum_of_held(
+/// The sum of two values, the second or both of which are selected, as one `select`.
+fn sum_of_selected(
     b: &mut Builder,
     seen: &mut Seen,
     node: &Node,
@@ -112,7 +114,7 @@ fn sum_of_held(
     }
     let held = |b: &Builder, v: Value| {
         let node = b.graph().node(v.node);
-        let is = matches!(node.op, OpKind::Hold(_));
+        let is = matches!(node.op, OpKind::Select(_));
         is.then(|| [node.operands[0], node.operands[1], node.operands[2]])
     };
     let Some([flag, c, d]) = held(b, t) else {
@@ -141,10 +143,15 @@ fn sum_of_held(
         return Ok(None);
     };
     let all_zero = zero(b, x) && zero(b, y);
-    if all_zero || OpKind::from(Hold).infer(&types(b, &[flag, x, y])).as_ref() != Ok(&node.types) {
+    if all_zero
+        || OpKind::from(Select)
+            .infer(&types(b, &[flag, x, y]))
+            .as_ref()
+            != Ok(&node.types)
+    {
         return Ok(None);
     }
-    Ok(Some(seen.push(b, Hold, &[flag, x, y])?[0]))
+    Ok(Some(seen.push(b, Select, &[flag, x, y])?[0]))
 }
 
 fn types(b: &Builder, values: &[Value]) -> Vec<TensorType> {

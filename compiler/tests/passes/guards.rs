@@ -3,7 +3,9 @@
 use crate::numbers::{executor, tokens};
 use crate::systems::options;
 use odec_compiler::passes::{Model, assemble};
-use odec_graph::ops::{Combine, Embedding, Enter, Flag, Hold, Input, Parameter, SumCols};
+use odec_graph::ops::{
+    Combine, Embedding, Input, Parameter, Predicate, RegionBegin, Select, SumCols,
+};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, gradient, nn};
 use odec_program::manifest::{self, Init, Manifest};
 use odec_program::{Bindings, Dim};
@@ -39,14 +41,15 @@ fn graph(with_gradient: bool) -> (Graph, Vec<Parameter>) {
         let flag = param(&mut b, &mut params, &format!("flag{k}"), &[]);
         b.site.step = Some(k as u32);
         let region = k as u32;
-        let flag = b.push1(Flag { region }, &[flag]).expect("a flag");
-        let [from, w, v] = [x, w, v].map(|v| b.push1(Enter { region }, &[v]).expect("entered"));
+        let flag = b.push1(Predicate { region }, &[flag]).expect("a flag");
+        let [from, w, v] =
+            [x, w, v].map(|v| b.push1(RegionBegin { region }, &[v]).expect("entered"));
         let hidden = nn::linear(&mut b, from, w).expect("a map");
         let hidden = nn::silu(&mut b, hidden).expect("a map");
         let rate = nn::linear(&mut b, hidden, v).expect("a map");
         let coeffs = vec![Exact::one(), Exact::ratio(1, 3)];
         let made = b.push1(Combine { coeffs }, &[from, rate]).expect("a sum");
-        x = b.push1(Hold, &[flag, made, x]).expect("held");
+        x = b.push1(Select, &[flag, made, x]).expect("held");
         b.site.step = None;
     }
     let sum = b.push1(SumCols, &[x]).expect("sums");

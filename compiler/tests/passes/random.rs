@@ -110,7 +110,7 @@ impl Pool {
         };
         let b = &mut self.b;
         let entered = r.entered.entry(v);
-        *entered.or_insert_with(|| b.push1(Enter { region: r.number }, &[v]).unwrap())
+        *entered.or_insert_with(|| b.push1(RegionBegin { region: r.number }, &[v]).unwrap())
     }
 
     /// Opens a region of a few steps, with a flag that may need an earlier one, and closes it: of what was made in it, only the
@@ -131,7 +131,7 @@ impl Pool {
             let value = Exact::zero();
             let zero = self.b.push1(Constant { value }, &[]).unwrap();
             let outer = pick(&self.scalars, x);
-            flag = self.b.push1(Hold, &[outer, flag, zero]).unwrap();
+            flag = self.b.push1(Select, &[outer, flag, zero]).unwrap();
         }
         self.region = Some(Region {
             number: at,
@@ -148,9 +148,9 @@ impl Pool {
         self.states.truncate(r.states);
         self.per_row.truncate(r.others[0]);
         self.vectors.truncate(r.others[1]);
-        let flag = Flag { region: r.number };
+        let flag = Predicate { region: r.number };
         let flag = self.b.push1(flag, &[r.flag]).unwrap();
-        self.state(Hold, &[flag, made, before]);
+        self.state(Select, &[flag, made, before]);
     }
 
     fn step(&mut self, at: u32, (op, x, y, z): (u8, u16, u16, u16)) {

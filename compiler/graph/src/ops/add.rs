@@ -1,9 +1,9 @@
 //! `a + b`, the narrower broadcast into the wider. Sums of equal shapes are [`crate::ops::Combine`]'s.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{reals, unbroadcast, wider, zip};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

@@ -1,10 +1,10 @@
 //! Scaled dot-product attention over heads, with the log-sum-exp of the scores kept for the derivative.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::AttentionBackward;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::kernel::Attend;

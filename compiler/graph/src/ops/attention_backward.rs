@@ -1,11 +1,11 @@
 //! The derivative of attention, from its result and log-sum-exp: probabilities are recomputed, not stored (Dao et al. 2022).
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Attention;
 use crate::ops::attention::{add_scaled, dot, heads, shared};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 

@@ -1,9 +1,9 @@
 //! A tensor read over a wider shape: the transpose of summing.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, map_kind, reals, spread, unbroadcast};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
@@ -22,7 +22,9 @@ impl Op for Broadcast {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Broadcast { to: given.result()? })
+        Ok(Broadcast {
+            to: given.result()?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -1,10 +1,10 @@
 //! Keys or values of the tokens so far: memory that outlives a run, fed by its path.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
-use crate::text::{ParseError, word, attrs::Attrs};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{ParseError, attrs::Attrs, word};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 

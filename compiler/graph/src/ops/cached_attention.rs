@@ -1,11 +1,11 @@
 //! Causal attention of new tokens to themselves and to all earlier ones, whose keys and values are kept.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Attention;
 use crate::ops::attention::{add_scaled, dot, heads, shared};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

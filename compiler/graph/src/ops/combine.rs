@@ -2,11 +2,14 @@
 //! launch arguments (0 and ±1 excepted), so that one kernel serves every stage of every step.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::fail;
-use crate::text::{ParseError, attrs::{Attrs, list}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attrs, list},
+};
 use crate::types::{Elem, TensorType};
 use odec_program::Coeff;
 use odec_program::expr::{BinaryOp, UnaryOp};

@@ -1,10 +1,10 @@
 //! Rows put side by side.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Slice;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::fail;
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Access;

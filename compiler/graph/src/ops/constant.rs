@@ -1,11 +1,14 @@
 //! An exact number.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::operands;
-use crate::text::{ParseError, attrs::{Attrs, exact}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attrs, exact},
+};
 use crate::types::TensorType;
 use odec_program::Coeff;
 

@@ -4,11 +4,14 @@
 //! derivative drops the same elements, and so does a state that is computed again.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, index, operands};
-use crate::text::{ParseError, attrs::{Attrs, exact}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attrs, exact},
+};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, CmpOp, Expr};
 use odec_program::{Coeff, Dim, noise};

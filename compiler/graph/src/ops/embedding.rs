@@ -1,10 +1,10 @@
 //! Rows of a table, chosen by token.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::EmbeddingGrad;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, index, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;

@@ -1,9 +1,9 @@
 //! Which indices are a given one: where the masked tokens stand.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::CmpOp;
@@ -22,7 +22,9 @@ impl Op for Equals {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Equals { to: given.need("to")? })
+        Ok(Equals {
+            to: given.need("to")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

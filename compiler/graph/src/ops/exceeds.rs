@@ -1,9 +1,9 @@
 //! Whether a whole number that a run is given is larger than one known before: 1 where it is, else 0.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, CmpOp};

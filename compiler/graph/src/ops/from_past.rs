@@ -1,9 +1,9 @@
 //! A table of positions, read from the first position of a run on.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

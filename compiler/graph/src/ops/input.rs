@@ -1,10 +1,10 @@
 //! A tensor the caller gives by name: tokens, targets, a state.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
-use crate::text::{ParseError, word, attrs::Attrs};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{ParseError, attrs::Attrs, word};
 use crate::types::TensorType;
 
 #[derive(Clone, Debug, PartialEq)]

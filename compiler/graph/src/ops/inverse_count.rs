@@ -1,9 +1,9 @@
 //! `1 / size`, the size known at launch: what makes a sum over tokens their mean.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::{Coeff, Size};

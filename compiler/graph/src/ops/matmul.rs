@@ -1,11 +1,11 @@
 //! Products of row × column views: linear maps, their input and their weight gradients.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::attention::{add_scaled, dot};
 use crate::ops::bf16::round;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
@@ -65,7 +65,9 @@ impl Op for MatMul {
         let rounded = match given.optional::<String>("factors")?.as_deref() {
             None => false,
             Some("bf16") => true,
-            Some(other) => return given.refuse("factors", format!("`factors` is `bf16`, not `{other}`")),
+            Some(other) => {
+                return given.refuse("factors", format!("`factors` is `bf16`, not `{other}`"));
+            }
         };
         Ok(MatMul { layout, rounded })
     }

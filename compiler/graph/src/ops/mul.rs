@@ -1,11 +1,11 @@
 //! `a · b`, the narrower broadcast into the wider: gates, gains, normalisation.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Combine;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{reals, unbroadcast, wider, zip};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

@@ -3,11 +3,11 @@
 //! The numbers are [`odec_program::noise::normal`]'s: of a key that is drawn for every run, the stream, the row and the column, so a
 //! state that is computed again has the same.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::dropout::{Dropout, KEYS};
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, index, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{Access, Expr};

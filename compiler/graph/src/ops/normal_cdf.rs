@@ -1,10 +1,10 @@
 //! `Φ(x) = (1 + erf(x/√2)) / 2`: the share of a standard normal distribution below x. GELU is `x · Φ(x)`.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Mul, NormalPdf};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::UnaryOp;

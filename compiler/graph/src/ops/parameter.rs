@@ -1,10 +1,14 @@
 //! A trained tensor, fed by its path.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
-use crate::text::{ParseError, word, attrs::{Attr, Attrs}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attr, Attrs},
+    word,
+};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::manifest::Init;

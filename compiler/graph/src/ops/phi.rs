@@ -1,11 +1,11 @@
 //! `φₖ(z)`, functions of exponential integrators: `φ₀ = e^z`, `φₖ(z) = Σⱼ zʲ/(j + k)!`.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
 use crate::ops::{Combine, Mul};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::{BinaryOp, Body, CmpOp, ExprId, UnaryOp};
@@ -143,7 +143,11 @@ mod tests {
     /// `φₖ(z) = ∫₀¹ e^{(1−s)z} s^{k−1}/(k−1)! ds` by Gauss–Legendre's rule of five points.
     fn integral(k: u32, z: f64) -> f64 {
         let nodes = [0.0, 0.538_469_310_105_683_1, 0.906_179_845_938_664];
-        let weights = [0.568_888_888_888_888_9, 0.478_628_670_499_366_47, 0.236_926_885_056_189_1];
+        let weights = [
+            0.568_888_888_888_888_9,
+            0.478_628_670_499_366_47,
+            0.236_926_885_056_189_1,
+        ];
         let parts = 512;
         let width = 1.0 / f64::from(parts);
         let f = |s: f64| ((1.0 - s) * z).exp() * s.powi(k as i32 - 1) / factorial(k - 1);

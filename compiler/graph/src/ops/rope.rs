@@ -1,10 +1,10 @@
 //! Rotary positions (Su et al. 2021), half-split: within each head, columns i and i + head/2 turn by the position's angle.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::OpKind;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

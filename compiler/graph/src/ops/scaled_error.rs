@@ -1,11 +1,14 @@
 //! How large an error is beside the tolerances, element by element and squared (Hairer, Nørsett & Wanner 1993, II.4, eq. 4.10).
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
-use crate::text::{ParseError, attrs::{Attrs, exact}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attrs, exact},
+};
 use crate::types::TensorType;
 use odec_program::Coeff;
 use odec_program::expr::{BinaryOp, UnaryOp};

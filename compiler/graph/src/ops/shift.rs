@@ -1,11 +1,14 @@
 //! `x + constant`, a constant of the op itself: the epsilon of a norm.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
-use crate::text::{ParseError, attrs::{Attrs, exact}};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{
+    ParseError,
+    attrs::{Attrs, exact},
+};
 use crate::types::TensorType;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +24,9 @@ impl Op for Shift {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Shift { by: given.need("by")? })
+        Ok(Shift {
+            by: given.need("by")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {

@@ -1,10 +1,10 @@
 //! Some columns of every row: the transpose of rows put side by side.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Concat;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Access;

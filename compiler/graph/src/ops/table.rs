@@ -1,9 +1,9 @@
 //! A constant table known at build time: rotary cosines and sines, sinusoidal positions, normal numbers.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
@@ -68,22 +68,42 @@ impl Op for Table {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let kinds = ["rotary_cos", "rotary_sin", "sinusoid", "normal", "time", "frequencies", "phases"];
+        let kinds = [
+            "rotary_cos",
+            "rotary_sin",
+            "sinusoid",
+            "normal",
+            "time",
+            "frequencies",
+            "phases",
+        ];
         let kind = given.choice("kind", &kinds.map(|k| (k, k)))?;
         let [positions, width] = given.matrix()?;
         let (head, base) = (width, "base");
         let table = match kind {
             "rotary_cos" => {
                 let base = given.need(base)?;
-                manifest::Table::RotaryCos { positions, head, base }
+                manifest::Table::RotaryCos {
+                    positions,
+                    head,
+                    base,
+                }
             }
             "rotary_sin" => {
                 let base = given.need(base)?;
-                manifest::Table::RotarySin { positions, head, base }
+                manifest::Table::RotarySin {
+                    positions,
+                    head,
+                    base,
+                }
             }
             "sinusoid" => {
                 let base = given.need(base)?;
-                manifest::Table::Sinusoid { positions, width, base }
+                manifest::Table::Sinusoid {
+                    positions,
+                    width,
+                    base,
+                }
             }
             "normal" => manifest::Table::Normal {
                 positions,

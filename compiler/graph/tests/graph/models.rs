@@ -462,7 +462,10 @@ fn what_cannot_be_run_is_named() {
         "`tokens` has shape [2, 3, 1]; the graph needs [2, 4, 1] (index[B, S, 1])"
     );
     good.get_mut("targets").expect("an input").data[1] = 7.0;
-    assert_eq!(error(&good, B), "at `loss`: pick: index 7 is not in 0..7");
+    assert_eq!(
+        error(&good, B),
+        "at `loss`: gather_cols: index 7 is not in 0..7"
+    );
     assert!(matches!(run(&graph, &good, B), Err(RunError::Op { .. })));
 }
 

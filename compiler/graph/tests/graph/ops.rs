@@ -131,7 +131,7 @@ fn rotary_tables() -> [manifest::Table; 2] {
 fn constant_to_derivatives(s: &Sample) -> bool {
     matches!(
         s.op,
-        OpKind::StopGradient(_) | OpKind::Flag(_) | OpKind::ScaledError(_)
+        OpKind::StopGradient(_) | OpKind::Predicate(_) | OpKind::ScaledError(_)
     )
 }
 
@@ -324,12 +324,15 @@ fn wrong_operands_are_errors() {
         (ops::SumCols.into(), vec![scalar.clone()]),
         (ops::MaxCols.into(), vec![scalar.clone()]),
         (ops::SumRows.into(), vec![scalar.clone()]),
-        (ops::Pick.into(), vec![at.clone(), at.clone()]),
-        (ops::Pick.into(), vec![s5.clone(), row.clone()]),
-        (ops::Pick.into(), vec![matrix(3, 5), at.clone()]),
-        (ops::Unpick { cols: 5 }.into(), vec![s5.clone(), at.clone()]),
+        (ops::GatherCols.into(), vec![at.clone(), at.clone()]),
+        (ops::GatherCols.into(), vec![s5.clone(), row.clone()]),
+        (ops::GatherCols.into(), vec![matrix(3, 5), at.clone()]),
         (
-            ops::Unpick { cols: 0 }.into(),
+            ops::ScatterCols { cols: 5 }.into(),
+            vec![s5.clone(), at.clone()],
+        ),
+        (
+            ops::ScatterCols { cols: 0 }.into(),
             vec![row.clone(), at.clone()],
         ),
         (rope(4).into(), vec![s5.clone(), matrix(7, 4), matrix(7, 4)]),
@@ -411,9 +414,9 @@ fn wrong_values_are_errors() {
         eval(rope.into(), &[&x, &table, &table], 1),
         eval(ops::Embedding.into(), &[&table, &at(7.0)], 1),
         eval(ops::Embedding.into(), &[&table, &at(-1.0)], 1),
-        eval(ops::Pick.into(), &[&x, &at(0.5)], 1),
+        eval(ops::GatherCols.into(), &[&x, &at(0.5)], 1),
         eval(
-            ops::Unpick { cols: 4 }.into(),
+            ops::ScatterCols { cols: 4 }.into(),
             &[&at(0.0), &at(f64::NAN)],
             1,
         ),

@@ -1,14 +1,14 @@
 //! `a` where a flag is positive, else `b`, as a whole: the state after a step that was made, or that was not.
 //!
 //! Of the two sides only the one that is chosen is looked at, so what only the other one needs, need not be computed: the
-//! compiler's `guard` pass lets a run pass over it.
+//! compiler's `predication` lets a run pass over it.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
-use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::Constant;
+use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, spread, unbroadcast, wider};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
@@ -17,17 +17,17 @@ use odec_program::expr::CmpOp;
 /// `flag[], a, b`, the narrower of `a` and `b` broadcast into the wider. A flag that is no number chooses `b`. The derivative by
 /// the flag is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold;
+pub struct Select;
 
-impl Op for Hold {
-    const NAME: &'static str = "hold";
+impl Op for Select {
+    const NAME: &'static str = "select";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
     }
 
     fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Hold)
+        Ok(Select)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -52,7 +52,7 @@ impl Op for Hold {
         };
         let zero = cx.b.push1(zero, &[]).expect("a constant has no operands");
         let mut side = |i: usize, sides: [_; 2]| {
-            let held = cx.b.push1(Hold, &[flag, sides[0], sides[1]]);
+            let held = cx.b.push1(Select, &[flag, sides[0], sides[1]]);
             let to = cx.in_type(i);
             unbroadcast(cx.b, held.expect("a number and the result"), &to)
         };
@@ -74,7 +74,7 @@ impl Op for Hold {
         let (flag, state) = (TensorType::scalar(), TensorType::state(5));
         let column = TensorType::real([Dim::Fixed(5)]);
         let sample = |name, a: &TensorType, b: &TensorType| {
-            Sample::new(Hold, name, vec![flag.clone(), a.clone(), b.clone()])
+            Sample::new(Select, name, vec![flag.clone(), a.clone(), b.clone()])
         };
         vec![
             sample("state", &state, &state),

@@ -1,25 +1,25 @@
 //! A value as a step that may not be made reads it: itself, and no derivative comes back from a step whose flag is not positive.
 //!
-//! So everything in the derivative of such a step, too, is only read by [`Hold`]s that do not choose it. The flag may be computed
-//! from what the step has made (whether its error is small enough), so it is said later, by the [`super::Flag`] of the same region.
+//! So everything in the derivative of such a step, too, is only read by [`Select`]s that do not choose it. The flag may be computed
+//! from what the step has made (whether its error is small enough), so it is said later, by the [`super::Predicate`] of the same region.
 
 use crate::exact::Exact;
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{map, map_kind, reals};
-use crate::ops::{Constant, Hold};
+use crate::ops::{Constant, Select};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 /// The operand itself. Once derivatives are taken it is nothing (`simplify`). A region without a flag is always made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enter {
+pub struct RegionBegin {
     pub region: u32,
 }
 
-impl Op for Enter {
-    const NAME: &'static str = "enter";
+impl Op for RegionBegin {
+    const NAME: &'static str = "region_begin";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("region", self.region.to_string())]
@@ -27,7 +27,7 @@ impl Op for Enter {
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let region = given.need("region")?;
-        Ok(Enter { region })
+        Ok(RegionBegin { region })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -45,7 +45,9 @@ impl Op for Enter {
         };
         let value = Exact::zero();
         let zero = cx.b.push1(Constant { value }, &[]).expect("no operands");
-        let d = cx.b.push1(Hold, &[*flag, cx.d(), zero]).expect("a number");
+        let d =
+            cx.b.push1(Select, &[*flag, cx.d(), zero])
+                .expect("a number");
         Vjp::Rule(vec![Some(d)])
     }
 
@@ -54,7 +56,7 @@ impl Op for Enter {
     }
 
     fn samples() -> Vec<Sample> {
-        let enter = Enter { region: 0 };
-        vec![Sample::new(enter, "made", vec![TensorType::state(5)])]
+        let begin = RegionBegin { region: 0 };
+        vec![Sample::new(begin, "made", vec![TensorType::state(5)])]
     }
 }

@@ -1,22 +1,22 @@
-//! A number per row put into the column an index chooses, zero elsewhere: the transpose of picking.
+//! A number per row put into the column an index chooses, zero elsewhere: the transpose of `gather_cols`.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::GatherCols;
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::Pick;
 use crate::ops::support::{fail, index, index_of, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{CmpOp, Expr};
 
 /// `x[.., 1]`, `index[.., 1] → [.., cols]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unpick {
+pub struct ScatterCols {
     pub cols: u64,
 }
 
-impl Op for Unpick {
-    const NAME: &'static str = "unpick";
+impl Op for ScatterCols {
+    const NAME: &'static str = "scatter_cols";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
@@ -24,7 +24,7 @@ impl Op for Unpick {
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let cols = given.result()?.cols();
-        Ok(Unpick { cols })
+        Ok(ScatterCols { cols })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -50,7 +50,7 @@ impl Op for Unpick {
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
         let (at, d) = (cx.ins[1], cx.d());
-        let d = cx.b.push1(Pick, &[d, at]).expect("one index per row");
+        let d = cx.b.push1(GatherCols, &[d, at]).expect("one index per row");
         Vjp::Rule(vec![Some(d), None])
     }
 
@@ -69,7 +69,7 @@ impl Op for Unpick {
         let at = TensorType::index(TensorType::state(1).shape);
         vec![
             Sample::new(
-                Unpick { cols: 19 },
+                ScatterCols { cols: 19 },
                 "target",
                 vec![TensorType::state(1), at],
             )

@@ -1,27 +1,27 @@
 //! One column of every row, chosen by an index: the score of the target.
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
+use crate::ops::ScatterCols;
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::Unpick;
 use crate::ops::support::{fail, index, index_of, operands};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::expr::{CmpOp, Expr, ReduceOp};
 
 /// `x[.., C]`, `index[.., 1] → [.., 1]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pick;
+pub struct GatherCols;
 
-impl Op for Pick {
-    const NAME: &'static str = "pick";
+impl Op for GatherCols {
+    const NAME: &'static str = "gather_cols";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![]
     }
 
     fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Pick)
+        Ok(GatherCols)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -46,7 +46,7 @@ impl Op for Pick {
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
         let (at, d, cols) = (cx.ins[1], cx.d(), cx.in_type(0).cols());
         let d =
-            cx.b.push1(Unpick { cols }, &[d, at])
+            cx.b.push1(ScatterCols { cols }, &[d, at])
                 .expect("one index per row");
         Vjp::Rule(vec![Some(d), None])
     }
@@ -65,6 +65,6 @@ impl Op for Pick {
 
     fn samples() -> Vec<Sample> {
         let at = TensorType::index(TensorType::state(1).shape);
-        vec![Sample::new(Pick, "target", vec![TensorType::state(19), at]).indices(19)]
+        vec![Sample::new(GatherCols, "target", vec![TensorType::state(19), at]).indices(19)]
     }
 }

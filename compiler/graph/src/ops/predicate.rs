@@ -1,20 +1,20 @@
-//! A number that says whether a region is made: where it is not positive, no derivative leaves the region ([`super::Enter`]).
+//! A number that says whether a region is made: where it is not positive, no derivative leaves the region ([`super::RegionBegin`]).
 
-use crate::tensor::{EvalCx, Tensor};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, map, map_kind, reals};
+use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 
 /// The operand itself, `[]`; its derivative is 0. Once derivatives are taken it is nothing (`simplify`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flag {
+pub struct Predicate {
     pub region: u32,
 }
 
-impl Op for Flag {
-    const NAME: &'static str = "flag";
+impl Op for Predicate {
+    const NAME: &'static str = "predicate";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         vec![("region", self.region.to_string())]
@@ -22,7 +22,7 @@ impl Op for Flag {
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let region = given.need("region")?;
-        Ok(Flag { region })
+        Ok(Predicate { region })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -45,7 +45,7 @@ impl Op for Flag {
     }
 
     fn samples() -> Vec<Sample> {
-        let flag = Flag { region: 0 };
-        vec![Sample::new(flag, "number", vec![TensorType::scalar()])]
+        let predicate = Predicate { region: 0 };
+        vec![Sample::new(predicate, "number", vec![TensorType::scalar()])]
     }
 }
