@@ -7,7 +7,8 @@ use crate::terminal;
 use odec_compiler::cost::cost;
 use odec_compiler::model::Built;
 use odec_compiler::passes::{Assembled, Options};
-use odec_program::{EntryId, Program, Target};
+use odec_program::manifest::Manifest;
+use odec_program::{EntryId, Target};
 use odec_runtime::ArtifactError;
 use odec_runtime::artifact::check::memory_bytes;
 use odec_runtime::device::cuda::fit::Card;
@@ -19,8 +20,8 @@ pub fn fits(
     assembled: &Assembled,
     target: Target,
 ) -> Done {
-    let program = &assembled.manifest.program;
-    let Err(source) = card.room(memory_bytes(program)) else {
+    let manifest = &assembled.manifest;
+    let Err(source) = card.room(memory_bytes(manifest)) else {
         return Ok(());
     };
     let refused = ArtifactError::Gpu {
@@ -29,11 +30,11 @@ pub fn fits(
     };
     let mut said = refused.to_string();
     if built.train.is_some() {
-        let cost = cost(built, program, Options::of(target, built.real()));
+        let cost = cost(built, &manifest.program, Options::of(target, built.real()));
         let cost = cost.map_err(Failure::internal)?;
         let others = cost.policies.iter().filter(|p| p.memory != cost.own);
         let needs = others.filter_map(|p| {
-            let needed = under(program, p.activations?);
+            let needed = under(manifest, p.activations?);
             let fits = if needed <= card.free {
                 ", which fits"
             } else {
@@ -51,12 +52,12 @@ pub fn fits(
 }
 
 /// What a program needs when its gradient's arena has another size.
-fn under(program: &Program, activations: u64) -> u64 {
+fn under(manifest: &Manifest, activations: u64) -> u64 {
     let arena = |grad: bool| {
-        let entries = program.entries.iter();
+        let entries = manifest.program.entries.iter();
         let of = entries.filter(|(name, _)| (**name == EntryId::Grad) == grad);
         of.map(|(_, e)| e.arena_bytes).max().unwrap_or(0)
     };
     let (own, others) = (arena(true), arena(false));
-    memory_bytes(program) - own.max(others) + activations.max(others)
+    memory_bytes(manifest) - own.max(others) + activations.max(others)
 }

@@ -238,6 +238,9 @@ impl Body {
     pub fn add(&mut self, a: ExprId, b: ExprId) -> ExprId {
         self.binary(BinaryOp::Add, a, b)
     }
+    pub fn sub(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        self.binary(BinaryOp::Sub, a, b)
+    }
     pub fn mul(&mut self, a: ExprId, b: ExprId) -> ExprId {
         self.binary(BinaryOp::Mul, a, b)
     }

@@ -27,6 +27,8 @@
 //!   dropout drops the same whatever is computed again.
 
 pub mod bf16;
+pub mod bounds;
+pub mod choice;
 pub mod eval;
 pub mod expr;
 pub mod gpu;
@@ -34,7 +36,9 @@ pub mod kernel;
 pub mod manifest;
 pub mod names;
 pub mod noise;
+pub mod optimizers;
 pub mod real;
+pub mod schedules;
 pub mod size;
 pub mod target;
 pub mod tile;
@@ -91,9 +95,9 @@ pub enum Slot {
     Grads,
     /// Gradients added up over the micro-batches of a step, same layout as `Params`.
     Sums,
-    /// AdamW's first moment, same layout as `Params`.
+    /// The first number that an optimiser keeps beside each parameter ([`optimizers`]), same layout as `Params`.
     Moment1,
-    /// AdamW's second moment, same layout as `Params`.
+    /// The second, same layout as `Params`.
     Moment2,
     /// Constant tables (rotary cosines and sines), filled once from [`manifest::Constant`].
     Consts,

@@ -1,6 +1,8 @@
 //! The artifact's table of contents: what was built, its parameters, how to train it.
 
-use crate::{DType, Dim, Program, Size};
+use crate::optimizers::{OptimizerKind, SLOTS};
+use crate::schedules::ScheduleKind;
+use crate::{DType, Dim, Program, Size, Slot};
 use serde::{Deserialize, Serialize};
 
 /// Bumped whenever an older runtime could misread a newer artifact or the reverse.
@@ -339,8 +341,8 @@ pub enum ClaimStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Train {
     pub data: Data,
-    pub optimizer: AdamW,
-    pub schedule: Schedule,
+    pub optimizer: OptimizerKind,
+    pub schedule: ScheduleKind,
     /// Sequences per step,
     pub batch: u64,
     /// taken in so many micro-batches of equal size.
@@ -521,35 +523,9 @@ pub enum Tokenizer {
     File(String),
 }
 
-/// Decoupled weight decay (Loshchilov & Hutter 2019).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AdamW {
-    pub lr: f64,
-    pub betas: (f64, f64),
-    pub eps: f64,
-    pub weight_decay: f64,
-}
-
-/// Learning-rate schedule as a factor of the peak rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Schedule {
-    Constant,
-    /// Linear warm-up over `warmup` steps, then half a cosine down to `floor`.
-    Cosine {
-        warmup: u64,
-        floor: f64,
-    },
-}
-
 /// The scalars that the entries `update` and `accumulate` read by name ([`crate::Coeff::Named`]); the runtime passes them each step.
 pub mod named {
-    /// Learning rate of this step.
-    pub const LR: &str = "lr";
-    /// `1 / (1 − β₁^t)`, t counting from 1.
-    pub const BIAS1: &str = "bias1";
-    /// `1 / (1 − β₂^t)`.
-    pub const BIAS2: &str = "bias2";
+    pub use crate::optimizers::{BIAS1, BIAS2, LR};
     /// For `accumulate`: 0 at the first micro-batch of a step, then 1.
     pub const KEEP: &str = "keep";
     /// The micro-batch's share of the step's target tokens.
@@ -561,6 +537,16 @@ impl Manifest {
     pub fn trained(&self) -> impl Iterator<Item = &Param> {
         let end = self.program.trained_bytes;
         self.params.iter().filter(move |p| p.offset < end)
+    }
+    /// Bytes of a memory that holds a number for each one that is trained: gradients, their sums, and what the optimiser keeps. Without
+    /// a train block there is room for what any of them does.
+    pub fn trained_slot_bytes(&self, slot: Slot) -> u64 {
+        let kept = |train: &Train| train.optimizer.states().len();
+        let kept = self.train.as_ref().map_or(SLOTS.len(), kept);
+        match SLOTS.iter().position(|s| *s == slot) {
+            Some(n) if n >= kept => 0,
+            _ => self.program.trained_bytes,
+        }
     }
     /// Elements of all parameters (without alignment gaps).
     pub fn param_count(&self) -> u64 {

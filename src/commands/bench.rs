@@ -5,7 +5,7 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_program::manifest::named;
-use odec_program::{Bindings, EntryId};
+use odec_program::{Bindings, EntryId, Slot};
 use odec_runtime::data::Batch;
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
@@ -88,7 +88,10 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         }
         if step < steps {
             let gradient = ask(executor, &batches, &usual).map_err(Failure::input)?;
-            let scalars = [(named::LR, 1e-3), (named::BIAS1, 1.0), (named::BIAS2, 1.0)];
+            let mut scalars = vec![(named::LR, 1e-3)];
+            if let Some(train) = &manifest.train {
+                scalars.extend(train.optimizer.scalars(step as u64 + 1));
+            }
             let update = executor.queue(EntryId::Update, at, &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));
         }
@@ -114,9 +117,10 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         .map(|e| e.arena_bytes)
         .max()
         .unwrap_or(0);
-    // gradients, two moments; and sums of gradients
-    let areas = 3 + u64::from(accumulate > 1);
-    let states = program.param_bytes + areas * program.trained_bytes;
+    let lasting = [Slot::Grads, Slot::Moment1, Slot::Moment2].into_iter();
+    let lasting = lasting.chain((accumulate > 1).then_some(Slot::Sums));
+    let lasting: u64 = lasting.map(|slot| manifest.trained_slot_bytes(slot)).sum();
+    let states = program.param_bytes + lasting;
     let planned = arena + states + program.const_bytes;
     let peak = peak_resident_bytes();
     if args.json {

@@ -40,6 +40,7 @@ mod of_time;
 pub mod page;
 mod params;
 mod random;
+pub mod settings;
 mod spec;
 pub mod step;
 mod terms;

@@ -1,10 +1,13 @@
-//! What the documentation says of a layer, as data: all of it comes from what the layer declares, and from reading its first example.
+//! What the documentation says of a layer, an optimiser or a schedule, as data: all of it comes from what they declare, and from reading a
+//! layer's first example.
 //!
 //! Leaves how it looks to whoever prints it.
 
 use super::CompileError;
 use super::alone::{Alone, SHOWN, alone};
 use super::layers::{About, Argument, Definition, Example, Form, LayerParam, Silent, Start};
+use odec_program::bounds::Bounds;
+use odec_program::choice::{self, Choice, Visitor};
 
 /// A layer's page.
 pub struct Page {
@@ -105,16 +108,54 @@ impl Argument {
         match self.silent {
             Silent::Needed => "needed".into(),
             Silent::Off => "off".into(),
-            Silent::Ratio(..) => self.number_meant().map_or_else(String::new, |x| {
-                let x = x.to_f64();
-                match (1e-3..1e6).contains(&x) {
-                    true => format!("{x}"),
-                    false => format!("{x:e}"),
-                }
-            }),
+            Silent::Ratio(..) => self
+                .number_meant()
+                .map_or_else(String::new, |x| short(x.to_f64())),
             Silent::Is(word) => format!("`{word}`"),
             Silent::Follows(from) => from.into(),
         }
+    }
+}
+
+/// A number as it would be written.
+fn short(x: f64) -> String {
+    match x == 0.0 || (1e-3..1e6).contains(&x) {
+        true => format!("{x}"),
+        false => format!("{x:e}"),
+    }
+}
+
+/// The arguments of an optimiser or a schedule, with what is meant where nothing is said.
+pub fn choice_lines(chosen: &mut (impl Choice + ?Sized)) -> Vec<ArgumentLine> {
+    let mut lines = ChoiceLines(Vec::new());
+    chosen.arguments(&mut lines);
+    lines.0
+}
+
+struct ChoiceLines(Vec<ArgumentLine>);
+
+impl ChoiceLines {
+    fn add(&mut self, a: &choice::Argument, form: String, default: String) {
+        self.0.push(ArgumentLine {
+            name: a.name.into(),
+            form,
+            default: if a.needed { "needed".into() } else { default },
+            meaning: a.meaning.into(),
+        });
+    }
+}
+
+impl Visitor for ChoiceLines {
+    fn number(&mut self, a: &choice::Argument, bounds: Bounds, value: &mut f64) {
+        self.add(a, bounds.text(), short(*value));
+    }
+    fn pair(&mut self, a: &choice::Argument, bounds: Bounds, (x, y): &mut (f64, f64)) {
+        let form = format!("two numbers in parentheses, each {}", bounds.text());
+        self.add(a, form, format!("({}, {})", short(*x), short(*y)));
+    }
+    fn steps(&mut self, a: &choice::Argument, value: &mut u64) {
+        let form = "a number of steps (`200 steps`, `200`), or a share of the run's (`5%`, `0.05`)";
+        self.add(a, form.into(), value.to_string());
     }
 }
 

@@ -7,8 +7,8 @@
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy` | see [`super::loss`] |
-//! | `optimizer adamw(lr: …, betas: (…, …), eps: …, weight_decay: …)` | `lr` required; betas (0.9, 0.95), eps 1e-8, weight_decay 0 | decay on matrices only |
-//! | `schedule constant` / `cosine(warmup: 5% or 200 steps, floor: 10%)` | `constant`; warmup 0, floor 0 | warm-up as a share of `steps`, `0.05` too, or in steps, `200` too; floor of the peak rate |
+//! | `optimizer adamw(lr: …)` | required | see [`odec_program::optimizers`], read by [`super::settings`] |
+//! | `schedule cosine(warmup: 5%)` | `constant` | see [`odec_program::schedules`], read by [`super::settings`] |
 //! | `clip x` | no clipping | largest global gradient norm |
 //! | `seed n` | 0 | |
 //! | `precision f32` / `bf16` / `f64` | `f32` | the real type; with `bf16`, what contractions and attention read: see `passes/precision.rs` |
@@ -22,26 +22,21 @@ use super::constrain;
 use super::data::{self, Tokenized};
 use super::lora;
 use super::loss::{self, Objective};
+use super::settings;
 use super::spec::expect;
 use crate::codes;
-use crate::scheme::scalar::{
-    Scope, constant, exact, in_range, literal, name_of, not_supported, out_of_range, whole,
-};
-use num_bigint::BigInt;
+use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{
-    AdamW, Form, Loss, Memory, Precision, Pretrained, Schedule, Tokenizer, Train, Tune,
-};
+use odec_program::manifest::{Form, Loss, Memory, Precision, Pretrained, Tokenizer, Train, Tune};
+use odec_program::schedules::Constant;
 use std::path::Path;
 
 /// Largest batch and number of steps.
 const MAX_BATCH: u64 = 1 << 20;
 const MAX_STEPS: u64 = 1 << 40;
-/// The unit of numbers of steps.
-const STEPS: &str = "steps";
 /// Units of memory, in bytes.
 const UNITS: [(&str, i64); 6] = [
     ("KiB", 1 << 10),
@@ -167,7 +162,7 @@ pub fn read(
     let batch = required("batch", "batch 8");
     let steps = required("steps", "steps 1000");
     let data = data.and_then(|e| data::read(e, vocab, sink));
-    let optimizer = optimizer.and_then(|e| adamw(e, sink));
+    let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
     let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
     let accumulate = match value("accumulate") {
@@ -175,8 +170,8 @@ pub fn read(
         None => Some(1),
     };
     let schedule = match value("schedule") {
-        Some(e) => schedule(e, steps, sink),
-        None => Some(Schedule::Constant),
+        Some(e) => settings::schedule(e, steps, sink),
+        None => Some(Constant.into()),
     };
     let clip = value("clip").and_then(|e| report(real(e, Bounds::Positive), sink));
     let seed = value("seed").map_or(Some(0), |e| {
@@ -356,105 +351,4 @@ fn budget_of(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<u64> {
     let value = report(exact(&number, &Scope::new()), sink)?;
     let bytes = &value * &Exact::int(unit);
     report(in_range(&bytes, size.span, 1, MAX_BUDGET), sink)
-}
-
-/// `adamw(lr: 3e-4, betas: (0.9, 0.95), eps: 1e-8, weight_decay: 0.1)`.
-fn adamw(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<AdamW> {
-    let mut args = expect(
-        e,
-        "adamw",
-        &["sgd", "muon", "lion"],
-        "optimizer adamw(lr: 3e-4)",
-        sink,
-    )?;
-    let lr = args
-        .required("lr", sink)
-        .and_then(|e| report(real(e, Bounds::NotNegative), sink));
-    let betas = match args.labelled("betas", sink) {
-        None => Some((0.9, 0.95)),
-        Some(e) => betas(e, sink),
-    };
-    let eps = args.number("eps", Bounds::Share, 1e-8, sink);
-    let weight_decay = args.number("weight_decay", Bounds::NotNegative, 0.0, sink);
-    args.finish(&["fused"], sink);
-    Some(AdamW {
-        lr: lr?,
-        betas: betas?,
-        eps: eps?,
-        weight_decay: weight_decay?,
-    })
-}
-
-fn betas(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(f64, f64)> {
-    let (ExprKind::Tuple(two) | ExprKind::List(two)) = &e.kind else {
-        sink.push(
-            Diagnostic::error(codes::NOT_A_LIST, e.span, "two numbers are expected")
-                .help("write `betas: (0.9, 0.95)`"),
-        );
-        return None;
-    };
-    let [a, b] = &two[..] else {
-        let message = format!("two numbers are expected, not {}", two.len());
-        sink.push(
-            Diagnostic::error(codes::LIST_LENGTH, e.span, message)
-                .help("write `betas: (0.9, 0.95)`"),
-        );
-        return None;
-    };
-    let (a, b) = (
-        report(real(a, Bounds::BelowOne), sink),
-        report(real(b, Bounds::BelowOne), sink),
-    );
-    Some((a?, b?))
-}
-
-/// `constant`, or `cosine(warmup: 5%, floor: 10%)`.
-fn schedule(e: &Expr, steps: Option<u64>, sink: &mut Vec<Diagnostic>) -> Option<Schedule> {
-    if Args::of(e).is_some_and(|a| a.callee.name == "constant") {
-        Args::of(e)?.finish(&[], sink);
-        return Some(Schedule::Constant);
-    }
-    let mut args = expect(
-        e,
-        "cosine",
-        &["linear", "wsd"],
-        "schedule cosine(warmup: 5%, floor: 10%)",
-        sink,
-    )?;
-    let warmup = match args.labelled("warmup", sink) {
-        None => Some(0),
-        Some(e) => warmup(e, steps?, sink),
-    };
-    let floor = args.number("floor", Bounds::Share, 0.0, sink);
-    args.finish(&[], sink);
-    Some(Schedule::Cosine {
-        warmup: warmup?,
-        floor: floor?,
-    })
-}
-
-/// `5%` or `0.05`, a share of the steps (rounded down); `200 steps` or `200`, a number of them.
-fn warmup(e: &Expr, steps: u64, sink: &mut Vec<Diagnostic>) -> Option<u64> {
-    const HELP: &str = "a share is written `5%` or `0.05`, a number of steps `200 steps` or `200`";
-    let read = match &e.kind {
-        ExprKind::Quantity(text, unit) if unit == STEPS => literal(text, e.span)
-            .and_then(|n| constant(n, e.span))
-            .and_then(|n| in_range(&n, e.span, 0, steps)),
-        kind => exact(e, &Scope::new()).and_then(|n| match kind {
-            ExprKind::Quantity(..) => part(&n, e.span, steps),
-            _ if n.as_integer().is_none() => part(&n, e.span, steps),
-            _ => in_range(&n, e.span, 0, steps),
-        }),
-    };
-    report(read.map_err(|d| d.help(HELP)), sink)
-}
-
-/// A share of the steps.
-fn part(share: &Exact, span: Span, steps: u64) -> Result<u64, Diagnostic> {
-    let n = share
-        .as_rational()
-        .map(|s| (s * BigInt::from(steps)).floor());
-    let n = n.and_then(|n| u64::try_from(n.to_integer()).ok());
-    n.filter(|n| *n <= steps && *share <= Exact::one())
-        .ok_or_else(|| out_of_range(share, span).label("a share from 0% to 100% is expected"))
 }

@@ -1,15 +1,11 @@
-//! The optimiser step as a program: gradients added up, gradient norm, clipping, AdamW.
+//! The optimiser step as a program: gradients added up, gradient norm, clipping, the optimiser's update.
 //!
-//! Takes the sizes of the parameter areas and the optimiser's settings; gives the [`LaunchList`] of the `update` entry over what is trained
-//! of `Params`, and `Grads`, `Moment1` and `Moment2`, seen as rows of [`ROW`] elements. Its only output is the norm of the
-//! gradient before clipping. Leaves bounds on matrices to [`super::spectral`]. A norm that is not finite leaves parameters and moments as they are.
+//! Takes the sizes of the parameter areas and the optimiser; gives the [`LaunchList`] of the `update` entry over what is trained of `Params`, of
+//! `Grads`, and of what the optimiser keeps, seen as rows of [`ROW`] elements. Its only output is the norm of the gradient before clipping. Leaves
+//! what an update is to the optimiser ([`odec_program::optimizers`]), bounds on matrices to [`super::spectral`]. A norm that is not finite
+//! leaves everything as it is.
 //!
-//! With gradient g, its norm n over all trained parameters and clip c:
-//! ```text
-//! ĝ = g · min(1, c/n)      m ← β₁ m + (1 − β₁) ĝ      v ← β₂ v + (1 − β₂) ĝ²
-//! p ← p (1 − lr·λ) − lr · (m·bias1) / (√(v·bias2) + ε)
-//! ```
-//! (Loshchilov & Hutter 2019, "Decoupled weight decay regularization", algorithm 2), λ = 0 on vectors and scalars.
+//! With gradient g, its norm n over all trained parameters and clip c, an update reads `g · min(1, c/n)`.
 
 use super::launch_list::{BufferId, Launch, LaunchList, Placement};
 use super::layout::{ParamTable, ROW};
@@ -17,11 +13,12 @@ use super::spectral;
 use odec_program::expr::{BinaryOp, CmpOp, ExprId, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
 use odec_program::manifest::{Train, named};
+use odec_program::optimizers::{OptimizerKind, Rule, SLOTS};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 /// The launches of `update`, which reads the gradients of `from`.
 pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
-    let (adamw, clip) = (&train.optimizer, train.clip);
+    let (optimizer, clip) = (&train.optimizer, train.clip);
     let mut code = LaunchList::default();
     let real = table.real;
     let rows = table.trained / real.bytes() / ROW;
@@ -89,30 +86,23 @@ pub fn update(table: &ParamTable, train: &Train, from: Slot) -> LaunchList {
     ));
 
     let areas = [
-        (0, table.decayed, adamw.weight_decay),
-        (table.decayed, table.trained, 0.0),
+        (0, table.decayed, true),
+        (table.decayed, table.trained, false),
     ];
-    for (start, end, decay) in areas.into_iter().filter(|(start, end, _)| end > start) {
+    for (start, end, decays) in areas.into_iter().filter(|(start, end, _)| end > start) {
         let rows = (end - start) / real.bytes() / ROW;
         let mut area =
             |name: &str, slot| code.buffer(name, real, Size::fixed(rows * ROW), place(slot, start));
         let [p, g] = [area("params", Slot::Params), area("grads", from)];
-        let [m, v] = [
-            area("moment1", Slot::Moment1),
-            area("moment2", Slot::Moment2),
-        ];
-        let (b1, b2) = adamw.betas;
-        let values = [b1, 1.0 - b1, b2, 1.0 - b2, adamw.eps, decay].map(Coeff::Value);
-        let names = [named::LR, named::BIAS1, named::BIAS2].map(|n| Coeff::Named(n.into()));
-        let coeffs = values.into_iter().chain(names).collect();
-        let args = vec![p, g, m, v, scale, norm, p, m, v];
-        code.launches.push(launch(
-            KernelSpec::Rows(adamw_rows(real)),
-            args,
-            rows,
-            coeffs,
-            "adamw",
-        ));
+        let states = SLOTS.iter().zip(optimizer.states());
+        let states: Vec<BufferId> = states.map(|(slot, _)| area("state", *slot)).collect();
+        let read = [p, g].into_iter().chain(states.iter().copied());
+        let written = [scale, norm, p].into_iter().chain(states.iter().copied());
+        let args = read.chain(written).collect();
+        let (kernel, coeffs) = step_rows(optimizer, decays, real);
+        let kernel = KernelSpec::Rows(kernel);
+        let site = optimizer.name();
+        code.launches.push(launch(kernel, args, rows, coeffs, site));
     }
     if let Some(max) = train.spectral {
         spectral::constrain(&mut code, table, max, norm);
@@ -259,37 +249,28 @@ fn clip_scale(clipped: bool, real: DType) -> Rows {
     )
 }
 
-/// Operands p, g, m, v, scale, norm, then p, m, v written in place.
-fn adamw_rows(real: DType) -> Rows {
-    let mut b = Body::default();
+/// An optimiser's update with the scalars that it reads. Operands are p, g, what is kept, scale, norm, then p and what is kept, written in
+/// place. Where the norm is not finite, all of it stays as it is.
+fn step_rows(optimizer: &OptimizerKind, decays: bool, real: DType) -> (Rows, Vec<Coeff>) {
     let full = Access::full(ROW);
-    let [p, g, m, v] = [0, 1, 2, 3].map(|i| b.load(i, full));
-    let [scale, norm] = [4, 5].map(|i| b.load(i, Access::SCALAR));
-    let [beta1, rest1, beta2, rest2, eps, decay, lr, bias1, bias2] =
-        [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| b.uniform(i));
-    let g = b.mul(g, scale);
-    let moment = |b: &mut Body, old: ExprId, beta, rest, x| {
-        let fresh = b.mul(rest, x);
-        b.fma(beta, old, fresh)
-    };
-    let m1 = moment(&mut b, m, beta1, rest1, g);
-    let square = b.mul(g, g);
-    let v1 = moment(&mut b, v, beta2, rest2, square);
-    let mean = b.mul(m1, bias1);
-    let variance = b.mul(v1, bias2);
-    let root = b.unary(UnaryOp::Sqrt, variance);
-    let below = b.add(root, eps);
-    let step = b.binary(BinaryOp::Div, mean, below);
-    let step = b.mul(lr, step);
-    let shrink = b.mul(lr, decay);
-    let one = b.konst(1.0);
-    let keep = b.binary(BinaryOp::Sub, one, shrink);
-    let kept = b.mul(p, keep);
-    let p1 = b.binary(BinaryOp::Sub, kept, step);
+    let mut b = Body::default();
+    let kept = optimizer.states().len() as u32;
+    let [p, g] = [0, 1].map(|i| b.load(i, full));
+    let states: Vec<ExprId> = (2..2 + kept).map(|i| b.load(i, full)).collect();
+    let [scale, norm] = [2 + kept, 3 + kept].map(|i| b.load(i, Access::SCALAR));
+    let old: Vec<ExprId> = [p].into_iter().chain(states.iter().copied()).collect();
+    let mut rule = Rule::new(b, [p, g, scale], states, decays);
+    let next = optimizer.update(&mut rule);
+    let Rule {
+        body: mut b,
+        coeffs,
+        ..
+    } = rule;
+    let new = [next.parameter].into_iter().chain(next.states);
     // norm − norm is 0 exactly when the norm is finite.
-    let gap = b.binary(BinaryOp::Sub, norm, norm);
+    let gap = b.sub(norm, norm);
     let zero = b.konst(0.0);
-    let stores = [(6, p1, p), (7, m1, m), (8, v1, v)].map(|(operand, new, old)| {
+    let stores = new.zip(old).zip(4 + kept..).map(|((new, old), operand)| {
         let value = b.select(CmpOp::Eq, gap, zero, new, old);
         Store {
             operand,
@@ -297,5 +278,9 @@ fn adamw_rows(real: DType) -> Rows {
             value,
         }
     });
-    rows_kernel(real, ROW, 9, 9, b, stores.to_vec())
+    let stores = stores.collect();
+    let operands = 5 + 2 * kept as usize;
+    let uniforms = coeffs.len() as u32;
+    let rows = rows_kernel(real, ROW, operands, uniforms, b, stores);
+    (rows, coeffs)
 }

@@ -18,7 +18,8 @@ use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use crate::scheme::work::EvolveWork;
 use odec_graph::{Graph, OpKind, Pass};
-use odec_program::manifest::Memory;
+use odec_program::manifest::{Memory, Train};
+use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::collections::BTreeSet;
 
@@ -41,7 +42,7 @@ pub struct Cost {
     pub policies: Vec<UnderPolicy>,
     /// The model's own policy.
     pub own: Memory,
-    /// Bytes of parameters, gradients and the optimiser's moments.
+    /// Bytes of parameters, gradients and what the optimiser keeps.
     pub state_bytes: u64,
     /// Bytes of the keys and values of a whole context, as they are planned; 0 where none are kept.
     pub cache_bytes: u64,
@@ -169,12 +170,17 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         decode,
         policies,
         own,
-        // with micro-batches, sums of gradients as well
-        state_bytes: program.param_bytes
-            + (3 + u64::from(program.entries.contains_key(&EntryId::Accumulate)))
-                * program.trained_bytes,
+        state_bytes: state_bytes(built, program),
         cache_bytes: program.cache_bytes,
     })
+}
+
+/// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well.
+fn state_bytes(built: &Built, program: &Program) -> u64 {
+    let kept = |train: &Train| train.optimizer.states().len();
+    let kept = built.train.as_ref().map_or(SLOTS.len(), kept);
+    let sums = program.entries.contains_key(&EntryId::Accumulate);
+    program.param_bytes + (1 + kept as u64 + u64::from(sums)) * program.trained_bytes
 }
 
 /// Parts of a gradient's graph.

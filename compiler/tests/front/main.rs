@@ -3,6 +3,7 @@
 mod algebra;
 mod analysis;
 mod arguments;
+mod choices;
 mod claims;
 mod common;
 mod depth;

@@ -1,7 +1,6 @@
 //! What people who know other tools write: taken where it is plain, and else answered with what to write.
 
 use crate::common::{compile_text, model};
-use odec_program::manifest::Schedule;
 
 const TRAIN: &str = "train {
   data text(\"a.txt\", tokenizer: bytes)
@@ -35,7 +34,7 @@ fn a_warm_up_is_a_share_or_a_number_of_steps() {
         let built = outcome.checked().built.as_ref().expect("a model");
         let schedule = built.train.as_ref().map(|t| t.schedule.clone());
         assert!(
-            matches!(schedule, Some(Schedule::Cosine { warmup, .. }) if warmup == steps),
+            schedule.as_ref().is_some_and(|s| s.warmup() == steps),
             "{written}: {schedule:?}"
         );
     }

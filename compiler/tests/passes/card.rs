@@ -446,7 +446,7 @@ fn a_profile_has_the_cards_own_times() {
 #[test]
 fn what_cannot_run_on_a_card_is_said_first() {
     let m = small(ONE);
-    let needed = odec_runtime::artifact::check::memory_bytes(&m.program);
+    let needed = odec_runtime::artifact::check::memory_bytes(&m);
     let kernels = &m.program.kernels;
     let said = |recording: Recording, built: &[Target]| {
         let loaded = Cell::new(false);

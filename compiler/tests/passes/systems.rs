@@ -8,7 +8,9 @@ use odec_graph::ops::{Attention, Embedding, Input, OpKind, Parameter};
 use odec_graph::{Builder, Exact, Graph, TensorType, Value, autodiff};
 use odec_program::ResultId;
 use odec_program::kernel::Blocking;
-use odec_program::manifest::{self, AdamW, Data, Form, Init, Schedule, Train};
+use odec_program::manifest::{self, Data, Form, Init, Train};
+use odec_program::optimizers::AdamW;
+use odec_program::schedules::Constant;
 use odec_program::{Bindings, Dim};
 
 /// How a step advances the state.
@@ -156,11 +158,11 @@ fn train() -> Train {
         },
         optimizer: AdamW {
             lr: 1e-2,
-            betas: (0.9, 0.95),
-            eps: 1e-8,
             weight_decay: 0.1,
-        },
-        schedule: Schedule::Constant,
+            ..AdamW::default()
+        }
+        .into(),
+        schedule: Constant.into(),
         batch: 3,
         accumulate: 1,
         steps: 10,

@@ -91,7 +91,7 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
     for (name, e) in &p.entries {
         entry(m, name.as_str(), e, &signatures)?;
     }
-    if memory_bytes(p) > LARGEST {
+    if memory_bytes(m) > LARGEST {
         return invalid("program", TOO_MUCH);
     }
     Ok(signatures)
@@ -257,7 +257,7 @@ fn instruction(
     let mut largest = 0;
     for (n, (o, access)) in instr.operands.iter().zip(&signature.operands).enumerate() {
         let what = |s: &str| Err(format!("operand {n} {s}"));
-        let bytes = match slot_bytes(p, e, o.slot) {
+        let bytes = match slot_bytes(m, e, o.slot) {
             Some((bytes, dtype)) if dtype.is_none_or(|d| d == access.dtype) => bytes,
             Some(_) => return what("has another element type than its slot"),
             None => return what("names an input or output that is not there"),
@@ -299,7 +299,7 @@ fn instruction(
             let aligned = o.offset % size == 0 && o.stride % size == 0;
             aligned && dtype.is_none_or(|d| d == p.real) && end.is_some_and(|end| end <= bytes)
         };
-        if !slot_bytes(p, e, o.slot).is_some_and(fits) {
+        if !slot_bytes(m, e, o.slot).is_some_and(fits) {
             return Err("its guard is not a number of its slot".into());
         }
     }
@@ -372,7 +372,8 @@ fn overlaps(
 }
 
 /// Bytes of a slot at the maxima, and its element type where it has one.
-fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
+fn slot_bytes(m: &Manifest, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)> {
+    let p = &m.program;
     let io = |list: &[odec_program::Io], n: u32| {
         let io = list.get(n as usize)?;
         Some((io_bytes(io, e.maxima)?, Some(io.dtype)))
@@ -381,7 +382,7 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
         Slot::Arena => Some((e.arena_bytes, None)),
         Slot::Params => Some((p.param_bytes, Some(p.real))),
         Slot::Grads | Slot::Sums | Slot::Moment1 | Slot::Moment2 => {
-            Some((p.trained_bytes, Some(p.real)))
+            Some((m.trained_slot_bytes(slot), Some(p.real)))
         }
         Slot::Consts => Some((p.const_bytes, Some(p.real))),
         Slot::Prepared => Some((p.prepared_bytes, None)),
@@ -392,7 +393,8 @@ fn slot_bytes(p: &Program, e: &Entry, slot: Slot) -> Option<(u64, Option<DType>)
 }
 
 /// Bytes of memory that a run takes, scratch and code aside.
-pub fn memory_bytes(p: &Program) -> u64 {
+pub fn memory_bytes(m: &Manifest) -> u64 {
+    let p = &m.program;
     let arena = p.entries.values().map(|e| e.arena_bytes).max().unwrap_or(0);
     let fixed = [
         p.param_bytes,
@@ -405,7 +407,9 @@ pub fn memory_bytes(p: &Program) -> u64 {
         let ios = e.inputs.iter().chain(&e.outputs);
         ios.filter_map(|io| io_bytes(io, e.maxima))
     });
-    (fixed.into_iter().chain([p.trained_bytes; 4]).chain(ios)).fold(0, u64::saturating_add)
+    let trained = [Slot::Grads, Slot::Sums, Slot::Moment1, Slot::Moment2];
+    let trained = trained.map(|slot| m.trained_slot_bytes(slot));
+    (fixed.into_iter().chain(trained).chain(ios)).fold(0, u64::saturating_add)
 }
 
 /// Bytes of scratch one thread needs for any launch of the program.

@@ -377,7 +377,7 @@ impl Artifact {
                             .map_err(io::Error::other),
                     }
                 };
-                let needed = check::memory_bytes(program);
+                let needed = check::memory_bytes(&self.manifest);
                 let kernels = &program.kernels;
                 let (card, dry) = match choice {
                     DeviceChoice::Cuda(card) => (card, None),

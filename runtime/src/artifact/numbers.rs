@@ -4,9 +4,9 @@
 //! program says of itself to [`crate::artifact::check`].
 
 use crate::artifact::check::{Invalid, invalid};
-use odec_program::manifest::{
-    AdamW, Depth, Init, Loss, Manifest, Memory, Schedule, Table, Train, Tune, Waves,
-};
+use odec_program::bounds::Bounds;
+use odec_program::choice::{Argument, Choice, Visitor};
+use odec_program::manifest::{Depth, Init, Loss, Manifest, Memory, Table, Train, Tune, Waves};
 
 /// Token kinds, so that their numbers are exact in f32.
 pub const MOST_TOKENS: u64 = 1 << 24;
@@ -88,11 +88,8 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     within(&place("steps"), t.steps, 0, MOST_STEPS)?;
     let held = u64::from(t.data.held_out_percent);
     within(&place("held out"), held, 0, 99)?;
-    optimizer(&t.optimizer)?;
-    if let Schedule::Cosine { warmup, floor } = t.schedule {
-        within(&place("warmup"), warmup, 0, MOST_STEPS)?;
-        share(&place("floor"), floor)?;
-    }
+    arguments("optimizer", &mut *t.optimizer.clone())?;
+    arguments("schedule", &mut *t.schedule.clone())?;
     for (what, limit) in [("clip", t.clip), ("spectral", t.spectral)] {
         limit.map_or(Ok(()), |x| positive("train", what, x))?;
     }
@@ -117,14 +114,42 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn optimizer(o: &AdamW) -> Result<(), Invalid> {
-    let place = "train: optimizer";
-    finite(place, "lr", o.lr)?;
-    finite(place, "weight decay", o.weight_decay)?;
-    for x in [o.eps, o.betas.0, o.betas.1] {
-        share(place, x)?;
+/// What a train block chose for an entry.
+fn arguments(entry: &str, chosen: &mut (impl Choice + ?Sized)) -> Result<(), Invalid> {
+    let mut check = Check {
+        place: format!("train: {entry}"),
+        result: Ok(()),
+    };
+    chosen.arguments(&mut check);
+    check.result
+}
+
+/// The first argument that is out of bounds.
+struct Check {
+    place: String,
+    result: Result<(), Invalid>,
+}
+
+impl Check {
+    fn must(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if self.result.is_ok() && !holds {
+            self.result = invalid(self.place.as_str(), what());
+        }
     }
-    Ok(())
+}
+
+impl Visitor for Check {
+    fn number(&mut self, a: &Argument, bounds: Bounds, x: &mut f64) {
+        let what = || format!("its {} is {x}, not {}", a.name, bounds.text());
+        self.must(bounds.holds(*x), what);
+    }
+    fn pair(&mut self, a: &Argument, bounds: Bounds, (x, y): &mut (f64, f64)) {
+        self.number(a, bounds, x);
+        self.number(a, bounds, y);
+    }
+    fn steps(&mut self, a: &Argument, n: &mut u64) {
+        self.must(*n <= MOST_STEPS, || format!("its {} is {n}", a.name));
+    }
 }
 
 fn within(place: &str, n: u64, least: u64, most: u64) -> Result<(), Invalid> {

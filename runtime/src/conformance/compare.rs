@@ -242,14 +242,12 @@ fn entry(
     let given: Vec<(&str, Value)> = (inputs.iter())
         .map(|(name, values)| (name.as_str(), Value::I32(values)))
         .collect();
-    let t = step as f64;
-    let scalars = [
-        (named::LR, 1e-2),
-        (named::BIAS1, 10.0 / t),
-        (named::BIAS2, 20.0 / t),
-        (named::KEEP, 0.0),
-        (named::SHARE, 1.0),
-    ];
+    let train = x.manifest().train.as_ref();
+    let of_step = train.map(|t| t.optimizer.scalars(step));
+    let scalars = [(named::LR, 1e-2), (named::KEEP, 0.0), (named::SHARE, 1.0)];
+    let scalars: Vec<_> = (scalars.into_iter())
+        .chain(of_step.into_iter().flatten())
+        .collect();
     let done = x.run(name, at, &given, &scalars)?;
     output.map(|o| Ok(all(done.reals(&o)?))).transpose()
 }

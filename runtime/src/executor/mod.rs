@@ -39,11 +39,29 @@ pub enum State {
 }
 
 impl State {
-    /// The parameters that it holds something of: all, or those that are trained.
+    const ALL: [State; 5] = [
+        State::Params,
+        State::Grads,
+        State::Sums,
+        State::Moment1,
+        State::Moment2,
+    ];
+
+    /// Its bytes: none of what the optimiser does not keep.
+    pub fn bytes(self, m: &Manifest) -> u64 {
+        match self {
+            State::Params => m.program.param_bytes,
+            State::Grads => m.trained_slot_bytes(Slot::Grads),
+            State::Sums => m.trained_slot_bytes(Slot::Sums),
+            State::Moment1 => m.trained_slot_bytes(Slot::Moment1),
+            State::Moment2 => m.trained_slot_bytes(Slot::Moment2),
+        }
+    }
+
+    /// The parameters that it holds something of: all, those that are trained, or none.
     pub fn holds(self, m: &Manifest) -> impl Iterator<Item = &Param> {
-        let all = self == State::Params;
-        let end = m.program.trained_bytes;
-        m.params.iter().filter(move |p| all || p.offset < end)
+        let end = self.bytes(m);
+        m.params.iter().filter(move |p| p.offset < end)
     }
 }
 
@@ -65,7 +83,7 @@ pub struct Executor {
     artifact: Artifact,
     device: Box<dyn Device>,
     /// By [`State`].
-    memories: [Memory; 5],
+    memories: Vec<Memory>,
     consts: Buffer,
     prepared: Buffer,
     cache: Buffer,
@@ -95,21 +113,14 @@ impl Executor {
         for (name, e) in &p.entries {
             ports.insert(*name, Ports::new(e, &mut *device)?);
         }
-        let mut memory = |bytes: u64| -> Result<Memory, RunError> {
-            Ok(Memory {
-                buffer: device.allocate(bytes)?,
+        let mut memories = Vec::new();
+        for state in State::ALL {
+            memories.push(Memory {
+                buffer: device.allocate(state.bytes(m))?,
                 ahead: false,
                 behind: false,
-            })
-        };
-        let (all, trained) = (p.param_bytes, p.trained_bytes);
-        let memories = [
-            memory(all)?,
-            memory(trained)?,
-            memory(trained)?,
-            memory(trained)?,
-            memory(trained)?,
-        ];
+            });
+        }
         let arena = p.entries.values().map(|e| e.arena_bytes).max();
         let mut x = Executor {
             memories,
@@ -246,11 +257,10 @@ impl Executor {
         memory.buffer.reals_mut(real)
     }
 
-    /// What a parameter holds in a memory laid out by the parameter table; nothing of one that is not trained but in
-    /// [`State::Params`].
+    /// What a memory laid out by the parameter table holds of a parameter; nothing of one that it holds nothing of
+    /// ([`State::holds`]).
     pub fn of(&self, state: State, p: &Param) -> Reals<'_> {
-        let trained = p.offset < self.manifest().program.trained_bytes;
-        let range = match trained || state == State::Params {
+        let range = match p.offset < state.bytes(self.manifest()) {
             true => init::range(p, self.real()),
             false => 0..0,
         };
@@ -397,7 +407,7 @@ impl Executor {
             device.fill(arena, POISON);
             output_words.iter().for_each(|w| device.fill(w, POISON));
         }
-        let states = self.memories.each_mut().map(|m| -> Words {
+        let states = self.memories.iter_mut().map(|m| -> Words {
             let words: Words = m.buffer.words();
             if std::mem::take(&mut m.ahead) {
                 device.copy_in(words, words);
@@ -405,6 +415,7 @@ impl Executor {
             m.behind = !in_step;
             words
         });
+        let states: Vec<Words> = states.collect();
         let (consts, prepared) = (self.consts.words(), self.prepared.words());
         let cache = self.cache.words();
         let (mut operands, mut dims, mut coeffs) = (Vec::new(), Vec::new(), Vec::new());

@@ -10,7 +10,6 @@ pub mod lock;
 pub mod material;
 pub mod metrics;
 pub mod run;
-pub mod schedule;
 pub(crate) mod stall;
 pub mod step;
 
@@ -20,7 +19,7 @@ use crate::parameters::import::Init;
 use crate::system::progress::{Display, Show, State};
 use crate::train::failure::TrainError;
 use crate::train::run::Run;
-use crate::train::schedule::Position;
+use odec_program::schedules::Position;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 //! warning at most. Leaves diverging runs, whose numbers are not finite, to [`mod@crate::train::step`].
 
 use crate::train::metrics::Step;
-use odec_program::manifest::{Manifest, Schedule};
+use odec_program::manifest::Manifest;
 
 /// Steps one after the other whose gradient is exactly zero.
 const ZERO: u64 = 3;
@@ -26,10 +26,7 @@ pub(crate) struct Stall {
 
 impl Stall {
     pub fn new(m: &Manifest) -> Stall {
-        let warmup = match m.train.as_ref().map(|t| &t.schedule) {
-            Some(Schedule::Cosine { warmup, .. }) => *warmup,
-            Some(Schedule::Constant) | None => 0,
-        };
+        let warmup = m.train.as_ref().map_or(0, |t| t.schedule.warmup());
         Stall {
             vocabulary: m.model.vocab,
             warmup,

@@ -21,7 +21,6 @@ use crate::train::failure::TrainError;
 use crate::train::gradient::{Asked, Found, ask, gradient};
 use crate::train::metrics::{Record, Step};
 use crate::train::run::Run;
-use crate::train::schedule;
 use odec_program::manifest::{Depth, named};
 use odec_program::{Bindings, EntryId};
 use std::collections::VecDeque;
@@ -77,20 +76,16 @@ impl Run {
     pub fn ask(&mut self) -> Result<(), TrainError> {
         let start = Instant::now();
         let step = self.asked();
-        let lr = self.train.optimizer.lr * schedule::factor(&self.train.schedule, self.position());
+        let optimizer = &self.train.optimizer;
+        let lr = optimizer.rate() * self.train.schedule.factor(self.position());
+        let mut scalars = vec![(named::LR, lr)];
+        scalars.extend(optimizer.scalars(step + 1));
         let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
         let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
         let gradient = ask(&mut self.x, &batches, &drawn)?;
         if gradient.known().is_some_and(|loss| !loss.is_finite()) {
             return Err(self.broken("loss", &batches, &drawn));
         }
-        let t = (step + 1) as f64;
-        let (beta1, beta2) = self.train.optimizer.betas;
-        let scalars = [
-            (named::LR, lr),
-            (named::BIAS1, 1.0 / (1.0 - beta1.powf(t))),
-            (named::BIAS2, 1.0 / (1.0 - beta2.powf(t))),
-        ];
         let update = self
             .x
             .queue(EntryId::Update, Bindings::new(1, 1), &[], &scalars)?;

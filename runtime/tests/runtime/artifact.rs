@@ -3,6 +3,8 @@
 use crate::{c, support};
 use odec_program::kernel::Order;
 use odec_program::manifest::{FORMAT, HASH_FILE, MANIFEST_FILE, Manifest, SIGNATURE_FILE};
+use odec_program::optimizers::{AdamW, Lion};
+use odec_program::schedules::{InverseSqrt, Linear};
 use odec_program::{DType, Kernel, Operand, Size, Slot, Target};
 use odec_runtime::device::rng::Stream;
 use odec_runtime::system::hash::sha256;
@@ -367,7 +369,44 @@ fn numbers_that_nobody_can_compute_with_are_refused() {
     refused("train: batch", &train(|t| t.batch = u64::MAX));
     refused("train: steps", &train(|t| t.steps = u64::MAX));
     refused("train: held out", &train(|t| t.data.held_out_percent = 100));
-    refused("lr is inf", &train(|t| t.optimizer.lr = f64::INFINITY));
+    refused(
+        "lr is inf",
+        &train(|t| {
+            let lr = f64::INFINITY;
+            t.optimizer = AdamW {
+                lr,
+                ..AdamW::default()
+            }
+            .into();
+        }),
+    );
+    refused(
+        "betas is 1, not a number from 0 to below 1",
+        &train(|t| {
+            let betas = (0.9, 1.0);
+            t.optimizer = Lion {
+                betas,
+                ..Lion::default()
+            }
+            .into();
+        }),
+    );
+    refused(
+        "schedule: its floor is 2",
+        &train(|t| {
+            t.schedule = Linear {
+                warmup: 0,
+                floor: 2.0,
+            }
+            .into();
+        }),
+    );
+    refused(
+        "schedule: its warmup is",
+        &train(|t| {
+            t.schedule = InverseSqrt { warmup: u64::MAX }.into();
+        }),
+    );
     refused("clip is -1", &train(|t| t.clip = Some(-1.0)));
     refused("depths: steps", &|m| {
         m.depths = vec![odec_program::manifest::Depth::Halting {

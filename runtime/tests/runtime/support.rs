@@ -4,6 +4,8 @@
 use odec_program::expr::{BinaryOp, CmpOp, Expr, ReduceOp, UnaryOp};
 use odec_program::kernel::*;
 use odec_program::manifest::*;
+use odec_program::optimizers::AdamW;
+use odec_program::schedules::Cosine;
 use odec_program::*;
 use odec_runtime::device::rng::Stream;
 use std::collections::BTreeMap;
@@ -405,6 +407,12 @@ pub fn manifest() -> Manifest {
             &[],
         ),
     ]);
+    let optimizer = AdamW {
+        lr: 0.05,
+        betas: (0.9, 0.95),
+        eps: 1e-8,
+        weight_decay: 0.01,
+    };
     let train = Train {
         data: Data {
             files: vec!["corpus.txt".into()],
@@ -415,16 +423,12 @@ pub fn manifest() -> Manifest {
             },
             held_out_percent: 10,
         },
-        optimizer: AdamW {
-            lr: 0.05,
-            betas: (0.9, 0.95),
-            eps: 1e-8,
-            weight_decay: 0.01,
-        },
-        schedule: Schedule::Cosine {
+        optimizer: optimizer.clone().into(),
+        schedule: Cosine {
             warmup: 4,
             floor: 0.1,
-        },
+        }
+        .into(),
         batch: BATCH,
         accumulate: 1,
         steps: 40,
@@ -463,7 +467,7 @@ pub fn manifest() -> Manifest {
         ),
         mk.instr(
             "adamw",
-            adamw(&train.optimizer),
+            adamw(&optimizer),
             &[
                 (Params, 0),
                 (Moment1, 0),

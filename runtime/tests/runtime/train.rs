@@ -2,6 +2,7 @@
 
 use crate::support;
 use odec_program::manifest::Manifest;
+use odec_program::optimizers::AdamW;
 use odec_runtime::device::rng::Stream;
 use odec_runtime::parameters::checkpoint::Checkpoint;
 use odec_runtime::system::owned::{CHART, CHECKPOINT, METRICS, MODEL};
@@ -292,7 +293,12 @@ fn a_time_limit_that_saving_reaches_is_kept_in_the_checkpoint() {
 #[test]
 fn numbers_that_are_not_finite_stop_the_run_with_the_step_named() {
     let mut m = support::manifest();
-    m.train.as_mut().unwrap().optimizer.lr = 1e30;
+    let lr = 1e30;
+    m.train.as_mut().unwrap().optimizer = AdamW {
+        lr,
+        ..AdamW::default()
+    }
+    .into();
     let p = place_for(m, 3000);
     let failed = train(&p.artifact, &p.at("run"), &p.settings()).unwrap_err();
     let TrainError::NonFinite { step, saved, .. } = failed else {

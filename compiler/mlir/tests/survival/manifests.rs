@@ -83,7 +83,7 @@ pub fn run(case: u64) -> Verdict {
         }
         Err(e) => return Verdict::refused(&e, ""),
     };
-    if memory_bytes(&artifact.manifest().program) > LARGE {
+    if memory_bytes(artifact.manifest()) > LARGE {
         return Verdict::Ran;
     }
     match execute(&artifact, s) {

@@ -15,6 +15,7 @@ mod reading;
 pub use arguments::{Argument, Form, Silent};
 pub use map::Map;
 pub use odec_graph::TypeResult;
+pub use odec_program::choice::{About, Example};
 pub use reading::Reading;
 
 use crate::scheme::vocabulary::{LayerName, Vocabulary};
@@ -57,25 +58,6 @@ pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult;
     /// The number for each column, where columns times numbers are all that it computes ([`Facts::diagonal`]).
     fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>>;
-}
-
-/// What a layer computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
-    /// One sentence.
-    pub summary: &'static str,
-    pub formula: &'static str,
-    /// Who published it; empty where nobody has to be named.
-    pub source: &'static str,
-    /// What else a user should know, a paragraph each.
-    pub notes: &'static [&'static str],
-}
-
-/// A use of a layer, as a field says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Example {
-    pub text: &'static str,
-    pub meaning: &'static str,
 }
 
 /// What a layer is applied to.
