@@ -116,9 +116,9 @@ pub enum Command {
         after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
     )]
     Completions(Completions),
-    /// Print this message, the help of a command, or the page of a layer
+    /// Print this message, the help of a command, or the page of a layer, an optimiser or a schedule
     #[command(
-        after_help = "Examples:\n  odec help train\n  odec help attention\n  odec help layers > docs/layers.md"
+        after_help = "Examples:\n  odec help train\n  odec help attention\n  odec help sgd\n  odec help layers > docs/layers.md\n  odec help optimizers > docs/optimizers.md"
     )]
     Help(Help),
     /// Code generation, run as a child process so that a crash in LLVM is contained
@@ -138,7 +138,7 @@ pub struct Source {
 
 #[derive(Args)]
 pub struct Help {
-    /// A command; a layer; or `layers`, all of them
+    /// A command; a layer, an optimiser or a schedule; or `layers`, `optimizers`: all of them
     pub what: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `odec help`: as clap prints it, pages of layers, and `docs/layers.md`, which is made of them.
+//! `odec help`: as clap prints it, pages of layers, optimisers and schedules, and the pages of `docs/` that are made of them.
 
 mod place;
 
@@ -17,6 +17,17 @@ fn the_reference_of_layers_is_what_they_declare() {
 }
 
 #[test]
+fn the_reference_of_optimisers_is_what_they_declare() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/optimizers.md");
+    let page = std::fs::read_to_string(page).expect("docs/optimizers.md");
+    assert_eq!(
+        page,
+        Place::new().good(&["help", "optimizers"]),
+        "write docs/optimizers.md anew: odec help optimizers > docs/optimizers.md"
+    );
+}
+
+#[test]
 fn help_is_that_of_a_command_or_of_a_layer() {
     let place = Place::new();
     assert_eq!(place.good(&["help"]), place.good(&["--help"]));
@@ -28,6 +39,15 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     for part in ["kv_heads", "[needed]", "[10000]", "q.weight", "Vaswani"] {
         assert!(page.contains(part), "{part} is not in\n{page}");
     }
+    let page = place.good(&["help", "sgd"]);
+    for part in ["momentum", "[needed]", "[0]", "torch.optim.SGD"] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+    // A layer and a schedule.
+    let both = place.good(&["help", "linear"]);
+    assert!(both.contains("A linear map of") && both.contains("Rises linearly"));
+    let (_, said) = place.bad(&["help", "cosin"]);
+    assert!(said.contains("did you mean `cosine`?"), "{said}");
     let (code, said) = place.bad(&["help", "atention"]);
     assert_eq!(code, 2);
     assert!(said.contains("did you mean `attention`?"), "{said}");

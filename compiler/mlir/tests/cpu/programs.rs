@@ -5,7 +5,8 @@
 //! every target and for any number of threads.
 
 use crate::harness::models::{
-    in_bf16, in_f64, planned, ragged, read_in_pieces, same_steps, two_steps,
+    in_bf16, in_f64, optimizers, planned, ragged, read_in_pieces, same_steps, three_updates,
+    two_steps, update_of,
 };
 use odec_mlir::link;
 use odec_program::manifest::{Manifest, Precision};
@@ -238,6 +239,22 @@ fn rk4() {
         &ragged("hidden: 704", "width: 256", "for 6 steps"),
         &host(),
     );
+}
+
+#[test]
+fn every_optimiser_on_every_target() {
+    for optimizer in optimizers() {
+        for target in crate::harness::targets() {
+            let manifest = update_of(optimizer, target);
+            let reference = ReferenceDevice::new(&manifest.program.kernels);
+            let want = three_updates(&manifest, Box::new(reference));
+            let compiled = Compiled::new(&manifest, target);
+            for threads in [1, 3] {
+                let got = three_updates(&manifest, Box::new(compiled.device(threads)));
+                same_steps(&got, &want, &format!("{optimizer}, {target}"));
+            }
+        }
+    }
 }
 
 /// Coefficients that are trained: of a flow, of all steps, of each channel.

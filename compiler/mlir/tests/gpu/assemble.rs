@@ -6,7 +6,7 @@
 //! `make test`, which fetches the assembler (`scripts/ptxas.sh`); without it the test fails.
 
 use crate::harness::cache;
-use crate::harness::models::{library, library_in_bf16, planned};
+use crate::harness::models::{library, library_in_bf16, optimizers, planned, update_of};
 use odec_program::gpu::{self, tensor};
 use odec_program::kernel::Attend;
 use odec_program::manifest::Manifest;
@@ -43,7 +43,8 @@ fn kernels(target: Target) -> Vec<Kernel> {
     let half = half.filter(|k| !matches!(k.spec, KernelSpec::Rows(_)));
     let first = target == Target::Sm80;
     let all = models.into_iter().flat_map(kernels).chain(half);
-    let all = all.chain(wide_heads());
+    let updates = optimizers().flat_map(|o| update_of(o, target).program.kernels);
+    let all = all.chain(wide_heads()).chain(updates);
     let all = all.filter(|k| first || !portable(&k.spec));
     let distinct: BTreeMap<String, Kernel> = all.map(|k| (k.symbol.clone(), k)).collect();
     distinct.into_values().collect()

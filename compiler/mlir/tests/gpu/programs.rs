@@ -2,7 +2,10 @@
 //! bit; and against the same model on the host's processor, which must learn the same bits. In bf16, which runs on tensor
 //! cores, they are near.
 
-use crate::harness::models::{in_bf16, near_steps, planned, ragged, same_steps, two_steps};
+use crate::harness::models::{
+    in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
+    update_of,
+};
 use crate::ptx::Emulated;
 use odec_program::gpu::tensor;
 use odec_program::{Bindings, KernelSpec, Target};
@@ -53,6 +56,20 @@ fn gpt() {
         ("for 6 steps", "for 2 steps"),
     ];
     check("gpt", &sizes, Target::Sm80);
+}
+
+#[test]
+fn every_optimiser() {
+    for optimizer in optimizers() {
+        for target in Target::GPUS {
+            let manifest = update_of(optimizer, target);
+            let reference = ReferenceDevice::new(&manifest.program.kernels);
+            let want = three_updates(&manifest, Box::new(reference));
+            let gpu = Emulated::new(&manifest.program.kernels, target);
+            let got = three_updates(&manifest, Box::new(gpu));
+            same_steps(&got, &want, &format!("{optimizer}, {target}"));
+        }
+    }
 }
 
 #[test]

@@ -5,8 +5,10 @@ use odec_compiler::passes::{Options, build_manifest};
 use odec_compiler::scheme::NoFiles;
 use odec_grammar::{Sources, parse};
 use odec_library::{SchemeFile, shipped};
+use odec_program::choice::Choices;
 use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, Target};
+use odec_program::optimizers::OptimizerKind;
+use odec_program::{Bindings, EntryId, Target};
 use odec_runtime::device::Device;
 use odec_runtime::device::reals::Reals;
 use odec_runtime::{Artifact, Executor, Reader, State, Value};
@@ -120,6 +122,65 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
         }
     }
     out
+}
+
+/// The entry `update` of a small model, and nothing else, for an optimiser as a train block says it.
+pub fn update_of(optimizer: &str, target: Target) -> Manifest {
+    let mut sizes: Vec<(&str, &str)> = ragged("hidden: 704", "width: 256", "for 6 steps").into();
+    let adamw = "adamw(lr: 2e-3, betas: (0.9, 0.95), weight_decay: 0.1)";
+    sizes.push((adamw, optimizer));
+    let mut manifest = planned("prenorm", &sizes, target);
+    let program = &mut manifest.program;
+    program.entries.retain(|name, _| *name == EntryId::Update);
+    let all = std::mem::take(&mut program.kernels);
+    for i in program.entries.values_mut().flat_map(|e| &mut e.instrs) {
+        let kernel = &all[i.kernel as usize];
+        let known = program.kernels.iter().position(|k| k == kernel);
+        i.kernel = known.unwrap_or(program.kernels.len()) as u32;
+        if known.is_none() {
+            program.kernels.push(kernel.clone());
+        }
+    }
+    manifest
+}
+
+/// Everything that three updates change, as bits, by name.
+pub fn three_updates(manifest: &Manifest, device: Box<dyn Device>) -> Steps {
+    let artifact = Artifact::in_memory(manifest.clone()).expect("the manifest is consistent");
+    let mut e = Executor::new(&artifact, device).unwrap();
+    e.initialise(7);
+    let optimizer = &manifest.train.as_ref().expect("it is trained").optimizer;
+    let mut out = Vec::new();
+    for step in 1..=3 {
+        e.fetch(&[State::Params]).unwrap();
+        let gradients: Vec<f64> = e
+            .state(State::Params)
+            .iter()
+            .map(|x| x * x - 0.01)
+            .collect();
+        e.fetch(&[State::Grads]).unwrap();
+        e.state_mut(State::Grads).fill(gradients.into_iter());
+        let mut scalars = vec![(named::LR, 1e-2)];
+        scalars.extend(optimizer.scalars(step));
+        let at = Bindings::new(1, 1);
+        let norm = e.run(EntryId::Update, at, &[], &scalars).unwrap();
+        let bits = |x: Reals| x.iter().map(f64::to_bits).collect();
+        out.push((
+            format!("norm {step}"),
+            bits(norm.reals("grad_norm").unwrap()),
+        ));
+        for state in [State::Params, State::Moment1, State::Moment2] {
+            e.fetch(&[state]).unwrap();
+            out.push((format!("{state:?} {step}"), bits(e.state(state))));
+        }
+    }
+    out
+}
+
+/// Every example of every optimiser.
+pub fn optimizers() -> impl Iterator<Item = &'static str> {
+    let all = OptimizerKind::all().into_iter();
+    all.flat_map(|o| o.examples().iter().map(|e| e.text))
 }
 
 /// Panics naming the first element in which two runs differ.
