@@ -11,9 +11,11 @@
 //! q being the smaller order of the pair; a step that would end beyond 99% of what is left ends at its end. Step sizes are constants
 //! to the gradient: it is that of the steps that were accepted. An error that is no number is too large.
 
-use super::build::{BuildError, Model, Pass};
 use super::depth::Adaptive;
 use super::evolve::EvolveSpec;
+use super::graph_builder::GraphBuilder;
+use super::phase::Pass;
+use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     Exp, Log, Mul, Predicate, RegionBegin, ScaledError, Select, Shift, StopGradient, SumCols,
@@ -54,7 +56,7 @@ struct Clock {
     accepted: Value,
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// The state at the end.
     pub(super) fn adaptive(
         &mut self,
@@ -83,7 +85,7 @@ impl Model<'_> {
             let near = nn::combine(b, &near)?;
             let h = hold(b, near, clock.rest, clock.h)?;
             let h = b.push1(StopGradient, &[h])?;
-            let region = self.region();
+            let region = self.params.enter_region();
             let from = b.push1(RegionBegin { region }, &[x])?;
             let done = minus_from(b, &a.until, clock.rest)?;
             let t = b.push1(StopGradient, &[done])?;
@@ -93,7 +95,7 @@ impl Model<'_> {
             };
             let at = (Phase::Step(k), e.unrolled.steps[k]);
             let (made, error) = self.phase(b, e, at, from, pass)?;
-            self.leave();
+            self.params.leave_region();
             let error = error.ok_or_else(|| BuildError::Missing("an embedded partner".into()))?;
             b.site.path = "error".into();
             let scaled = ScaledError {

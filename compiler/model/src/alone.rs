@@ -3,10 +3,10 @@
 //! Takes the text of a field; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
 
 use super::CompileError;
-use super::build::BuildError;
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
 use super::layers::{Angles, LayerParam, Reads, SINUSOID_BASE, TypeResult, Weights};
+use crate::error::BuildError;
 use crate::scheme::{Facts, Leaf};
 use odec_grammar::ast::Item;
 use odec_graph::ops::{Attention, Input, Parameter, Table};

@@ -1,6 +1,6 @@
 //! From a parsed file to everything the later stages need; the front half of the compiler in one call.
 
-use super::build::{self, BuildError};
+use super::build;
 use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::train::Named;
@@ -10,6 +10,7 @@ use crate::analysis::keep;
 use crate::analysis::report::Evolved;
 use crate::analysis::stand_in::{self, Settings};
 use crate::codes;
+use crate::error::BuildError;
 use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, MAX_MESSAGES, Namespace};
 use crate::scheme::per_use::SHARED;

@@ -6,11 +6,12 @@
 //! keeps a network near a flow (Haber & Ruthotto 2017, Inverse Problems 34, 014004, section 3.3, there divided by h).
 //! Takes evolves; gives the pairs, and their sum in the graph. Leaves the coefficient to `loss.rs`.
 
-use super::build::{BuildError, Model};
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
+use super::graph_builder::GraphBuilder;
 use super::of_time::{OfTime, Time, Timed};
 use super::params::{factor_path, field_name, field_path};
+use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Mul, SumCols, SumRows};
 use odec_graph::{Builder, Exact, Site, Value, nn};
@@ -83,7 +84,7 @@ impl EvolveSpec {
     }
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// The sum over all evolves.
     pub(super) fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
         let outer = b.site.clone();

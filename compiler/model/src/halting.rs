@@ -10,12 +10,16 @@
 //! attend to, so what is causal stays causal. All M steps are unrolled; one that no token makes is passed over. N is a constant to the
 //! gradient. A sum that is no number has reached the threshold.
 
-use super::build::{Below, BuildError, Model, Pass, Reach};
 use super::depth::Halting;
 use super::evolve::EvolveSpec;
+use super::graph_builder::GraphBuilder;
+use super::kv::KvMode;
 use super::params::halting_path;
+use super::phase::Pass;
 use super::random::Perhaps;
+use super::scoped_params::ScopedParams;
 use super::step::Kept;
+use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Broadcast, Mul, Shift, WherePositive};
 use odec_graph::solve::choose;
@@ -89,7 +93,7 @@ impl Tokens {
     }
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// The parameters of a halting field, and the tables that it reads, stand before all steps.
     pub(super) fn halting_params(
         &mut self,
@@ -136,7 +140,7 @@ impl Model<'_> {
                 // All tokens make the first one.
                 None => self.whole(b, e, (at, program), x, &mut kept)?,
                 // Of what is passed over there would be no keys and values for later tokens.
-                Some(open) if self.reach == Reach::Past => {
+                Some(open) if self.kv == KvMode::Cached => {
                     let made = self.whole(b, e, (at, program), x, &mut kept)?;
                     choose(b, open, made, x)?
                 }
@@ -163,7 +167,7 @@ impl Model<'_> {
                     b.span = Some(halt.leaf.span);
                     let layer = halt.layer.as_ref();
                     let missing = || BuildError::Missing("the halting field".into());
-                    let mut below = Below {
+                    let mut below = ScopedParams {
                         model: self,
                         prefix: halting_path(e, halt),
                         time: None,

@@ -9,7 +9,7 @@
 //! - Weights of time are made of parameters and the time in the graph (`of_time.rs`), once per time; decoding
 //!   makes them in `prepare`.
 //! - A mask of dropout belongs to a field and a step, never to an evaluation.
-//! - Decoding is the forward graph with kept keys and values (`build.rs`, `Reach::Past`): reading a text in
+//! - Decoding is the forward graph with kept keys and values (`kv.rs`, `KvMode::Cached`): reading a text in
 //!   pieces gives, bit for bit, the logits of reading it whole. What outlives a run lies in slots of its own: `Cache`,
 //!   and `Prepared` for what follows from parameters alone (packed ones, weights at their times). An operand may move
 //!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own.
@@ -31,16 +31,23 @@ mod depth;
 mod drift;
 mod error;
 mod evolve;
+mod graph_builder;
 mod halting;
+mod kv;
 pub mod layers;
 mod lora;
 pub mod loss;
 mod losses;
 mod of_time;
 pub mod page;
+mod param_values;
 mod params;
+mod phase;
+mod position_tables;
 mod random;
+mod scoped_params;
 pub mod settings;
+mod shared_values;
 mod spec;
 pub mod step;
 mod terms;
@@ -50,6 +57,6 @@ mod widths;
 
 use crate::scheme::args;
 
-pub use build::{BuildError, MAX_NODES};
 pub use compile::{Built, Checked, CompileError, Summary, compile};
+pub use error::{BuildError, MAX_NODES};
 pub use params::MAX_PARAMETERS;

@@ -13,9 +13,9 @@
 //! `odec_program`, memory to `passes/layout.rs`.
 
 use super::args::Args;
-use super::build::Model;
 use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
+use super::graph_builder::GraphBuilder;
 use super::layers::{LayerParam, MAX_WIDTH};
 use super::spec::Spec;
 use crate::codes;
@@ -93,7 +93,7 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
     }
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// What a matrix becomes by the factors of this path; itself, where it has none.
     pub(super) fn adapted(
         &mut self,
@@ -102,7 +102,7 @@ impl Model<'_> {
         path: &str,
     ) -> Result<Value, TypeError> {
         let paths = [added::LORA_B, added::LORA_A].map(|end| format!("{path}{end}"));
-        if !paths.iter().all(|p| self.knows(p)) {
+        if !paths.iter().all(|p| self.params.has(p)) {
             return Ok(weight);
         }
         let [up, down] = [self.param(b, &paths[0])?, self.param(b, &paths[1])?];

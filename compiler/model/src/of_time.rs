@@ -10,8 +10,8 @@
 //! have nearly the same weights. The appendix prints ωᵢ as an exponent; the exponential, the scale 1000, and maps of their own for norms and
 //! biases are those of the released code (qkvflow), where a norm's gain and shift have one MLP together, and a bias that of its matrix. Takes the words and the time of an evaluation; gives parameters and their values. Leaves times to `scheme/time.rs`.
 
-use super::build::Model;
 use super::evolve::{EvolveSpec, Sharing};
+use super::graph_builder::GraphBuilder;
 use super::layers::{LayerParam, MAX_WIDTH};
 use crate::codes;
 use crate::scheme::args::{Args, report};
@@ -234,7 +234,7 @@ fn unknown(p: &Program, field: usize, span: Span) -> Diagnostic {
         ))
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// Features of a time, `[1, columns]`.
     pub(super) fn features(
         &mut self,

@@ -5,10 +5,12 @@
 //! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
 //! runtime.
 
-use super::build::{BuildError, Model, Pass};
 use super::depth::Random;
 use super::evolve::EvolveSpec;
+use super::graph_builder::GraphBuilder;
+use super::phase::Pass;
 use super::step::Kept;
+use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{
     AddPositions, Broadcast, Exceeds, Input, Normal, Predicate, RegionBegin, Select, Shift,
@@ -28,7 +30,7 @@ pub(super) struct Perhaps {
     pub tokens: Option<Value>,
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// Normal numbers in the shape of a state. While the model is trained they are of the run's key, so that every text of every step
     /// has its own; else a table by position, the same for all texts, so that reading in pieces gives the bits of reading the whole.
     pub(super) fn normal(
@@ -164,7 +166,7 @@ impl Model<'_> {
             counts,
             tokens,
         } = whether;
-        let region = self.region();
+        let region = self.params.enter_region();
         b.push1(Predicate { region }, &[counts])?;
         let mut entered = Kept::new();
         let enter = |b: &mut Builder, v: Value| b.push1(RegionBegin { region }, &[v]);
@@ -178,7 +180,7 @@ impl Model<'_> {
             ..Pass::default()
         };
         let mut stepped = self.phase(b, e, at, from, pass)?.0;
-        self.leave();
+        self.params.leave_region();
         b.site.path = "scheme".into();
         if let Some(open) = tokens {
             stepped = choose(b, open, stepped, from)?;

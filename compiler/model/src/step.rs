@@ -3,8 +3,8 @@
 //! Takes the program, the state, and what its fields are; gives the next state. Leaves the inside of fields and which coefficients
 //! are learned to the caller: a model's fields are layers, those of `odec-compiler`'s measurements known differential equations.
 
-use super::build::BuildError;
 use super::coefficient::Coefficients;
+use crate::error::BuildError;
 use crate::scheme::solver::Solver;
 use crate::scheme::stage::{Iterates, Moment, Program, Projection};
 use crate::scheme::{Coeff, Instr, ValueId};

@@ -3,9 +3,10 @@
 //! Takes states before and after steps as they are made, then the logits; gives the total, with a result `loss.<term>` for each of
 //! several terms. Sums over steps are collected per token and averaged at the end, as the cross-entropy is.
 
-use super::build::{BuildError, Model};
 use super::evolve::EvolveSpec;
+use super::graph_builder::GraphBuilder;
 use super::losses::{LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
+use crate::error::BuildError;
 use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
@@ -99,9 +100,9 @@ impl Collected {
     }
 }
 
-impl Training for Model<'_> {
+impl Training for GraphBuilder<'_> {
     fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError> {
-        Model::mask(self, b, place)
+        GraphBuilder::mask(self, b, place)
     }
 
     fn given(&self, term: &str) -> &[Value] {
@@ -109,11 +110,11 @@ impl Training for Model<'_> {
     }
 
     fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        Model::drift(self, b)
+        GraphBuilder::drift(self, b)
     }
 }
 
-impl Model<'_> {
+impl GraphBuilder<'_> {
     /// Looks at a step from `x` to `made`, of a size that is known or computed.
     pub(super) fn collect(
         &mut self,

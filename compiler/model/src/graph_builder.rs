@@ -1,0 +1,137 @@
+//! What a model's graph is made from, and what has been made of it so far.
+//!
+//! Stage programs are unrolled step by step (`phase.rs`): an `Eval` becomes the field's layer, a `Combine` one op with exact coefficients.
+//! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
+
+use super::build::index;
+use super::depth::Depth;
+use super::kv::KvMode;
+use super::of_time::Timed;
+use super::param_values::ParamValues;
+use super::params::{EMBEDDING, LOGITS, POSITIONS};
+use super::position_tables::PositionTables;
+use super::scoped_params::ScopedParams;
+use super::spec::{Positions, Spec};
+use super::terms::Collected;
+use crate::error::BuildError;
+use odec_graph::ops::{AddPositions, Dropout, Embedding, Input, Parameter};
+use odec_graph::{Builder, Site, TypeError, Value, nn};
+use odec_program::{names, noise};
+use std::collections::BTreeMap;
+
+/// What has been made so far.
+pub(super) struct GraphBuilder<'s> {
+    pub(super) spec: &'s Spec,
+    pub(super) params: ParamValues<'s>,
+    pub(super) tables: PositionTables,
+    pub(super) kv: KvMode,
+    /// The input.
+    pub(super) tokens: Option<Value>,
+    pub(super) drops: bool,
+    /// What masks are chosen by, where something is dropped.
+    key: Option<Value>,
+    /// The stream of each mask, by the place of its weights.
+    streams: BTreeMap<String, u32>,
+    /// Tables of random numbers so far.
+    pub(super) drawn: u32,
+    /// What was made of parameters and times in the phase at hand.
+    pub(super) timed: Timed,
+    /// What the steps so far give to the terms of the loss.
+    pub(super) collected: Collected,
+    /// What was decided while it ran, and the terms of the loss: results beside the others, by name.
+    pub(super) decided: Vec<(String, Value)>,
+}
+
+impl<'s> GraphBuilder<'s> {
+    pub(super) fn new(spec: &'s Spec, params: &'s [Parameter]) -> Self {
+        GraphBuilder {
+            spec,
+            params: ParamValues::new(params),
+            tables: PositionTables::default(),
+            kv: KvMode::Prefill,
+            tokens: None,
+            drops: false,
+            key: None,
+            streams: BTreeMap::new(),
+            drawn: 0,
+            timed: Timed::default(),
+            collected: Collected::default(),
+            decided: Vec::new(),
+        }
+    }
+
+    /// The mask of a place: a stream of its own, the same however often the place is evaluated.
+    pub(super) fn mask(
+        &mut self,
+        b: &mut Builder,
+        place: String,
+    ) -> Result<Option<(u32, Value)>, TypeError> {
+        if !self.drops {
+            return Ok(None);
+        }
+        let key = match self.key {
+            Some(key) => key,
+            None => b.push1(
+                Input {
+                    name: noise::KEY.into(),
+                    ty: Dropout::key(),
+                },
+                &[],
+            )?,
+        };
+        self.key = Some(key);
+        let next = self.streams.len() as u32 + 2;
+        Ok(Some((*self.streams.entry(place).or_insert(next), key)))
+    }
+
+    /// The state before the first step, all steps, and what is read from the last state.
+    pub(super) fn logits(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
+        let spec = self.spec;
+        b.site = Site {
+            path: "embed".into(),
+            ..Site::default()
+        };
+        b.span = Some(spec.embed_span);
+        let tokens = b.push1(index(names::TOKENS), &[])?;
+        self.tokens = Some(tokens);
+        let table = self.param(b, EMBEDDING)?;
+        let mut x = b.push1(Embedding, &[table, tokens])?;
+        if let Some(positions) = spec.positions {
+            let table = match positions {
+                Positions::Learned => {
+                    let table = self.param(b, POSITIONS)?;
+                    self.positions(b, table)?
+                }
+                Positions::Sinusoidal => self.sinusoids(b)?,
+            };
+            x = b.push1(AddPositions, &[x, table])?;
+        }
+        self.common(b)?;
+        for e in &spec.evolves {
+            x = match &e.depth {
+                Depth::Known => self.known(b, e, e.steps, x)?,
+                Depth::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                Depth::Random(r) => self.random(b, e, r, x)?,
+                Depth::Halting(h) => self.halting(b, e, h, x)?,
+            };
+        }
+        b.site = Site {
+            path: "output".into(),
+            ..Site::default()
+        };
+        b.span = Some(spec.output_span);
+        if let Some(layer) = &spec.output {
+            x = layer.build(
+                b,
+                &[x],
+                &mut ScopedParams {
+                    model: self,
+                    prefix: "output".into(),
+                    time: None,
+                },
+            )?;
+        }
+        let w = self.param(b, if spec.tied { EMBEDDING } else { LOGITS })?;
+        Ok(b.part("logits", |b| nn::linear(b, x, w))?)
+    }
+}

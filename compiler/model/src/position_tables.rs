@@ -1,0 +1,71 @@
+//! Tables with a row for each position: angles of rotary attention, and sinusoids. Each is made once, and begins after the tokens so far.
+
+use super::graph_builder::GraphBuilder;
+use super::kv::KvMode;
+use super::layers::{Angles, SINUSOID_BASE};
+use odec_graph::ops::{FromPast, Table};
+use odec_graph::{Builder, Site, TypeError, Value, nn};
+use odec_program::manifest;
+use std::collections::BTreeMap;
+
+/// Those that were made.
+#[derive(Default)]
+pub(super) struct PositionTables {
+    /// By the columns of a head and the bits of the base.
+    rotary: BTreeMap<(u64, u64), nn::Rotary>,
+    sinusoids: Option<Value>,
+}
+
+impl GraphBuilder<'_> {
+    /// A table with a row for each position, as the tokens of a run see it.
+    pub(super) fn positions(&self, b: &mut Builder, table: Value) -> Result<Value, TypeError> {
+        match self.kv {
+            KvMode::Prefill => Ok(table),
+            KvMode::Cached => b.push1(FromPast, &[table]),
+        }
+    }
+
+    pub(super) fn rotary(
+        &mut self,
+        b: &mut Builder,
+        angles: Angles,
+    ) -> Result<nn::Rotary, TypeError> {
+        let Angles { head, base } = angles;
+        let key = (head, base.to_bits());
+        if let Some(r) = self.tables.rotary.get(&key) {
+            return Ok(*r);
+        }
+        let outside = Site {
+            path: "rotary".into(),
+            ..Site::default()
+        };
+        let site = std::mem::replace(&mut b.site, outside);
+        let made = nn::rotary(b, self.spec.sizes.context, head, base);
+        let made = made.and_then(|r| {
+            Ok(nn::Rotary {
+                cos: self.positions(b, r.cos)?,
+                sin: self.positions(b, r.sin)?,
+                ..r
+            })
+        });
+        b.site = site;
+        self.tables.rotary.insert(key, made.clone()?);
+        made
+    }
+
+    /// The sinusoids of the tokens' positions, as wide as the state.
+    pub(super) fn sinusoids(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
+        if let Some(known) = self.tables.sinusoids {
+            return Ok(known);
+        }
+        let table = manifest::Table::Sinusoid {
+            positions: self.spec.sizes.context,
+            width: self.spec.sizes.width,
+            base: SINUSOID_BASE,
+        };
+        let table = b.push1(Table { table }, &[])?;
+        let table = self.positions(b, table)?;
+        self.tables.sinusoids = Some(table);
+        Ok(table)
+    }
+}
