@@ -116,10 +116,13 @@ pub enum Command {
         after_help = "Example:\n  odec completions bash > ~/.local/share/bash-completion/completions/odec"
     )]
     Completions(Completions),
-    /// Print this message, the help of a command, or the page of a layer, an optimiser or a schedule
-    #[command(
-        after_help = "Examples:\n  odec help train\n  odec help attention\n  odec help sgd\n  odec help layers > docs/layers.md\n  odec help optimizers > docs/optimizers.md"
-    )]
+    /// Print this message, the help of a command, or the page of a layer or another part of a model or its training
+    #[command(after_help = "Examples:
+  odec help train
+  odec help attention
+  odec help sgd
+  odec help layers > docs/layers.md
+  odec help parts > docs/parts.md")]
     Help(Help),
     /// Code generation, run as a child process so that a crash in LLVM is contained
     #[command(name = "__codegen", hide = true)]

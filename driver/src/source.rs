@@ -6,7 +6,7 @@ use crate::library::LIBRARY;
 use crate::terminal;
 use odec_compiler::codes;
 use odec_compiler::cost::{Cost, cost};
-use odec_compiler::model::data::{Tokenized, too_many};
+use odec_compiler::model::sources::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::Options;
 use odec_compiler::passes::budget::settle;

@@ -16,7 +16,7 @@ use odec_program::manifest::{self, Waves};
 
 /// The model whose states the example of a page is applied to.
 pub const SHOWN: Sizes = Sizes {
-    vocab: 256,
+    vocab: Some(256),
     context: 1024,
     width: 512,
 };

@@ -13,10 +13,10 @@ use crate::codes;
 use crate::error::{BuildError, MAX_NODES};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{Input, Parameter};
-use odec_graph::{Builder, Exact, Graph, Site, TensorType, TypeError, Value, gradient, nn};
+use odec_graph::ops::Parameter;
+use odec_graph::{Builder, Exact, Graph, Site, TypeError, Value, gradient, nn};
+use odec_program::ResultId;
 use odec_program::manifest::Loss;
-use odec_program::{Dim, ResultId, names};
 
 /// What is said of a model that is too large.
 pub fn too_large(step: usize, span: Span) -> Diagnostic {
@@ -26,41 +26,34 @@ pub fn too_large(step: usize, span: Span) -> Diagnostic {
         .help("fewer steps, fewer iterations, or a cheaper scheme")
 }
 
-/// Token numbers per position, `[B, S, 1]`.
-pub(super) fn index(name: &str) -> Input {
-    Input {
-        name: name.into(),
-        ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
-    }
-}
-
-/// `tokens → logits`.
+/// From the input to the output's result: `tokens → logits`.
 pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
     let mut b = Builder::new();
     let mut model = GraphBuilder::new(spec, params);
-    let logits = model.logits(&mut b)?;
-    b.output(ResultId::Logits.to_string(), logits);
+    let made = model.result(&mut b)?;
+    b.output(spec.output.kind.result().to_string(), made);
     outputs(&mut b, model.decided);
     Ok(b.finish())
 }
 
-/// `tokens → logits` for tokens that come after others, whose keys and values are kept. `None` when some token's
+/// The same for tokens that come after others, whose keys and values are kept. `None` when some token's
 /// result depends on later ones, as all do where the steps are those of a whole text, or none is to be predicted.
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let next = matches!(spec.loss, Loss::Next);
     let adaptive = |e: &EvolveSpec| matches!(e.depth, Depth::Adaptive(_));
     if !next
+        || !spec.input.grows()
         || spec.evolves.iter().any(adaptive)
-        || layers.chain(&spec.output).any(Network::looks_ahead)
+        || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {
         return Ok(None);
     }
     let mut b = Builder::new();
     let mut model = GraphBuilder::new(spec, params);
     model.kv = KvMode::Cached;
-    let logits = model.logits(&mut b)?;
-    b.output(ResultId::Logits.to_string(), logits);
+    let made = model.result(&mut b)?;
+    b.output(spec.output.kind.result().to_string(), made);
     Ok(Some(b.finish()))
 }
 
@@ -127,13 +120,13 @@ fn loss_in<'s>(
 ) -> Result<(Value, GraphBuilder<'s>), BuildError> {
     let mut model = GraphBuilder::new(spec, params);
     model.drops = drops;
-    let logits = model.logits(b)?;
+    let made = model.result(b)?;
     b.site = Site {
         path: "loss".into(),
         ..Site::default()
     };
     b.span = None;
-    let targets = b.push1(index(names::TARGETS), &[])?;
-    let loss = model.loss(b, logits, targets)?;
+    let targets = b.push1(spec.output.kind.targets(), &[])?;
+    let loss = model.loss(b, made, targets)?;
     Ok((loss, model))
 }

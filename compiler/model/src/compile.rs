@@ -63,7 +63,7 @@ pub struct Built {
     pub name: String,
     /// In the order of first use.
     pub params: Vec<Parameter>,
-    /// `tokens → logits`.
+    /// From the input to the output's result: `tokens → logits`.
     pub forward: Graph,
     /// `tokens → logits` after other tokens, unless some token's result depends on later ones.
     pub decode: Option<Graph>,
@@ -108,7 +108,7 @@ pub struct Summary {
     pub parameters: u64,
     /// Those that are trained.
     pub trained: u64,
-    /// Those of tokens and positions.
+    /// Those that make the first state of the input.
     pub embedding: u64,
     pub evolves: Vec<EvolveWork>,
 }
@@ -228,7 +228,8 @@ pub fn compile(
     let mut settings = None;
     if let Some(model) = models.first() {
         spec = spec::read(model, &mut r);
-        let vocab = spec.as_ref().map_or(u64::MAX, |s| s.sizes.vocab);
+        let vocab = spec.as_ref().and_then(|s| s.sizes.vocab);
+        let vocab = vocab.unwrap_or(u64::MAX);
         settings = trains.first().map(|t| train::read(t, vocab, &path, r.sink));
         if let (Some(spec), Some(Some((train, named)))) = (&mut spec, &settings) {
             spec.loss = train.loss;
@@ -321,11 +322,7 @@ fn assemble(
         trained: (params.iter().filter(|p| spec.tune.trains(&p.path)))
             .map(elements)
             .sum(),
-        embedding: params
-            .iter()
-            .filter(|p| [params::EMBEDDING, params::POSITIONS].contains(&p.path.as_str()))
-            .map(elements)
-            .sum(),
+        embedding: params::elements_of_input(spec),
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {
@@ -349,7 +346,8 @@ fn assemble(
         loss,
         grad,
         config: manifest::Model {
-            vocab: spec.sizes.vocab,
+            // What reads no tokens knows one kind of them.
+            vocab: spec.sizes.vocab.unwrap_or(1),
             context: spec.sizes.context,
             width: spec.sizes.width,
         },

@@ -7,7 +7,8 @@
 use super::args::{Args, Bounds, real, report};
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
-use super::spec::{Spec, expect};
+use super::part::expect;
+use super::spec::Spec;
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;

@@ -3,20 +3,17 @@
 //! Stage programs are unrolled step by step (`phase.rs`): an `Eval` becomes the field's layer, a `Combine` one op with exact coefficients.
 //! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
 
-use super::build::index;
 use super::depth::Depth;
 use super::kv::KvMode;
 use super::of_time::Timed;
 use super::param_values::ParamValues;
-use super::params::{EMBEDDING, LOGITS, POSITIONS};
 use super::position_tables::PositionTables;
-use super::scoped_params::ScopedParams;
-use super::spec::{Positions, Spec};
+use super::spec::Spec;
 use super::terms::Collected;
 use crate::error::BuildError;
-use odec_graph::ops::{AddPositions, Dropout, Embedding, Input, Parameter};
-use odec_graph::{Builder, Site, TypeError, Value, nn};
-use odec_program::{names, noise};
+use odec_graph::ops::{Dropout, Input, Parameter};
+use odec_graph::{Builder, TypeError, Value};
+use odec_program::noise;
 use std::collections::BTreeMap;
 
 /// What has been made so far.
@@ -25,8 +22,7 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) params: ParamValues<'s>,
     pub(super) tables: PositionTables,
     pub(super) kv: KvMode,
-    /// The input.
-    pub(super) tokens: Option<Value>,
+    pub(super) input: Option<Value>,
     pub(super) drops: bool,
     /// What masks are chosen by, where something is dropped.
     key: Option<Value>,
@@ -49,7 +45,7 @@ impl<'s> GraphBuilder<'s> {
             params: ParamValues::new(params),
             tables: PositionTables::default(),
             kv: KvMode::Prefill,
-            tokens: None,
+            input: None,
             drops: false,
             key: None,
             streams: BTreeMap::new(),
@@ -84,30 +80,11 @@ impl<'s> GraphBuilder<'s> {
         Ok(Some((*self.streams.entry(place).or_insert(next), key)))
     }
 
-    /// The state before the first step, all steps, and what is read from the last state.
-    pub(super) fn logits(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
-        let spec = self.spec;
-        b.site = Site {
-            path: "embed".into(),
-            ..Site::default()
-        };
-        b.span = Some(spec.embed_span);
-        let tokens = b.push1(index(names::TOKENS), &[])?;
-        self.tokens = Some(tokens);
-        let table = self.param(b, EMBEDDING)?;
-        let mut x = b.push1(Embedding, &[table, tokens])?;
-        if let Some(positions) = spec.positions {
-            let table = match positions {
-                Positions::Learned => {
-                    let table = self.param(b, POSITIONS)?;
-                    self.positions(b, table)?
-                }
-                Positions::Sinusoidal => self.sinusoids(b)?,
-            };
-            x = b.push1(AddPositions, &[x, table])?;
-        }
+    /// What the model says of its input.
+    pub(super) fn result(&mut self, b: &mut Builder) -> Result<Value, BuildError> {
+        let mut x = self.first_state(b)?;
         self.common(b)?;
-        for e in &spec.evolves {
+        for e in &self.spec.evolves {
             x = match &e.depth {
                 Depth::Known => self.known(b, e, e.steps, x)?,
                 Depth::Adaptive(a) => self.adaptive(b, e, a, x)?,
@@ -115,23 +92,6 @@ impl<'s> GraphBuilder<'s> {
                 Depth::Halting(h) => self.halting(b, e, h, x)?,
             };
         }
-        b.site = Site {
-            path: "output".into(),
-            ..Site::default()
-        };
-        b.span = Some(spec.output_span);
-        if let Some(layer) = &spec.output {
-            x = layer.build(
-                b,
-                &[x],
-                &mut ScopedParams {
-                    model: self,
-                    prefix: "output".into(),
-                    time: None,
-                },
-            )?;
-        }
-        let w = self.param(b, if spec.tied { EMBEDDING } else { LOGITS })?;
-        Ok(b.part("logits", |b| nn::linear(b, x, w))?)
+        self.last_state(b, x)
     }
 }

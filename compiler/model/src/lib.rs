@@ -13,6 +13,8 @@
 //!   pieces gives, bit for bit, the logits of reading it whole. What outlives a run lies in slots of its own: `Cache`,
 //!   and `Prepared` for what follows from parameters alone (packed ones, weights at their times). An operand may move
 //!   with the tokens so far (`Operand::stride`), so decoding needs one kernel of its own.
+//! - A model is an input, an embedding, evolves, an output and a loss. What these are is known in `inputs/`, `embeddings/`,
+//!   `positions/`, `outputs/`, `sources/` and `losses/` alone; everything else asks their traits, and they know nothing of models.
 //! - Tokens that halt one by one (`halting.rs`) keep their state by a choice of each row, in all steps. What none
 //!   of a batch makes is passed over, but never in decoding, where its keys and values would be missed.
 
@@ -22,32 +24,39 @@ use odec_source::codes;
 
 mod adaptive;
 pub mod alone;
+mod arguments;
 mod build;
 pub mod coefficient;
 mod compile;
 mod constrain;
-pub mod data;
 mod depth;
 mod drift;
+pub mod embeddings;
+mod ends;
 mod error;
 mod evolve;
 mod graph_builder;
 mod halting;
+pub mod inputs;
 mod kv;
 pub mod layers;
 mod lora;
 pub mod loss;
 mod losses;
 mod of_time;
+pub mod outputs;
 pub mod page;
 mod param_values;
 mod params;
+pub mod part;
 mod phase;
 mod position_tables;
+pub mod positions;
 mod random;
 mod scoped_params;
 pub mod settings;
 mod shared_values;
+pub mod sources;
 mod spec;
 pub mod step;
 mod terms;

@@ -9,7 +9,8 @@
 
 use super::depth::Halting;
 use super::evolve::{EvolveSpec, Sharing};
-use super::spec::{Positions, Spec};
+use super::layers::LayerParam;
+use super::spec::Spec;
 use super::{constrain, lora};
 use crate::codes;
 use crate::scheme::Learned;
@@ -23,9 +24,9 @@ use std::collections::BTreeMap;
 /// Most elements of all parameters together.
 pub const MAX_PARAMETERS: u64 = 1_000_000_000_000;
 
-pub const EMBEDDING: &str = "embed.token.weight";
-pub const POSITIONS: &str = "embed.position.weight";
-pub const LOGITS: &str = "output.logits.weight";
+/// What the paths of the two ends' parameters begin with.
+pub const EMBED: &str = "embed";
+pub const OUTPUT: &str = "output";
 
 /// What a field's parameter paths begin with: `step.3.ffn.2`.
 pub fn field_path(
@@ -89,6 +90,21 @@ pub fn field_name(evolve: &EvolveSpec, program: usize, field: usize, usage: usiz
     }
 }
 
+/// The parameters that make the first state of the input, each with whose it is.
+fn of_input(spec: &Spec) -> impl Iterator<Item = (LayerParam, &'static str)> {
+    let own = spec.embed.kind.params(&*spec.input).into_iter();
+    let positions = spec.embed.positions.iter();
+    let positions = positions.flat_map(|p| p.params(spec.sizes));
+    let own = own.map(|p| (p, "the embedding"));
+    own.chain(positions.map(|p| (p, "the positions")))
+}
+
+/// How many numbers these are.
+pub fn elements_of_input(spec: &Spec) -> u64 {
+    let each = of_input(spec).map(|(p, _)| p.shape.iter().product::<u64>());
+    each.sum()
+}
+
 /// All parameters, in the order the model uses them first.
 pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> {
     let mut t = Table {
@@ -96,24 +112,8 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
         owners: BTreeMap::new(),
         elements: 0,
     };
-    let normal = Init::Normal { std: spec.std };
-    t.add(
-        EMBEDDING.into(),
-        vec![spec.sizes.vocab, spec.sizes.width],
-        normal.clone(),
-        "the embedding",
-        spec.embed_span,
-        sink,
-    )?;
-    if spec.positions == Some(Positions::Learned) {
-        t.add(
-            POSITIONS.into(),
-            vec![spec.sizes.context, spec.sizes.width],
-            normal.clone(),
-            "the positions",
-            spec.embed_span,
-            sink,
-        )?;
+    for (p, owner) in of_input(spec) {
+        t.end(EMBED, p, owner, (spec, spec.embed.span), sink)?;
     }
     for e in &spec.evolves {
         for (at, n) in e.unrolled.phases() {
@@ -172,26 +172,10 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
             }
         }
     }
-    for p in spec.output.iter().flat_map(|l| l.params()) {
-        let init = p.init(spec.std);
-        t.add(
-            format!("output.{}", p.path),
-            p.shape,
-            init,
-            "the output",
-            spec.output_span,
-            sink,
-        )?;
-    }
-    if !spec.tied {
-        t.add(
-            LOGITS.into(),
-            vec![spec.sizes.vocab, spec.sizes.width],
-            normal,
-            "the output",
-            spec.output_span,
-            sink,
-        )?;
+    let output = &spec.output;
+    let before = output.before.iter().flat_map(|l| l.params());
+    for p in before.chain(output.kind.params(spec.sizes)) {
+        t.end(OUTPUT, p, "the output", (spec, output.span), sink)?;
     }
     Some(t.params)
 }
@@ -204,6 +188,26 @@ struct Table {
 }
 
 impl Table {
+    /// Adds a parameter of one of the model's ends.
+    fn end(
+        &mut self,
+        end: &str,
+        p: LayerParam,
+        owner: &str,
+        (spec, span): (&Spec, Span),
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<()> {
+        let init = p.init(spec.std);
+        self.add(
+            format!("{end}.{}", p.path),
+            p.shape,
+            init,
+            owner,
+            span,
+            sink,
+        )
+    }
+
     fn add(
         &mut self,
         path: String,

@@ -1,43 +1,39 @@
 //! A model's parts, checked on their own and against each other: sizes, flows, stage programs, weights policies.
 //!
 //! Takes the syntax of a model; gives a [`Spec`] from which nothing can fail any more but a name clash of parameters.
-//! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`.
+//! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`, what an input or an output is to its file.
 
-use super::args::{Args, Bounds};
+use super::args::Bounds;
 use super::depth::Depth;
+use super::embeddings::{EMBEDDINGS, Embedding};
 use super::evolve::{EvolveSpec, evolve};
-use super::layers::MAX_WIDTH;
+use super::inputs::{INPUTS, Input};
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
 use super::loss::Objective;
+use super::outputs::{OUTPUTS, Output};
+use super::part::expect;
+use super::positions::{self, Positions};
 use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_much_mixing};
-use crate::scheme::scalar::{Scope, not_supported};
+use crate::scheme::scalar::not_supported;
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Loss, Tune};
 use std::collections::BTreeMap;
-
-/// Largest vocabulary and longest context.
-const MAX_VOCAB: u64 = 1 << 24;
-const MAX_CONTEXT: u64 = 1 << 24;
+use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub name: Ident,
     pub sizes: Sizes,
     pub evolves: Vec<EvolveSpec>,
-    /// What stands before the logits.
-    pub output: Option<Network>,
-    /// Whether the logits use the embedding's table.
-    pub tied: bool,
-    pub output_span: Span,
-    pub embed_span: Span,
-    /// What is added to the embedding.
-    pub positions: Option<Positions>,
+    pub input: Rc<dyn Input>,
+    pub embed: EmbedSpec,
+    pub output: OutputSpec,
     /// What it is trained for.
     pub loss: Loss,
     /// What is made small while it is trained.
@@ -50,25 +46,28 @@ pub struct Spec {
     pub std: f64,
 }
 
-/// A row for each position, added to the embedding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// A table that is trained.
-    Learned,
-    /// Sines and cosines of rising wave lengths (Vaswani et al. 2017).
-    Sinusoidal,
+/// How the first state is made of the input.
+#[derive(Clone, Debug)]
+pub struct EmbedSpec {
+    pub kind: Rc<dyn Embedding>,
+    /// What is added to it.
+    pub positions: Option<Rc<dyn Positions>>,
+    pub span: Span,
+}
+
+/// How the result is made of the last state.
+#[derive(Clone, Debug)]
+pub struct OutputSpec {
+    pub before: Option<Network>,
+    pub kind: Rc<dyn Output>,
+    pub span: Span,
 }
 
 /// Reads a model.
 pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let before = errors(r.sink);
-    let sizes = sizes(model, r.sink);
-    let embed = model.items.iter().find_map(|i| match i {
-        ModelItem::Embed { values, span } => Some((&values[..], *span)),
-        _ => None,
-    });
-    let (values, embed_span) = embed.unwrap_or((&[], model.span));
-    let positions = values.get(1).and_then(|e| positions(e, r.sink));
+    let beginning = beginning(model, r.sink);
+    let sizes = beginning.as_ref().map(Beginning::sizes);
     let output = single(
         model,
         "output",
@@ -97,9 +96,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let evolves: Vec<&Evolve> = evolves.collect();
     labels(model, &evolves, r.sink);
     let output = match output {
-        Some(ModelItem::Output { value, span }) => {
-            logits(value, sizes, r.sink).map(|(layer, tied)| (layer, tied, *span))
-        }
+        Some(ModelItem::Output { value, span }) => end(value, *span, sizes, r.sink),
         _ => None,
     };
     let (mut evaluations, mut mixing) = (0, 0);
@@ -133,14 +130,19 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             fit &= halting.read(sizes, r.sink).is_some();
         }
     }
-    let (output, tied, output_span) = output.filter(|_| fit)?;
+    let output = output.filter(|_| fit)?;
     let std = std?;
+    let Beginning { input, embed } = beginning?;
+    embed.kind.fit(embed.span, &*input, r.sink);
+    let table = embed.kind.table();
+    output.kind.fit(output.span, sizes, table, r.sink);
     if errors(r.sink) > before {
         return None;
     }
     Some(Spec {
         name: model.name.clone(),
-        positions,
+        input,
+        embed,
         loss: Loss::Next,
         objective: Objective::default(),
         tune: Tune::All,
@@ -148,9 +150,6 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         sizes,
         evolves: read,
         output,
-        tied,
-        output_span,
-        embed_span,
         std,
     })
 }
@@ -180,8 +179,28 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Vocabulary, context and width of a model.
+/// What a model reads, and the first state that is made of it.
+struct Beginning {
+    input: Rc<dyn Input>,
+    embed: EmbedSpec,
+}
+
+impl Beginning {
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab: self.input.vocab(),
+            context: self.input.context(),
+            width: self.embed.kind.width(),
+        }
+    }
+}
+
+/// The sizes that a model's fields may name.
 pub fn sizes(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Sizes> {
+    beginning(model, sink).map(|b| b.sizes())
+}
+
+fn beginning(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Beginning> {
     let input = single(
         model,
         "input",
@@ -196,20 +215,16 @@ pub fn sizes(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Sizes> {
         |i| matches!(i, ModelItem::Embed { .. }),
         true,
     );
-    let sizes = match input {
-        Some(ModelItem::Input { value, .. }) => tokens(value, sink),
+    let input = match input {
+        Some(ModelItem::Input { value, .. }) => INPUTS.read(value, sink),
         _ => None,
     };
-    let width = match embed {
+    let embed = match embed {
         Some(ModelItem::Embed { values, span }) => embedding(values, *span, sink),
         _ => None,
     };
-    let ((vocab, context), width) = (sizes?, width?);
-    Some(Sizes {
-        vocab,
-        context,
-        width,
-    })
+    let (input, embed) = input.zip(embed)?;
+    Some(Beginning { input, embed })
 }
 
 /// Standard deviation of matrices when a model does not say it.
@@ -297,61 +312,24 @@ fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `tokens(vocab: 256, context: 256)`.
-fn tokens(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<(u64, u64)> {
-    let mut args = expect(
-        e,
-        "tokens",
-        &["patches", "vectors", "image"],
-        "tokens(vocab: 256, context: 256)",
-        sink,
-    )?;
-    let vocab = args.size("vocab", &Scope::new(), MAX_VOCAB, sink);
-    let context = args.size("context", &Scope::new(), MAX_CONTEXT, sink);
-    args.finish(&[], sink);
-    vocab.zip(context)
-}
-
-/// `positions(learned)`, `positions(sinusoidal)`.
-fn positions(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Positions> {
-    let example = "embed learned(width: 256), positions(learned)";
-    let mut args = expect(e, "positions", &["class_token"], example, sink)?;
-    let (learned, sinusoidal) = (args.flag("learned"), args.flag("sinusoidal"));
-    let before = sink.len();
-    args.finish(&[], sink);
-    match (learned, sinusoidal) {
-        _ if sink.len() > before => None,
-        (true, false) => Some(Positions::Learned),
-        (false, true) => Some(Positions::Sinusoidal),
-        _ => {
-            let message = "`positions` takes one word";
-            sink.push(
-                Diagnostic::error(codes::ARGUMENT_COUNT, e.span, message)
-                    .help("write `positions(learned)` or `positions(sinusoidal)`"),
-            );
-            None
-        }
-    }
-}
-
-/// `learned(width: 256)`, the first part of an embedding.
-fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+/// `learned(width: 256), positions(learned)`: an embedding, and what is added to it.
+fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<EmbedSpec> {
     for more in values.iter().skip(2) {
         sink.push(not_supported(more.span, "a third part of an embedding"));
     }
     let Some(first) = values.first() else {
-        sink.push(Diagnostic::error(
-            codes::MISSING_ARGUMENT,
-            span,
-            "this embedding is empty",
-        ));
+        let message = "this embedding is empty";
+        sink.push(Diagnostic::error(codes::MISSING_ARGUMENT, span, message));
         return None;
     };
-    let later = ["linear", "conv", "positions", "class_token"];
-    let mut args = expect(first, "learned", &later, "learned(width: 256)", sink)?;
-    let width = args.size("width", &Scope::new(), MAX_WIDTH, sink);
-    args.finish(&[], sink);
-    width
+    let kind = EMBEDDINGS.read(first, sink);
+    let positions = values.get(1).and_then(|e| positions::read(e, sink));
+    let kind = kind?;
+    Some(EmbedSpec {
+        kind,
+        positions,
+        span,
+    })
 }
 
 /// `normal(std: 0.02)`.
@@ -362,61 +340,21 @@ fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
     std
 }
 
-/// A call of one expected name.
-pub fn expect<'e>(
-    e: &'e Expr,
-    name: &str,
-    later: &[&str],
-    example: &str,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<Args<'e>> {
-    let args = Args::of(e);
-    if let Some(args) = args {
-        if args.callee.name == name {
-            return Some(args);
-        }
-        if later.contains(&args.callee.name.as_str()) {
-            sink.push(not_supported(
-                args.callee.span,
-                &format!("`{}` here", args.callee.name),
-            ));
-            return None;
-        }
-    }
-    sink.push(
-        Diagnostic::error(
-            codes::UNKNOWN_OPTION,
-            e.span,
-            format!("`{name}` is expected here"),
-        )
-        .help(format!("write, for example, `{example}`")),
-    );
-    None
-}
-
-/// `rmsnorm |> logits(tied)`: what stands before the logits, and whether they are tied.
-fn logits(
+/// `rmsnorm |> logits(tied)`: layers, and what is said of the last state.
+fn end(
     e: &Expr,
+    span: Span,
     sizes: Option<Sizes>,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Option<Network>, bool)> {
+) -> Option<OutputSpec> {
     let (before, last) = match &e.kind {
         ExprKind::Pipe(a, b) => (Some(&**a), &**b),
         _ => (None, e),
     };
-    let later = ["linear", "mean", "class_token", "state"];
-    let mut args = expect(
-        last,
-        "logits",
-        &later,
-        "output rmsnorm |> logits(tied)",
-        sink,
-    )?;
-    let tied = args.flag("tied");
-    args.finish(&[], sink);
-    let layer = match before {
+    let kind = OUTPUTS.read(last, sink)?;
+    let before = match before {
         Some(before) => Some(pipeline::output(before, sizes?, sink)?),
         None => None,
     };
-    Some((layer, tied))
+    Some(OutputSpec { before, kind, span })
 }

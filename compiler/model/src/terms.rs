@@ -1,11 +1,11 @@
 //! The terms of a loss in the graph: what each is for a token, and their sum.
 //!
-//! Takes states before and after steps as they are made, then the logits; gives the total, with a result `loss.<term>` for each of
+//! Takes states before and after steps as they are made, then the result; gives the total, with a result `loss.<term>` for each of
 //! several terms. Sums over steps are collected per token and averaged at the end, as the cross-entropy is.
 
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
-use super::losses::{LossTerm, NAMES, Ponder, Predicted, StepTaken, Training};
+use super::losses::{LossTerm, NAMES, Ponder, StepTaken, Training};
 use crate::error::BuildError;
 use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
@@ -157,17 +157,16 @@ impl GraphBuilder<'_> {
     pub(super) fn loss(
         &mut self,
         b: &mut Builder,
-        logits: Value,
+        made: Value,
         targets: Value,
     ) -> Result<Value, BuildError> {
         let objective = &self.spec.objective;
         let weights = self.counted(b)?;
-        let softmax = nn::normaliser(b, logits)?;
+        let predicted = self.spec.output.kind.predicted(b, made, targets)?;
         if !self.drops || objective.is_plain() {
-            let rows = softmax.cross_entropy(b, targets)?;
+            let rows = predicted.softmax.cross_entropy(b, predicted.targets)?;
             return Ok(mean(b, rows, weights)?);
         }
-        let predicted = Predicted { softmax, targets };
         let mut rows = Vec::new();
         for (_, term, _) in &objective.terms {
             rows.push(term.rows(self, b, &predicted)?);
@@ -190,8 +189,8 @@ impl GraphBuilder<'_> {
         let Loss::Masked { token, .. } = self.spec.loss else {
             return Ok(None);
         };
-        let missing = || BuildError::Missing("tokens".into());
-        let tokens = self.tokens.ok_or_else(missing)?;
+        let missing = || BuildError::Missing("the input".into());
+        let tokens = self.input.ok_or_else(missing)?;
         Ok(Some(b.push1(Equals { to: token }, &[tokens])?))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | entry | default | |
 //! |---|---|---|
-//! | `data text("…", tokenizer: bytes)` or `tokens("…")` | required | see [`super::data`] |
+//! | `data text("…", tokenizer: bytes)` or `tokens("…")` | required | see [`super::sources`] |
 //! | `batch n` | required | sequences per step |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
@@ -19,18 +19,18 @@
 
 use super::args::{Args, Bounds, real, report};
 use super::constrain;
-use super::data::{self, Tokenized};
 use super::lora;
 use super::loss::{self, Objective};
+use super::part::expect;
 use super::settings;
-use super::spec::expect;
+use super::sources::{SOURCES, Tokenized};
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Form, Loss, Memory, Precision, Pretrained, Tokenizer, Train, Tune};
+use odec_program::manifest::{Loss, Memory, Precision, Pretrained, Train, Tune};
 use odec_program::schedules::Constant;
 use std::path::Path;
 
@@ -161,7 +161,10 @@ pub fn read(
     let optimizer = required("optimizer", "optimizer adamw(lr: 3e-4)");
     let batch = required("batch", "batch 8");
     let steps = required("steps", "steps 1000");
-    let data = data.and_then(|e| data::read(e, vocab, sink));
+    let trained_on = data.and_then(|e| SOURCES.read(e, sink));
+    if let Some(source) = &trained_on {
+        source.fit(vocab, sink);
+    }
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
     let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
@@ -185,19 +188,15 @@ pub fn read(
         Some(e) => loss::read(e, vocab, sink),
         None => Some((Loss::Next, Objective::default())),
     };
-    if let (Some((Loss::Masked { .. }, _)), Some((data, _))) = (&loss, &data)
-        && let Form::Text {
-            tokenizer: Tokenizer::Bytes,
-            ..
-        } = data.form
-        && vocab <= data::BYTES
+    if let (Some((Loss::Masked { .. }, _)), Some(source)) = (&loss, &trained_on)
+        && source.kinds() == Some(vocab)
         && let Some(e) = value("loss")
     {
         let message = "bytes are all kinds of tokens that the model knows: none is left to hide others behind";
         let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, e.span, message);
         sink.push(d.help(format!(
             "write `input tokens(vocab: {}, …)`: the last kind is the mask",
-            data::BYTES + 1
+            vocab + 1
         )));
     }
     let entry = found.iter().find(|(n, _)| *n == "from");
@@ -222,10 +221,10 @@ pub fn read(
     if sink.len() > before {
         return None;
     }
-    let (data, tokenized) = data?;
+    let trained_on = trained_on?;
     let (loss, objective) = loss?;
     let train = Train {
-        data,
+        data: trained_on.data(),
         optimizer: optimizer?,
         schedule: schedule?,
         batch: batch?,
@@ -241,7 +240,7 @@ pub fn read(
         spectral,
     };
     let named = Named {
-        tokenizer: tokenized,
+        tokenizer: trained_on.tokenized(),
         data: value("data").map(|e| e.span),
         from,
         tune: value("tune").map(|e| e.span),

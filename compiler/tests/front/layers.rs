@@ -22,7 +22,7 @@ fn examples() -> impl Iterator<Item = (&'static Definition, &'static str)> {
 /// A layer by itself, in a small model.
 fn small(text: &str) -> Result<Alone, CompileError> {
     let sizes = Sizes {
-        vocab: VOCAB,
+        vocab: Some(VOCAB),
         context: CONTEXT,
         width: WIDTH,
     };

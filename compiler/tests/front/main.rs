@@ -6,6 +6,7 @@ mod arguments;
 mod choices;
 mod claims;
 mod common;
+mod declared;
 mod depth;
 mod docs;
 mod errors;

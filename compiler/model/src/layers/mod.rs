@@ -5,19 +5,19 @@
 //! nothing outside of this folder knows which layers there are; nothing in it knows of models. Pipelines and sums of layers are
 //! read by `pipeline.rs` and are a [`Network`].
 
-mod arguments;
 mod map;
 mod mlp;
 pub mod network;
 pub mod pipeline;
 mod reading;
 
-pub use arguments::{Argument, Form, Silent};
+pub use crate::arguments::{Argument, Form, Silent};
 pub use map::Map;
 pub use odec_graph::TypeResult;
 pub use odec_program::choice::{About, Example};
 pub use reading::Reading;
 
+use crate::arguments;
 use crate::scheme::vocabulary::{LayerName, Vocabulary};
 use network::Network;
 use odec_graph::ops;

@@ -38,7 +38,8 @@ pub struct LayerReader<'a> {
 /// Sizes of a model that its fields may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    pub vocab: u64,
+    /// Kinds of tokens, where a model reads tokens.
+    pub vocab: Option<u64>,
     pub context: u64,
     pub width: u64,
 }
@@ -47,7 +48,7 @@ pub struct Sizes {
 /// depends on them.
 pub fn check(leaf: &Leaf, sizes: Option<Sizes>, sink: &mut Vec<Diagnostic>) {
     let some = Sizes {
-        vocab: 256,
+        vocab: Some(256),
         context: 256,
         width: 256,
     };
@@ -121,12 +122,10 @@ fn expression(
 impl Sizes {
     fn scope(self) -> Scope {
         let number = |n: u64| Coeff::constant(Exact::int(i64::try_from(n).unwrap_or(i64::MAX)));
-        let all = [
-            ("width", self.width),
-            ("vocab", self.vocab),
-            ("context", self.context),
-        ];
-        all.map(|(n, v)| (n.to_string(), number(v))).into()
+        let all = [("width", self.width), ("context", self.context)];
+        let vocab = self.vocab.map(|vocab| ("vocab", vocab));
+        let all = all.into_iter().chain(vocab);
+        all.map(|(n, v)| (n.to_string(), number(v))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
-//! Arguments of layers: their names, what may be given for them, what is meant where nothing is said, and why.
+//! Arguments of layers and of other parts: their names, what may be given for them, what is meant where nothing is said, and why.
 //!
-//! A layer's rule reads an argument by its declaration, so that what is documented is what is read. Leaves reading to `reading.rs`.
+//! An argument is read by its declaration, so that what is documented is what is read. Leaves reading to `part.rs`, for layers to
+//! `layers/reading.rs`.
 
 use crate::scheme::args::Bounds;
 use odec_graph::Exact;
@@ -35,6 +36,14 @@ pub enum Form {
     UnnamedNumber(Bounds),
     /// Pipelines side by side, or the field's parameters.
     Fields,
+    /// Something in quotes: `key: "text"`.
+    Text,
+    /// A word, or a path in quotes: `tokenizer: bytes`.
+    WordOrPath(&'static str),
+    /// Paths in quotes without a name, at least one.
+    Paths,
+    /// A whole percentage, from one to another: `held_out: 10%`.
+    Percent(u32, u32),
 }
 
 /// What is meant where nothing is said.
@@ -122,6 +131,36 @@ impl Argument {
         meaning: &'static str,
     ) -> Argument {
         Argument::new(name, form, silent, meaning)
+    }
+
+    /// Something in quotes.
+    pub const fn text(name: &'static str, silent: &'static str, meaning: &'static str) -> Self {
+        Argument::new(name, Form::Text, Silent::Is(silent), meaning)
+    }
+
+    /// A word or a path that must be said.
+    pub const fn word_or_path(
+        name: &'static str,
+        word: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::WordOrPath(word), Silent::Needed, meaning)
+    }
+
+    /// Paths, of which one must be given.
+    pub const fn paths(name: &'static str, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Paths, Silent::Needed, meaning)
+    }
+
+    /// A share in whole per cent.
+    pub const fn percent(
+        name: &'static str,
+        (least, most): (u32, u32),
+        silent: u32,
+        meaning: &'static str,
+    ) -> Argument {
+        let silent = Silent::Ratio(silent as i64, 100);
+        Argument::new(name, Form::Percent(least, most), silent, meaning)
     }
 
     /// What a number may be.

@@ -1,0 +1,46 @@
+//! How the first state is made of what a model reads: `embed learned(width: 256)`.
+//!
+//! An embedding is one file and one line in the list; nothing outside of this folder knows which there are. Leaves rows of positions, which
+//! are added to it, to `positions/`.
+
+use crate::inputs::Input;
+use crate::layers::LayerParam;
+use crate::part::{Place, parts};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, TypeResult, Value};
+use std::fmt::Debug;
+use std::rc::Rc;
+
+/// From an input to states.
+pub trait Embedding: Debug {
+    /// Columns of the state.
+    fn width(&self) -> u64;
+    /// Says what input it has no meaning for.
+    fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>);
+    /// All parameters, by their paths below `embed`.
+    fn params(&self, of: &dyn Input) -> Vec<LayerParam>;
+    /// The parameter that has a row for each kind of tokens, which an output may use as well.
+    fn table(&self) -> Option<&'static str>;
+    /// Appends its nodes at the builder's site.
+    fn build(&self, b: &mut Builder, input: Value, w: &mut dyn EmbedScope) -> TypeResult;
+}
+
+/// Where an embedding and its positions find parameters and tables while the graph is built.
+pub trait EmbedScope {
+    /// By its path below `embed`.
+    fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
+    /// The rows of a table with one for each position that a run is given.
+    fn rows(&mut self, b: &mut Builder, table: Value) -> TypeResult;
+    /// Sinusoids of these positions, as wide as the state.
+    fn sinusoids(&mut self, b: &mut Builder) -> TypeResult;
+}
+
+parts! { Embedding: learned::Learned }
+
+/// All embeddings.
+pub static EMBEDDINGS: Place<Rc<dyn Embedding>> = Place {
+    parts: PARTS,
+    later: &["linear", "conv", "positions", "class_token"],
+    example: "learned(width: 256)",
+};

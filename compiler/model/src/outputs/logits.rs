@@ -1,0 +1,99 @@
+//! `logits`: a number for each kind of tokens, of which the softmax is how likely that token is held.
+
+use super::{Output, OutputScope};
+use crate::arguments::Argument;
+use crate::layers::{LayerParam, Sizes, Start};
+use crate::losses::Predicted;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
+use odec_program::{Dim, ResultId, names};
+
+const TIED: Argument = Argument::flag("tied", "use the table of `embed learned(…)` for W");
+
+/// The part of a site, and the parameter below `output`.
+const PART: &str = "logits";
+const WEIGHT: &str = "logits.weight";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logits {
+    tied: bool,
+}
+
+impl Part for Logits {
+    const DECLARATION: Declaration = Declaration {
+        name: "logits",
+        about: About {
+            summary: "A number for each kind of tokens at every position, linear in the last state.",
+            formula: "y = x·Wᵀ, W [vocab, width]",
+            source: "",
+            notes: &[
+                "Tied weights: Press & Wolf 2017, EACL.",
+                "What is compared with them are the tokens to be predicted (`cross_entropy`, `masked`).",
+            ],
+        },
+        arguments: &[TIED],
+        examples: &[
+            Example {
+                text: "output logits",
+                meaning: "weights of its own",
+            },
+            Example {
+                text: "output rmsnorm |> logits(tied)",
+                meaning: "normalised, then read by the embedding's table",
+            },
+        ],
+    };
+
+    fn read(r: &mut PartReading) -> Option<Self> {
+        let tied = r.flag(&TIED);
+        Some(Logits { tied })
+    }
+}
+
+impl Output for Logits {
+    fn fit(&self, span: Span, of: Sizes, table: Option<&str>, sink: &mut Vec<Diagnostic>) {
+        if of.vocab.is_none() {
+            let d = incompatible(span, "`logits` are a number for each kind of tokens");
+            sink.push(d.label("the positions of this model's input hold numbers"));
+        } else if self.tied && table.is_none() {
+            let d = incompatible(span, "`logits(tied)` use the table of an embedding");
+            sink.push(d.label("this model's embedding has none"));
+        }
+    }
+
+    fn params(&self, of: Sizes) -> Vec<LayerParam> {
+        let own = |vocab| LayerParam {
+            path: WEIGHT.into(),
+            shape: vec![vocab, of.width],
+            start: Start::Normal,
+        };
+        let own = of.vocab.filter(|_| !self.tied).map(own);
+        own.into_iter().collect()
+    }
+
+    fn result(&self) -> ResultId<'static> {
+        ResultId::Logits
+    }
+
+    fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
+        let weight = match self.tied {
+            true => w.embedding(b)?,
+            false => w.param(b, WEIGHT)?,
+        };
+        b.part(PART, |b| nn::linear(b, state, weight))
+    }
+
+    fn targets(&self) -> ops::Input {
+        ops::Input {
+            name: names::TARGETS.into(),
+            ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
+        }
+    }
+
+    fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {
+        let softmax = nn::normaliser(b, result)?;
+        Ok(Predicted { softmax, targets })
+    }
+}

@@ -1,0 +1,242 @@
+//! Parts that a model and its training are put together from: what each declares, and how it is read by that.
+//!
+//! A part is one file and one line of a list. There is a list for each place: inputs, embeddings, positions, outputs, data sources.
+//! Layers, whose widths depend on what they meet, are read by `layers/reading.rs`.
+
+use super::arguments::{Argument, Form, Silent};
+use crate::codes;
+use crate::scheme::args::{Args, report};
+use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use odec_grammar::Span;
+use odec_grammar::ast::{Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+pub use odec_program::choice::{About, Example};
+
+/// What a part says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Declaration {
+    pub name: &'static str,
+    pub about: About,
+    /// All that it may be given, in the order in which [`Part::read`] asks for it.
+    pub arguments: &'static [Argument],
+    /// Whole lines of a model or of a train block, each of which is read by a test.
+    pub examples: &'static [Example],
+}
+
+/// A part with its arguments. What it is for says the trait of its place.
+pub trait Part: Sized {
+    const DECLARATION: Declaration;
+
+    /// Reads its arguments.
+    fn read(r: &mut PartReading) -> Option<Self>;
+}
+
+/// One line of a list.
+pub struct Listed<T: 'static> {
+    pub declaration: Declaration,
+    pub read: fn(&mut PartReading) -> Option<T>,
+}
+
+/// Where one of several parts stands.
+pub struct Place<T: 'static> {
+    pub parts: &'static [Listed<T>],
+    /// Names that later versions compile.
+    pub later: &'static [&'static str],
+    /// What one may write.
+    pub example: &'static str,
+}
+
+/// Declares the parts of a place: one line per part, `module::Type`. All that they share with others is their trait.
+macro_rules! parts {
+    ($of:ident: $($module:ident :: $ty:ident),* $(,)?) => {
+        $(mod $module; pub use $module::$ty;)*
+
+        const PARTS: &[$crate::part::Listed<std::rc::Rc<dyn $of>>] = &[$($crate::part::Listed {
+            declaration: <$ty as $crate::part::Part>::DECLARATION,
+            read: |r| {
+                let part = <$ty as $crate::part::Part>::read(r)?;
+                Some(std::rc::Rc::new(part) as std::rc::Rc<dyn $of>)
+            },
+        }),*];
+    };
+}
+pub(crate) use parts;
+
+impl<T> Place<T> {
+    /// What all parts of this place declare.
+    pub fn declarations(&self) -> impl Iterator<Item = &'static Declaration> {
+        self.parts.iter().map(|p| &p.declaration)
+    }
+
+    /// Reads the part that an expression names.
+    pub fn read(&self, e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<T> {
+        let names: Vec<&str> = self.declarations().map(|d| d.name).collect();
+        let args = one_of(e, &names, self.later, self.example, sink)?;
+        let part = self.parts.iter();
+        let part = part
+            .into_iter()
+            .find(|p| p.declaration.name == args.callee.name)?;
+        let mut reading = PartReading {
+            args,
+            sink,
+            asked: Vec::new(),
+        };
+        let made = (part.read)(&mut reading);
+        // What is declared is read, and nothing else.
+        let declared = part.declaration.arguments.iter().map(|a| a.name);
+        debug_assert!(made.is_none() || declared.eq(reading.asked.iter().copied()));
+        reading.args.finish(&[], reading.sink);
+        made
+    }
+}
+
+/// The arguments of a part at hand.
+pub struct PartReading<'e, 's> {
+    args: Args<'e>,
+    sink: &'s mut Vec<Diagnostic>,
+    /// Arguments that the part has asked for.
+    asked: Vec<&'static str>,
+}
+
+impl<'e> PartReading<'e, '_> {
+    fn ask(&mut self, a: &Argument) {
+        if !self.asked.contains(&a.name) {
+            self.asked.push(a.name);
+        }
+    }
+
+    pub fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
+        self.sink.push(d);
+        None
+    }
+
+    fn report<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
+        report(r, self.sink)
+    }
+
+    pub fn flag(&mut self, a: &Argument) -> bool {
+        self.ask(a);
+        self.args.flag(a.name)
+    }
+
+    fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.ask(a);
+        self.args.labelled(a.name, self.sink)
+    }
+
+    /// The value of an argument that must be given.
+    pub fn needed(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.ask(a);
+        self.args.required(a.name, self.sink)
+    }
+
+    /// A whole number that must be given, from 1.
+    pub fn size(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let e = self.needed(a)?;
+        self.report(whole(e, &Scope::new(), 1, most))
+    }
+
+    /// Something in quotes, or what is meant where nothing is said.
+    pub fn text(&mut self, a: &Argument) -> Option<String> {
+        match (self.given(a).map(|e| (&e.kind, e.span)), a.silent) {
+            (None, Silent::Is(text)) => Some(text.into()),
+            (None, _) => None,
+            (Some((ExprKind::Str(text), _)), _) => Some(text.clone()),
+            (Some((_, span)), _) => {
+                let message = format!("`{}` is a text", a.name);
+                let d = Diagnostic::error(codes::NOT_A_STRING, span, message);
+                self.fail(d.label("something in quotes is expected"))
+            }
+        }
+    }
+
+    /// All arguments without a name: one path at least.
+    pub fn paths(&mut self, a: &Argument) -> Option<Vec<String>> {
+        self.ask(a);
+        let mut paths = Vec::new();
+        let mut good = true;
+        while let Some(e) = self.args.positional() {
+            match &e.kind {
+                ExprKind::Str(path) => paths.push(path.clone()),
+                _ => {
+                    good = false;
+                    let message = "this is not a path";
+                    let d = Diagnostic::error(codes::NOT_A_STRING, e.span, message);
+                    self.sink.push(d.label("a path in quotes is expected"));
+                }
+            }
+        }
+        if paths.is_empty() && good {
+            let name = &self.args.callee.name;
+            let message = format!("`{name}` needs a file");
+            let help = format!("write `{name}(\"file\", …)`");
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, self.args.span, message);
+            return self.fail(d.help(help));
+        }
+        good.then_some(paths)
+    }
+
+    /// A whole percentage, or what is meant where nothing is said. `wrong`: what is said after one that is out of range.
+    pub fn percent(&mut self, a: &Argument, wrong: &str) -> Option<u32> {
+        let Form::Percent(least, most) = a.form else {
+            return None;
+        };
+        let given = self.given(a);
+        let value = match given {
+            Some(e) => self.report(exact(e, &Scope::new()))?,
+            None => a.number_meant()?,
+        };
+        let hundred = (&value * &Exact::int(100)).as_integer();
+        let n = hundred.and_then(|n| u32::try_from(n).ok());
+        let n = n.filter(|n| (least..=most).contains(n));
+        if n.is_none() {
+            let span = given.map_or(self.args.span, |e| e.span);
+            let message = format!("{value} {wrong}");
+            let label = format!("a whole percentage from {least}% to {most}% is expected");
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, span, message);
+            self.sink.push(d.label(label));
+        }
+        n
+    }
+}
+
+/// A call of one expected name.
+pub fn expect<'e>(
+    e: &'e Expr,
+    name: &str,
+    later: &[&str],
+    example: &str,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Args<'e>> {
+    one_of(e, &[name], later, example, sink)
+}
+
+/// A call of one of several names.
+fn one_of<'e>(
+    e: &'e Expr,
+    names: &[&str],
+    later: &[&str],
+    example: &str,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Args<'e>> {
+    if let Some(args) = Args::of(e) {
+        let name = args.callee.name.as_str();
+        if names.contains(&name) {
+            return Some(args);
+        }
+        if later.contains(&name) {
+            sink.push(not_supported(args.callee.span, &format!("`{name}` here")));
+            return None;
+        }
+    }
+    let message = format!("`{}` is expected here", names.join("` or `"));
+    let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message);
+    sink.push(d.help(format!("write, for example, `{example}`")));
+    None
+}
+
+/// What a part does not go with, and why.
+pub fn incompatible(span: Span, message: &str) -> Diagnostic {
+    Diagnostic::error(codes::INCOMPATIBLE, span, message)
+}

@@ -1,0 +1,64 @@
+//! What a model is trained on: `data text("corpus.txt", tokenizer: bytes)`. Each kind says what runs are told of it.
+//!
+//! A source is one file and one line in the list; nothing outside of this folder knows which there are. Files are named, not opened:
+//! whether a `tokenizer.json` fits the model is for those to check who may read it, with the [`Tokenized`] place that is given back.
+
+use crate::arguments::Argument;
+use crate::codes;
+use crate::part::{Place, parts};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_program::manifest::Data;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+/// Tokens of the byte tokenizer.
+pub const BYTES: u64 = 256;
+
+/// What a model is trained on.
+pub trait DataSource: Debug {
+    /// What runs are told.
+    fn data(&self) -> Data;
+    /// How many kinds of tokens it gives, where that is known before a file is read.
+    fn kinds(&self) -> Option<u64>;
+    /// Says what model it does not fit, by the vocabulary.
+    fn fit(&self, vocab: u64, sink: &mut Vec<Diagnostic>);
+    /// The file that says how tokens are made, and where it is named.
+    fn tokenized(&self) -> Option<Tokenized>;
+}
+
+/// A tokenizer file, and where the source names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tokenized {
+    pub path: String,
+    pub span: Span,
+}
+
+parts! { DataSource: text::Text, tokens::Tokens }
+
+/// All sources.
+pub static SOURCES: Place<Rc<dyn DataSource>> = Place {
+    parts: PARTS,
+    later: &["images"],
+    example: "data text(\"corpus.txt\", tokenizer: bytes)",
+};
+
+/// How much of a corpus is held out, which every source is asked.
+const HELD_OUT: Argument = Argument::percent(
+    "held_out",
+    (1, 50),
+    10,
+    "how much of it, at its end, is kept for evaluation",
+);
+/// What is said after a share that is out of range.
+const NOT_HELD_OUT: &str = "of the text cannot be held out";
+
+/// A vocabulary that the model has no room for; `which` begins the sentence.
+pub fn too_many(span: Span, which: &str, needs: u64, vocab: u64) -> Diagnostic {
+    Diagnostic::error(
+        codes::VOCABULARY_MISMATCH,
+        span,
+        format!("{which} {needs} kinds of tokens, the model knows {vocab}"),
+    )
+    .help(format!("write `input tokens(vocab: {needs}, …)`"))
+}

@@ -1,0 +1,232 @@
+//! Tests of inputs, embeddings, positions, outputs and data sources, made of what each declares: examples, parameters, defaults, mistakes.
+
+use crate::common::{Outcome, compile_text};
+use odec_compiler::model::embeddings::EMBEDDINGS;
+use odec_compiler::model::inputs::{INPUTS, Input};
+use odec_compiler::model::layers::Sizes;
+use odec_compiler::model::outputs::OUTPUTS;
+use odec_compiler::model::page::{Page, chapters};
+use odec_grammar::ast::{Expr, Item};
+use odec_graph::{TensorType, ops, print};
+use odec_program::Dim;
+use std::collections::BTreeSet;
+
+/// A model and its training, a line each. Every kind of tokens that an example makes has a number.
+const LINES: [(&str, &str); 4] = [
+    ("input", "input tokens(vocab: 300, context: 8)"),
+    ("embed", "embed learned(width: 16)"),
+    ("output", "output logits"),
+    ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+];
+
+/// The model in which one line is another.
+fn with_line(line: &str) -> Outcome {
+    let word = line.split(' ').next();
+    let of = |wanted: &str| {
+        let (_, known) = LINES.iter().find(|(w, _)| *w == wanted).expect("a line");
+        if word == Some(wanted) { line } else { known }
+    };
+    compile_text(&format!(
+        "field f = rmsnorm |> linear\nmodel m {{\n  {}\n  {}\n  evolve euler(f) for 1 step\n  {}\n}}\n\
+         train {{\n  {}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n",
+        of("input"),
+        of("embed"),
+        of("output"),
+        of("data")
+    ))
+}
+
+fn pages() -> Vec<Page> {
+    chapters().into_iter().flat_map(|c| c.pages).collect()
+}
+
+/// The call of a part, with one more argument.
+fn with_argument(line: &str, name: &str, said: &str) -> String {
+    let end = line.rfind(name).expect("its name") + name.len();
+    match line[end..].starts_with('(') {
+        true => {
+            let close = end + line[end..].rfind(')').expect("a bracket");
+            format!("{}, {said}{}", &line[..close], &line[close..])
+        }
+        false => format!("{}({said}){}", &line[..end], &line[end..]),
+    }
+}
+
+/// All that is made of a model: its graphs, its sizes and what runs are told.
+fn made(outcome: &Outcome) -> String {
+    let built = outcome.checked().built.as_ref().expect("a model");
+    let graphs = [&built.forward, &built.loss].map(print::text);
+    let (config, train) = (&built.config, &built.train);
+    format!("{}\n{config:?}\n{train:?}", graphs.join("\n"))
+}
+
+fn said(line: &str) -> Vec<String> {
+    let outcome = with_line(line);
+    assert!(outcome.checked.is_none(), "{line} is valid");
+    outcome.messages.into_iter().map(|d| d.message).collect()
+}
+
+#[test]
+fn a_page_is_complete() {
+    for chapter in chapters() {
+        let names: BTreeSet<&str> = chapter.pages.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names.len(), chapter.pages.len(), "{}", chapter.title);
+        assert!(!names.is_empty(), "{}", chapter.title);
+    }
+    for page in pages() {
+        let (name, about) = (&page.name, page.about);
+        assert!(
+            about.summary.ends_with('.') && !about.formula.is_empty(),
+            "{name}"
+        );
+        assert!(!page.examples.is_empty(), "{name} has no example");
+        for a in &page.arguments {
+            let all = [&a.form, &a.default, &a.meaning];
+            assert!(all.iter().all(|text| !text.is_empty()), "{name}: {a:?}");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_read() {
+    for page in pages() {
+        for e in &page.examples {
+            let outcome = with_line(e.text);
+            assert!(
+                outcome.checked.is_some(),
+                "{}\n{}",
+                e.text,
+                outcome.rendered()
+            );
+        }
+    }
+}
+
+#[test]
+fn parameters_are_those_of_the_model() {
+    let mut seen = 0;
+    for page in pages() {
+        let outcome = with_line(page.examples[0].text);
+        let built = outcome.checked().built.as_ref().expect("a model");
+        for p in &page.parameters {
+            assert!(built.params.iter().any(|q| q.path == p.path), "{p:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3, "{seen}");
+}
+
+#[test]
+fn defaults_are_what_is_meant_where_nothing_is_said() {
+    let mut tried = 0;
+    for page in pages() {
+        for e in &page.examples {
+            for a in &page.arguments {
+                let given = e.text.contains(&format!("{}:", a.name));
+                // What cannot be written is said in words.
+                let words = ["needed", "off", "a line end"];
+                if given || words.contains(&a.default.as_str()) {
+                    continue;
+                }
+                let argument = format!("{}: {}", a.name, a.default.trim_matches('`'));
+                let more = with_argument(e.text, &page.name, &argument);
+                assert_eq!(made(&with_line(e.text)), made(&with_line(&more)), "{more}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 2, "{tried}");
+}
+
+#[test]
+fn mistakes_in_arguments_are_named() {
+    for page in pages().iter().filter(|p| !p.arguments.is_empty()) {
+        let (name, text) = (&page.name, page.examples[0].text);
+        let unknown = said(&with_argument(text, name, "nonsense: 1"));
+        let wanted = format!("`{name}` has no argument `nonsense`");
+        assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
+        let word = text.split(' ').next().expect("a word");
+        for a in page.arguments.iter().filter(|a| a.default == "needed") {
+            let messages = said(&format!("{word} {name}"));
+            let named = |m: &String| m.starts_with(&format!("`{name}` needs "));
+            assert!(messages.iter().any(named), "{a:?}: {messages:?}");
+        }
+    }
+}
+
+/// Of a name that is none of a place's, all are listed that are.
+#[test]
+fn what_may_stand_at_a_place_is_said() {
+    for line in ["input f(1)", "embed f(1)", "output f(1)", "data f(1)"] {
+        let messages = said(line);
+        let expected = |m: &String| m.ends_with("is expected here");
+        assert_eq!(
+            messages.iter().filter(|m| expected(m)).count(),
+            1,
+            "{messages:?}"
+        );
+    }
+    let messages = said("data f(1)");
+    assert!(messages.contains(&"`text` or `tokens` is expected here".to_string()));
+}
+
+/// An input that no model has yet: numbers at each position.
+#[derive(Debug)]
+struct Vectors;
+
+impl Input for Vectors {
+    fn value(&self) -> ops::Input {
+        ops::Input {
+            name: "vectors".into(),
+            ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(3)]),
+        }
+    }
+    fn vocab(&self) -> Option<u64> {
+        None
+    }
+    fn context(&self) -> u64 {
+        8
+    }
+    fn grows(&self) -> bool {
+        true
+    }
+}
+
+fn expr(text: &str) -> Expr {
+    let (file, _) = odec_grammar::parse(0, &format!("field f = {text}\n"));
+    match file.items.into_iter().next() {
+        Some(Item::Field(f)) => f.value,
+        _ => panic!("{text}"),
+    }
+}
+
+/// A part that asks for tokens says so of an input that has none.
+#[test]
+fn parts_that_need_tokens_say_so() {
+    let mut sink = Vec::new();
+    let at = expr("f").span;
+    let tokens = INPUTS.read(&expr("tokens(vocab: 300, context: 8)"), &mut sink);
+    let learned = EMBEDDINGS.read(&expr("learned(width: 16)"), &mut sink);
+    let tied = OUTPUTS.read(&expr("logits(tied)"), &mut sink);
+    let (tokens, learned, tied) = (tokens.unwrap(), learned.unwrap(), tied.unwrap());
+    let sizes = |input: &dyn Input| Sizes {
+        vocab: input.vocab(),
+        context: input.context(),
+        width: learned.width(),
+    };
+    learned.fit(at, &*tokens, &mut sink);
+    tied.fit(at, sizes(&*tokens), learned.table(), &mut sink);
+    assert!(sink.is_empty());
+    learned.fit(at, &Vectors, &mut sink);
+    tied.fit(at, sizes(&Vectors), None, &mut sink);
+    tied.fit(at, sizes(&*tokens), None, &mut sink);
+    let said: Vec<&str> = sink.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(
+        said,
+        [
+            "`learned` has a row for each kind of tokens",
+            "`logits` are a number for each kind of tokens",
+            "`logits(tied)` use the table of an embedding"
+        ]
+    );
+}
