@@ -514,6 +514,16 @@ pub enum Form {
     Tokens,
 }
 
+impl Form {
+    /// What makes tokens of it, if it is text.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        match self {
+            Form::Text { tokenizer, .. } => Some(tokenizer),
+            Form::Tokens => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tokenizer {

@@ -59,7 +59,7 @@ pub mod system;
 pub mod train;
 
 pub use artifact::{Artifact, ArtifactError, DeviceChoice, ObjectCode, Unsigned};
-pub use data::Corpus;
+pub use data::dataset::{Batch, Dataset};
 pub use data::tokenizer::Tokenizer;
 pub use executor::{Executor, RunError, State, Value};
 pub use infer::evaluate::{Evaluation, evaluate};
@@ -69,6 +69,6 @@ pub use system::files::remedy;
 pub use system::progress::Show;
 pub use system::shown::Shown;
 pub use train::failure::TrainError;
-pub use train::material::{corpus_of, tokenizer_of};
+pub use train::material::{dataset_of, tokenizer_of};
 pub use train::run::{Run, open_run, open_run_with};
 pub use train::{End, Settings, Summary, resume, train};

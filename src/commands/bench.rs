@@ -6,7 +6,7 @@ use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
 use odec_program::manifest::named;
 use odec_program::{Bindings, EntryId, Slot};
-use odec_runtime::data::Batch;
+use odec_runtime::data::dataset::Batch;
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::depth;

@@ -3,25 +3,26 @@
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_runtime::{Show, corpus_of, evaluate, open_run_with, outln};
+use odec_runtime::{Show, dataset_of, evaluate, open_run_with, outln};
 use odec_source::escape::escaped;
 use serde_json::json;
 
 pub fn run(args: &cli::Eval) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
-    let corpus = corpus_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
-    let e = evaluate(&mut executor, &corpus, args.windows, &mut |_| {}).map_err(Failure::input)?;
+    let dataset = dataset_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
+    let e =
+        evaluate(&mut executor, &*dataset, args.windows, &mut |_| {}).map_err(Failure::input)?;
     if args.json {
         outln!(
             "{}",
-            json!({ "data": corpus.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
+            json!({ "data": dataset.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
         );
     } else {
         outln!(
             "{} predicted tokens of {}",
             e.tokens,
-            escaped(corpus.name())
+            escaped(dataset.name())
         );
         outln!(
             "loss {:.4} nats/token ({:.4} bits), perplexity {:.3}",

@@ -8,7 +8,7 @@ use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_program::manifest::{Manifest, Param, named};
 use odec_program::{Bindings, EntryId};
-use odec_runtime::data::Batch;
+use odec_runtime::data::dataset::Batch;
 use odec_runtime::train::gradient::gradient;
 use odec_runtime::{Executor, State};
 use std::ops::Range;

@@ -9,7 +9,7 @@ use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
 use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, EntryId};
-use odec_runtime::data::Batch;
+use odec_runtime::data::dataset::Batch;
 use odec_runtime::data::mask;
 use odec_runtime::executor::depth::usual;
 use odec_runtime::train::gradient::gradient;

@@ -4,7 +4,7 @@
 //! drawn from a stream by the number of the window and the place in it, so that any step can be drawn again. Leaves the
 //! loss over hidden tokens to the program.
 
-use crate::data::Batch;
+use crate::data::dataset::Batch;
 use crate::device::rng::Stream;
 use odec_program::manifest::Loss;
 

@@ -1,8 +1,8 @@
 //! Loss on held-out text.
 
-use crate::data::mask;
-use crate::data::{Corpus, DataError};
-use crate::executor::{Executor, RunError, Value};
+use crate::data::dataset::Dataset;
+use crate::data::{DataError, mask};
+use crate::executor::{Executor, RunError};
 use odec_program::manifest::Loss;
 use odec_program::{Bindings, EntryId, names};
 
@@ -52,7 +52,7 @@ pub fn window(x: &Executor) -> u64 {
 /// When the text is too short, or the program has no such entry.
 pub fn evaluate(
     x: &mut Executor,
-    corpus: &Corpus,
+    dataset: &dyn Dataset,
     most: Option<u64>,
     report: &mut dyn FnMut(u64),
 ) -> Result<Evaluation, EvaluateError> {
@@ -60,16 +60,14 @@ pub fn evaluate(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut tokens) = (0.0, 0);
-    for batch in corpus.held_out_batches(rows, columns, most)? {
+    for batch in dataset.held_out_batches(rows, columns, most)? {
         let mut batch = batch?;
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
-        let io = [
-            (names::TOKENS, Value::I32(&batch.tokens)),
-            (names::TARGETS, Value::I32(&batch.targets)),
-        ];
         let at = Bindings::new(batch.rows, batch.columns);
-        let mean = x.run(EntryId::Loss, at, &io, &[])?.scalar(names::LOSS)?;
+        let mean = x
+            .run(EntryId::Loss, at, &batch.fed(), &[])?
+            .scalar(names::LOSS)?;
         let n = batch.predicted();
         sum += mean * n as f64;
         tokens += n;

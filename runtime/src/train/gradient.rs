@@ -6,7 +6,7 @@
 //! looked at later ([`ask`]), so that a device which works by itself does not wait for this process. Leaves drawing batches
 //! to [`crate::data`] and what is done with the gradient to entry `update`.
 
-use crate::data::Batch;
+use crate::data::dataset::Batch;
 use crate::executor::depth::Made;
 use crate::executor::ports::Ticket;
 use crate::executor::{Executor, RunError, Value};
@@ -133,10 +133,7 @@ impl Asked {
 fn queue(x: &mut Executor, batch: &Batch, drawn: &[(String, i32)]) -> Result<Ticket, RunError> {
     let at = Bindings::new(batch.rows, batch.columns);
     let key = [batch.key];
-    let mut io = vec![
-        (names::TOKENS, Value::I32(&batch.tokens)),
-        (names::TARGETS, Value::I32(&batch.targets)),
-    ];
+    let mut io = batch.fed().to_vec();
     if x.has_input(EntryId::Grad, noise::KEY) {
         io.push((noise::KEY, Value::I32(&key)));
     }

@@ -1,18 +1,18 @@
 //! What a run trains on: its texts or token files, and its tokenizer.
 //!
-//! Takes a run's folder, or what a run is made of; gives the corpus and the tokenizer. Token files made from texts are kept
+//! Takes a run's folder, or what a run is made of; gives the dataset and the tokenizer. Token files made from texts are kept
 //! beside the run, for all runs in that place. Leaves making and reading them to [`mod@crate::data`].
 
 use crate::artifact::Artifact;
+use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
-use crate::data::{Corpus, DataError, Source};
+use crate::data::{DataError, Source, sources};
 use crate::parameters::checkpoint::{Checkpoint, Progress};
 use crate::system::files;
 use crate::system::owned::{CHECKPOINT, MODEL, TOKENIZER};
 use crate::system::progress::Show;
-use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
-use odec_program::manifest::{Data, Form};
+use odec_program::manifest::Data;
 use std::path::{Path, PathBuf};
 
 /// Beside the run: token files made from texts.
@@ -22,16 +22,20 @@ pub const CACHE: &str = ".tokens";
 ///
 /// # Errors
 /// When there is no run, or its text cannot be read.
-pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, TrainError> {
+pub fn dataset_of(
+    run: &Path,
+    files: &[PathBuf],
+    show: Show,
+) -> Result<Box<dyn Dataset>, TrainError> {
     let artifact = Artifact::load(&run.join(MODEL))?;
     let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
     let progress = checkpoint.progress()?;
     let tokenizer = saved_tokenizer(run, progress)?;
     let data = with_files(&progress.data, files)?;
-    let corpus = open_corpus(&artifact, &data, &tokenizer, run, show)?;
+    let dataset = open_dataset(&artifact, &data, &tokenizer, run, show)?;
     match files {
-        [] => same_data(progress, &corpus).map(|()| corpus),
-        _ => Ok(corpus.all_held_out()),
+        [] => same_data(progress, &*dataset).map(|()| dataset),
+        _ => Ok(dataset.all_held_out()),
     }
 }
 
@@ -42,10 +46,10 @@ pub fn corpus_of(run: &Path, files: &[PathBuf], show: Show) -> Result<Corpus, Tr
 pub fn tokenizer_of(run: &Path) -> Result<Option<Tokenizer>, TrainError> {
     let checkpoint = Checkpoint::open(&run.join(CHECKPOINT))?;
     let progress = checkpoint.progress()?;
-    Ok(match progress.data.form {
-        Form::Tokens => None,
-        Form::Text { .. } => Some(saved_tokenizer(run, progress)?),
-    })
+    let tokenizer = progress.data.form.tokenizer();
+    tokenizer
+        .map(|_| saved_tokenizer(run, progress))
+        .transpose()
 }
 
 pub(crate) fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, TrainError> {
@@ -56,11 +60,11 @@ pub(crate) fn saved_tokenizer(run: &Path, p: &Progress) -> Result<Tokenizer, Tra
 }
 
 /// Whether the files of a run are those that it was trained on.
-pub(crate) fn same_data(p: &Progress, corpus: &Corpus) -> Result<(), TrainError> {
-    let files = corpus.files().iter().zip(&p.files);
+pub(crate) fn same_data(p: &Progress, dataset: &dyn Dataset) -> Result<(), TrainError> {
+    let files = dataset.files().iter().zip(&p.files);
     let mut changes: Vec<String> = files.filter_map(|(is, was)| is.change(was)).collect();
-    if changes.is_empty() && corpus.len() != p.tokens {
-        let (name, is, was) = (corpus.name(), corpus.len(), p.tokens);
+    if changes.is_empty() && dataset.len() != p.tokens {
+        let (name, is, was) = (dataset.name(), dataset.len(), p.tokens);
         changes.push(format!("{name} has {is} tokens now and had {was}"));
     }
     match changes.is_empty() {
@@ -71,39 +75,30 @@ pub(crate) fn same_data(p: &Progress, corpus: &Corpus) -> Result<(), TrainError>
     }
 }
 
-/// The same data from other files, when there are any. Files named `….bin` hold tokens.
+/// The same data from other files, when there are any.
 pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainError> {
     if files.is_empty() {
         return Ok(data.clone());
     }
-    let is_bin = |f: &PathBuf| f.extension().is_some_and(|e| e == "bin");
-    let form = match (&data.form, files.iter().find(|f| !is_bin(f))) {
-        (_, None) => Form::Tokens,
-        (text @ Form::Text { .. }, Some(_)) => text.clone(),
-        (Form::Tokens, Some(text)) => {
-            let path = text.shown();
-            return Err(TrainError::Data(DataError::NotTokens { path }));
-        }
-    };
     Ok(Data {
         files: files.iter().map(|f| f.display().to_string()).collect(),
-        form,
+        form: sources::form_of(files, &data.form)?,
         held_out_percent: data.held_out_percent,
     })
 }
 
-pub(crate) fn open_corpus(
+pub(crate) fn open_dataset(
     a: &Artifact,
     data: &Data,
     tokenizer: &Tokenizer,
     run: &Path,
     show: Show,
-) -> Result<Corpus, TrainError> {
+) -> Result<Box<dyn Dataset>, TrainError> {
     let source = Source {
         data,
         tokenizer,
         cache: &files::parent(run).join(CACHE),
         show,
     };
-    Ok(Corpus::open(source, a.manifest().model.vocab)?)
+    Ok(sources::open(source, a.manifest().model.vocab)?)
 }

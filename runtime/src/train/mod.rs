@@ -255,8 +255,7 @@ impl Run {
 
     /// Windows of the held-out text.
     fn held_out_windows(&self) -> u64 {
-        let predicted = self.corpus.held_out_tokens().saturating_sub(1);
-        predicted.div_ceil(window(self.executor()).max(1))
+        self.dataset.held_out_rows(window(self.executor()))
     }
 
     /// By the steps that are left at this rate, or the time limit.

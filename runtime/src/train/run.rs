@@ -7,8 +7,9 @@
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
 use crate::artifact::{Artifact, ArtifactError, DeviceChoice, Unsigned};
+use crate::data::DataError;
+use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
-use crate::data::{Corpus, DataError};
 use crate::device::Device;
 use crate::executor::Executor;
 use crate::infer::evaluate::{EvaluateError, Evaluation, evaluate};
@@ -23,11 +24,11 @@ use crate::train::Settings;
 use crate::train::chart::{self, Curve};
 use crate::train::failure::TrainError;
 use crate::train::lock::{self, Lock};
-use crate::train::material::{open_corpus, same_data, saved_tokenizer, with_files};
+use crate::train::material::{open_dataset, same_data, saved_tokenizer, with_files};
 use crate::train::metrics::{HeldOut, Metrics, Record, Step, Warning};
 use crate::train::stall::Stall;
 use crate::train::step::Pending;
-use odec_program::manifest::{self, Form, Train};
+use odec_program::manifest::{self, Train};
 use odec_program::schedules::Position;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ use std::time::Instant;
 /// A run in memory.
 pub struct Run {
     pub(crate) x: Executor,
-    pub(crate) corpus: Corpus,
+    pub(crate) dataset: Box<dyn Dataset>,
     pub(crate) train: Train,
     pub(crate) progress: Progress,
     pub(crate) pending: Pending,
@@ -71,9 +72,9 @@ impl Run {
     ) -> Result<Run, TrainError> {
         lock::claim(out)?;
         let train = train_block(artifact)?;
-        let tokenizer = match &train.data.form {
-            Form::Text { tokenizer, .. } => Tokenizer::named(tokenizer)?,
-            Form::Tokens => Tokenizer::bytes(),
+        let tokenizer = match train.data.form.tokenizer() {
+            Some(tokenizer) => Tokenizer::named(tokenizer)?,
+            None => Tokenizer::bytes(),
         };
         let mut progress = Progress {
             model: artifact.identity().into(),
@@ -91,9 +92,9 @@ impl Run {
         };
         check_limit(&progress)?;
         let device = device(artifact)?;
-        let corpus = open_corpus(artifact, &progress.data, &tokenizer, out, s.show)?;
-        progress.tokens = corpus.len();
-        progress.files = corpus.files().to_vec();
+        let dataset = open_dataset(artifact, &progress.data, &tokenizer, out, s.show)?;
+        progress.tokens = dataset.len();
+        progress.files = dataset.files().to_vec();
         let mut x = Executor::new(artifact, device)?;
         x.initialise(progress.seed);
         match (&s.init, &train.from) {
@@ -108,17 +109,13 @@ impl Run {
         lock::claim(out)?;
         // The copy is written anew, and may say the same in other words.
         progress.model = artifact.copy_to(&out.join(MODEL))?.identity().into();
-        if let Form::Text {
-            tokenizer: manifest::Tokenizer::File(from),
-            ..
-        } = &train.data.form
-        {
+        if let Some(manifest::Tokenizer::File(from)) = train.data.form.tokenizer() {
             let to = out.join(TOKENIZER);
             let copied = input::read(Path::new(from), input::most::TOKENIZER)
                 .and_then(|bytes| files::write_file(&to, |w| w.write_all(&bytes)));
             copied.map_err(|e| TrainError::write(&to, e))?;
         }
-        let mut run = Run::assemble(x, corpus, train, progress, out, lock)?;
+        let mut run = Run::assemble(x, dataset, train, progress, out, lock)?;
         run.save()?;
         Ok(run)
     }
@@ -171,20 +168,20 @@ impl Run {
         check_limit(&progress)?;
         let tokenizer = saved_tokenizer(out, &progress)?;
         let device = device(&artifact)?;
-        let corpus = open_corpus(&artifact, &progress.data, &tokenizer, out, s.show)?;
+        let dataset = open_dataset(&artifact, &progress.data, &tokenizer, out, s.show)?;
         if s.data.is_empty() {
-            same_data(&progress, &corpus)?;
+            same_data(&progress, &*dataset)?;
         }
-        progress.tokens = corpus.len();
-        progress.files = corpus.files().to_vec();
+        progress.tokens = dataset.len();
+        progress.files = dataset.files().to_vec();
         let mut x = Executor::new(&artifact, device)?;
         checkpoint.all_into(&mut x)?;
-        Run::assemble(x, corpus, train, progress, out, lock)
+        Run::assemble(x, dataset, train, progress, out, lock)
     }
 
     fn assemble(
         x: Executor,
-        corpus: Corpus,
+        dataset: Box<dyn Dataset>,
         train: Train,
         progress: Progress,
         out: &Path,
@@ -209,7 +206,7 @@ impl Run {
         let saved = progress.step;
         Ok(Run {
             x,
-            corpus,
+            dataset,
             train,
             progress,
             pending: Pending::default(),
@@ -270,11 +267,11 @@ impl Run {
     /// When the program cannot.
     pub fn look(&mut self, windows: u64, due: u64) -> Result<(), TrainError> {
         self.progress.looks = due;
-        if self.corpus.held_out_tokens() < 2 || windows == 0 {
+        if windows == 0 || self.dataset.held_out_rows(1) == 0 {
             return Ok(());
         }
         let start = Instant::now();
-        let e = evaluate(&mut self.x, &self.corpus, Some(windows), &mut |_| {});
+        let e = evaluate(&mut self.x, &*self.dataset, Some(windows), &mut |_| {});
         let e = e.map_err(|e| match e {
             EvaluateError::Data(e) => self.cannot_read(e),
             e => e.into(),

@@ -8,8 +8,8 @@
 //! A step whose loss or gradient norm is not finite ends the run, and what was asked for behind it does not count: nothing
 //! is saved while a step is under way.
 
-use crate::data::mask;
-use crate::data::{Batch, DataError};
+use crate::data::dataset::Batch;
+use crate::data::{DataError, mask};
 use crate::device::reals::decimal;
 use crate::executor::depth;
 use crate::executor::ports::Ticket;
@@ -109,7 +109,7 @@ impl Run {
         let batches = (0..self.train.accumulate).map(|n| {
             let rows = n * rows..(n + 1) * rows;
             let window_number = step.wrapping_shl(16).wrapping_add(rows.start);
-            let mut batch = self.corpus.training_batch(seed, step, rows, columns)?;
+            let mut batch = self.dataset.training_batch(seed, step, rows, columns)?;
             mask::prepare(&mut batch, self.train.loss, &stream, window_number);
             Ok(batch)
         });

@@ -2,8 +2,8 @@
 
 use odec_program::manifest::{self, Data, Form};
 use odec_runtime::data::tokenise::{self, Reading};
-use odec_runtime::data::{DataError, Source};
-use odec_runtime::{Corpus, Show, Tokenizer};
+use odec_runtime::data::{DataError, Source, sources};
+use odec_runtime::{Show, Tokenizer};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -116,7 +116,7 @@ fn texts_and_lines_become_one_corpus_and_are_tokenised_once() {
             cache: &cache,
             show: Show::Nothing,
         };
-        Corpus::open(source, 320)
+        sources::open(source, 320)
     };
     let list = || -> Vec<PathBuf> {
         let entries = fs::read_dir(&cache).unwrap();
@@ -187,7 +187,7 @@ fn a_damaged_cache_is_made_anew() {
             cache: &cache,
             show: Show::Nothing,
         };
-        let corpus = Corpus::open(source, 320).unwrap();
+        let corpus = sources::open(source, 320).unwrap();
         let files: Vec<_> = fs::read_dir(&cache)
             .unwrap()
             .map(|e| e.unwrap().path())
@@ -286,7 +286,7 @@ fn what_is_no_tokenizer_or_too_large_a_one_is_refused() {
         cache: dir.path(),
         show: Show::Nothing,
     };
-    let small = Corpus::open(source, 319).map(drop);
+    let small = sources::open(source, 319).map(drop);
     assert!(matches!(
         small,
         Err(DataError::Vocabulary {

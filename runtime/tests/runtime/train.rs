@@ -99,17 +99,17 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
 
     // A trained model evaluates and talks, from its folder alone.
     let mut x = open_run(&run, DeviceChoice::Reference, None).unwrap();
-    let corpus = |files: &[PathBuf]| odec_runtime::corpus_of(&run, files, Show::Nothing).unwrap();
+    let data = |files: &[PathBuf]| odec_runtime::dataset_of(&run, files, Show::Nothing).unwrap();
     let mut heard = 0;
-    let all = evaluate(&mut x, &corpus(&[]), None, &mut |n| heard = n).unwrap();
+    let all = evaluate(&mut x, &*data(&[]), None, &mut |n| heard = n).unwrap();
     assert_eq!((all.tokens, heard), (299, 299));
-    assert_eq!(corpus(&[]).held_out_tokens(), 300);
+    assert_eq!(data(&[]).held_out_rows(1), 299);
     assert!(
         (all.loss - held_out.loss).abs() < 0.2 && all.perplexity() < 5.0,
         "{all:?}"
     );
     assert_eq!(
-        evaluate(&mut x, &corpus(&[p.at("corpus.txt")]), None, &mut |_| {})
+        evaluate(&mut x, &*data(&[p.at("corpus.txt")]), None, &mut |_| {})
             .unwrap()
             .tokens,
         2999

@@ -1,0 +1,82 @@
+//! How the files of a data entry are opened: a file for each kind, and which is meant.
+//!
+//! Takes a [`Source`]; gives a [`Dataset`]. Nothing outside of this folder knows which kinds there are.
+
+mod bytes;
+mod token_files;
+mod tokenised;
+
+use crate::data::corpus::Corpus;
+use crate::data::dataset::Dataset;
+use crate::data::identity::{DataFile, Identity};
+use crate::data::tokenise::Reading;
+use crate::data::tokens::Tokens;
+use crate::data::{DataError, Source};
+use crate::system::shown::Shown;
+use bytes::Bytes;
+use odec_program::manifest::Form;
+use std::path::{Path, PathBuf};
+use token_files::TokenFiles;
+use tokenised::Tokenised;
+
+/// A kind of files.
+trait DataSource {
+    /// Opens the files for a model of so many kinds of tokens.
+    fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError>;
+}
+
+/// Opens the files of some data and divides them: the last `held_out_percent` per cent (rounded down) are held out.
+///
+/// # Errors
+/// When a file is missing, empty or unreadable, or the tokenizer does not fit the vocabulary.
+pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
+    let percent = s.data.held_out_percent;
+    if percent >= 100 {
+        return Err(DataError::HeldOut { percent });
+    }
+    let source: &dyn DataSource = match &s.data.form {
+        Form::Tokens => &TokenFiles,
+        Form::Text { .. } if bytes::takes(&s) => &Bytes,
+        Form::Text { key, separator, .. } => &Tokenised {
+            reading: Reading { key, separator },
+        },
+    };
+    source.open(&s, vocab)
+}
+
+/// What other files hold that take the place of data of this form. Files named `….bin` hold tokens.
+///
+/// # Errors
+/// When the data is no text, and the files are.
+pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
+    let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
+    match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {
+        (None, _) => Ok(Form::Tokens),
+        (Some(_), Some(_)) => Ok(form.clone()),
+        (Some(text), None) => Err(DataError::NotTokens { path: text.shown() }),
+    }
+}
+
+/// The files of some data, and what they are known by.
+fn files(s: &Source) -> Result<(Vec<DataFile>, Vec<Identity>), DataError> {
+    let open = |f: &String| DataFile::open(Path::new(f));
+    let files: Vec<DataFile> = s.data.files.iter().map(open).collect::<Result<_, _>>()?;
+    let known = files.iter().map(DataFile::identity);
+    let known = known.collect::<Result<_, _>>()?;
+    Ok((files, known))
+}
+
+/// Windows of the tokens that files became.
+fn corpus(s: &Source, known: Vec<Identity>, tokens: Tokens) -> Box<dyn Dataset> {
+    let (name, percent) = (s.data.files.join(", "), s.data.held_out_percent);
+    Box::new(Corpus::new(name, known, tokens, percent))
+}
+
+/// Whether the model has a number for all that a tokenizer gives.
+fn fit(s: &Source, vocab: u64) -> Result<(), DataError> {
+    let needs = s.tokenizer.vocabulary();
+    match needs > vocab {
+        true => Err(DataError::Vocabulary { needs, vocab }),
+        false => Ok(()),
+    }
+}
