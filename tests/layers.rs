@@ -1,4 +1,4 @@
-//! `odec help`: as clap prints it, pages of layers, optimisers and schedules, and the pages of `docs/` that are made of them.
+//! `odec help`: as clap prints it, pages of layers and other parts, and `docs/layers.md` and `docs/parts.md`, which are made of them.
 
 mod place;
 
@@ -6,25 +6,17 @@ use place::{Place, text};
 use std::path::Path;
 
 #[test]
-fn the_reference_of_layers_is_what_they_declare() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/layers.md");
-    let page = std::fs::read_to_string(page).expect("docs/layers.md");
-    assert_eq!(
-        page,
-        Place::new().good(&["help", "layers"]),
-        "write docs/layers.md anew: odec help layers > docs/layers.md"
-    );
-}
-
-#[test]
-fn the_reference_of_optimisers_is_what_they_declare() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/optimizers.md");
-    let page = std::fs::read_to_string(page).expect("docs/optimizers.md");
-    assert_eq!(
-        page,
-        Place::new().good(&["help", "optimizers"]),
-        "write docs/optimizers.md anew: odec help optimizers > docs/optimizers.md"
-    );
+fn the_references_are_what_layers_and_parts_declare() {
+    for of in ["layers", "parts"] {
+        let name = format!("docs/{of}.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
+        let page = std::fs::read_to_string(page).expect("the page");
+        assert_eq!(
+            page,
+            Place::new().good(&["help", of]),
+            "write {name} anew: odec help {of} > {name}"
+        );
+    }
 }
 
 #[test]
@@ -48,6 +40,17 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     assert!(both.contains("A linear map of") && both.contains("Rises linearly"));
     let (_, said) = place.bad(&["help", "cosin"]);
     assert!(said.contains("did you mean `cosine`?"), "{said}");
+    let page = place.good(&["help", "tokens"]);
+    for part in [
+        "tokens, an input",
+        "tokens, a data source",
+        "vocab",
+        "[10%]",
+    ] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+    let (_, said) = place.bad(&["help", "logit"]);
+    assert!(said.contains("did you mean `logits`?"), "{said}");
     let (code, said) = place.bad(&["help", "atention"]);
     assert_eq!(code, 2);
     assert!(said.contains("did you mean `attention`?"), "{said}");
