@@ -46,6 +46,11 @@
                     end: /(?=[({=])/,
                     contains: [{ className: "title", begin: /[A-Za-z_]\w*/ }],
                 },
+                {
+                    begin: /\blayer(?=\s+[A-Za-z_]\w*\s*[(=])/,
+                    className: "keyword",
+                    starts: { end: /(?=[(=])/, contains: [{ className: "title", begin: /[A-Za-z_]\w*/ }] },
+                },
                 // `heads: 4`: a label is not the word that it is elsewhere.
                 { className: "attr", begin: /\b[A-Za-z_]\w*(?=:)/ },
                 number,

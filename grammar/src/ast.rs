@@ -30,6 +30,7 @@ pub struct Use {
 pub enum Item {
     Scheme(Scheme),
     Field(Field),
+    Layer(Layer),
     Model(Model),
     Train(Block),
     Explore(Block),
@@ -315,6 +316,32 @@ pub struct Field {
     pub params: Vec<Ident>,
     pub value: Expr,
     pub span: Span,
+}
+
+/// `layer adapter(rank, scale: number = 1) = id + …`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Layer {
+    pub doc: Vec<String>,
+    pub name: Ident,
+    pub params: Vec<LayerParam>,
+    pub body: LayerBody,
+    pub span: Span,
+}
+
+/// `hidden`, `scale: number = 1`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerParam {
+    pub name: Ident,
+    /// The word after the colon.
+    pub kind: Option<Ident>,
+    pub default: Option<Expr>,
+}
+
+/// What a layer computes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum LayerBody {
+    /// As the right-hand side of a field.
+    Pipeline(Expr),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -152,6 +152,26 @@ fn item(item: &Item) -> Node {
                     .chain([expr(&field.value)]),
             )
         }
+        Item::Layer(layer) => {
+            let param = |p: &LayerParam| {
+                let kind = p.kind.as_ref().map(|k| atom(format!(": {}", k.name)));
+                let default = p.default.as_ref().map(expr);
+                match kind.is_some() || default.is_some() {
+                    true => list("=", [name(&p.name)].into_iter().chain(kind).chain(default)),
+                    false => name(&p.name),
+                }
+            };
+            let params =
+                (!layer.params.is_empty()).then(|| list("params", layer.params.iter().map(param)));
+            let LayerBody::Pipeline(body) = &layer.body;
+            let head = std::iter::once(name(&layer.name));
+            list(
+                "layer",
+                head.chain(docs(&layer.doc))
+                    .chain(params)
+                    .chain([expr(body)]),
+            )
+        }
         Item::Model(model) => {
             let head = std::iter::once(name(&model.name));
             list(

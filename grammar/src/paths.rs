@@ -104,6 +104,7 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                     see,
                 );
             }
+            Item::Layer(layer) => visit_layer(layer, see),
             Item::Model(model) => {
                 let name = model.name.name.as_str();
                 let head = if models > 1 {
@@ -145,6 +146,29 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
             Item::Explore(_) => {}
         }
     }
+}
+
+/// Defaults, and what the body gives to layers: `layer.ffn.hidden`. What is only handed on has the argument's path.
+fn visit_layer(layer: &mut Layer, see: &mut dyn FnMut(&Place, &mut Expr)) {
+    let segments = [vec!["layer"], vec![layer.name.name.as_str()]];
+    for param in &mut layer.params {
+        if let Some(default) = &mut param.default {
+            let last = param.name.name.as_str();
+            let segments = segments.to_vec();
+            see(&Place { segments, last }, default);
+        }
+    }
+    let params = &layer.params;
+    let LayerBody::Pipeline(body) = &mut layer.body;
+    let handed_on = |e: &Expr| {
+        let is = |name: &str| params.iter().any(|p| p.name.name == name);
+        matches!(&e.kind, ExprKind::Name(name) if is(name))
+    };
+    arguments(&segments, body, &mut |place, value| {
+        if !handed_on(value) {
+            see(place, value);
+        }
+    });
 }
 
 fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place, &mut Expr)) {

@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 use crate::layout::ends_something;
 use crate::lex::{Kind, MAX_ERRORS, Token, lex};
 use crate::span::Span;
-use crate::words::ITEMS;
+use crate::words::{ITEMS, LAYER};
 
 /// Longest text that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -244,7 +244,7 @@ fn chunks(tokens: &[Token], text: &str, paired: bool) -> Vec<Chunk> {
     for (at, token) in tokens.iter().enumerate() {
         let after = at == 0 || ends_something(tokens[at - 1], text);
         let head = token.kind == Kind::Word
-            && match ITEMS.contains(&token.text(text)) {
+            && match ITEMS.contains(&token.text(text)) || begins_layer(tokens, text, at) {
                 true if depth == 0 => after || (token.leads() && looks_like_head(tokens, text, at)),
                 true => !paired && token.start == token.line && looks_like_head(tokens, text, at),
                 // No statement continues with a word on a new line, so this is a misspelt keyword.
@@ -278,6 +278,13 @@ fn chunks(tokens: &[Token], text: &str, paired: bool) -> Vec<Chunk> {
             broken: false,
         })
         .collect()
+}
+
+/// `layer name(` or `layer name =`.
+fn begins_layer(tokens: &[Token], text: &str, at: usize) -> bool {
+    let name = tokens.get(at + 1).is_some_and(|t| t.kind == Kind::Word);
+    let after = tokens.get(at + 2).map(|t| t.text(text));
+    tokens[at].text(text) == LAYER && name && matches!(after, Some("(" | "="))
 }
 
 /// `scheme name`, `train {`, `use "…"`: an item keyword and what must follow it.

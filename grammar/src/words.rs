@@ -2,11 +2,13 @@
 
 use crate::rules::Rule;
 
-/// The words an item begins with.
+/// The reserved words an item begins with.
 pub const ITEMS: [&str; 6] = ["scheme", "field", "model", "train", "explore", "use"];
+/// Begins an item too, and is a name everywhere else: fields are called so.
+pub const LAYER: &str = "layer";
 
 pub const ITEMS_HELP: &str =
-    "a file holds `scheme`, `field`, `model`, `train`, `explore` and `use`";
+    "a file holds `scheme`, `field`, `layer`, `model`, `train`, `explore` and `use`";
 
 /// The block a place lies in, by the word that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +173,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
     Some(match rule {
         Rule::k_scheme | Rule::scheme => "scheme",
         Rule::k_field | Rule::field => "field",
+        Rule::k_layer | Rule::layer => "layer",
         Rule::k_model | Rule::model => "model",
         Rule::k_train | Rule::train => "train",
         Rule::k_explore | Rule::explore => "explore",
@@ -239,10 +242,12 @@ pub fn plain(rule: Rule) -> Option<&'static str> {
         Rule::arg => "an argument",
         Rule::reference | Rule::ident | Rule::word => "a name",
         Rule::param => "a parameter such as `F` or `r = 3`",
+        Rule::layer_param => "an argument such as `hidden` or `scale: number = 1`",
         Rule::number | Rule::quantity | Rule::counted => "a number",
         Rule::string => "a string in double quotes",
         Rule::list => "a list in `[ ]`",
-        Rule::tuple | Rule::args | Rule::params | Rule::field_params => "`(`",
+        Rule::tuple | Rule::args | Rule::params | Rule::field_params | Rule::layer_params => "`(`",
+        Rule::kind => "`:`",
         Rule::index | Rule::history | Rule::count => "`[`",
         Rule::range => "a range such as `0..n`",
         Rule::over => "`j in 0..n`",

@@ -48,6 +48,21 @@ fn library_is_schemes() {
     }
 }
 
+/// A file of a layer holds exactly one, named like the file, with documentation.
+#[test]
+fn library_has_layers() {
+    assert!(shipped::library().layers().count() >= 8);
+    for LibraryScheme { name, text, .. } in shipped::library().layers() {
+        let (file, errors) = parse(0, text);
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        let [Item::Layer(layer)] = &file.items[..] else {
+            panic!("{name}: {file:#?}")
+        };
+        assert_eq!(&layer.name.name, name);
+        assert!(!layer.doc.is_empty(), "{name} says what it is");
+    }
+}
+
 /// The other files of `schemes/` are whole models with their training.
 #[test]
 fn architectures_are_models() {

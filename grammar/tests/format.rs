@@ -103,6 +103,10 @@ fn small_texts() {
         ("train{//c\n}", "train {  //c\n}\n"),
         ("field a=f()field b=f(\n)", "field a = f()\nfield b = f()\n"),
         ("train { a 1. .. }", ""),
+        (
+            "layer  f( a,b :number=1/2,c:flag, )=rmsnorm|>linear( a )+b*id\nlayer longer=f( a:3 )\nlayer g=f( a:4 )",
+            "layer f(a, b: number = 1/2, c: flag) = rmsnorm |> linear(a) + b*id\nlayer longer = f(a: 3)\nlayer g = f(a: 4)\n",
+        ),
         ("scheme s{A(1);B(1)}", "scheme s { A(1);  B(1) }\n"),
         (
             "scheme s{\nA(1);B(1);\nA(1)\n;}",

@@ -9,6 +9,7 @@ scheme mine(F, r = 3) {
   let u = 1/2
   step x { return x + u*h*F(x) }
 }
+layer mixed(rank, scale: number = 1/2) = linear(rank) |> gelu(hidden: 2*rank, eps: 1) + scale*id
 field att = rmsnorm |> attention(heads: 4, causal)
 field ffn = rmsnorm |> swiglu(hidden: 16)
 field layer = increment(lie(att, ffn))

@@ -1,4 +1,4 @@
-//! The files of `schemes/`: one scheme or model each, in folders by family.
+//! The files of `schemes/`: one scheme, layer or model each, in folders by family.
 //!
 //! Takes the folder; gives its files sorted by name, which is unique over all families.
 
@@ -18,7 +18,7 @@ pub struct SchemeFile {
 }
 
 impl SchemeFile {
-    /// Whether it describes a model. Other files are schemes of the library.
+    /// Whether it describes a model. Other files are schemes and layers of the library.
     pub fn is_model(&self) -> bool {
         self.text.lines().any(|line| line.starts_with("model "))
     }
@@ -93,8 +93,8 @@ mod tests {
         let all = files(&library()).unwrap();
         let table = read(&library()).unwrap();
         let models = all.iter().filter(|file| file.is_model()).count();
-        assert_eq!(table.len() + models, all.len());
-        for scheme in table.iter() {
+        assert_eq!(table.len() + table.layers().count() + models, all.len());
+        for scheme in table.iter().chain(table.layers()) {
             assert_eq!(table.get(scheme.name), Some(scheme));
             let path = library().join("..").join(scheme.path());
             assert_eq!(std::fs::read_to_string(path).unwrap(), scheme.text);

@@ -90,7 +90,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
             let gradient = ask(executor, &batches, &usual).map_err(Failure::input)?;
             let mut scalars = vec![(named::LR, 1e-3)];
             if let Some(train) = &manifest.train {
-                scalars.extend(train.optimizer.scalars(step as u64 + 1));
+                scalars.extend(train.optimizer.scalars(step + 1));
             }
             let update = executor.queue(EntryId::Update, at, &[], &scalars);
             under_way.push_back((step, gradient, update.map_err(Failure::input)?));

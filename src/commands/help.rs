@@ -1,15 +1,16 @@
 //! `odec help`: of odec, of a command, of a layer or another part of a model, or of all of them as the pages `docs/layers.md` and `docs/parts.md`.
 //!
-//! What is said of a part is what its file in `compiler/model/src/` or `program/src/` declares; the costs of a layer are counted on its graph.
+//! What is said of a part is what its file in `compiler/model/src/`, `program/src/` or `schemes/layers/` declares; the costs of a layer are counted on its graph.
 
 use crate::cli::{self, Cli};
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use odec_compiler::cost::operations;
 use odec_compiler::model::alone::{Alone, SHOWN};
-use odec_compiler::model::layers::{self, DEFINITIONS};
-use odec_compiler::model::page::{ArgumentLine, Chapter, Page, chapters};
+use odec_compiler::model::chapters::{Chapter, chapters};
+use odec_compiler::model::page::{self, ArgumentLine, Page};
 use odec_driver::fail::{Done, Failure};
+use odec_driver::library::LIBRARY;
 use odec_driver::terminal::thousands;
 use odec_program::Bindings;
 use odec_runtime::{out, outln};
@@ -43,8 +44,7 @@ pub fn run(args: &cli::Help) -> Done {
 
 /// The pages of all that has this name: `tokens` are an input and a data source.
 fn pages_of(name: &str) -> Result<Vec<Page>, Failure> {
-    let layer = layers::find(name).map(layers::Definition::page);
-    let layer = layer.transpose().map_err(Failure::internal)?;
+    let layer = page::page(name, LIBRARY).map_err(Failure::internal)?;
     let parts = chapters().into_iter().flat_map(|c| c.pages);
     let parts = parts.filter(|p| p.name == name);
     Ok(layer.into_iter().chain(parts).collect())
@@ -67,7 +67,7 @@ fn unknown(command: &mut Command, what: &str) -> ! {
     let parts = chapters.iter().flat_map(|c| &c.pages);
     let known = names.iter().map(String::as_str);
     let known = known
-        .chain(DEFINITIONS.iter().map(|d| d.name))
+        .chain(page::names(LIBRARY).map(|name| -> &str { name }))
         .chain(parts.map(|p| p.name.as_str()))
         .chain([LAYERS, PARTS]);
     let near = odec_grammar::nearest(what, known).map(|n| format!("; did you mean `{n}`?"));
@@ -81,12 +81,11 @@ fn unknown(command: &mut Command, what: &str) -> ! {
 
 /// A page as text.
 fn text(page: &Page) -> String {
-    let about = &page.about;
     let title = match &page.alone {
         Some(_) => page.name.clone(),
         None => format!("{}, {}", page.name, page.kind),
     };
-    let mut out = format!("{title}\n\n  {}\n\n  {}\n", about.summary, about.formula);
+    let mut out = format!("{title}\n\n  {}\n\n  {}\n", page.summary, page.formula);
     if !page.arguments.is_empty() {
         out += "\nArguments:\n";
         let width = page.arguments.iter().map(|a| a.name.chars().count()).max();
@@ -113,12 +112,12 @@ fn text(page: &Page) -> String {
         }
     }
     out += &costs(page);
-    if let Some(kept) = &page.kept {
-        out += &format!("\n{kept}\n");
+    page.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
+    if let Some(file) = &page.file {
+        out += &format!("\nWritten in the language: {file}\n");
     }
-    about.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
-    if !about.source.is_empty() {
-        out += &format!("\nSource: {}\n", about.source);
+    if !page.source.is_empty() {
+        out += &format!("\nSource: {}\n", page.source);
     }
     out
 }
@@ -157,13 +156,14 @@ fn costs_of(alone: &Alone) -> String {
 /// All layers as one page.
 fn reference() -> Done {
     out!("{HEAD}");
-    for d in DEFINITIONS {
-        let summary = d.about.summary;
-        outln!("| [`{0}`](#{0}) | {summary} |", d.name);
+    let pages = page::names(LIBRARY).map(|name| page::page(name, LIBRARY));
+    let pages: Vec<Option<Page>> = pages.collect::<Result<_, _>>().map_err(Failure::internal)?;
+    let pages = || pages.iter().flatten();
+    for page in pages() {
+        outln!("| [`{0}`](#{0}) | {1} |", page.name, page.summary);
     }
-    for d in DEFINITIONS {
-        let page = d.page().map_err(Failure::internal)?;
-        outln!("\n{}", markdown(&page, "##").trim_end());
+    for page in pages() {
+        outln!("\n{}", markdown(page, "##").trim_end());
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ A model is an input, an embedding, evolves, an output; its train block names a d
 
 const HEAD: &str = "# Layers
 
-Written by `odec help layers > docs/layers.md`, from what each layer declares (`compiler/model/src/layers/`); a test compares. `odec help attention` prints one of them.
+Written by `odec help layers > docs/layers.md`, from what each layer declares (in Rust: `compiler/model/src/layers/`, in the language: `schemes/layers/`); a test compares. `odec help attention` prints one of them.
 
 A field is a pipeline of layers, joined by `|>`: `field att = rmsnorm |> attention(heads: 8, causal, rope)`. In arguments, `width` is the width of the model's states, `context` its
 context and `vocab` its vocabulary. Weights are stored [out, in]. Parameters are called by their part (`q.weight`); where layers of one role occur several times in a field, they are
@@ -206,11 +206,10 @@ numbered: `q.2.weight`.
 ";
 
 fn markdown(page: &Page, level: &str) -> String {
-    let about = &page.about;
     let name = &page.name;
     let mut out = format!(
         "{level} {name}\n\n{}\n\n    {}\n\n",
-        about.summary, about.formula
+        page.summary, page.formula
     );
     if !page.arguments.is_empty() {
         out += "| argument | what may be given | default | meaning |\n|---|---|---|---|\n";
@@ -228,12 +227,12 @@ fn markdown(page: &Page, level: &str) -> String {
         }
     }
     out += &costs(page);
-    if let Some(kept) = &page.kept {
-        out += &format!("\n{kept}\n");
+    page.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
+    if let Some(file) = &page.file {
+        out += &format!("\nWritten in the language: [{file}](../{file}).\n");
     }
-    about.notes.iter().for_each(|n| out += &format!("\n{n}\n"));
-    if !about.source.is_empty() {
-        out += &format!("\nSource: {}.\n", about.source);
+    if !page.source.is_empty() {
+        out += &format!("\nSource: {}.\n", page.source);
     }
     out
 }

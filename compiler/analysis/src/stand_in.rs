@@ -3,10 +3,10 @@
 //! Takes a scheme with settings, or a model's flow; gives a flow whose fields are leaves without a body. A field that is
 //! itself the change or the result of a flow becomes one whole. Leaves running it to `line.rs`.
 
-use crate::scheme::Facts;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Method, Setting};
 use crate::scheme::mentions::Mentions;
+use crate::scheme::{Facts, Layers};
 use odec_grammar::Span;
 use odec_graph::Exact;
 use std::rc::Rc;
@@ -19,6 +19,7 @@ fn leaf(name: String, span: Span) -> Rc<Field> {
         name,
         params: Vec::new(),
         body: None,
+        layers: Layers::default(),
         facts: Facts::OPEN,
         span,
     })))

@@ -5,12 +5,14 @@
 use super::CompileError;
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
-use super::layers::{Angles, LayerParam, Reads, SINUSOID_BASE, TypeResult, Weights};
+use super::layers::{Angles, LayerParam, Reads, SINUSOID_BASE, TypeResult, VOCABULARY, Weights};
 use crate::error::BuildError;
-use crate::scheme::{Facts, Leaf};
+use crate::scheme::{Field, Namespace, NoFiles, Resolver};
+use odec_grammar::Sources;
 use odec_grammar::ast::Item;
 use odec_graph::ops::{Attention, Input, Parameter, Table};
 use odec_graph::{Builder, Graph, TensorType, TypeError, Value, nn};
+use odec_library::Library;
 use odec_program::Dim;
 use odec_program::manifest::{self, Waves};
 
@@ -33,24 +35,28 @@ pub struct Alone {
     pub graph: Graph,
 }
 
-/// Reads a field, and builds what it computes of one state.
+/// Reads a pipeline, and builds what it computes of one state. Layers of the library are known in it.
 ///
 /// # Errors
 /// The text is no field, or one that does not fit its input; a layer's graph contradicts its rules.
-pub fn alone(text: &str, sizes: Sizes) -> Result<Alone, CompileError> {
-    let (file, mut wrong) = odec_grammar::parse(0, &format!("field f = {text}\n"));
-    let body = file.items.into_iter().find_map(|item| match item {
-        Item::Field(f) => Some(f.value),
+pub fn alone(text: &str, sizes: Sizes, library: Library) -> Result<Alone, CompileError> {
+    let mut sources = Sources::with(library);
+    let text = format!("field f = {text}\n");
+    let main = sources.add("layer", &text);
+    let (file, mut wrong) = odec_grammar::parse(main, &text);
+    let none = &mut NoFiles;
+    let mut names = Namespace::new((&file, main), &VOCABULARY, &mut sources, none, &mut wrong);
+    let field = file.items.iter().find_map(|item| match item {
+        Item::Field(f) => Some(f),
         _ => None,
     });
-    let leaf = body.map(|e| Leaf {
-        name: "f".into(),
-        params: Vec::new(),
-        span: e.span,
-        facts: Facts::NONE,
-        body: Some(e),
+    let read = field.and_then(|f| {
+        let mut r = Resolver::new(&mut names, &mut wrong);
+        let Field::Leaf(leaf) = &*r.pipeline(&f.name.name, Vec::new(), &f.value)? else {
+            return None;
+        };
+        pipeline::read(leaf, &[sizes.width], sizes, r.sink)
     });
-    let read = leaf.and_then(|leaf| pipeline::read(&leaf, &[sizes.width], sizes, &mut wrong));
     let Some((network, columns)) = read else {
         return Err(CompileError::Source(wrong));
     };

@@ -22,6 +22,8 @@ pub enum Form {
     Flag,
     /// A whole number from 1: `heads: 8`.
     Whole,
+    /// Any number: `scale: 1/2`.
+    Exact,
     /// A number within bounds: `eps: 1e-6`.
     Number(Bounds),
     /// One of these words: `approximate: tanh`.

@@ -143,7 +143,7 @@ pub fn compile(
     let mut r = Resolver::new(&mut names, &mut sink);
     let mut programs = Vec::new();
     let mut claims = Claims::default();
-    let mut fields = Vec::new();
+    let (mut fields, mut written) = (Vec::new(), Vec::new());
     for name in &own {
         let Ok(def) = r.names.get(name, r.sink) else {
             continue;
@@ -158,6 +158,7 @@ pub fn compile(
                 }
             }
             Definition::Field(_) => fields.extend(r.named_field(name)),
+            Definition::Layer(layer) => written.extend(r.written(&layer)),
         }
     }
     let models: Vec<&Model> = file
@@ -259,6 +260,10 @@ pub fn compile(
             }
         }
     }
+    // After what is said of their uses, which says the same and more.
+    written
+        .iter()
+        .for_each(|l| layers::written::check(l, r.sink));
     let table = spec.as_ref().and_then(|s| params::table(s, &mut sink));
     tidy(&mut sink);
     if sink.iter().any(|d| d.severity == Severity::Error) {

@@ -26,6 +26,7 @@ mod adaptive;
 pub mod alone;
 mod arguments;
 mod build;
+pub mod chapters;
 pub mod coefficient;
 mod compile;
 mod constrain;

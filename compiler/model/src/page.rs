@@ -1,46 +1,38 @@
 //! What the documentation says of a layer or of another part, as data: all of it comes from what that declares, and from reading its examples.
+//! A layer in Rust declares it by its trait; one that is written in the language by the lines above it (`docs/reference.md`, *Layers*).
 //!
 //! Leaves how it looks to whoever prints it.
 
 use super::CompileError;
 use super::alone::{Alone, SHOWN, alone};
-use super::embeddings::EMBEDDINGS;
-use super::inputs::{INPUTS, Input};
-use super::layers::{About, Argument, Definition, Example, Form, LayerParam, Silent, Start};
-use super::outputs::OUTPUTS;
-use super::params::{EMBED, OUTPUT};
-use super::part::Declaration;
-use super::positions::{self, POSITIONS};
-use super::settings;
-use super::sources::SOURCES;
-use odec_grammar::ast::{Expr, ExprKind, Item, ModelItem};
-use odec_program::bounds::Bounds;
-use odec_program::choice::{self, Choice, Choices, Visitor};
-use odec_program::optimizers::{Optimizer, OptimizerKind};
-use odec_program::schedules::ScheduleKind;
-use std::rc::Rc;
+use super::layers::{
+    About, Argument, DEFINITIONS, Definition, Example, Form, LayerParam, Silent, Start, find,
+};
+use odec_grammar::ast::{Item, Layer, LayerBody};
+use odec_library::{Library, LibraryScheme};
 
-/// The page of a layer or of a part.
+/// The page of a layer or of another part.
+#[derive(Default)]
 pub struct Page {
     pub name: String,
     /// What it is: "an input".
     pub kind: &'static str,
-    pub about: About,
+    /// One sentence.
+    pub summary: String,
+    /// What it computes; of a layer that is written in the language, its body.
+    pub formula: String,
+    /// Who published it; empty where nobody has to be named.
+    pub source: String,
+    /// What else a user should know, a paragraph each.
+    pub notes: Vec<String>,
     pub arguments: Vec<ArgumentLine>,
-    pub examples: Vec<Example>,
+    pub examples: Vec<ExampleLine>,
+    /// The file of a layer that is written in the language.
+    pub file: Option<String>,
     /// Of the first example, in a model of [`SHOWN`] sizes.
     pub parameters: Vec<ParameterLine>,
     /// The first example of a layer by itself.
     pub alone: Option<Alone>,
-    /// What an optimiser keeps, in a sentence.
-    pub kept: Option<String>,
-}
-
-/// The parts that stand at one place of a model or of a train block.
-pub struct Chapter {
-    pub title: &'static str,
-    pub about: &'static str,
-    pub pages: Vec<Page>,
 }
 
 /// An argument in words.
@@ -52,12 +44,37 @@ pub struct ArgumentLine {
     pub meaning: String,
 }
 
+/// A use of a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExampleLine {
+    pub text: String,
+    pub meaning: String,
+}
+
 /// A parameter in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterLine {
     pub path: String,
     pub shape: Vec<u64>,
     pub start: String,
+}
+
+/// The names of all layers: those in Rust, then those of the library.
+pub fn names(library: Library) -> impl Iterator<Item = &'static str> {
+    let own = DEFINITIONS.iter().map(|d| d.name);
+    own.chain(library.layers().map(|l| l.name))
+}
+
+/// The page of the layer of this name.
+///
+/// # Errors
+/// Its first example is not valid.
+pub fn page(name: &str, library: Library) -> Result<Option<Page>, CompileError> {
+    if let Some(definition) = find(name) {
+        return definition.page().map(Some);
+    }
+    let file = library.get(name).filter(|file| file.is_layer());
+    file.map(|file| written(file, library)).transpose()
 }
 
 impl Definition {
@@ -67,176 +84,156 @@ impl Definition {
     /// Its first example is not valid.
     pub fn page(&self) -> Result<Page, CompileError> {
         let first = self.examples.first().map_or(self.name, |e| e.text);
-        let alone = alone(first, SHOWN)?;
+        let alone = alone(first, SHOWN, Library::default())?;
         Ok(Page {
-            name: self.name.into(),
-            kind: "a layer",
-            about: self.about,
             arguments: lines(self.arguments),
-            examples: self.examples.to_vec(),
             parameters: alone.params.iter().map(line).collect(),
             alone: Some(alone),
-            kept: None,
+            ..Page::of(self.name, LAYER, &self.about, self.examples)
         })
     }
 }
 
-/// All parts that are not layers, place by place.
-pub fn chapters() -> Vec<Chapter> {
-    vec![
-        Chapter {
-            title: "Inputs",
-            about: "What a model reads: `input tokens(…)`.",
-            pages: pages("an input", INPUTS.declarations(), |_| None),
-        },
-        Chapter {
-            title: "Embeddings",
-            about: "The first state, made of the input: `embed learned(…)`.",
-            pages: pages("an embedding", EMBEDDINGS.declarations(), |item| {
-                let kind = EMBEDDINGS.read(embedded(item)?.first()?, &mut Vec::new())?;
-                Some(below(EMBED, kind.params(&*shown_input()?)))
-            }),
-        },
-        Chapter {
-            title: "Positions",
-            about: "Rows that are added to the embedding: `embed …, positions(…)`. Fields may see positions by themselves: `attention(…, rope)`, `positions(sinusoidal)`.",
-            pages: pages("rows of positions", POSITIONS.declarations(), |item| {
-                let kind = positions::read(embedded(item)?.get(1)?, &mut Vec::new())?;
-                Some(below(EMBED, kind.params(SHOWN)))
-            }),
-        },
-        Chapter {
-            title: "Outputs",
-            about: "What is said of the last state, after the layers that stand before it: `output rmsnorm |> …`.",
-            pages: pages("an output", OUTPUTS.declarations(), |item| {
-                let kind = OUTPUTS.read(last(item)?, &mut Vec::new())?;
-                Some(below(OUTPUT, kind.params(SHOWN)))
-            }),
-        },
-        Chapter {
-            title: "Data sources",
-            about: "What a model is trained on, said by the train block: `data text(…)`.",
-            pages: pages("a data source", SOURCES.declarations(), |_| None),
-        },
-        Chapter {
-            title: "Optimisers",
-            about: OPTIMISERS,
-            pages: (OptimizerKind::all().into_iter())
-                .map(|mut o| {
-                    let kept = kept(o.get());
-                    chosen("an optimiser", &mut o, kept)
-                })
-                .collect(),
-        },
-        Chapter {
-            title: "Schedules",
-            about: SCHEDULES,
-            pages: (ScheduleKind::all().into_iter())
-                .map(|mut s| chosen("a schedule", &mut s, None))
-                .collect(),
-        },
-    ]
-}
+/// What a layer is.
+const LAYER: &str = "a layer";
 
-const OPTIMISERS: &str = "How a step changes the parameters, said by the train block: `optimizer adamw(…)`. In formulas p is a number of a parameter, g its gradient, clipped where `clip`
-says so, α the rate of the step, t the number of the step from 1. Vectors and scalars do not decay: λ is 0 for them. What is kept starts at 0, and is in the checkpoint under the
-parameter's path behind `moment1.` and `moment2.`, in this order. A step whose gradient is not finite changes nothing.";
-
-const SCHEDULES: &str = "The factor that the optimiser's `lr` is multiplied by at step t, counted from 1: `schedule cosine(…)`. After the warm-up u goes from 0 to 1 over the steps that are
-left. With `--time-limit` what counts is the larger of the steps made and the share of the time that has passed.";
-
-/// The page of an optimiser or a schedule.
-fn chosen<C: Choices>(kind: &'static str, of: &mut C, kept: Option<String>) -> Page {
-    let c = of.get_mut();
-    Page {
-        name: c.name().into(),
-        kind,
-        about: c.about(),
-        arguments: choice_lines(c),
-        examples: c.examples().to_vec(),
-        parameters: vec![],
-        alone: None,
-        kept,
+impl Page {
+    /// What is said of it, its arguments left out.
+    pub(crate) fn of(name: &str, kind: &'static str, about: &About, examples: &[Example]) -> Page {
+        let example = |e: &Example| ExampleLine {
+            text: e.text.into(),
+            meaning: e.meaning.into(),
+        };
+        Page {
+            name: name.into(),
+            kind,
+            summary: about.summary.into(),
+            formula: about.formula.into(),
+            source: about.source.into(),
+            notes: about.notes.iter().map(|n| n.to_string()).collect(),
+            examples: examples.iter().map(example).collect(),
+            ..Page::default()
+        }
     }
 }
 
-/// What an optimiser keeps, as its last example says it.
-fn kept(o: &dyn Optimizer) -> Option<String> {
-    let last = settings::example(o.examples().last()?.text)?;
-    Some(match last.states() {
-        [] => "Nothing is kept beside a parameter.".into(),
-        states => format!("Kept beside each parameter: {}.", states.join("; ")),
-    })
-}
-
-/// `params`: the parameters of what a line of a model says.
-fn pages(
-    kind: &'static str,
-    of: impl Iterator<Item = &'static Declaration>,
-    params: fn(&ModelItem) -> Option<Vec<LayerParam>>,
-) -> Vec<Page> {
-    let page = |d: &'static Declaration| {
-        let first = d.examples.first().and_then(|e| item(e.text));
-        let params = first.and_then(|item| params(&item)).unwrap_or_default();
-        Page {
-            name: d.name.into(),
-            kind,
-            about: d.about,
-            arguments: lines(d.arguments),
-            examples: d.examples.to_vec(),
-            parameters: params.iter().map(line).collect(),
-            alone: None,
-            kept: None,
+/// The page of a layer that is written in the language.
+fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError> {
+    let (tree, wrong) = odec_grammar::parse(0, file.text);
+    let layer = tree.items.into_iter().find_map(|item| match item {
+        Item::Layer(layer) => Some(layer),
+        _ => None,
+    });
+    let layer = layer.ok_or(CompileError::Source(wrong))?;
+    let said = Said::of(&layer);
+    let first = said.examples.first().map_or(file.name, |e| &e.text);
+    let alone = alone(first, SHOWN, library)?;
+    let LayerBody::Pipeline(body) = &layer.body;
+    let text = |span: odec_grammar::Span| {
+        let text = file.text.get(span.start as usize..span.end as usize);
+        let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
+        words.join(" ")
+    };
+    let argument = |p: &odec_grammar::ast::LayerParam| {
+        let kind = p.kind.as_ref().map_or("size", |k| &k.name);
+        let (form, silent) = match kind {
+            "flag" => (Form::Flag, "off"),
+            "number" => (Form::Exact, "needed"),
+            _ => (Form::Whole, "needed"),
+        };
+        let default = p.default.as_ref().map(|e| text(e.span));
+        ArgumentLine {
+            name: p.name.name.clone(),
+            form: form.in_words(),
+            default: default.unwrap_or_else(|| silent.into()),
+            meaning: said.argument(&p.name.name),
         }
     };
-    of.map(page).collect()
-}
-
-/// A line of a model.
-fn item(text: &str) -> Option<ModelItem> {
-    let (file, _) = odec_grammar::parse(0, &format!("model m {{\n{text}\n}}\n"));
-    file.items.into_iter().find_map(|item| match item {
-        Item::Model(m) => m.items.into_iter().next(),
-        _ => None,
+    let (needed, others): (Vec<_>, Vec<_>) = (layer.params.iter())
+        .map(argument)
+        .partition(|a| a.default == "needed");
+    Ok(Page {
+        name: file.name.into(),
+        formula: text(body.span),
+        arguments: [needed, others].concat(),
+        file: Some(file.path()),
+        parameters: alone.params.iter().map(line).collect(),
+        alone: Some(alone),
+        kind: LAYER,
+        summary: said.summary,
+        source: said.source,
+        notes: said.notes,
+        examples: said.examples,
     })
 }
 
-/// What is embedded in examples: the first example of the first input.
-fn shown_input() -> Option<Rc<dyn Input>> {
-    let first = INPUTS.declarations().next()?;
-    match item(first.examples.first()?.text)? {
-        ModelItem::Input { value, .. } => INPUTS.read(&value, &mut Vec::new()),
-        _ => None,
+/// What the lines above a layer say: paragraphs, the first of which is the summary, and lines that begin with `source:`, `example:` or
+/// an argument's name. A line that begins with none of them goes on with the one before it.
+#[derive(Default)]
+struct Said {
+    summary: String,
+    source: String,
+    notes: Vec<String>,
+    examples: Vec<ExampleLine>,
+    arguments: Vec<(String, String)>,
+}
+
+impl Said {
+    fn of(layer: &Layer) -> Said {
+        let known = |label: &str| {
+            let argument = layer.params.iter().any(|p| p.name.name == label);
+            argument || ["source", "example"].contains(&label)
+        };
+        // Each with its label; paragraphs have none.
+        let mut parts: Vec<(&str, String)> = Vec::new();
+        let mut ended = true;
+        for line in layer.doc.iter().map(|l| l.trim()) {
+            match line.split_once(": ").filter(|(label, _)| known(label)) {
+                Some((label, text)) => parts.push((label, text.trim().into())),
+                None if line.is_empty() => {}
+                None if ended => parts.push(("", line.into())),
+                None => parts.iter_mut().last().into_iter().for_each(|(_, text)| {
+                    text.push(' ');
+                    text.push_str(line);
+                }),
+            }
+            ended = line.is_empty();
+        }
+        let mut said = Said::default();
+        for (label, text) in parts {
+            match label {
+                "" if said.summary.is_empty() => said.summary = text,
+                "" => said.notes.push(text),
+                "source" => said.source = text,
+                "example" => said.examples.push(example(&text)),
+                _ => said.arguments.push((label.into(), text)),
+            }
+        }
+        said
+    }
+
+    fn argument(&self, name: &str) -> String {
+        let said = self.arguments.iter().find(|(n, _)| n == name);
+        said.map_or_else(String::new, |(_, text)| text.clone())
     }
 }
 
-fn embedded(item: &ModelItem) -> Option<&[Expr]> {
-    match item {
-        ModelItem::Embed { values, .. } => Some(values),
-        _ => None,
+/// `adapter(rank: 64): after a sub-layer`, cut at the colon outside of brackets.
+fn example(text: &str) -> ExampleLine {
+    let mut open = 0;
+    let cut = text.char_indices().find(|(_, c)| {
+        open += i32::from(*c == '(') - i32::from(*c == ')');
+        *c == ':' && open == 0
+    });
+    let (text, meaning) = cut.map_or((text, ""), |(at, _)| (&text[..at], &text[at + 1..]));
+    ExampleLine {
+        text: text.trim().into(),
+        meaning: meaning.trim().into(),
     }
-}
-
-fn last(item: &ModelItem) -> Option<&Expr> {
-    match item {
-        ModelItem::Output { value, .. } => Some(match &value.kind {
-            ExprKind::Pipe(_, last) => last,
-            _ => value,
-        }),
-        _ => None,
-    }
-}
-
-fn below(end: &str, params: Vec<LayerParam>) -> Vec<LayerParam> {
-    let below = |p: LayerParam| LayerParam {
-        path: format!("{end}.{}", p.path),
-        ..p
-    };
-    params.into_iter().map(below).collect()
 }
 
 /// Those that must be given first; arguments of words after the word that they belong to.
-fn lines(arguments: &[Argument]) -> Vec<ArgumentLine> {
+pub(crate) fn lines(arguments: &[Argument]) -> Vec<ArgumentLine> {
     let needed = |a: &&Argument| a.silent == Silent::Needed;
     let sorted = arguments.iter().filter(needed);
     let sorted = sorted.chain(arguments.iter().filter(|a| !needed(a)));
@@ -255,34 +252,9 @@ impl Argument {
     fn line(&self, name: String) -> ArgumentLine {
         ArgumentLine {
             name,
-            form: self.form_in_words(),
+            form: self.form.in_words(),
             default: self.default_in_words(),
             meaning: self.meaning.into(),
-        }
-    }
-
-    fn form_in_words(&self) -> String {
-        let listed = |words: &[&str], last: &str| {
-            let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
-            words.join(last)
-        };
-        match self.form {
-            Form::Flag => "a word that stands alone".into(),
-            Form::Whole => "a whole number from 1".into(),
-            Form::UnnamedWhole => "a whole number from 1, without a name".into(),
-            Form::Number(bounds) => bounds.text(),
-            Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
-            Form::Word(words) => listed(words, " or "),
-            Form::Options(_) => "a word that stands alone, or with arguments of its own".into(),
-            Form::Some(of) => format!(
-                "a word that stands alone, or a list of some of {}",
-                listed(of, ", ")
-            ),
-            Form::Fields => "fields, separated by commas".into(),
-            Form::Text => "something in quotes".into(),
-            Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
-            Form::Paths => "paths in quotes, separated by commas".into(),
-            Form::Percent(least, most) => format!("a whole percentage from {least}% to {most}%"),
         }
     }
 
@@ -302,49 +274,43 @@ impl Argument {
     }
 }
 
+impl Form {
+    fn in_words(&self) -> String {
+        let listed = |words: &[&str], last: &str| {
+            let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
+            words.join(last)
+        };
+        match self {
+            Form::Flag => "a word that stands alone".into(),
+            Form::Whole => "a whole number from 1".into(),
+            Form::Exact => "a number".into(),
+            Form::UnnamedWhole => "a whole number from 1, without a name".into(),
+            Form::Number(bounds) => bounds.text(),
+            Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
+            Form::Word(words) => listed(words, " or "),
+            Form::Options(_) => "a word that stands alone, or with arguments of its own".into(),
+            Form::Some(of) => format!(
+                "a word that stands alone, or a list of some of {}",
+                listed(of, ", ")
+            ),
+            Form::Fields => "fields, separated by commas".into(),
+            Form::Text => "something in quotes".into(),
+            Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
+            Form::Paths => "paths in quotes, separated by commas".into(),
+            Form::Percent(least, most) => format!("a whole percentage from {least}% to {most}%"),
+        }
+    }
+}
+
 /// A number as it would be written.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     match x == 0.0 || (1e-3..1e6).contains(&x) {
         true => format!("{x}"),
         false => format!("{x:e}"),
     }
 }
 
-/// The arguments of an optimiser or a schedule, with what is meant where nothing is said.
-pub fn choice_lines(chosen: &mut (impl Choice + ?Sized)) -> Vec<ArgumentLine> {
-    let mut lines = ChoiceLines(Vec::new());
-    chosen.arguments(&mut lines);
-    lines.0
-}
-
-struct ChoiceLines(Vec<ArgumentLine>);
-
-impl ChoiceLines {
-    fn add(&mut self, a: &choice::Argument, form: String, default: String) {
-        self.0.push(ArgumentLine {
-            name: a.name.into(),
-            form,
-            default: if a.needed { "needed".into() } else { default },
-            meaning: a.meaning.into(),
-        });
-    }
-}
-
-impl Visitor for ChoiceLines {
-    fn number(&mut self, a: &choice::Argument, bounds: Bounds, value: &mut f64) {
-        self.add(a, bounds.text(), short(*value));
-    }
-    fn pair(&mut self, a: &choice::Argument, bounds: Bounds, (x, y): &mut (f64, f64)) {
-        let form = format!("two numbers in parentheses, each {}", bounds.text());
-        self.add(a, form, format!("({}, {})", short(*x), short(*y)));
-    }
-    fn steps(&mut self, a: &choice::Argument, value: &mut u64) {
-        let form = "a number of steps (`200 steps`, `200`), or a share of the run's (`5%`, `0.05`)";
-        self.add(a, form.into(), value.to_string());
-    }
-}
-
-fn line(p: &LayerParam) -> ParameterLine {
+pub(crate) fn line(p: &LayerParam) -> ParameterLine {
     let start = match p.start {
         Start::Normal => "normal, with the model's deviation",
         Start::Ones => "1",

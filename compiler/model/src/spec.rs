@@ -96,7 +96,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let evolves: Vec<&Evolve> = evolves.collect();
     labels(model, &evolves, r.sink);
     let output = match output {
-        Some(ModelItem::Output { value, span }) => end(value, *span, sizes, r.sink),
+        Some(ModelItem::Output { value, span }) => end(value, *span, sizes, r),
         _ => None,
     };
     let (mut evaluations, mut mixing) = (0, 0);
@@ -341,19 +341,17 @@ fn normal(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
 }
 
 /// `rmsnorm |> logits(tied)`: layers, and what is said of the last state.
-fn end(
-    e: &Expr,
-    span: Span,
-    sizes: Option<Sizes>,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<OutputSpec> {
+fn end(e: &Expr, span: Span, sizes: Option<Sizes>, r: &mut Resolver) -> Option<OutputSpec> {
     let (before, last) = match &e.kind {
         ExprKind::Pipe(a, b) => (Some(&**a), &**b),
         _ => (None, e),
     };
-    let kind = OUTPUTS.read(last, sink)?;
+    let kind = OUTPUTS.read(last, r.sink)?;
     let before = match before {
-        Some(before) => Some(pipeline::output(before, sizes?, sink)?),
+        Some(before) => {
+            let layers = r.layers_of(before, &[])?;
+            Some(pipeline::output(before, &layers, sizes?, r.sink)?)
+        }
         None => None,
     };
     Some(OutputSpec { before, kind, span })

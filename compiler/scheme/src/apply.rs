@@ -184,14 +184,12 @@ impl Resolver<'_, '_> {
                 .label("a scheme is expected here");
             return self.fail(d);
         };
-        let Definition::Scheme(scheme) = self.definition(&name)? else {
-            let d = Diagnostic::error(
-                codes::NOT_A_SCHEME,
-                name.span,
-                format!("`{}` is a field, not a scheme", name.name),
-            )
-            .label("a scheme is expected after `by`");
-            return self.fail(d);
+        let scheme = match self.definition(&name)? {
+            Definition::Scheme(scheme) => scheme,
+            other => {
+                let d = other.not_a_scheme(&name);
+                return self.fail(d.label("a scheme is expected after `by`"));
+            }
         };
         self.of_one_field(&scheme, e.span)?;
         let none = Call {

@@ -15,8 +15,8 @@ pub struct Args<'e> {
     pub span: Span,
     args: Vec<&'e Arg>,
     /// Labels and flags that were asked for.
-    known: Vec<&'static str>,
-    flags: Vec<&'static str>,
+    known: Vec<&'e str>,
+    flags: Vec<&'e str>,
 }
 
 impl<'e> Args<'e> {
@@ -50,11 +50,7 @@ impl<'e> Args<'e> {
     }
 
     /// The value of a label.
-    pub fn labelled(
-        &mut self,
-        label: &'static str,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<&'e Expr> {
+    pub fn labelled(&mut self, label: &'e str, sink: &mut Vec<Diagnostic>) -> Option<&'e Expr> {
         if !self.known.contains(&label) {
             self.known.push(label);
         }
@@ -75,7 +71,7 @@ impl<'e> Args<'e> {
     }
 
     /// Whether a bare word such as `causal` is given.
-    pub fn flag(&mut self, word: &'static str) -> bool {
+    pub fn flag(&mut self, word: &'e str) -> bool {
         self.known.push(word);
         self.flags.push(word);
         let is = |a: &&Arg| a.label.is_none() && name_of(&a.value).is_some_and(|n| n.name == word);
@@ -85,7 +81,7 @@ impl<'e> Args<'e> {
     }
 
     /// An argument that is a bare word or a call of it: `rope`, `rope(base: 500000)`.
-    pub fn word(&mut self, word: &'static str, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
+    pub fn word(&mut self, word: &'e str, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
         self.known.push(word);
         let read = |a: &&'e Arg| match a.label {
             None => Args::of(&a.value).filter(|inner| inner.callee.name == word),
@@ -109,6 +105,15 @@ impl<'e> Args<'e> {
         self.args.iter().find(is).is_some()
     }
 
+    /// Leaves out bare words: flags that are off.
+    pub fn without(&mut self, words: &[String]) {
+        let off = |a: &Arg| {
+            let name = name_of(&a.value).filter(|_| a.label.is_none());
+            name.is_some_and(|n| words.contains(&n.name))
+        };
+        self.args.retain(|a| !off(a));
+    }
+
     /// The next argument without a label.
     pub fn positional(&mut self) -> Option<&'e Expr> {
         let at = self.args.iter().position(|a| a.label.is_none())?;
@@ -116,7 +121,7 @@ impl<'e> Args<'e> {
     }
 
     /// Whether an argument that nobody asked for looks like this word; [`Args::finish`] will say so.
-    pub fn misspelt(&self, word: &'static str) -> bool {
+    pub fn misspelt(&self, word: &str) -> bool {
         let near = |name: &str| odec_grammar::nearest(name, [word]).is_some();
         self.args.iter().any(|a| match &a.label {
             Some(l) => near(&l.name),
@@ -125,11 +130,7 @@ impl<'e> Args<'e> {
     }
 
     /// A required label.
-    pub fn required(
-        &mut self,
-        label: &'static str,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<&'e Expr> {
+    pub fn required(&mut self, label: &'e str, sink: &mut Vec<Diagnostic>) -> Option<&'e Expr> {
         let found = self.labelled(label, sink);
         if found.is_none() && !self.misspelt(label) {
             let name = &self.callee.name;
@@ -148,7 +149,7 @@ impl<'e> Args<'e> {
     /// A required whole number.
     pub fn size(
         &mut self,
-        label: &'static str,
+        label: &'e str,
         scope: &Scope,
         max: u64,
         sink: &mut Vec<Diagnostic>,
@@ -160,7 +161,7 @@ impl<'e> Args<'e> {
     /// An optional number.
     pub fn number(
         &mut self,
-        label: &'static str,
+        label: &'e str,
         bounds: Bounds,
         default: f64,
         sink: &mut Vec<Diagnostic>,

@@ -8,6 +8,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
+use super::layer::Layers;
 use super::per_use::OWN;
 use super::run::{At, Frame, MAX_TOTAL, Machine};
 use super::stage::{Instr, Phase, Steps, Unknown};
@@ -61,6 +62,7 @@ fn stand_in(name: &Ident, i: Option<usize>) -> FlowArg {
         name: i.map_or(name.name.clone(), |i| format!("{}.{}", name.name, i + 1)),
         params: Vec::new(),
         body: None,
+        layers: Layers::default(),
         facts: Facts::OPEN,
         span: name.span,
     };

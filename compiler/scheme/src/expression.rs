@@ -184,10 +184,12 @@ impl Resolver<'_, '_> {
             );
             return self.fail(d.help(usage(&name.name)));
         }
-        let Definition::Scheme(scheme) = self.definition(name)? else {
-            let message = format!("`{}` is a field, not a scheme", name.name);
-            let d = Diagnostic::error(codes::NOT_A_SCHEME, name.span, message);
-            return self.fail(d.label("a scheme is expected here"));
+        let scheme = match self.definition(name)? {
+            Definition::Scheme(scheme) => scheme,
+            other => {
+                let d = other.not_a_scheme(name);
+                return self.fail(d.label("a scheme is expected here"));
+            }
         };
         self.is_one_step(&scheme, name)?;
         around.takes_flows &= scheme.body.takes_flows();

@@ -22,14 +22,17 @@ impl Resolver<'_, '_> {
 
     fn field_inside(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
         match &e.kind {
-            ExprKind::Name(n) if self.names.layers.has(n) => {
-                Some(self.pipeline(name, Vec::new(), e))
+            ExprKind::Name(n) => {
+                let word = Ident {
+                    name: n.clone(),
+                    span: e.span,
+                };
+                match self.is_layer(&word) {
+                    true => self.pipeline(name, Vec::new(), e),
+                    false => self.named_field(&word),
+                }
             }
-            ExprKind::Name(n) => self.named_field(&Ident {
-                name: n.clone(),
-                span: e.span,
-            }),
-            ExprKind::Pipe(..) => Some(self.pipeline(name, Vec::new(), e)),
+            ExprKind::Pipe(..) => self.pipeline(name, Vec::new(), e),
             ExprKind::Call(call) => self.field_call(call, e, name),
             ExprKind::Tuple(items) if items.len() == 1 => self.field(&items[0], name),
             ExprKind::Neg(_) | ExprKind::Binary(..) => self.sum(e, name),
@@ -74,6 +77,13 @@ impl Resolver<'_, '_> {
                 .also(s.name.span, "defined here");
                 return self.fail(d);
             }
+            Definition::Layer(_) => {
+                let e = Expr {
+                    kind: ExprKind::Name(name.name.clone()),
+                    span: name.span,
+                };
+                return self.pipeline(&name.name, Vec::new(), &e);
+            }
         };
         if self.open.contains(&name.name) {
             let mut round = self.open.clone();
@@ -95,7 +105,7 @@ impl Resolver<'_, '_> {
         let resolved = match &field.params[..] {
             params @ [_, ..] => self
                 .distinct(params)
-                .map(|()| self.pipeline(&field.name.name, params.to_vec(), &field.value)),
+                .and_then(|()| self.pipeline(&field.name.name, params.to_vec(), &field.value)),
             [] => {
                 self.open.push(name.name.clone());
                 let r = self.field(&field.value, &field.name.name);
@@ -109,7 +119,7 @@ impl Resolver<'_, '_> {
         resolved
     }
 
-    fn distinct(&mut self, params: &[Ident]) -> Option<()> {
+    pub(super) fn distinct(&mut self, params: &[Ident]) -> Option<()> {
         for (i, p) in params.iter().enumerate() {
             if let Some(first) = params[..i].iter().find(|q| q.name == p.name) {
                 let message = format!("two parameters are called `{}`", p.name);
@@ -159,7 +169,7 @@ impl Resolver<'_, '_> {
                     Field::Increment(flow)
                 }))
             }
-            p if self.names.layers.has(p) => Some(self.pipeline(name, Vec::new(), e)),
+            _ if self.is_layer(&callee) => self.pipeline(name, Vec::new(), e),
             _ => {
                 let d = match self.definition(&callee)? {
                     Definition::Scheme(_) => {
@@ -167,7 +177,7 @@ impl Resolver<'_, '_> {
                             .label("a field is expected here")
                             .help("make a field of it with `increment(…)` (its change of the state) or `map(…)` (the new state)")
                     }
-                    Definition::Field(_) => {
+                    Definition::Field(_) | Definition::Layer(_) => {
                         Diagnostic::error(codes::ARGUMENT_COUNT, callee.span, format!("field `{}` takes no arguments", callee.name))
                             .help(format!("write `{}`", callee.name))
                     }
@@ -178,29 +188,31 @@ impl Resolver<'_, '_> {
     }
 
     /// A pipeline of layers, which is evaluated as a whole.
-    fn pipeline(&self, name: &str, params: Vec<Ident>, e: &Expr) -> Rc<Field> {
-        Rc::new(Field::Leaf(Rc::new(Leaf {
+    pub fn pipeline(&mut self, name: &str, params: Vec<Ident>, e: &Expr) -> Option<Rc<Field>> {
+        let layers = self.layers_of(e, &params)?;
+        Some(Rc::new(Field::Leaf(Rc::new(Leaf {
             name: name.to_string(),
             params,
             body: Some(e.clone()),
-            facts: self.names.layers.facts(e),
+            facts: self.names.layers.facts(e, &layers),
+            layers,
             span: e.span,
-        })))
+        }))))
     }
 
     /// `att + ffn`, `2*att - ffn`.
     fn sum(&mut self, e: &Expr, name: &str) -> Option<Rc<Field>> {
         let mut terms = Vec::new();
         self.terms(e, Exact::one(), &mut terms)?;
-        let layers = self.names.layers;
-        let unnamed = |e: &Expr| name_of(e).is_none_or(|n| layers.has(&n.name));
-        let several = terms.iter().filter(|(_, e)| unnamed(e)).count() > 1;
+        let unnamed = |r: &mut Self, e: &Expr| name_of(e).is_none_or(|n| r.is_layer(&n));
+        let several = terms.iter().filter(|(_, e)| unnamed(self, e)).count() > 1;
         let mut number = 0;
         let fields: Vec<Option<(Exact, Rc<Field>, Span)>> = terms
             .into_iter()
             .map(|(c, e)| {
-                number += usize::from(unnamed(&e));
-                let name = if several && unnamed(&e) {
+                let unnamed = unnamed(self, &e);
+                number += usize::from(unnamed);
+                let name = if several && unnamed {
                     format!("{name}.{number}")
                 } else {
                     name.to_string()

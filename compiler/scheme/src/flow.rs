@@ -1,6 +1,7 @@
 //! What names and expressions stand for once they are resolved: fields, and schemes applied to them.
 
 use super::define::SchemeDef;
+use super::layer::Layers;
 use super::vocabulary::Facts;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
@@ -16,6 +17,8 @@ pub struct Leaf {
     pub params: Vec<Ident>,
     /// The pipeline; absent when a scheme is looked at without a model.
     pub body: Option<Expr>,
+    /// The layers written in the language that it names.
+    pub layers: Layers,
     /// What its layers say of it before sizes are known.
     pub facts: Facts,
     pub span: Span,

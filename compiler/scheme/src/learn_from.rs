@@ -33,10 +33,7 @@ impl Resolver<'_, '_> {
                 let d = self.names.unknown(from, self.sink.len());
                 return self.fail(d);
             }
-            Ok(Definition::Field(_)) => {
-                let message = format!("`{}` is a field, not a scheme", from.name);
-                return self.fail(Diagnostic::error(codes::NOT_A_SCHEME, from.span, message));
-            }
+            Ok(other) => return self.fail(other.not_a_scheme(from)),
         };
         let (fits, kind) = match l.what.name.as_str() {
             "tableau" => (matches!(source.body, Body::Tableau(_)), "a tableau"),

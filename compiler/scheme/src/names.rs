@@ -6,7 +6,7 @@
 use super::define::{SchemeDef, define};
 use super::vocabulary::Vocabulary;
 use crate::codes;
-use odec_grammar::ast::{Field, File, Ident, Item, Scheme, SchemeItem};
+use odec_grammar::ast::{Field, File, Ident, Item, Layer, SchemeItem};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Sources, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,24 @@ const RESERVED: &[&str] = &[
 pub enum Definition {
     Scheme(Rc<SchemeDef>),
     Field(Rc<Field>),
+    Layer(Rc<Layer>),
+}
+
+impl Definition {
+    /// What it is, in words.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Definition::Scheme(_) => "a scheme",
+            Definition::Field(_) => "a field",
+            Definition::Layer(_) => "a layer",
+        }
+    }
+
+    /// What is said where a scheme is expected.
+    pub fn not_a_scheme(&self, name: &Ident) -> Diagnostic {
+        let message = format!("`{}` is {}, not a scheme", name.name, self.kind());
+        Diagnostic::error(codes::NOT_A_SCHEME, name.span, message)
+    }
 }
 
 /// Most messages that are shown; no suggestions are looked for once there are as many.
@@ -62,10 +80,10 @@ pub struct Namespace<'s> {
     pub layers: &'static Vocabulary,
     /// By name, with the place of the name; `None`: defined, but wrongly.
     names: BTreeMap<String, (Option<Definition>, Span)>,
-    /// Schemes of the library that were named, and the sources of its texts.
+    /// Definitions of the library that were named, and the sources of its texts.
     library: BTreeMap<String, Option<Definition>>,
     library_sources: BTreeSet<u32>,
-    /// Names of the main file's schemes and fields, in order.
+    /// Names of the main file's schemes, fields and layers, in order.
     pub own: Vec<Ident>,
 }
 
@@ -100,6 +118,7 @@ impl<'s> Namespace<'s> {
             match item {
                 Item::Scheme(s) => ns.own.push(s.name.clone()),
                 Item::Field(f) => ns.own.push(f.name.clone()),
+                Item::Layer(l) => ns.own.push(l.name.clone()),
                 _ => {}
             }
         }
@@ -160,12 +179,18 @@ impl<'s> Namespace<'s> {
                     let def = define(s, self.sources.text(source), sink)
                         .map(|d| Definition::Scheme(Rc::new(d)));
                     let repeats = (self.sources.library().get(&s.name.name))
-                        .is_some_and(|library| repeats(s, library.text));
+                        .is_some_and(|library| repeats(item, library.text));
                     self.add(&s.name, def, repeats, sink);
                 }
                 Item::Field(f) => {
                     let def = Definition::Field(Rc::new(f.clone()));
                     self.add(&f.name, Some(def), false, sink);
+                }
+                Item::Layer(l) => {
+                    let def = Definition::Layer(Rc::new(l.clone()));
+                    let repeats = (self.sources.library().get(&l.name.name))
+                        .is_some_and(|library| repeats(item, library.text));
+                    self.add(&l.name, Some(def), repeats, sink);
                 }
                 _ => {}
             }
@@ -193,7 +218,12 @@ impl<'s> Namespace<'s> {
             );
         } else {
             if !repeats && let Some(library) = self.sources.library().get(word) {
-                let message = format!("`{word}` is also the name of a library scheme");
+                let what = if library.is_layer() {
+                    "layer"
+                } else {
+                    "scheme"
+                };
+                let message = format!("`{word}` is also the name of a library {what}");
                 sink.push(
                     Diagnostic::warning(codes::REDEFINITION, name.span, message)
                         .label("this one is meant wherever this file is used")
@@ -224,9 +254,17 @@ impl<'s> Namespace<'s> {
             let (file, errors) = odec_grammar::parse(id, text);
             sink.extend(errors);
             for item in file.items {
-                if let Item::Scheme(s) = item {
-                    let def = define(&s, text, sink).map(|d| Definition::Scheme(Rc::new(d)));
-                    self.library.insert(s.name.name.clone(), def);
+                match item {
+                    Item::Scheme(s) => {
+                        let def = define(&s, text, sink).map(|d| Definition::Scheme(Rc::new(d)));
+                        self.library.insert(s.name.name, def);
+                    }
+                    Item::Layer(l) => {
+                        let name = l.name.name.clone();
+                        let def = Definition::Layer(Rc::new(l));
+                        self.library.insert(name, Some(def));
+                    }
+                    _ => {}
                 }
             }
         }
@@ -256,11 +294,28 @@ impl<'s> Namespace<'s> {
         let known = known
             .chain(self.layers.names())
             .chain(self.sources.library().iter().map(|s| s.name))
+            .chain(self.sources.library().layers().map(|l| l.name))
             .chain(["increment", "map"]);
         match odec_grammar::nearest(&name.name, known) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d,
         }
+    }
+
+    /// The layer whose name is nearest to one that is not defined, but not one of those that are being defined.
+    /// `said`: how many messages there are.
+    pub fn nearest_layer(&self, name: &Ident, open: &[Ident], said: usize) -> Option<String> {
+        if said >= MAX_MESSAGES {
+            return None;
+        }
+        let written = self.names.iter().filter_map(|(name, (def, _))| match def {
+            Some(Definition::Layer(_)) => Some(name.as_str()),
+            _ => None,
+        });
+        let library = self.sources.library().layers().map(|l| l.name);
+        let known = self.layers.names().chain(written).chain(library);
+        let known = known.filter(|n| open.iter().all(|o| o.name != *n));
+        odec_grammar::nearest(&name.name, known).map(String::from)
     }
 
     /// The text of a span.
@@ -272,22 +327,24 @@ impl<'s> Namespace<'s> {
     }
 }
 
-/// Whether a scheme is that of a library file, comments and citations aside: a file that wrote it out before the library
+/// Whether a definition is that of a library file, comments and citations aside: a file that wrote it out before the library
 /// had it stays valid.
-fn repeats(scheme: &Scheme, text: &str) -> bool {
-    let bare = |s: &Scheme| {
-        let mut s = s.clone();
-        s.doc.clear();
-        s.items.retain(|i| !matches!(i, SchemeItem::Cite { .. }));
-        let items = vec![Item::Scheme(s)];
+fn repeats(item: &Item, text: &str) -> bool {
+    let bare = |item: &Item| {
+        let mut item = item.clone();
+        match &mut item {
+            Item::Scheme(s) => {
+                s.doc.clear();
+                s.items.retain(|i| !matches!(i, SchemeItem::Cite { .. }));
+            }
+            Item::Layer(l) => l.doc.clear(),
+            _ => {}
+        }
         odec_grammar::dump(&File {
-            items,
+            items: vec![item],
             ..File::default()
         })
     };
     let (file, _) = odec_grammar::parse(0, text);
-    file.items.iter().any(|item| match item {
-        Item::Scheme(s) => bare(s) == bare(scheme),
-        _ => false,
-    })
+    file.items.iter().any(|known| bare(known) == bare(item))
 }

@@ -5,6 +5,7 @@
 use super::define::SchemeDef;
 use super::expression::is_method;
 use super::flow::{Applied, Field, Flow};
+use super::layer::Layer;
 use super::names::{Definition, Namespace};
 use super::run::MAX_WORK;
 use super::scalar::{Scope, constant, measured, name_of};
@@ -38,6 +39,12 @@ pub struct Resolver<'n, 's> {
     pub(super) made: BTreeMap<Span, (Option<Rc<SchemeDef>>, usize)>,
     /// Those being resolved.
     pub(super) making: Vec<Ident>,
+    /// Written layers, by the place of their names; `None`: wrong, and that has been said.
+    pub(super) written: BTreeMap<Span, Option<Rc<Layer>>>,
+    /// Those being resolved.
+    pub(super) writing: Vec<Ident>,
+    /// Parts of the written layers in all fields so far.
+    pub(super) written_parts: u64,
     /// How deep the definitions resolved so far inside the current expression are.
     pub(super) height: usize,
 }
@@ -54,6 +61,9 @@ impl<'n, 's> Resolver<'n, 's> {
             work: 0,
             made: BTreeMap::new(),
             making: Vec::new(),
+            written: BTreeMap::new(),
+            writing: Vec::new(),
+            written_parts: 0,
             height: 0,
         }
     }
@@ -161,16 +171,18 @@ impl<'n, 's> Resolver<'n, 's> {
                     "apply it: `{}(…)`",
                     name.map_or(String::new(), |n| n.name)
                 )),
-                Some(Ok(Definition::Field(_))) => Diagnostic::error(
-                    codes::NOT_A_FLOW,
-                    e.span,
-                    format!("{shown} is a field, not a flow"),
-                )
-                .label("a scheme applied to fields is expected here")
-                .help(format!(
-                    "say how it is integrated: `euler({})`",
-                    name.map_or(String::new(), |n| n.name)
-                )),
+                Some(Ok(other @ (Definition::Field(_) | Definition::Layer(_)))) => {
+                    Diagnostic::error(
+                        codes::NOT_A_FLOW,
+                        e.span,
+                        format!("{shown} is {}, not a flow", other.kind()),
+                    )
+                    .label("a scheme applied to fields is expected here")
+                    .help(format!(
+                        "say how it is integrated: `euler({})`",
+                        name.map_or(String::new(), |n| n.name)
+                    ))
+                }
                 Some(Err(true)) => return None,
                 Some(Err(false)) => self.names.unknown(&name?, self.sink.len()),
                 None => Diagnostic::error(codes::NOT_A_FLOW, e.span, "this is not a flow")
@@ -188,7 +200,7 @@ impl<'n, 's> Resolver<'n, 's> {
             return self
                 .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
         };
-        if ["increment", "map"].contains(&name.name.as_str()) || self.names.layers.has(&name.name) {
+        if ["increment", "map"].contains(&name.name.as_str()) || self.is_layer(&name) {
             let d = Diagnostic::error(
                 codes::NOT_A_FLOW,
                 e.span,
@@ -200,13 +212,8 @@ impl<'n, 's> Resolver<'n, 's> {
         }
         match self.definition(&name)? {
             Definition::Scheme(scheme) => self.apply(scheme, call, e.span),
-            Definition::Field(_) => {
-                let d = Diagnostic::error(
-                    codes::NOT_A_SCHEME,
-                    name.span,
-                    format!("`{}` is a field, not a scheme", name.name),
-                )
-                .label("a scheme is expected here");
+            other => {
+                let d = other.not_a_scheme(&name).label("a scheme is expected here");
                 self.fail(d)
             }
         }

@@ -106,7 +106,7 @@ fn field(name: &Ident) -> Diagnostic {
         ))
 }
 
-fn number(name: &Ident) -> Diagnostic {
+pub(super) fn number(name: &Ident) -> Diagnostic {
     let message = format!("`{}` is never read", name.name);
     Diagnostic::warning(codes::UNUSED_NAME, name.span, message)
         .label("its value changes nothing")

@@ -2,6 +2,7 @@
 //!
 //! The layers themselves belong to the model stage, which gives their names to [`super::Namespace`]; nothing here names one.
 
+use super::layer::Layers;
 use super::scalar::{name_of, not_supported};
 use odec_grammar::ast::{Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -33,6 +34,8 @@ impl Facts {
 pub struct LayerName {
     pub name: &'static str,
     pub facts: Facts,
+    /// Whether its arguments are fields themselves.
+    pub takes_fields: bool,
 }
 
 /// The layers that fields are made of.
@@ -52,9 +55,20 @@ impl Vocabulary {
         self.find(name).is_some()
     }
 
+    /// Whether a layer's arguments are fields themselves.
+    pub fn takes_fields(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|l| l.takes_fields)
+    }
+
     /// Whether no definition may have this name.
     pub fn takes(&self, name: &str) -> bool {
         self.has(name) || self.later.iter().any(|(n, _)| *n == name)
+    }
+
+    /// What is known of the layer of a name, if it is one.
+    fn known(&self, name: &str, written: &Layers) -> Option<Facts> {
+        let own = self.find(name).map(|l| l.facts);
+        own.or_else(|| Some(written.get(name)??.facts))
     }
 
     fn find(&self, name: &str) -> Option<&LayerName> {
@@ -69,20 +83,20 @@ impl Vocabulary {
         Some(not_supported(name.span, &format!("`{}`", name.name)).help(help))
     }
 
-    /// What the layers of a field say of it.
-    pub fn facts(&self, body: &Expr) -> Facts {
+    /// What the layers of a field say of it. `written`: those among them that are written in the language.
+    pub fn facts(&self, body: &Expr, written: &Layers) -> Facts {
         Facts {
-            reads_time: self.reads_time(body),
-            diagonal: self.is_diagonal(body),
+            reads_time: self.reads_time(body, written),
+            diagonal: self.is_diagonal(body, written),
         }
     }
 
     /// Without recursion: fields are read at the bottom of deep definitions.
-    fn reads_time(&self, body: &Expr) -> bool {
+    fn reads_time(&self, body: &Expr, written: &Layers) -> bool {
         let mut open = vec![body];
         while let Some(e) = open.pop() {
             match &e.kind {
-                ExprKind::Name(n) if self.find(n).is_some_and(|l| l.facts.reads_time) => {
+                ExprKind::Name(n) if self.known(n, written).is_some_and(|f| f.reads_time) => {
                     return true;
                 }
                 ExprKind::Call(call) => {
@@ -99,7 +113,7 @@ impl Vocabulary {
     }
 
     /// Whether a field is one such layer alone.
-    fn is_diagonal(&self, mut body: &Expr) -> bool {
+    fn is_diagonal(&self, mut body: &Expr, written: &Layers) -> bool {
         while let ExprKind::Tuple(items) = &body.kind {
             match &items[..] {
                 [one] => body = one,
@@ -110,7 +124,7 @@ impl Vocabulary {
             ExprKind::Call(call) => name_of(&call.callee),
             _ => name_of(body),
         };
-        let layer = name.and_then(|n| self.find(&n.name));
-        layer.is_some_and(|l| l.facts.diagonal)
+        let facts = name.and_then(|n| self.known(&n.name, written));
+        facts.is_some_and(|f| f.diagonal)
     }
 }

@@ -1,7 +1,8 @@
 //! Tests of every optimiser and schedule, made of what it declares: arguments, defaults, mistakes.
 
 use crate::common::{Cases, Outcome, compile_text, model};
-use odec_compiler::model::page::{ArgumentLine, choice_lines};
+use odec_compiler::model::chapters::choice_lines;
+use odec_compiler::model::page::ArgumentLine;
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Choices, Visitor};
 use odec_program::manifest::Train;

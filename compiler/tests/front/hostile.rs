@@ -317,6 +317,7 @@ const STRANGE: &[&str] = &[
     "k",
     "F",
     "field",
+    "layer",
     "step",
     "repeat",
     "learn",

@@ -1,11 +1,14 @@
-//! Tests of every layer, made of what it declares: widths, parameters, derivatives, decoding, arguments, defaults, mistakes.
+//! Tests of every layer, in Rust or of the library, made of what it declares: widths, parameters, derivatives, decoding, arguments,
+//! defaults, mistakes.
 
 use crate::common::compile_text;
 use odec_compiler::model::alone::{Alone, alone};
-use odec_compiler::model::layers::{Argument, DEFINITIONS, Definition, Form, Silent, Sizes};
+use odec_compiler::model::layers::{Argument, DEFINITIONS, Definition, Form, Silent, Sizes, find};
+use odec_compiler::model::page::{self, Page};
 use odec_compiler::model::{Built, CompileError};
 use odec_graph::types::Elem;
 use odec_graph::{Builder, Exact, Graph, OpKind, Tensor, TensorType, Value, print, run, verify};
+use odec_library::shipped;
 use odec_program::Bindings;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +16,23 @@ const WIDTH: u64 = 16;
 const CONTEXT: u64 = 6;
 const VOCAB: u64 = 11;
 
+/// The pages of all layers.
+fn pages() -> Vec<Page> {
+    let library = shipped::library();
+    let page = |name| page::page(name, library).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+    page::names(library).filter_map(page).collect()
+}
+
 /// Every example of every layer.
+fn every_example() -> Vec<(String, String)> {
+    let each = |page: Page| {
+        let examples = page.examples.into_iter();
+        examples.map(move |e| (page.name.clone(), e.text))
+    };
+    pages().into_iter().flat_map(each).collect()
+}
+
+/// Every example of every layer in Rust.
 fn examples() -> impl Iterator<Item = (&'static Definition, &'static str)> {
     let each = |d: &'static Definition| d.examples.iter().map(move |e| (d, e.text));
     DEFINITIONS.iter().flat_map(each)
@@ -26,7 +45,7 @@ fn small(text: &str) -> Result<Alone, CompileError> {
         context: CONTEXT,
         width: WIDTH,
     };
-    alone(text, sizes)
+    alone(text, sizes, shipped::library())
 }
 
 fn good(text: &str) -> Alone {
@@ -89,8 +108,8 @@ fn feeds(graph: &Graph, at: Bindings) -> BTreeMap<String, Tensor> {
 
 #[test]
 fn a_layer_says_what_its_graph_is() {
-    for (d, text) in examples() {
-        let layer = good(text);
+    for (name, text) in every_example() {
+        let layer = good(&text);
         verify(&layer.graph).unwrap_or_else(|e| panic!("{text}: {e:?}"));
         let (_, y) = layer.graph.outputs().first().expect("a result");
         assert_eq!(
@@ -105,15 +124,16 @@ fn a_layer_says_what_its_graph_is() {
         let declared: BTreeSet<String> = layer.params.iter().map(|p| p.path.clone()).collect();
         assert_eq!(declared.len(), layer.params.len(), "{text}");
         assert_eq!(declared, parameters.collect(), "{text}");
-        assert!(d.role.is_some() || declared.is_empty() || d.name == "concat");
+        let role = find(&name).map(|d| d.role);
+        assert!(role != Some(None) || declared.is_empty() || name == "concat");
     }
 }
 
 #[test]
 fn derivatives_are_those_of_differences() {
     let at = Bindings::new(2, 4);
-    for (_, text) in examples() {
-        let built = model(text);
+    for (_, text) in every_example() {
+        let built = model(&text);
         let given = feeds(&built.grad, at);
         let found = run(&built.grad, &given, at).unwrap_or_else(|e| panic!("{text}: {e}"));
         // Along one direction of all parameters.
@@ -169,8 +189,8 @@ fn keeping(graph: &Graph) -> Graph {
 #[test]
 fn a_text_in_pieces_is_the_whole_text() {
     let whole = Bindings::new(1, 5);
-    for (_, text) in examples() {
-        let (built, reads) = (model(text), good(text).reads);
+    for (_, text) in every_example() {
+        let (built, reads) = (model(&text), good(&text).reads);
         assert_eq!(built.decode.is_none(), reads.later_tokens, "{text}");
         let Some(decode) = &built.decode else {
             continue;
@@ -248,15 +268,35 @@ fn defaults_are_what_is_meant_where_nothing_is_said() {
             tried += 1;
         }
     }
-    assert!(tried >= 5, "{tried}");
+    for page in pages().iter().filter(|page| page.file.is_some()) {
+        let words = ["needed", "off"];
+        let defaults = (page.arguments.iter()).filter(|a| !words.contains(&a.default.as_str()));
+        for (a, e) in defaults.flat_map(|a| page.examples.iter().map(move |e| (a, e))) {
+            if !e.text.contains(&format!("{}:", a.name)) {
+                let more = with(&e.text, &format!("{}: {}", a.name, a.default));
+                let [silent, said] = [&e.text, &more].map(|t| print::text(&good(t).graph));
+                assert_eq!(silent, said, "{} and {more}", e.text);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 8, "{tried}");
 }
 
 #[test]
 fn mistakes_in_arguments_are_named() {
-    for (d, text) in examples() {
-        let unknown = said(&with(text, "nonsense: 1"));
-        let wanted = format!("`{}` has no argument `nonsense`", d.name);
+    for (name, text) in every_example() {
+        let unknown = said(&with(&text, "nonsense: 1"));
+        let wanted = format!("`{name}` has no argument `nonsense`");
         assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
+    }
+    for page in pages().iter().filter(|page| page.file.is_some()) {
+        for a in page.arguments.iter().filter(|a| a.default == "needed") {
+            let wanted = format!("`{}` needs `{}`", page.name, a.name);
+            assert!(said(&page.name).contains(&wanted), "{wanted}");
+        }
+    }
+    for (d, text) in examples() {
         if d.arguments.iter().any(|a| a.silent == Silent::Needed) {
             assert!(!said(d.name).is_empty(), "{}", d.name);
         }
@@ -285,14 +325,15 @@ fn mistakes_in_arguments_are_named() {
 /// Functions of a field are defined where a layer says that it multiplies columns, and nowhere else.
 #[test]
 fn functions_of_a_field_need_a_diagonal_one() {
-    for (d, text) in examples() {
+    for (name, text) in every_example() {
         let source = format!(
             "scheme s(L) {{ step x {{ return exp(h*L)(x) }} }}\nfield f = {text}\n\
              model small {{\n  input tokens(vocab: 11, context: 6)\n  embed learned(width: {WIDTH})\n  \
              evolve s(f) for 1 step\n  output logits\n}}\n"
         );
         let outcome = compile_text(&source);
-        assert_eq!(outcome.checked.is_some(), d.facts.diagonal, "{text}");
+        let diagonal = find(&name).is_some_and(|d| d.facts.diagonal);
+        assert_eq!(outcome.checked.is_some(), diagonal, "{text}");
     }
 }
 
@@ -300,17 +341,30 @@ fn functions_of_a_field_need_a_diagonal_one() {
 fn a_page_is_complete() {
     let names: BTreeSet<&str> = DEFINITIONS.iter().map(|d| d.name).collect();
     assert_eq!(names.len(), DEFINITIONS.len());
-    for d in DEFINITIONS {
-        assert!(!d.examples.is_empty(), "{} has no example", d.name);
-        let arguments: BTreeSet<&str> = d.arguments.iter().map(|a| a.name).collect();
-        assert_eq!(arguments.len(), d.arguments.len(), "{}", d.name);
-        let page = d.page().unwrap_or_else(|e| panic!("{}: {e:?}", d.name));
-        let about = page.about;
-        assert!(about.summary.ends_with('.') && !about.formula.is_empty());
+    for page in pages() {
+        let name = &page.name;
+        assert!(!page.examples.is_empty(), "{name} has no example");
+        let arguments: BTreeSet<&str> = page.arguments.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(arguments.len(), page.arguments.len(), "{name}");
+        assert!(
+            page.summary.ends_with('.') && !page.formula.is_empty(),
+            "{name}"
+        );
         for a in &page.arguments {
             let all = [&a.form, &a.default, &a.meaning];
-            assert!(all.iter().all(|text| !text.is_empty()), "{a:?}");
+            assert!(all.iter().all(|text| !text.is_empty()), "{name}: {a:?}");
         }
+        let said = page.examples.iter();
+        assert!(
+            said.clone()
+                .all(|e| e.text.starts_with(name) && !e.meaning.is_empty()),
+            "{name}"
+        );
+        // Where a layer of the library is from is said; one in Rust may be nobody's.
+        assert!(
+            page.file.is_none() || !page.source.is_empty(),
+            "{name} has no source"
+        );
     }
     let one = DEFINITIONS[0].arguments[0];
     assert_eq!(one.number_meant(), Some(Exact::ratio(1, 100_000)));

@@ -41,3 +41,4 @@ mod tuning;
 mod unequal;
 mod unused;
 mod work;
+mod written;

@@ -77,7 +77,8 @@ fn fill(e: &mut Executor, state: State, scale: f64) {
     for p in params {
         let start = (p.offset / bytes) as usize;
         let number = |i: usize| {
-            let n = ((start + i) as u32 ^ state as u32 * 0x9e37).wrapping_mul(2_654_435_761) >> 8;
+            let place = (start + i) as u32 ^ (state as u32 * 0x9e37);
+            let n = place.wrapping_mul(2_654_435_761) >> 8;
             scale * (f64::from(n) / f64::from(1 << 24) - 0.5)
         };
         let n = p.elements() as usize;

@@ -56,7 +56,7 @@ impl Failure<'_> {
             _ => format!("expected an item, found `{}`", self.short(token)),
         };
         let error = Diagnostic::error(codes::UNKNOWN_KEYWORD, self.span(token), message);
-        let close = nearest(word, ITEMS);
+        let close = nearest(word, ITEMS.into_iter().chain([words::LAYER]));
         Some(match (inside, close) {
             (Some(home), _) => error
                 .label("no item begins so")
@@ -251,6 +251,7 @@ impl Failure<'_> {
     pub(super) fn parameters(&self) -> Option<Diagnostic> {
         let token = self.token().filter(|t| self.word(t) == "(")?;
         let (scheme, field) = (self.expects(Rule::params), self.expects(Rule::field_params));
+        let layer = self.expects(Rule::layer_params);
         let error = || {
             Diagnostic::error(
                 codes::SYNTAX,
@@ -262,6 +263,9 @@ impl Failure<'_> {
         match (scheme, field) {
             (true, _) => Some(error().help("for example `scheme name(A, L[..], r = 3) { … }`")),
             (_, true) => Some(error().help("for example `field gate(u, v) = …`")),
+            _ if layer => {
+                Some(error().help("for example `layer ffn(hidden, scale: number = 1) = …`"))
+            }
             _ => None,
         }
     }

@@ -97,7 +97,11 @@ fn follows(s: &Structure, a: &Statement, b: &Statement) -> bool {
 /// Aligns `=` or `{` of a run.
 fn definitions(s: &Structure, run: &[&Statement], indent: usize, pad: &mut [u8]) {
     let schemes = run[0].rule == Rule::scheme;
-    if !matches!(run[0].rule, Rule::field | Rule::assign | Rule::constant) && !schemes {
+    if !matches!(
+        run[0].rule,
+        Rule::field | Rule::layer | Rule::assign | Rule::constant
+    ) && !schemes
+    {
         return;
     }
     let room = |part: &Statement| WIDTH.checked_sub(indent + part.flat?);

@@ -400,7 +400,13 @@ impl<'a> Printer<'_, 'a> {
 fn is_item(rule: Rule) -> bool {
     matches!(
         rule,
-        Rule::use_item | Rule::scheme | Rule::field | Rule::model | Rule::train | Rule::explore
+        Rule::use_item
+            | Rule::scheme
+            | Rule::field
+            | Rule::layer
+            | Rule::model
+            | Rule::train
+            | Rule::explore
     )
 }
 

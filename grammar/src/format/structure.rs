@@ -343,8 +343,10 @@ impl Marks<'_> {
                     }
                 }
                 Rule::eq => {
-                    let aligned =
-                        matches!(statement.rule, Rule::field | Rule::assign | Rule::constant);
+                    let aligned = matches!(
+                        statement.rule,
+                        Rule::field | Rule::layer | Rule::assign | Rule::constant
+                    );
                     statement.column = statement.column.or(aligned.then_some(start));
                 }
                 Rule::key => {
@@ -389,7 +391,7 @@ impl Marks<'_> {
                 self.around(at, true);
                 self.split[at] = Split::Pipe;
             }
-            Rule::args | Rule::params | Rule::field_params | Rule::history => {
+            Rule::args | Rule::params | Rule::field_params | Rule::layer_params | Rule::history => {
                 let at = self.first(&pair);
                 self.blank[at] = Some(false);
                 tight = false;
@@ -448,6 +450,7 @@ fn is_statement(rule: Rule) -> bool {
         Rule::use_item
             | Rule::scheme
             | Rule::field
+            | Rule::layer
             | Rule::model
             | Rule::train
             | Rule::explore

@@ -85,6 +85,7 @@ impl Builder<'_> {
             Rule::use_item => return Top::Use(self.use_item(item)),
             Rule::scheme => Item::Scheme(self.scheme(doc, item)),
             Rule::field => Item::Field(self.field(doc, item)),
+            Rule::layer => Item::Layer(self.layer(doc, item)),
             Rule::model => Item::Model(self.model(doc, item)),
             Rule::train => Item::Train(self.block(item)),
             _ => Item::Explore(self.block(item)),

@@ -1,4 +1,4 @@
-//! Fields, models, training and exploring.
+//! Fields, layers, models, training and exploring.
 
 use super::{Builder, Children};
 use crate::ast::*;
@@ -21,6 +21,38 @@ impl Builder<'_> {
             params: params.unwrap_or_default(),
             value: self.expr(inner.next()),
             span,
+        }
+    }
+
+    pub(super) fn layer(&self, doc: Vec<String>, pair: Pair<Rule>) -> Layer {
+        let span = self.span(&pair);
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_layer);
+        let name = self.ident(inner.next());
+        let params = inner
+            .next_if(Rule::layer_params)
+            .map(|p| p.into_inner().map(|p| self.layer_param(p)).collect());
+        inner.skip(Rule::eq);
+        Layer {
+            doc,
+            name,
+            params: params.unwrap_or_default(),
+            body: LayerBody::Pipeline(self.expr(inner.next())),
+            span,
+        }
+    }
+
+    /// `ident kind? (eq expr)?`
+    fn layer_param(&self, pair: Pair<Rule>) -> LayerParam {
+        let mut inner = Children::of(pair);
+        let name = self.ident(inner.next());
+        let kind = inner.next_if(Rule::kind);
+        let kind = kind.map(|p| self.ident(Children::of(p).next()));
+        let default = inner.skip(Rule::eq).then(|| self.expr(inner.next()));
+        LayerParam {
+            name,
+            kind,
+            default,
         }
     }
 

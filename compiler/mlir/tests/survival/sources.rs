@@ -23,6 +23,7 @@ const STRANGE: &[&str] = &[
     "h",
     "F",
     "field",
+    "layer f(n) =",
     "step",
     "repeat 20000 {",
     "learn",

@@ -3,13 +3,14 @@
 //! A layer is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Whoever
 //! needs to know something of layers (parameters, graphs, decoding, adaptation, pages of documentation) asks through [`LayerKind`], and
 //! nothing outside of this folder knows which layers there are; nothing in it knows of models. Pipelines and sums of layers are
-//! read by `pipeline.rs` and are a [`Network`].
+//! read by `pipeline.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what their bodies compute.
 
 mod map;
 mod mlp;
 pub mod network;
 pub mod pipeline;
 mod reading;
+pub mod written;
 
 pub use crate::arguments::{Argument, Form, Silent};
 pub use map::Map;
@@ -188,9 +189,24 @@ impl Definition {
     }
 }
 
+/// Arguments that later versions compile.
+const LATER_ARGUMENTS: &[&str] = &["qkv", "kv_stride"];
+
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name == name)
+}
+
+/// Whether fields are among these arguments.
+const fn takes_fields(arguments: &[Argument]) -> bool {
+    let mut n = 0;
+    while n < arguments.len() {
+        if matches!(arguments[n].form, Form::Fields) {
+            return true;
+        }
+        n += 1;
+    }
+    false
 }
 
 /// Declares the closed set of layers: one line per layer, `module::Type`.
@@ -215,7 +231,11 @@ macro_rules! layers {
         /// All layers.
         pub static DEFINITIONS: &[Definition] = &[$(Definition::of::<$ty>()),*];
 
-        const NAMES: &[LayerName] = &[$(LayerName { name: <$ty as Layer>::NAME, facts: <$ty as Layer>::FACTS }),*];
+        const NAMES: &[LayerName] = &[$(LayerName {
+            name: <$ty as Layer>::NAME,
+            facts: <$ty as Layer>::FACTS,
+            takes_fields: takes_fields(<$ty as Layer>::ARGUMENTS),
+        }),*];
     };
 }
 

@@ -7,8 +7,8 @@ use super::network::Network;
 use super::reading::{self, role, takes_fields};
 use crate::codes;
 use crate::scheme::args::{Args, report};
-use crate::scheme::scalar::{Scope, arithmetic, exact, name_of, not_supported};
-use crate::scheme::{Coeff, Leaf};
+use crate::scheme::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
+use crate::scheme::{Coeff, Layers, Leaf};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
@@ -23,9 +23,23 @@ pub(super) enum Input<'a> {
     Named(&'a [(Ident, u64)]),
 }
 
-/// Reads layers. One for each field: roles are numbered within it.
+impl Input<'_> {
+    /// The width of the value that it is applied to.
+    pub(super) fn width(self) -> Option<u64> {
+        match self {
+            Input::One(width) => Some(width),
+            Input::Named(_) => None,
+        }
+    }
+}
+
+/// Reads layers. One for each field: roles are numbered within it, and in the layers written in the language that it names.
 pub struct LayerReader<'a> {
     pub(super) scope: &'a Scope,
+    /// The layers written in the language.
+    pub(super) layers: &'a Layers,
+    /// Words among the arguments of layers that mean nothing: flags that are off.
+    pub(super) off: &'a [String],
     /// Of the state.
     pub(super) width: u64,
     pub(super) sink: &'a mut Vec<Diagnostic>,
@@ -78,12 +92,17 @@ pub fn read(
         [width] if named.is_empty() => Input::One(*width),
         _ => Input::Named(&named),
     };
-    expression(leaf.body.as_ref()?, input, sizes, sink)
+    expression(leaf.body.as_ref()?, &leaf.layers, input, sizes, sink)
 }
 
 /// What stands before the logits: from states to states.
-pub fn output(e: &Expr, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<Network> {
-    let (layer, out) = expression(e, Input::One(sizes.width), sizes, sink)?;
+pub fn output(
+    e: &Expr,
+    layers: &Layers,
+    sizes: Sizes,
+    sink: &mut Vec<Diagnostic>,
+) -> Option<Network> {
+    let (layer, out) = expression(e, layers, Input::One(sizes.width), sizes, sink)?;
     if out != sizes.width {
         sink.push(ends_with(e.span, out, sizes.width).help("the logits are read from the state"));
         return None;
@@ -100,17 +119,20 @@ pub fn ends_with(span: Span, out: u64, width: u64) -> Diagnostic {
 
 fn expression(
     e: &Expr,
+    layers: &Layers,
     input: Input,
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Network, u64)> {
     let mut roles = Vec::new();
-    count_roles(e, &mut roles);
+    count_roles(e, layers, &mut roles);
     let several = |r: &&&str| roles.iter().filter(|s| s == r).count() > 1;
     let repeated = roles.iter().filter(several).copied().collect();
     let scope = sizes.scope();
     let mut reader = LayerReader {
         scope: &scope,
+        layers,
+        off: &[],
         width: sizes.width,
         sink,
         seen: Vec::new(),
@@ -120,7 +142,7 @@ fn expression(
 }
 
 impl Sizes {
-    fn scope(self) -> Scope {
+    pub(super) fn scope(self) -> Scope {
         let number = |n: u64| Coeff::constant(Exact::int(i64::try_from(n).unwrap_or(i64::MAX)));
         let all = [("width", self.width), ("context", self.context)];
         let vocab = self.vocab.map(|vocab| ("vocab", vocab));
@@ -129,21 +151,29 @@ impl Sizes {
     }
 }
 
-/// The roles of layers with parameters, in reading order.
-fn count_roles(e: &Expr, out: &mut Vec<&'static str>) {
+/// The roles of layers with parameters, in reading order; a layer written in the language has those of its body.
+fn count_roles(e: &Expr, layers: &Layers, out: &mut Vec<&'static str>) {
     match &e.kind {
         ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
-            count_roles(a, out);
-            count_roles(b, out);
+            count_roles(a, layers, out);
+            count_roles(b, layers, out);
         }
-        ExprKind::Neg(a) => count_roles(a, out),
-        ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, out)),
+        ExprKind::Neg(a) => count_roles(a, layers, out),
+        ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, layers, out)),
         ExprKind::Call(call) if name_of(&call.callee).is_some_and(|n| takes_fields(&n.name)) => {
-            call.args.iter().for_each(|a| count_roles(&a.value, out))
+            let fields = call.args.iter().map(|a| &a.value);
+            fields.for_each(|e| count_roles(e, layers, out));
         }
-        _ => out.extend(Args::of(e).and_then(|a| role(&a.callee.name))),
+        _ => {
+            let Some(args) = Args::of(e) else { return };
+            match layers.get(&args.callee.name) {
+                Some(Some(layer)) => count_roles(&layer.body, &layer.inside, out),
+                _ => out.extend(role(&args.callee.name)),
+            }
+        }
     }
 }
+
 impl LayerReader<'_> {
     pub(super) fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
         self.sink.push(d);
@@ -222,6 +252,31 @@ impl LayerReader<'_> {
         ))
     }
 
+    /// Whether this is arithmetic of numbers, with names that are in scope.
+    fn is_number(&self, e: &Expr) -> bool {
+        match &e.kind {
+            ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+            ExprKind::Name(name) => self.scope.contains_key(name),
+            ExprKind::Call(call) => is_root(call),
+            ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_number(one)),
+            ExprKind::Neg(a) => self.is_number(a),
+            ExprKind::Binary(_, a, b) => self.is_number(a) && self.is_number(b),
+            _ => false,
+        }
+    }
+
+    /// A coefficient times a number, or divided by it.
+    fn scaled(&mut self, c: &Exact, by: &Expr, divide: bool, span: Span) -> Option<Exact> {
+        let by = report(exact(by, self.scope), self.sink)?;
+        let scaled = match divide {
+            true => by.recip().map(|by| c * &by),
+            false => Ok(c * &by),
+        };
+        let scaled = scaled.and_then(Exact::checked);
+        let scaled = scaled.map_err(|why| arithmetic(why.into(), span));
+        report(scaled, self.sink)
+    }
+
     #[allow(clippy::type_complexity)]
     fn terms(
         &mut self,
@@ -241,13 +296,17 @@ impl LayerReader<'_> {
                 self.terms(b, minus, input, out)
             }
             ExprKind::Neg(a) => self.terms(a, minus, input, out),
-            ExprKind::Binary(BinOp::Mul, a, b) => {
-                let k = report(exact(a, &Scope::new()), self.sink)?;
-                let c = (&c * &k)
-                    .checked()
-                    .map_err(|why| arithmetic(why.into(), e.span));
-                let c = report(c, self.sink)?;
+            ExprKind::Binary(BinOp::Mul, a, b) if self.is_number(a) => {
+                let c = self.scaled(&c, a, false, e.span)?;
                 self.terms(b, c, input, out)
+            }
+            ExprKind::Binary(BinOp::Mul, a, b) if self.is_number(b) => {
+                let c = self.scaled(&c, b, false, e.span)?;
+                self.terms(a, c, input, out)
+            }
+            ExprKind::Binary(BinOp::Div, a, b) if self.is_number(b) => {
+                let c = self.scaled(&c, b, true, e.span)?;
+                self.terms(a, c, input, out)
             }
             ExprKind::Binary(..) => self.fail(not_supported(e.span, "this product of fields")),
             _ => {

@@ -6,17 +6,15 @@
 
 use super::network::Network;
 use super::pipeline::{Input, LayerReader};
-use super::{Argument, DEFINITIONS, Definition, Form, Map, VOCABULARY, find};
+use super::{Argument, Definition, Form, LATER_ARGUMENTS, Map, VOCABULARY, find, written};
 use crate::codes;
+use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::scalar::{exact, name_of, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-
-/// Arguments that later versions compile.
-const LATER_ARGUMENTS: &[&str] = &["qkv", "kv_stride"];
 
 /// What a layer's parameters are counted by.
 pub fn role(layer: &str) -> Option<&'static str> {
@@ -25,21 +23,24 @@ pub fn role(layer: &str) -> Option<&'static str> {
 
 /// Whether a layer's arguments are fields themselves.
 pub fn takes_fields(layer: &str) -> bool {
-    let fields = |a: &Argument| a.form == Form::Fields;
-    find(layer).is_some_and(|d| d.arguments.iter().any(fields))
+    VOCABULARY.takes_fields(layer)
 }
 
 /// Reads one layer.
 pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network, u64)> {
-    let Some(args) = Args::of(e) else {
+    let Some(mut args) = Args::of(e) else {
         return reader.fail(
             Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is no part of a field").label(
                 "a primitive such as `rmsnorm` or `attention(heads: 8, causal)` is expected here",
             ),
         );
     };
+    args.without(reader.off);
     let Some(definition) = find(&args.callee.name) else {
-        return reader.fail(unknown(&args, e.span));
+        return match reader.layers.get(&args.callee.name) {
+            Some(layer) => written::read(reader, layer?, args, input),
+            None => reader.fail(unknown(reader.layers, &args, e.span)),
+        };
     };
     let before = reader.sink.len();
     let mut reading = Reading {
@@ -67,7 +68,7 @@ pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network
 }
 
 /// What is said of a name that is no layer's.
-fn unknown(args: &Args, span: Span) -> Diagnostic {
+fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
     if let Some(later) = VOCABULARY.later(&args.callee) {
         return later;
     }
@@ -76,8 +77,7 @@ fn unknown(args: &Args, span: Span) -> Diagnostic {
         let message = "`logits` ends the output of a model";
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
-    let known = DEFINITIONS.iter().map(|d| d.name);
-    let near = odec_grammar::nearest(name, known).map(|n| format!("did you mean `{n}`?"));
+    let near = layers.near(name).map(|n| format!("did you mean `{n}`?"));
     let message = format!("`{name}` is not a primitive");
     Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
         .label("a pipeline is made of primitives")
@@ -101,10 +101,7 @@ pub struct Reading<'a, 'e, 'x> {
 impl<'e> Reading<'_, 'e, '_> {
     /// The width that the layer meets.
     pub fn width(&self) -> u64 {
-        match self.input {
-            Input::One(width) => width,
-            Input::Named(_) => self.reader.width,
-        }
+        self.input.width().unwrap_or(self.reader.width)
     }
 
     /// The width of the model's states.

@@ -1,0 +1,182 @@
+//! Layers written in the language: what they stand for, how their parameters are called, what is said of wrong ones.
+
+use crate::common::{Files, Outcome, compile_files, compile_text};
+use odec_graph::print;
+
+/// A model of width 16 that evolves by a field `f`.
+fn model(definitions: &str) -> String {
+    format!(
+        "{definitions}\nmodel m {{\n  input tokens(vocab: 11, context: 8)\n  embed learned(width: 16)\n  \
+         evolve euler(f) for 2 steps\n  output rmsnorm |> logits(tied)\n}}\n"
+    )
+}
+
+fn compiled(definitions: &str) -> Outcome {
+    compile_text(&model(definitions)).on_its_flow()
+}
+
+/// Every graph of a model as text, its parameters among them.
+fn graphs(outcome: &Outcome) -> Vec<String> {
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+    let built = outcome.checked().built.as_ref().expect("a model");
+    let all = [
+        Some(&built.forward),
+        Some(&built.grad),
+        built.decode.as_ref(),
+    ];
+    let params = built
+        .params
+        .iter()
+        .map(|p| format!("{} {:?}", p.path, p.shape));
+    all.into_iter()
+        .flatten()
+        .map(print::text)
+        .chain(params)
+        .collect()
+}
+
+/// A layer means what its body means in its place: the same graphs, parameters of the same names.
+#[test]
+fn a_layer_stands_for_its_body() {
+    let cases = [
+        (
+            "layer ffn(hidden) = rmsnorm |> gelu(hidden: hidden)\nfield f = ffn(hidden: 2*width)",
+            "field f = rmsnorm |> gelu(hidden: 32)",
+        ),
+        // Twice in one field, with other arguments. `width` is that of what the layer is applied to; roles are counted through the field.
+        (
+            "layer two(a, b = 2*width, scale: number = 1/2) = linear(a) |> linear(b) + scale*linear(b)/2 - linear(b)*2\n\
+             field f = linear(4) |> two(a: 5) |> two(a: 3, b: width, scale: 3)",
+            "field f = linear(4) |> (linear(5) |> linear(8) + 1/4*linear(8) - 2*linear(8)) \
+             |> (linear(3) |> linear(16) + 3/2*linear(16) - 2*linear(16))",
+        ),
+        // A layer of layers; words that stand alone are handed on or not.
+        (
+            "layer att(heads, causal: flag, rope: flag) = rmsnorm |> attention(heads: heads, causal, rope)\n\
+             layer both(heads, rope: flag) = att(heads: heads, causal, rope) + att(heads: 1, causal)\n\
+             field f = id |> both(heads: 2, rope)",
+            "field f = id |> (rmsnorm |> attention(heads: 2, causal, rope) + rmsnorm |> attention(heads: 1, causal))",
+        ),
+        // In a field of several arguments, and as an argument of `concat`.
+        (
+            "layer mix(n) = sigmoid |> linear(n)\nfield g(u, v) = concat(u, v) |> mix(n: width/2)\n\
+             field f = concat(mix(n: 2), id) |> linear",
+            "field g(u, v) = concat(u, v) |> sigmoid |> linear(16)\n\
+             field f = concat(sigmoid |> linear(2), id) |> linear",
+        ),
+        // Alone under a scheme, and what it multiplies: a function of the field is defined as for its body.
+        (
+            "layer fade = decay\nlayer mlp = gelu(hidden: 24)\nfield A = fade\nfield B = mlp\nfield f = increment(lawson_euler(A, B))",
+            "field A = decay\nfield B = gelu(hidden: 24)\nfield f = increment(lawson_euler(A, B))",
+        ),
+    ];
+    for (with, without) in cases {
+        let [with_graphs, without_graphs] = [with, without].map(|d| graphs(&compiled(d)));
+        assert_eq!(with_graphs, without_graphs, "{with}");
+    }
+    // In front of the logits, too.
+    let ends = |text: &str| model(text).replace("output rmsnorm", "output last");
+    let written = compile_text(&ends("layer last = rmsnorm\nfield f = id"));
+    let plain = compile_text(&model("field f = id"));
+    assert_eq!(graphs(&written), graphs(&plain));
+}
+
+#[test]
+fn layers_come_from_the_library_and_from_imports() {
+    // What a library layer names is the library's, whatever the file calls so.
+    let own = "layer rank = sigmoid\nfield f = adapter(rank: 4) |> rank";
+    let plain = "field f = (id + gelu(hidden: 4, bias)) |> sigmoid";
+    assert_eq!(graphs(&compiled(own)), graphs(&compiled(plain)));
+
+    let mut files = Files::default();
+    files.0.insert(
+        "mine.ode".into(),
+        "layer mine(n) = linear(n) |> linear\n".into(),
+    );
+    let text = model("use \"mine.ode\"\nfield f = mine(n: 3)");
+    let imported = compile_files("test.ode", &text, &mut files);
+    assert_eq!(
+        graphs(&imported),
+        graphs(&compiled("field f = linear(3) |> linear"))
+    );
+
+    // A file's own comes first, and that is said; what the library says is no news.
+    let other = compile_text(&model(
+        "layer adapter(rank) = linear(rank) |> linear\nfield f = adapter(rank: 2)",
+    ));
+    let said: Vec<&str> = other.messages.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(said, ["`adapter` is also the name of a library layer"]);
+    let same =
+        compiled("layer adapter(rank) = id + gelu(hidden: rank, bias)\nfield f = adapter(rank: 2)");
+    assert!(same.messages.is_empty(), "{}", same.rendered());
+}
+
+/// A field is called as before where `layer` begins no definition.
+#[test]
+fn layer_is_a_name_elsewhere() {
+    let text = "field layer =\n  rmsnorm |> linear\nlayer layer2(n) = linear(n)\nfield g = layer2(n: width)\nfield f =\n  layer\n  + g\n";
+    let outcome = compiled(text);
+    assert!(outcome.messages.is_empty(), "{}", outcome.rendered());
+}
+
+/// Mistakes inside of a body are shown there, with the uses that lead to it; those of arguments, where they are given.
+#[test]
+fn mistakes() {
+    let cases = [
+        "layer a(n) = rmsnorm |> b(heads: n)\nlayer b(heads) = attention(heads: heads, causal)\nfield f = a(n: 3)",
+        "layer a(n) = linear(n) + id\nfield f = a(n: 3)",
+        "layer a(n) = linear(n)\nfield f = a(n: 7/2)\nfield g = a(m: 3)\nfield h = a(n: 3, n: 4)\nfield i = a(4)\nfield j = a\nfield k = a(n: causal)",
+        "layer a(n, causal: flag) = attention(heads: n, causal)\nfield f = a(n: 2, causal: 1)",
+        "layer a(n) = linear(n) |> b\nlayer b = sigmoid |> a(n: 3)\nfield f = b",
+        "layer rmsnorm = linear\nlayer heun = linear\nlayer a = linear\nlayer a = id\nfield f = a",
+        "layer a(width, n: length, n: flag = 3, unread) = linear(n)\nfield f = a",
+        "layer a = rmsnorm |> liner\nlayer adaptor = adaptr(rank: 3)\nfield f = adapterr(rank: 3)",
+        "layer a = rmsnorm\nfield g = rmsnorm\nfield f = rk4(a) + a(rmsnorm) + g(a)",
+        "layer a = linear * linear\nfield f = a + a/0",
+        "layer a(n, unread, _unread) = linear(n)\nfield f = a(n: 3, unread: 4, _unread: 5) |> linear",
+        "layer a = linear\nlayer b = a(c: 1)\nfield f = euler(a) + heun(b)\nscheme s(F) { step x { return a(x) } }",
+    ];
+    let shown = cases.map(|c| format!("== {c}\n{}", compile_text(&model(c)).rendered()));
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// Layers of layers grow quickly: what they would take is counted before they are written out.
+#[test]
+fn layers_that_double_are_refused() {
+    let mut text = String::from("layer l0 = id\n");
+    for n in 1..40 {
+        text += &format!("layer l{n} = l{0} |> l{0}\n", n - 1);
+    }
+    let outcome = compiled(&format!("{text}field f = l39"));
+    let said: Vec<&str> = outcome
+        .messages
+        .iter()
+        .map(|d| d.message.as_str())
+        .collect();
+    assert_eq!(said, ["written out, the layers have more than 65536 parts"]);
+
+    // Many fields of large layers, and chains of layers.
+    let fields: String = (0..40).map(|n| format!("field f{n} = l14\n")).collect();
+    let text: String = text.lines().take(15).map(|l| format!("{l}\n")).collect();
+    let outcome = compiled(&format!("{text}{fields}field f = l1"));
+    let many = |d: &&odec_grammar::Diagnostic| d.message.starts_with("written out");
+    assert!(
+        outcome.messages.iter().any(|d| many(&d)),
+        "{}",
+        outcome.rendered()
+    );
+    let chain = |n: usize| -> String {
+        let link = |n: usize| format!("layer l{n} = (id + l{}) |> id\n", n - 1);
+        (1..n).rev().map(link).collect()
+    };
+    let deep = compiled(&format!("{}layer l0 = id\nfield f = l199", chain(200)));
+    let said = |d: &odec_grammar::Diagnostic| d.message.contains("too deeply");
+    assert!(deep.messages.iter().any(said), "{}", deep.rendered());
+    // As deep as it may be, under a field that is as long as it may be.
+    let sum = vec!["l45"; 200].join(" + ");
+    let fits = compiled(&format!(
+        "layer l0 = id\n{}field f = id |> ({sum})",
+        chain(46)
+    ));
+    assert!(fits.checked.is_some(), "{}", fits.rendered());
+}
