@@ -146,7 +146,7 @@ fn defaults_are_what_is_meant_where_nothing_is_said() {
 #[test]
 fn mistakes_in_arguments_are_named() {
     for page in pages().iter().filter(|p| !p.arguments.is_empty()) {
-        let (name, text) = (&page.name, page.examples[0].text);
+        let (name, text) = (&page.name, page.examples[0].text.as_str());
         let unknown = said(&with_argument(text, name, "nonsense: 1"));
         let wanted = format!("`{name}` has no argument `nonsense`");
         assert!(unknown.contains(&wanted), "{text}: {unknown:?}");
