@@ -14,7 +14,7 @@ use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
-use crate::scheme::line::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
+use crate::scheme::method::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;

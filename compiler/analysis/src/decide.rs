@@ -15,7 +15,7 @@ use super::report::{embedded, embedded_in, evaluations, modified_of, stability};
 use super::stand_in::alone;
 use super::written;
 use crate::scheme::flow::Flow;
-use crate::scheme::line::{Beyond, Placed, placed, to_tolerance};
+use crate::scheme::method::{Beyond, Placed, placed, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;

@@ -2,7 +2,7 @@
 //!
 //! Takes a line; gives facts with the words of reports. Leaves the conditions to `odec_numerics::exponential`.
 
-use crate::scheme::line::{Beyond, Placed};
+use crate::scheme::method::{Beyond, Placed};
 use odec_numerics::exponential::{Exponential, StiffOrder, Unfit, stiff_order};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 //! `odec-numerics`.
 
 use super::report::{OneField, Report};
-use crate::scheme::line::{Beyond, Placed};
+use crate::scheme::method::{Beyond, Placed};
 use odec_numerics::internal::{Internal, internal};
 use odec_numerics::poly::Extent;
 use odec_text::number::subscript;

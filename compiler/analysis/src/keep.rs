@@ -11,7 +11,7 @@ use super::written;
 use crate::codes;
 use crate::scheme::coeff::{Coeff, CoeffError};
 use crate::scheme::learn::{DIRECTION, Owner};
-use crate::scheme::line::Beyond;
+use crate::scheme::method::Beyond;
 use crate::scheme::scalar::{arithmetic, whole};
 use crate::scheme::stage::Derived;
 use crate::scheme::{Learned, Program};

@@ -8,7 +8,7 @@ use super::claims::Instance;
 use super::stand_in::alone;
 use crate::scheme::Learned;
 use crate::scheme::coeff::Coeff;
-use crate::scheme::line::{Beyond, placed_at, program};
+use crate::scheme::method::{Beyond, placed_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;

@@ -8,7 +8,7 @@ use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef, define};
 use crate::scheme::expansion::expanded;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
-use crate::scheme::line::placed;
+use crate::scheme::method::placed;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_grammar::ast::Item;

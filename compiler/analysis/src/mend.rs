@@ -10,7 +10,7 @@ use super::learned::{WORK, polynomials};
 use super::stand_in::alone;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::expanded;
-use crate::scheme::line::{Placed, placed};
+use crate::scheme::method::{Placed, placed};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{Scope, exact, is_root};
 use crate::scheme::stage::Steps;
@@ -295,7 +295,7 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
             Step::Combine(terms) => {
                 Step::Combine(terms.iter().map(|(v, c)| (*v, jet(c))).collect())
             }
-            Step::Solution(time) => Step::Solution(jet(time)),
+            Step::Past(time) => Step::Past(jet(time)),
             Step::Phi {
                 field,
                 index,

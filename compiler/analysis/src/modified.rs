@@ -5,7 +5,7 @@
 
 use super::latex;
 use super::report::Found;
-use crate::scheme::line::Placed;
+use crate::scheme::method::Placed;
 use odec_graph::Exact;
 use odec_numerics::effective::{Reached, effective};
 use odec_numerics::invariants::{energy, symplectic};

@@ -8,7 +8,7 @@ use crate::scheme::Combination;
 use crate::scheme::define::Body;
 use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
-use crate::scheme::line::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
+use crate::scheme::method::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
 use odec_grammar::Span;

@@ -1,13 +1,13 @@
 //! What the start of a step program with two states leaves of its order.
 //!
 //! The velocity that `start` gives, whatever it is made of, is the velocity of the solution at the start; where nothing gives one, it is 0.
-//! A step may keep something else: leapfrog keeps the velocity half a step before. Takes the first programs, which `line.rs` runs;
+//! A step may keep something else: leapfrog keeps the velocity half a step before. Takes the first programs, which `scheme/method` runs;
 //! gives the first power of h that is off after them. Leaves the comparison to `odec-numerics`.
 
 use super::pair::{Atom, Pair, Reading, Scale, Sum, of_program, pair};
 use super::start::Limited;
 use crate::scheme::flow::Flow;
-use crate::scheme::line::{Beyond, first_programs};
+use crate::scheme::method::{Beyond, first_programs};
 use crate::scheme::stage::Program;
 use odec_graph::Exact;
 use odec_numerics::draw;

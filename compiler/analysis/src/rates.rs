@@ -1,7 +1,7 @@
 //! Where a step program adds a rate of change to a state: the usual reason why it adds what depends on `h` in different powers.
 //!
 //! Takes the statements as they are written; gives the place of the first such rate, which `h*` is missing before. Looks at kinds alone and says
-//! nothing of what it cannot tell. Leaves proofs to `line.rs`.
+//! nothing of what it cannot tell. Leaves proofs to `odec-numerics`.
 
 use crate::scheme::scalar::is_function;
 use odec_grammar::Span;

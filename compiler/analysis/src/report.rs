@@ -22,7 +22,7 @@ use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::Flow;
-use crate::scheme::line::{Beyond, Placed, away, late, placed, to_tolerance};
+use crate::scheme::method::{Beyond, Placed, away, late, placed, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
@@ -654,7 +654,7 @@ pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Beyond> {
 fn work(flow: &Flow, per_use: &PerUse) -> Option<StepWork> {
     let program = match to_tolerance(flow, per_use) {
         Some((_, program)) => program,
-        None => crate::scheme::line::program(flow, Steps::Euler, per_use).ok()?,
+        None => crate::scheme::method::program(flow, Steps::Euler, per_use).ok()?,
     };
     Some(StepWork::of(&program))
 }

@@ -13,7 +13,7 @@ use super::stand_in::{alone, settings};
 use crate::scheme::define::Body;
 use crate::scheme::expansion::{MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
-use crate::scheme::line::{Beyond, first_programs, first_steps, placed, short_steps};
+use crate::scheme::method::{Beyond, first_programs, first_steps, placed, short_steps};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;

@@ -10,7 +10,7 @@ use crate::codes;
 use crate::scheme::Coeff;
 use crate::scheme::expansion::expanded;
 use crate::scheme::flow::Flow;
-use crate::scheme::line::{
+use crate::scheme::method::{
     Beyond, Placed, at_start, late, placed, placed_in, placed_on, short_steps,
 };
 use crate::scheme::stage::Steps;

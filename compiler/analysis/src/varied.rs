@@ -6,7 +6,7 @@
 use super::report::Evolved;
 use super::stand_in::{all_settings, opaque, settings_at};
 use crate::scheme::flow::Setting;
-use crate::scheme::line::late;
+use crate::scheme::method::late;
 use crate::scheme::stage::{Instr, Program, Steps};
 use crate::scheme::{Combination, ValueId};
 

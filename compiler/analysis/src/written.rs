@@ -1,12 +1,12 @@
 //! Coefficients as they are written: the tableau before its stages are iterated, the rows of a multistep method.
 //!
 //! Takes a scheme that has a stage program, so that its rows are known to fit together; gives numbers. Leaves the steps
-//! that are computed to `line.rs`.
+//! that are computed to `scheme/method`.
 
 use super::stand_in::{Settings, alone};
 use crate::scheme::Coeff;
 use crate::scheme::define::{Body, SchemeDef};
-use crate::scheme::equivalent::solved;
+use crate::scheme::method::solved;
 use crate::scheme::scalar::{Scope, exact, length_of, scalar};
 use odec_grammar::ast::{Expr, SubFlow};
 use odec_graph::Exact;

@@ -108,7 +108,7 @@ pub fn internal(line: &Line, reach: &Exact) -> Option<Internal> {
     let explicit = |(i, s): (usize, &Step)| match s {
         Step::Eval { at, .. } => *at <= i,
         Step::Combine(_) => true,
-        Step::Flow { .. } | Step::Phi { .. } | Step::Solution(_) => false,
+        Step::Flow { .. } | Step::Phi { .. } | Step::Past(_) => false,
     };
     let stages = stages(line);
     if !line.steps.iter().enumerate().all(explicit) || stages.is_empty() {

@@ -28,13 +28,13 @@ impl Past {
                 .take(MAX_ORDER + 1)
                 .collect()
         };
-        if line.fields.len() != 1 || !line.steps.iter().any(|s| matches!(s, Step::Solution(_))) {
+        if line.fields.len() != 1 || !line.steps.iter().any(|s| matches!(s, Step::Past(_))) {
             return None;
         }
         let mut values = vec![powers(&Exact::zero())];
         for step in &line.steps {
             values.push(match step {
-                Step::Solution(time) => powers(time),
+                Step::Past(time) => powers(time),
                 // An implicit stage reads what is made after it.
                 Step::Eval { at, .. } => evaluation(values.get(*at)?),
                 Step::Combine(terms) => {

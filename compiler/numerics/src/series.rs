@@ -71,7 +71,7 @@ impl<C: Number> Line<C> {
         for step in &self.steps {
             states.push(match step {
                 Step::Eval { .. } => zero(),
-                Step::Flow { .. } | Step::Solution(_) => one(),
+                Step::Flow { .. } | Step::Past(_) => one(),
                 Step::Phi { index, at, .. } => {
                     states[*at].times(&C::exact(&over_factorial(*index)))
                 }
@@ -102,7 +102,7 @@ impl<C: Number> Series<C> {
         let less = C::exact(&Exact::int(-1));
         let met = line.steps.iter().filter_map(|step| match step {
             Step::Eval { at, .. } | Step::Flow { at, .. } => Some(*at),
-            Step::Phi { .. } | Step::Solution(_) | Step::Combine(_) => None,
+            Step::Phi { .. } | Step::Past(_) | Step::Combine(_) => None,
         });
         let off = met.chain([line.result]).map(|v| (v, states[v].plus(&less)));
         let wrong = off.filter(|(_, off)| !off.is_zero()).collect();
@@ -147,7 +147,7 @@ impl<C: Number> Series<C> {
         let of = |v: usize, t: TreeId| &self.known[v].own[t.0 as usize];
         let own = match &self.line.steps[i] {
             Step::Combine(terms) => sum(terms.iter().map(|(v, c)| c.times(of(*v, t)))),
-            Step::Solution(time) => {
+            Step::Past(time) => {
                 let whole = C::exact(&expected(trees, t));
                 (0..trees.order(t)).fold(whole, |product, _| product.times(time))
             }

@@ -82,7 +82,7 @@ pub fn of_line(line: &Line) -> Option<(Poly, u64)> {
                 let term = |(v, c): &(usize, Exact)| Some((values.get(*v)?, c.clone(), 0));
                 terms.iter().map(term).collect::<Option<_>>()?
             }
-            Step::Flow { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
+            Step::Flow { .. } | Step::Phi { .. } | Step::Past(_) => return None,
         };
         let next = sum(&ring, &terms, &mut products);
         values.push(next);

@@ -9,15 +9,15 @@ use std::collections::HashMap;
 
 /// Coefficients of a method of one step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tableau {
+pub struct Tableau<C = Exact> {
     pub fields: Vec<String>,
     /// The field that each stage evaluates.
     pub field_of: Vec<usize>,
     /// `stages × stages`.
-    pub a: Vec<Vec<Exact>>,
-    pub b: Vec<Exact>,
+    pub a: Vec<Vec<C>>,
+    pub b: Vec<C>,
     /// The weights of the embedded partner.
-    pub embedded: Option<Vec<Exact>>,
+    pub embedded: Option<Vec<C>>,
 }
 
 /// The coefficients on one field's evaluations, over distinct points.

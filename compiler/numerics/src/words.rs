@@ -81,7 +81,7 @@ impl Words {
             let own: Vec<&Exact> = match step {
                 Step::Flow { fraction, .. } => vec![fraction],
                 Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
-                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
+                Step::Eval { .. } | Step::Phi { .. } | Step::Past(_) => Vec::new(),
             };
             let mut places = Vec::new();
             for x in own {
@@ -162,7 +162,7 @@ impl Words {
                     let sum = |n: usize| terms.iter().map(|(v, c)| c * bounds[*v][n]).sum();
                     (0..=order).map(sum).collect()
                 }
-                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
+                Step::Eval { .. } | Step::Phi { .. } | Step::Past(_) => return None,
             };
             bounds.push(next);
         }
@@ -231,7 +231,7 @@ impl Words {
                     }
                     next
                 }
-                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => return None,
+                Step::Eval { .. } | Step::Phi { .. } | Step::Past(_) => return None,
             };
             values.push(next);
         }
@@ -275,7 +275,7 @@ fn coefficients(line: &Line) -> impl Iterator<Item = &Exact> + Clone {
     line.steps.iter().flat_map(|s| match s {
         Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
         Step::Flow { fraction, .. } => vec![fraction],
-        Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => Vec::new(),
+        Step::Eval { .. } | Step::Phi { .. } | Step::Past(_) => Vec::new(),
     })
 }
 
@@ -331,7 +331,7 @@ impl Expansion for Words {
                     }
                     more = most + 1;
                 }
-                Step::Eval { .. } | Step::Phi { .. } | Step::Solution(_) => {}
+                Step::Eval { .. } | Step::Phi { .. } | Step::Past(_) => {}
             }
             values.push((next, more));
         }

@@ -282,7 +282,7 @@ fn past_values() {
         fields: vec!["F".into()],
         steps: vec![
             Step::Eval { field: 0, at: 0 },
-            Step::Solution(Exact::int(-1)),
+            Step::Past(Exact::int(-1)),
             Step::Eval { field: 0, at: 2 },
             Step::Combine(vec![(0, Exact::one()), (1, newer), (3, older)]),
         ],

@@ -244,7 +244,7 @@ fn adams(k: i64) -> Line {
         let at = match j {
             0 => 0,
             _ => {
-                steps.push(Step::Solution(Exact::int(-j)));
+                steps.push(Step::Past(Exact::int(-j)));
                 steps.len()
             }
         };
@@ -284,7 +284,7 @@ proptest! {
     fn rows_over_one_denominator(
         weights in prop::collection::vec((0usize..9, -6i64..7, 1i64..8), 12),
     ) {
-        let mut steps = vec![Step::Eval { field: 0, at: 0 }];
+        let mut steps: Vec<Step> = vec![Step::Eval { field: 0, at: 0 }];
         for three in weights.chunks(3) {
             // Some values, and as much of the old state as is missing.
             let states = |v: usize| i64::from(v.is_multiple_of(2));
@@ -336,7 +336,7 @@ proptest! {
         let (a, b) = if good { (q(3, 2), q(-1, 2)) } else { (w(0), w(1)) };
         let mut steps = vec![
             Step::Eval { field: 0, at: 0 },
-            Step::Solution(Exact::int(-1)),
+            Step::Past(Exact::int(-1)),
             Step::Eval { field: 0, at: 2 },
             Step::Combine(vec![(0, Exact::one()), (1, a), (3, b)]),
         ];

@@ -2,17 +2,17 @@
 //!
 //! Compositions, powers and splittings are taken apart: their parts come in reverse, each as its adjoint, and an exact
 //! flow is its own. Of everything else the equivalent tableau is taken, with `a*ᵢⱼ = b_{s+1−j} − a_{s+1−i,s+1−j}` and
-//! `b*ᵢ = b_{s+1−i}`; for explicit methods it is implicit. Leaves finding the tableau to `equivalent.rs`, iterations to
-//! `implicit.rs`.
+//! `b*ᵢ = b_{s+1−i}`; for explicit methods it is implicit. Leaves finding the tableau to `method/additive.rs`,
+//! iterations to `implicit.rs`.
 
 use super::algebra::{Term, TermKind};
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::define::Body;
 use super::embedded::Reached;
-use super::equivalent::{Beyond, Equivalent, Stage};
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
 use super::implicit::Stages;
+use super::method::{Beyond, Equivalent, Stage};
 use super::resolve::flow_for_field;
 use super::run::{Frame, Machine};
 use super::solver::Solver;
@@ -21,6 +21,7 @@ use super::tableau::{Row, Rows};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
+use odec_numerics::Tableau;
 use std::rc::Rc;
 
 /// From where a step is taken, how far, and how implicit stages in it are found where that has been said.
@@ -169,23 +170,26 @@ impl Machine<'_> {
         span: Span,
         from: From,
     ) -> Option<Combination> {
-        let Equivalent { mut stages, b, .. } = match found {
+        let Equivalent {
+            mut stages,
+            tableau: Tableau { a, b, .. },
+        } = match found {
             Ok(found) => found,
             Err(Beyond { span: at, why }) => {
                 let d = Diagnostic::error(codes::NO_ADJOINT, span, "this method has no adjoint here")
                     .label(why)
                     .help("the adjoint of a step is known where every state in it is the old one plus multiples of `h*F(y)`, and of flows one after the other");
-                return self.fail(match at {
-                    Some(at) if at != span => d.also(at, "this stands in the way"),
-                    _ => d,
+                return self.fail(match at == span {
+                    true => d,
+                    false => d.also(at, "this stands in the way"),
                 });
             }
         };
         stages.reverse();
         let mut rows = Vec::new();
-        for stage in &stages {
+        for from in a.iter().rev() {
             let mut row = Vec::new();
-            for (b, a) in b.iter().zip(&stage.a).rev() {
+            for (b, a) in b.iter().zip(from).rev() {
                 row.push(self.exact(b.sub(a), span)?);
             }
             rows.push(Row::made(row, span));

@@ -2,7 +2,7 @@
 //!
 //! Takes a [`Placed`] line; gives an expansion and the trees that it is compared on. Leaves the mathematics to `odec-numerics`.
 
-use super::line::{Beyond, Placed};
+use super::method::{Beyond, Placed};
 use odec_graph::Exact;
 use odec_numerics::line::Step;
 use odec_numerics::order::{Expansion, Proof, Violation, Weights, highest, prove};

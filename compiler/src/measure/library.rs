@@ -12,7 +12,7 @@ use crate::model::{CompileError, compile};
 use crate::scheme::NoFiles;
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, FlowArgKind, Method};
-use crate::scheme::line::Beyond;
+use crate::scheme::method::Beyond;
 use crate::scheme::per_use::SHARED;
 use odec_grammar::{Sources, parse};
 use odec_graph::Exact;

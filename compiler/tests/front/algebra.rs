@@ -5,7 +5,7 @@ use crate::common::{Outcome, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in;
 use odec_compiler::codes;
-use odec_compiler::scheme::line::placed;
+use odec_compiler::scheme::method::placed;
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;

@@ -111,7 +111,7 @@ impl Exponential {
                     }
                 }
                 Step::Flow { .. } => return Err(unfit(v, "it follows exact flows")),
-                Step::Solution(_) => return Err(unfit(v, "it uses values of earlier steps")),
+                Step::Past(_) => return Err(unfit(v, "it uses values of earlier steps")),
             };
             terms += next.state.terms() + next.rates.iter().map(ExpSum::terms).sum::<usize>();
             if terms > MAX_TERMS {

@@ -55,7 +55,7 @@ fn valid(line: &Line, states: &[Exact]) -> Vec<usize> {
             valid[i + 1] = match step {
                 Step::Eval { at: v, .. } => at(*v, 1),
                 Step::Flow { at: v, .. } | Step::Phi { at: v, .. } => at(*v, 0),
-                Step::Solution(_) => usize::MAX,
+                Step::Past(_) => usize::MAX,
                 Step::Combine(terms) => {
                     let read = terms.iter().filter(|(_, c)| !c.is_zero());
                     read.map(|(v, _)| valid[*v]).min().unwrap_or(usize::MAX)

@@ -1,0 +1,195 @@
+//! The stage programs that methods are read from: of a step far from the start of an evolution, and of the first ones.
+//!
+//! Takes a flow; runs it by itself, with gradients left aside. Leaves the walk over its instructions to `walk.rs`.
+
+use super::super::PerUse;
+use super::super::define::Body;
+use super::super::flow::Flow;
+use super::super::per_use::SHARED;
+use super::super::run::{At, MAX_TOTAL, Run, run};
+use super::super::stage::{Instr, Phase, Program, Steps, Unknown};
+use super::refusal::Beyond;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+
+/// The step that is looked at, or a later one if a multistep method reaches back farther.
+const LATE: usize = 24;
+/// The latest one.
+const LATEST: usize = 192;
+
+/// Where a scheme says what a step is.
+pub fn program_span(flow: &Flow) -> Span {
+    match &flow.scheme.body {
+        Body::Tableau(t) => t.span,
+        Body::Step(s) => s.span,
+        Body::Multistep(m) => m.span,
+        Body::Algebra(a) => a.term.span,
+        Body::Splitting(_) | Body::LearnedFrom(_) | Body::Method(_) => flow.scheme.name.span,
+    }
+}
+
+/// The stage program of a late step.
+pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, Beyond> {
+    let late = late(flow, inner, per_use)?;
+    match late.next {
+        Some(_) => Err(late.grows),
+        None => Ok(late.here),
+    }
+}
+
+/// The stage programs of a late step, and of the next one where it is another.
+pub struct Late {
+    pub here: Program,
+    pub next: Option<Program>,
+    /// What to say where the difference matters.
+    pub grows: Beyond,
+}
+
+/// One step of a flow by itself, or its start.
+pub(super) fn at(
+    flow: &Flow,
+    phase: Phase,
+    (steps, sizes): (usize, &[Exact]),
+    how: (Steps, &PerUse),
+    budget: u64,
+) -> Result<Run, Beyond> {
+    let (inner, per_use) = how;
+    let mut sink: Vec<Diagnostic> = Vec::new();
+    let at = At {
+        phase,
+        steps,
+        sizes,
+        inner,
+        solved: false,
+        analysed: true,
+        timed: false,
+        per_use,
+        budget,
+    };
+    let wrong = Beyond {
+        span: flow.span,
+        why: "it has no stage program".into(),
+    };
+    run(flow, at, &mut sink).ok_or(wrong)
+}
+
+/// The tolerance that a late step is solved to, if it is, and the step as it is computed. Everything else that is said of such a
+/// step is said of the solution.
+pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
+    let k = match &flow.scheme.body {
+        Body::Multistep(m) => LATE.max(m.steps()),
+        _ => LATE,
+    };
+    let at = At {
+        phase: Phase::Step(k),
+        steps: k + 2,
+        sizes: &[],
+        inner: Steps::Euler,
+        solved: false,
+        analysed: false,
+        timed: false,
+        per_use,
+        budget: MAX_TOTAL,
+    };
+    let program = run(flow, at, &mut Vec::new())?.program;
+    let tol = program.instrs.iter().find_map(|i| match i {
+        Instr::Mix { mixing, .. } => Some(mixing.tol.clone()),
+        _ => None,
+    })?;
+    Some((tol, program))
+}
+
+/// Why the iterations that are computed do not reach the solution that a late step is judged by.
+pub fn away(flow: &Flow) -> Option<Beyond> {
+    let late = late(flow, Steps::Euler, &SHARED).ok()?;
+    late.here.instrs.iter().find_map(|i| match i {
+        Instr::Unknown(Unknown::Solved {
+            away: Some(why),
+            span,
+            ..
+        }) => Some(Beyond {
+            span: *span,
+            why: why.clone(),
+        }),
+        _ => None,
+    })
+}
+
+/// A step that finds all the history it reads.
+pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
+    let mut k = match &flow.scheme.body {
+        Body::Multistep(m) => LATE.max(m.steps()),
+        _ => LATE,
+    };
+    let how = (inner, per_use);
+    let mut here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
+    while here.short {
+        k *= 2;
+        if k > LATEST {
+            return Err(Beyond {
+                span: program_span(flow),
+                why: format!("it reads values of more than {LATEST} steps ago"),
+            });
+        }
+        here = at(flow, Phase::Step(k), (k + 2, &[]), how, MAX_TOTAL)?;
+    }
+    let mut next = None;
+    if here.varies && !flow.scheme.history.past.is_empty() {
+        let after = at(flow, Phase::Step(k + 1), (k + 2, &[]), how, MAX_TOTAL)?.program;
+        let same = after.instrs == here.program.instrs && after.result == here.program.result;
+        next = (!same).then_some(after);
+    }
+    Ok(Late {
+        here: here.program,
+        next,
+        grows: Beyond {
+            span: flow.scheme.name.span,
+            why: "no two of its steps are alike, because its history grows".into(),
+        },
+    })
+}
+
+/// How many first steps of a flow find too short a history.
+pub fn short_steps(flow: &Flow) -> usize {
+    let mut budget = MAX_TOTAL;
+    let short = |k: &usize| {
+        let phase = Phase::Step(*k);
+        at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget).is_ok_and(|r| {
+            budget = budget.saturating_sub(r.work);
+            r.short
+        })
+    };
+    match &flow.scheme.body {
+        Body::Multistep(m) => m.steps().saturating_sub(1),
+        _ => (0..LATEST).take_while(short).count(),
+    }
+}
+
+/// The programs from the start of an evolution up to the first step that `usual` is true of, which is left out.
+pub fn first_programs(
+    flow: &Flow,
+    usual: &dyn Fn(&Program) -> bool,
+) -> Result<Vec<Program>, Beyond> {
+    let mut budget = MAX_TOTAL;
+    let mut one = |phase| {
+        let done = at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget)?;
+        budget = budget.saturating_sub(done.work);
+        Ok(done)
+    };
+    let mut all = Vec::new();
+    if flow.scheme.start.is_some() {
+        all.push(one(Phase::Start)?.program);
+    }
+    for k in 0..=LATE {
+        let done = one(Phase::Step(k))?;
+        if !done.short && usual(&done.program) {
+            return Ok(all);
+        }
+        all.push(done.program);
+    }
+    Err(Beyond {
+        span: flow.scheme.name.span,
+        why: format!("its first {LATE} steps differ from later ones"),
+    })
+}
