@@ -5,12 +5,14 @@
 
 use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{Asked, Beyond, HandedOver, Incoming, handed_over, late, program_span};
+use crate::scheme::method::{
+    Asked, Beyond, GeneralLinear, Incoming, general_linear, late, program_span,
+};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Program, Steps};
 use odec_graph::Exact;
 use odec_numerics::glm::{Glm, MAX_STAGES, MAX_VALUES};
-use odec_numerics::line::{Row, Value};
+use odec_numerics::line::{Inputs, Row, Value};
 use std::collections::BTreeMap;
 
 /// A method, and what its values are called.
@@ -52,10 +54,10 @@ pub fn general(flow: &Flow) -> Result<General, Beyond> {
 
 /// The method of one program.
 pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyond> {
-    let HandedOver {
+    let GeneralLinear {
         placed,
         names: kept,
-    } = handed_over(flow, program)?;
+    } = general_linear(flow, program)?;
     let evaluations = placed.stages();
     if let Some(span) = evaluations.get(MAX_STAGES) {
         return Err(Beyond::at(*span, "it has too many evaluations"));
@@ -79,7 +81,11 @@ pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyo
     let incoming = |(name, ago): &Incoming| Some(first.get(name.as_str())? + ago - 1);
     let ends = kept.values().map(|k| k.value);
     let ends: Vec<Value> = [placed.line.result].into_iter().chain(ends).collect();
-    let rows = placed.line.rows(&ends, (names.len(), &incoming));
+    let inputs = Inputs {
+        count: names.len(),
+        place: &incoming,
+    };
+    let rows = placed.line.rows(&ends, inputs);
     let rows = rows.map_err(|no| placed.why_not(&no))?;
     let (mut b, mut v) = (Vec::new(), Vec::new());
     let depths = [1].into_iter().chain(kept.values().map(|k| k.depth));

@@ -8,6 +8,7 @@ use crate::scheme::Combination;
 use crate::scheme::define::Body;
 use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
+use crate::scheme::method::refusal::{FROM_START, PRODUCT, SEVERAL, TOO_LONG};
 use crate::scheme::method::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
@@ -122,7 +123,7 @@ impl<'p> Reading<'p> {
     pub fn new(flow: &Flow, program: &'p Program) -> Result<Reading<'p>, Beyond> {
         let span = program_span(flow);
         if program.instrs.len() > MAX_INSTRS {
-            return beyond(span, "it has too many values");
+            return beyond(span, TOO_LONG);
         }
         let alone = |atom| Sum::from([(atom, (Exact::one(), 0))]);
         let mut r = Reading {
@@ -148,7 +149,7 @@ impl<'p> Reading<'p> {
                     r.values[i + 1] = r.sum(sum)?;
                 }
                 Instr::Eval { at, span, .. } if at.len() != 1 => {
-                    return beyond(*span, "it evaluates a field of several states");
+                    return beyond(*span, SEVERAL);
                 }
                 Instr::Eval { .. } => {}
                 Instr::Past {
@@ -156,7 +157,7 @@ impl<'p> Reading<'p> {
                     ..
                 } => {}
                 Instr::Unknown(Unknown::Without { why, span }) => return beyond(*span, why),
-                Instr::Product(_) => return beyond(span, "it multiplies states"),
+                Instr::Product(_) => return beyond(span, PRODUCT),
                 _ => return beyond(span, "it is made of more than evaluations and sums"),
             }
         }
@@ -364,7 +365,7 @@ impl Finder<'_> {
                 Atom::State => {}
                 Atom::Past(name, _) => match self.reading.kept(name).cloned() {
                     Some(kept) => self.relate(&Scaled::Name(name.clone()), &kept)?,
-                    None => return self.beyond("it uses a value from the start of the evolution"),
+                    None => return self.beyond(FROM_START),
                 },
                 Atom::Eval(v) => {
                     let found = self.reading.evaluation(*v);

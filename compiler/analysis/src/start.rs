@@ -122,10 +122,7 @@ fn expanded_from_the_start(
     if programs.is_empty() {
         return Ok(None);
     }
-    let beyond = |why: &str| Beyond {
-        span: flow.scheme.name.span,
-        why: why.to_string(),
-    };
+    let beyond = |why: &str| Beyond::at(flow.scheme.name.span, why);
     let (mut method, mut trees) = usual
         .glm
         .expansion()

@@ -203,8 +203,7 @@ fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Fou
 }
 
 fn beyond<T>(flow: &Flow, why: &str) -> Result<T, Beyond> {
-    let (span, why) = (flow.scheme.name.span, why.to_string());
-    Err(Beyond { span, why })
+    Err(Beyond::at(flow.scheme.name.span, why))
 }
 
 /// On equal steps.

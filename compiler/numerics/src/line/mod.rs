@@ -5,7 +5,7 @@
 
 mod rows;
 
-pub use rows::{Place, Row, Rows, Sums};
+pub use rows::{Inputs, Place, Row, Rows, Sums};
 
 use crate::ring::Ring;
 use odec_exact::{Exact, ExactError};

@@ -51,13 +51,21 @@ pub struct Rows<C = Exact> {
     pub ends: Vec<Row<C>>,
 }
 
+/// The values that come in.
+#[derive(Clone, Copy)]
+pub struct Inputs<'f, P> {
+    pub count: usize,
+    /// Which of them a past value is; `None`: it is no value of a method of this kind.
+    pub place: &'f dyn Fn(&P) -> Option<usize>,
+}
+
 impl<C, P> Line<C, P> {
-    /// The rows of all stages and of `ends`. `incoming`: how many values come in, and which of them one of an earlier step is.
+    /// The rows of all stages and of `ends`.
     pub fn rows_by<S: Sums<Number = C>>(
         &self,
         sums: &mut S,
         ends: &[Value],
-        incoming: (usize, &dyn Fn(&P) -> Option<usize>),
+        inputs: Inputs<P>,
     ) -> Result<Result<Rows<C>, NoTableau<C>>, S::Failure> {
         let mut values = vec![sums.unit(Place::Incoming(0))];
         let mut stages: Vec<(usize, Value)> = Vec::new();
@@ -72,7 +80,7 @@ impl<C, P> Line<C, P> {
                         terms.iter().map(|(v, c)| (&values[*v], c)).collect();
                     sums.combined(&terms)?
                 }
-                Step::Past(past) => match incoming.1(past) {
+                Step::Past(past) => match (inputs.place)(past) {
                     Some(place) => sums.unit(Place::Incoming(place)),
                     None => return Ok(Err(NoTableau::History(i + 1))),
                 },
@@ -83,7 +91,7 @@ impl<C, P> Line<C, P> {
         let row = |v: &Value| {
             let entry = |place| sums.entry(&values[*v], place);
             Row {
-                incoming: (0..incoming.0).map(Place::Incoming).map(entry).collect(),
+                incoming: (0..inputs.count).map(Place::Incoming).map(entry).collect(),
                 evaluations: (0..stages.len())
                     .map(Place::Evaluation)
                     .map(entry)
@@ -103,12 +111,16 @@ impl<C, P> Line<C, P> {
         &self,
         sums: &mut S,
     ) -> Result<Result<Tableau<C>, NoTableau<C>>, S::Failure> {
+        let state_alone = Inputs {
+            count: 1,
+            place: &|_| None,
+        };
         let ends: Vec<Value> = self.embedded.into_iter().chain([self.result]).collect();
         let Rows {
             stages,
             points,
             ends: found,
-        } = match self.rows_by(sums, &ends, (1, &|_| None))? {
+        } = match self.rows_by(sums, &ends, state_alone)? {
             Ok(rows) => rows,
             Err(no) => return Ok(Err(no)),
         };
@@ -141,15 +153,11 @@ impl<P> Line<Exact, P> {
         found
     }
 
-    /// The rows of all stages and of `ends`, over so many incoming values.
-    pub fn rows(
-        &self,
-        ends: &[Value],
-        incoming: (usize, &dyn Fn(&P) -> Option<usize>),
-    ) -> Result<Rows, NoTableau> {
+    /// The rows of all stages and of `ends`.
+    pub fn rows(&self, ends: &[Value], inputs: Inputs<P>) -> Result<Rows, NoTableau> {
         let Ok(found) = match self.adder()? {
-            Adder::Fractions => self.rows_by(&mut Fractions, ends, incoming),
-            Adder::Numbers => self.rows_by(&mut Numbers, ends, incoming),
+            Adder::Fractions => self.rows_by(&mut Fractions, ends, inputs),
+            Adder::Numbers => self.rows_by(&mut Numbers, ends, inputs),
         };
         found
     }

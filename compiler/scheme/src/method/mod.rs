@@ -1,10 +1,10 @@
 //! Stage programs as methods: Runge–Kutta, additive, general linear and exponential ones, with the numbers that proofs ask for.
 //!
-//! One walk over the instructions ([`walk`]) makes a [`Line`] of them, with coefficients that are numbers, polynomials or
-//! stay symbols ([`reading`]). From it come:
+//! One walk over the instructions (`walk/`) makes a [`Line`] of them, with coefficients that are numbers,
+//! polynomials or stay symbols (`reading.rs`). From it come:
 //! - the line of a late step on exact past values, on equal steps or any grid: claims, reports ([`placed`], `grid.rs`);
 //! - the first steps as they are computed, as one line (`first.rs`);
-//! - a step over the values that the one before hands to it, a general linear method (`handed_over.rs`);
+//! - a step over the values that the one before hands to it, a general linear method (`general_linear.rs`);
 //! - the additive tableau with symbolic entries of a step on opaque fields: adjoints, extrapolation (`additive.rs`).
 //!
 //! What lies outside is a sentence with a place ([`Beyond`]). Tracing schemes into instructions is `run.rs`; proofs are
@@ -14,19 +14,19 @@
 mod additive;
 mod aside;
 mod first;
+mod general_linear;
 mod grid;
-mod handed_over;
 mod programs;
 mod reading;
-mod refusal;
+pub mod refusal;
 mod walk;
 
 pub use additive::solved;
 pub(super) use additive::{Equivalent, Stage};
 pub(super) use aside::Aside;
 pub use first::{Asked, FirstSteps, first_steps};
+pub use general_linear::{GeneralLinear, Incoming, general_linear};
 pub use grid::placed_in;
-pub use handed_over::{HandedOver, Incoming, handed_over};
 pub use programs::{
     Late, away, first_programs, late, program, program_span, short_steps, to_tolerance,
 };

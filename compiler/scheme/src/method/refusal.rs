@@ -7,22 +7,22 @@ use odec_numerics::line::{MAX_TERMS, NoTableau};
 use std::fmt::Display;
 
 /// What no tableau has.
-pub const FUNCTION: &str = "its coefficients are functions of a linear field";
+pub(super) const FUNCTION: &str = "its coefficients are functions of a linear field";
 /// What a step program does that forgets `h`.
 pub const DIFFERENT_POWERS: &str = "it adds what depends on `h` in different powers";
 pub const FROM_START: &str = "it uses a value from the start of the evolution";
+pub const PRODUCT: &str = "it multiplies states";
+pub const SEVERAL: &str = "it evaluates a field of several states";
 pub const TOO_LONG: &str = "it has too many values";
-pub(super) const SEVERAL: &str = "it evaluates a field of several states";
-pub(super) const RATE: &str = "it evaluates a field at a rate, not at a state";
-pub(super) const NO_STATE: &str = "its result is no state: `h` is missing, or too often there";
 pub(super) const ALL_EARLIER: &str = "what it keeps for later steps depends on all earlier ones";
+pub(super) const NO_STATE: &str = "its result is no state: `h` is missing, or too often there";
 pub(super) const OTHER_FIELD: &str = "its first steps evaluate a field that later ones do not";
-pub(super) const TOLERANCE: &str = "it solves to a tolerance";
-pub(super) const PRODUCT: &str = "it multiplies states";
-pub(super) const RANDOM: &str = "it starts at random";
-pub(super) const PROJECTION: &str = "it projects a state onto a set";
-pub(super) const OTHER_TIME: &str = "it follows a flow over another time than a part of `h`";
 pub(super) const OTHER_MULTIPLE: &str = "a function of a linear field needs a multiple of `h`";
+pub(super) const OTHER_TIME: &str = "it follows a flow over another time than a part of `h`";
+pub(super) const PROJECTION: &str = "it projects a state onto a set";
+pub(super) const RANDOM: &str = "it starts at random";
+pub(super) const RATE: &str = "it evaluates a field at a rate, not at a state";
+pub(super) const TOLERANCE: &str = "it solves to a tolerance";
 
 /// Why nothing can be said.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! A step over what the one before hands to it: the state, and values of its names so many steps ago.
+//! A step as a general linear method: over the state, and over values of its names so many steps ago.
 //!
 //! Earlier steps are not followed: a name may depend on itself, as a momentum does. Its power of h is that of the value kept of
 //! it, so the walk is repeated until the powers agree. Leaves the matrices to `analysis/general.rs`.
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub type Incoming = (String, usize);
 
 /// What a step reads of the ones before, and what it makes of it.
-pub struct HandedOver {
+pub struct GeneralLinear {
     pub placed: Placed<Exact, Incoming>,
     pub names: BTreeMap<String, Kept>,
 }
@@ -35,12 +35,12 @@ pub struct Kept {
     pub depth: usize,
 }
 
-struct Handed<'p> {
+struct Inputs<'p> {
     program: &'p Program,
     powers: BTreeMap<String, i32>,
 }
 
-impl Reading for Handed<'_> {
+impl Reading for Inputs<'_> {
     type Number = Exact;
     type Past = Incoming;
     fn number(&self, c: &Coeff, _: i64) -> Option<Exact> {
@@ -65,36 +65,36 @@ impl Reading for Handed<'_> {
 }
 
 /// One program of a flow, with learned coefficients at their start.
-pub fn handed_over(flow: &Flow, program: &Program) -> Result<HandedOver, Beyond> {
+pub fn general_linear(flow: &Flow, program: &Program) -> Result<GeneralLinear, Beyond> {
     if program.instrs.len() > MAX_VALUES {
         return Err(Beyond::at(program_span(flow), TOO_LONG));
     }
-    let mut handed = Handed {
+    let mut inputs = Inputs {
         program,
         powers: BTreeMap::new(),
     };
     let mut stages = Vec::new();
     loop {
-        let (found, evaluations) = walked(flow, &handed, &stages)?;
-        let mut powers = handed.powers.clone();
+        let (found, evaluations) = walked(flow, &inputs, &stages)?;
+        let mut powers = inputs.powers.clone();
         for (name, kept) in &found.names {
             powers.extend(kept.power.map(|p| (name.clone(), p)));
         }
-        if powers.len() == handed.powers.len() && evaluations == stages {
+        if powers.len() == inputs.powers.len() && evaluations == stages {
             return Ok(found);
         }
-        (handed.powers, stages) = (powers, evaluations);
+        (inputs.powers, stages) = (powers, evaluations);
     }
 }
 
 /// Stages are numbered as the program evaluates them, where it is known which are needed.
 fn walked(
     flow: &Flow,
-    handed: &Handed,
+    inputs: &Inputs,
     stages: &[ValueId],
-) -> Result<(HandedOver, Vec<ValueId>), Beyond> {
-    let (program, body) = (handed.program, program_span(flow));
-    let mut walk = Walk::new(Programs::Alike(program), handed, &SHARED, body);
+) -> Result<(GeneralLinear, Vec<ValueId>), Beyond> {
+    let (program, body) = (inputs.program, program_span(flow));
+    let mut walk = Walk::new(Programs::Alike(program), inputs, &SHARED, body);
     for v in stages {
         walk.open(*v, 0)?;
     }
@@ -114,7 +114,7 @@ fn walked(
             continue;
         }
         let Some(kept) = walk.kept(&name, 0) else {
-            return walk.beyond(body, FROM_START);
+            return Err(Beyond::at(body, FROM_START));
         };
         let value = walk.value(kept, 0)?;
         walk.close()?;
@@ -128,5 +128,5 @@ fn walked(
     }
     let evaluations = walk.evaluations();
     let placed = walk.line(result, None);
-    Ok((HandedOver { placed, names }, evaluations))
+    Ok((GeneralLinear { placed, names }, evaluations))
 }

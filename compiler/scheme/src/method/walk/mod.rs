@@ -1,17 +1,16 @@
 //! The walk over stage programs that every method is read from: each instruction becomes one value of a [`Line`].
 //!
-//! Takes a program, or the first ones of an evolution, and a [`Reading`] of its coefficients. Divides out h: each value
-//! has a power of it, known or open. Makes what is asked for and what that needs; an evaluation may be made before its
-//! argument, as in implicit stages. Leaves sums over evaluations to `odec_numerics::line`.
+//! Takes a program, or the first ones of an evolution, and a [`Reading`] of its coefficients. Makes what is asked for, after what
+//! that needs; an evaluation may be made before its argument, as in implicit stages. Leaves single instructions to
+//! `instruction.rs`, sums over evaluations to `odec_numerics::line`.
 
-use super::super::stage::{Instr, Moment, Program, Unknown};
-use super::super::{Coeff, Combination, PerUse, ValueId};
+mod instruction;
+
 use super::reading::{Reading, monomial};
-use super::refusal::{
-    ALL_EARLIER, Beyond, DIFFERENT_POWERS, FROM_START, NO_STATE, OTHER_MULTIPLE, OTHER_TIME,
-    PRODUCT, PROJECTION, RANDOM, RATE, SEVERAL, TOLERANCE, TOO_LONG,
-};
+use super::refusal::{Beyond, NO_STATE, RATE, SEVERAL, TOO_LONG};
 use super::{MAX_VALUES, Placed};
+use crate::stage::{Instr, Moment, Program};
+use crate::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
 use odec_numerics::Line;
 use odec_numerics::line::{Step, Value};
@@ -73,12 +72,12 @@ pub(super) struct Walk<'p, R: Reading> {
     reading: &'p R,
     reach: i64,
     per_use: &'p PerUse,
-    pub body: Span,
+    body: Span,
     pub fields: Vec<Named>,
     known: BTreeMap<(ValueId, i64), Value>,
     pub steps: Vec<Step<R::Number, R::Past>>,
     /// Of each value.
-    pub spans: Vec<Span>,
+    spans: Vec<Span>,
     /// What each value of the line must be divided by, as a power of h, to be what the program has. `None`: it is 0, or nothing but
     /// incoming values of which that is not known.
     pub powers: Vec<Option<i32>>,
@@ -180,7 +179,7 @@ impl<'p, R: Reading> Walk<'p, R> {
         evals.map(|((v, _), _)| *v).collect()
     }
 
-    pub fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
+    fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
         Err(Beyond::at(span, why))
     }
 
@@ -295,151 +294,5 @@ impl<'p, R: Reading> Walk<'p, R> {
             }
             _ => vec![],
         }
-    }
-
-    fn made(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
-        if ago > MAX_PAST {
-            return self.beyond(self.body, ALL_EARLIER);
-        }
-        self.reach = self.reach.max(ago);
-        let Some(instr) = self.instr(v, ago) else {
-            return self.start(ago);
-        };
-        match instr {
-            Instr::Combine(c) => self.combined(c, ago),
-            Instr::Unknown(Unknown::Without { why, span }) => self.beyond(*span, why),
-            Instr::Unknown(Unknown::Solved { sum, .. }) => {
-                // Evaluations at the unknown are made first.
-                for (v, _) in self.read(sum, ago) {
-                    self.open(v, ago)?;
-                }
-                self.combined(sum, ago)
-            }
-            Instr::Eval {
-                field,
-                usage,
-                at,
-                span,
-                ..
-            } => {
-                let at = self.argument(at, *span)?;
-                let at = self.value(at, ago)?;
-                self.evaluable(at, *span)?;
-                let field = self.field(*field, *usage, ago);
-                self.push(Step::Eval { field, at }, *span, Some(1))
-            }
-            Instr::Flow {
-                field,
-                at,
-                over,
-                span,
-            } => {
-                let at = self.value(*at, ago)?;
-                let (fraction, power) = monomial(self.reading, over, *span, ago)?;
-                let whole = power == 1 || self.reading.is_zero(&fraction);
-                if !whole || self.powers[at].is_some_and(|p| p != 0) {
-                    return self.beyond(*span, OTHER_TIME);
-                }
-                let field = self.field(*field, 0, ago);
-                let flow = Step::Flow {
-                    field,
-                    at,
-                    fraction,
-                };
-                self.push(flow, *span, Some(0))
-            }
-            Instr::Phi {
-                field,
-                index,
-                over,
-                at,
-                span,
-            } => {
-                let at = self.value(*at, ago)?;
-                if self.is_zero(at) {
-                    return Ok(at);
-                }
-                let (over, power) = monomial(self.reading, over, *span, ago)?;
-                if power != 1 && !self.reading.is_zero(&over) {
-                    return self.beyond(*span, OTHER_MULTIPLE);
-                }
-                let phi = Step::Phi {
-                    field: self.field(*field, 0, ago),
-                    index: *index,
-                    over,
-                    at,
-                };
-                self.push(phi, *span, self.powers[at])
-            }
-            Instr::Past { name, when } => self.past(name, when, ago),
-            Instr::Mix { .. } | Instr::Stop(_) | Instr::Solution { .. } => {
-                self.beyond(self.body, TOLERANCE)
-            }
-            Instr::Product(_) => self.beyond(self.body, PRODUCT),
-            Instr::Normal { .. } => self.beyond(self.body, RANDOM),
-            Instr::Project { .. } => self.beyond(self.body, PROJECTION),
-        }
-    }
-
-    /// The state that a step begins with.
-    fn start(&mut self, ago: i64) -> Result<Value, Beyond> {
-        match (self.programs, self.programs.before(ago)) {
-            (_, Some(before)) => self.state(&before.result, ago + 1),
-            (Programs::Alike(_), None) if ago > 0 => match self.reading.state_before(ago) {
-                Some(state) => self.push(Step::Past(state), self.body, Some(0)),
-                None => self.beyond(self.body, FROM_START),
-            },
-            (_, None) => Ok(0),
-        }
-    }
-
-    fn past(&mut self, name: &str, when: &Moment, ago: i64) -> Result<Value, Beyond> {
-        let Some((v, then)) = self.earlier(name, when, ago) else {
-            return self.beyond(self.body, FROM_START);
-        };
-        match self.reading.past(name, then) {
-            Some((past, power)) => self.push(Step::Past(past), self.body, power),
-            None => self.value(v, then),
-        }
-    }
-
-    fn field(&mut self, field: usize, usage: usize, ago: i64) -> usize {
-        let Some(program) = self.programs.at(ago) else {
-            return 0;
-        };
-        let leaf = program.fields[field].name.clone();
-        let own = self.per_use.of(&leaf);
-        let usage = if own { usage } else { 0 };
-        let same = |f: &Named| f.leaf == leaf && f.usage == usage;
-        if let Some(known) = self.fields.iter().position(same) {
-            return known;
-        }
-        let shown = match own && program.usages[field] > 1 {
-            true => format!("{leaf}.{}", usage + 1),
-            false => leaf.clone(),
-        };
-        self.fields.push(Named { leaf, usage, shown });
-        self.fields.len() - 1
-    }
-
-    fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
-        let (mut terms, mut degree): (Vec<(Value, R::Number)>, Option<i32>) = (Vec::new(), None);
-        for (v, c) in c.terms() {
-            let (c, power) = monomial(self.reading, c, self.body, ago)?;
-            if self.reading.is_zero(&c) {
-                continue;
-            }
-            let v = self.value(v, ago)?;
-            if self.is_zero(v) {
-                continue;
-            }
-            if let Some(own) = self.powers[v].map(|p| power - p)
-                && *degree.get_or_insert(own) != own
-            {
-                return self.beyond(self.spans[v], DIFFERENT_POWERS);
-            }
-            terms.push((v, c));
-        }
-        self.push(Step::Combine(terms), self.body, degree.map(|d| -d))
     }
 }
