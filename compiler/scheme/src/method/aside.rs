@@ -3,11 +3,11 @@
 //! This is tracing, not extraction: sub-flows are exact and implicit stages found exactly, so that coefficients can be read off
 //! what comes out. Leaves that to `additive.rs` and `known_order.rs`.
 
-use super::super::layer::Layers;
 use super::super::Coeff;
 use super::super::combination::ValueId;
 use super::super::embedded::{Embedded, Reached};
 use super::super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
+use super::super::layer::Layers;
 use super::super::per_use::OWN;
 use super::super::run::{Frame, Machine};
 use super::super::stage::{Program, Steps};
