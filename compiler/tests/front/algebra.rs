@@ -5,7 +5,7 @@ use crate::common::{Outcome, compile_text, model};
 use odec_compiler::analysis::report::{self, Report};
 use odec_compiler::analysis::stand_in;
 use odec_compiler::codes;
-use odec_compiler::scheme::method::placed;
+use odec_compiler::scheme::method::{placed, solved};
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;
@@ -411,6 +411,53 @@ fn messages() {
         })
         .collect();
     insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+/// What is no method is so for the same reason to a claim, to an adjoint, and to a table of extrapolation.
+#[test]
+fn refusals_do_not_depend_on_who_asks() {
+    let cases = [
+        ("nonnegative(x + h*F(x))", "it projects a state onto a set"),
+        (
+            "x + F(x)",
+            "it adds what depends on `h` in different powers",
+        ),
+        (
+            "x + h*F(F(x))",
+            "it evaluates a field at a rate, not at a state",
+        ),
+        (
+            "x + h*F(2*x)",
+            "it takes 2 of the old state where a method of one step takes 1",
+        ),
+    ];
+    for (result, why) in cases {
+        let own = |claim: &str| format!("scheme p(F) {{ {claim} step x {{ return {result} }} }}");
+        let made = |term: &str| format!("{}\nscheme mine {{ method {term} }}", own(""));
+        for text in [
+            own("order 1 "),
+            made("adjoint(p, iterations: 2)"),
+            made("extrapolate(p, 2)"),
+        ] {
+            let given = compile_text(&text).rendered();
+            assert!(given.contains(why), "{text}: {given}");
+        }
+    }
+}
+
+/// Coefficients that stay symbols until the end are those that are numbers from the beginning.
+#[test]
+fn symbols_and_numbers_give_one_tableau() {
+    for name in ["euler", "heun", "rk4", "rk4_learned", "dormand_prince"] {
+        let text = format!("scheme mine {{ method compose({name}, {name}) }}");
+        let outcome = compile_text(&text);
+        let instance = &outcome.checked().instances[0];
+        let flow = stand_in::alone(&instance.scheme, None, instance.settings.clone(), 0);
+        let symbols = solved(&flow).expect(name);
+        let numbers = placed(&flow, Steps::Exact, &SHARED).expect(name);
+        let numbers = numbers.tableau().expect(name);
+        assert_eq!((symbols.a, symbols.b), (numbers.a, numbers.b), "{name}");
+    }
 }
 
 /// Short texts that ask for long programs, deep ones, or large numbers.
