@@ -73,10 +73,8 @@ impl<T> Place<T> {
     pub fn read(&self, e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<T> {
         let names: Vec<&str> = self.declarations().map(|d| d.name).collect();
         let args = one_of(e, &names, self.later, self.example, sink)?;
-        let part = self.parts.iter();
-        let part = part
-            .into_iter()
-            .find(|p| p.declaration.name == args.callee.name)?;
+        let named = |p: &&Listed<T>| p.declaration.name == args.callee.name;
+        let part = self.parts.iter().find(named)?;
         let mut reading = PartReading {
             args,
             sink,
