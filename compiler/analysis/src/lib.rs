@@ -24,7 +24,7 @@ pub mod learned;
 pub mod lift;
 mod mend;
 pub mod modified;
-mod notation;
+pub mod notation;
 pub mod pair;
 pub mod pair_facts;
 mod pair_start;

@@ -301,8 +301,8 @@ impl Coeff {
 impl fmt::Display for Coeff {
     /// Constant first, then rising powers: `1 - 1/2*h + h^2`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        if self.terms.is_empty() {
-            return f.write_str("0");
+        if let Some(c) = self.as_constant() {
+            return c.fmt(f);
         }
         for (i, (m, c)) in self.terms.iter().enumerate() {
             let minus = c.starts_with_minus();
@@ -314,7 +314,7 @@ impl fmt::Display for Coeff {
                 (_, false) => f.write_str(" + ")?,
             }
             match (m.0.is_empty(), magnitude.is_one(), magnitude.is_sum()) {
-                (true, _, true) if self.terms.len() > 1 => write!(f, "({magnitude})")?,
+                (true, _, true) => write!(f, "({magnitude})")?,
                 (true, ..) => write!(f, "{magnitude}")?,
                 (false, true, _) => write!(f, "{m}")?,
                 (false, false, false) => write!(f, "{magnitude}*{m}")?,
@@ -348,6 +348,13 @@ mod tests {
         assert_eq!(q(1, 6).mul(&h()).unwrap().to_string(), "1/6*h");
         assert_eq!(h().neg().to_string(), "-h");
         assert_eq!(Coeff::zero().to_string(), "0");
+        let irrational: Exact = "-1/2 + sqrt(3)/6".parse().unwrap();
+        let irrational = Coeff::constant(irrational);
+        assert_eq!(irrational.to_string(), "-1/2 + sqrt(3)/6");
+        assert_eq!(
+            irrational.add(&h()).unwrap().to_string(),
+            "-(1/2 - sqrt(3)/6) + h"
+        );
     }
 
     #[test]

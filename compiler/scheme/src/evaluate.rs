@@ -18,8 +18,7 @@ use std::rc::Rc;
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Evaluation {
     field: usize,
-    /// Where each place has parameters of its own.
-    usage: Option<usize>,
+    usage: usize,
     at: Vec<ValueId>,
     when: Option<Coeff>,
     /// The time that is said of it, where nobody knows whether the field reads it.
@@ -34,9 +33,10 @@ pub(super) struct SumAt {
     said: Option<(ValueId, Coeff)>,
 }
 
-/// A leaf that was evaluated, and the places it was written at.
+/// A leaf that was evaluated.
 pub(super) struct Used {
     pub leaf: Rc<Leaf>,
+    /// The places it was written at, where each has parameters of its own.
     pub usages: BTreeMap<Vec<Span>, usize>,
     /// Whether it reads the time itself.
     pub timed: bool,
@@ -145,9 +145,15 @@ impl Machine<'_> {
             return self.fail(d.also(leaf.span, "its definition"));
         }
         let field = self.leaf(leaf);
-        let usages = &mut self.leaves[field].usages;
-        let next = usages.len();
-        let usage = *usages.entry(self.place.clone()).or_insert(next);
+        let own = self.at.per_use.of(&leaf.name);
+        let usage = match own {
+            true => {
+                let usages = &mut self.leaves[field].usages;
+                let next = usages.len();
+                *usages.entry(self.place.clone()).or_insert(next)
+            }
+            false => 0,
+        };
         let when = match self.at.timed || self.leaves[field].timed {
             true => self.time_of(field, at[0], span)?,
             false => None,
@@ -155,7 +161,7 @@ impl Machine<'_> {
         // The same parameters at the same value and time give the same.
         let key = Evaluation {
             field,
-            usage: self.at.per_use.of(&leaf.name).then_some(usage),
+            usage,
             at: at.clone(),
             when: when.clone(),
             said: match self.at.analysed {

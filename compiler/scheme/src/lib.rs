@@ -54,6 +54,7 @@ mod splitting;
 pub mod stage;
 mod step;
 mod tableau;
+pub mod text;
 pub mod time;
 mod unknown;
 pub mod unroll;

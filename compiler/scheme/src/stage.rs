@@ -6,15 +6,13 @@
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
 use super::embedded::Embedded;
-use super::exponential::called;
 use super::flow::Leaf;
 use super::learn::Learned;
-use super::resolve::count;
 use super::solver::Solver;
 use odec_grammar::Span;
 use odec_graph::Exact;
 use odec_graph::solve::Mixing;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,8 +20,8 @@ use std::sync::Arc;
 /// One instruction; the `i`-th one makes value `i + 1`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Instr {
-    /// `fields[field]` at a value, or at several. `usage` counts, from 0, the written occurrences of the field in the flow: under
-    /// `weights per use` each has its own parameters; iterations of `repeat` and stages of a tableau share one.
+    /// `fields[field]` at a value, or at several. Under `weights per use`, `usage` counts, from 0, the written occurrences of the
+    /// field in the flow, each with its own parameters; iterations of `repeat` and stages of a tableau share one. 0 elsewhere.
     Eval {
         field: usize,
         usage: usize,
@@ -302,7 +300,7 @@ pub struct Program {
     pub title: String,
     /// The fields, in order of first evaluation.
     pub fields: Vec<Rc<Leaf>>,
-    /// Written occurrences of each field.
+    /// Sets of parameters of each field: written occurrences under `weights per use`.
     pub usages: Vec<usize>,
     pub instrs: Vec<Instr>,
     /// The learned coefficients that occur, in the order of their declarations.
@@ -392,189 +390,9 @@ impl Program {
         let instrs = self.instrs.iter().flat_map(Instr::symbols);
         instrs.chain(self.result.symbols()).collect()
     }
-
-    /// Names of all values: `x`, evaluations `k1, k2 …`, combinations `y1, y2 …`, past values `p1 …`, products `q1 …`,
-    /// projections `v1 …`, exact flows `u1 …`, iterates `z1 …`, values without a gradient `s1 …`, solutions `e1 …`,
-    /// random numbers `n1 …`, unknowns `w1 …`, functions of linear fields `f1 …`.
-    fn names(&self) -> Vec<String> {
-        let mut counts: BTreeMap<char, usize> = BTreeMap::new();
-        let mut names = vec!["x".to_string()];
-        let partner = self.embedded.iter().flat_map(|e| &e.instrs);
-        names.extend(self.instrs.iter().chain(partner).map(|i| {
-            let letter = match i {
-                Instr::Eval { .. } => 'k',
-                Instr::Combine(_) => 'y',
-                Instr::Past { .. } => 'p',
-                Instr::Product(_) => 'q',
-                Instr::Project { .. } => 'v',
-                Instr::Flow { .. } => 'u',
-                Instr::Mix { .. } => 'z',
-                Instr::Stop(_) => 's',
-                Instr::Normal { .. } => 'n',
-                Instr::Solution { .. } => 'e',
-                Instr::Unknown(_) => 'w',
-                Instr::Phi { .. } => 'f',
-            };
-            let n = counts.entry(letter).or_default();
-            *n += 1;
-            format!("{letter}{n}")
-        }));
-        names
-    }
 }
 
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(
-            f,
-            "{} — {}",
-            self.title,
-            count(self.evaluations(), "evaluation")
-        )?;
-        for l in &self.learned {
-            let kind = [(l.shared, " shared"), (l.per_channel, " per channel")];
-            let kind = kind.iter().filter(|(is, _)| *is);
-            let kind: String = kind.map(|(_, word)| *word).collect();
-            writeln!(f, "  learn{kind} {} = {}", l.name, l.init)?;
-        }
-        for d in &self.derived {
-            writeln!(f, "  {d}")?;
-        }
-        let names = self.names();
-        self.part(f, &names, 0, &self.instrs)?;
-        for (kept, v) in &self.keeps {
-            writeln!(f, "  keep {kept} = {}", names[v.0 as usize])?;
-        }
-        self.end(f, &names, &self.result)?;
-        let Some(e) = &self.embedded else {
-            return Ok(());
-        };
-        match evaluations(&e.instrs) {
-            0 => writeln!(f, "  embedded")?,
-            n => writeln!(f, "  embedded — {} more", count(n, "evaluation"))?,
-        }
-        self.part(f, &names, self.instrs.len(), &e.instrs)?;
-        self.end(f, &names, &e.result)
-    }
-}
-
-impl Program {
-    /// Instructions, the first of which makes value `from + 1`.
-    fn part(
-        &self,
-        f: &mut fmt::Formatter,
-        names: &[String],
-        from: usize,
-        instrs: &[Instr],
-    ) -> fmt::Result {
-        let name = |v: ValueId| names[v.0 as usize].clone();
-        for (i, instr) in instrs.iter().enumerate() {
-            let made = &names[from + i + 1];
-            match instr {
-                Instr::Eval {
-                    field, at, when, ..
-                } => {
-                    let at: Vec<String> = at.iter().map(|v| name(*v)).collect();
-                    let field = &self.fields[*field].name;
-                    write!(f, "  {made} = {field}({})", at.join(", "))?;
-                    let ahead = when.as_ref().map(|w| w.sub(&Coeff::symbol("t")));
-                    match ahead {
-                        None | Some(Err(_)) => writeln!(f)?,
-                        Some(Ok(ahead)) if ahead.is_zero() => writeln!(f, " at t")?,
-                        Some(Ok(ahead)) => writeln!(f, " at t + {ahead}")?,
-                    }
-                }
-                Instr::Combine(c) => writeln!(f, "  {made} = {}", c.display(&name))?,
-                Instr::Past { name, when } => writeln!(f, "  {made} = past {name}{when}")?,
-                Instr::Unknown(u) => match u {
-                    Unknown::Solved { sum, .. } => {
-                        writeln!(f, "  {made} = {}", sum.display(&name))?
-                    }
-                    Unknown::Without { why, .. } => writeln!(f, "  {made} unknown: {why}")?,
-                },
-                Instr::Product([a, b]) => writeln!(f, "  {made} = {}*{}", name(*a), name(*b))?,
-                Instr::Flow {
-                    field, at, over, ..
-                } => {
-                    let (field, at) = (&self.fields[*field].name, name(*at));
-                    writeln!(f, "  {made} = flow {field}({over}) from {at}")?
-                }
-                Instr::Phi {
-                    field,
-                    index,
-                    over,
-                    at,
-                    ..
-                } => {
-                    let (field, at) = (&self.fields[*field].name, name(*at));
-                    let over = over.factor();
-                    writeln!(f, "  {made} = {}({over}*{field})({at})", called(*index))?
-                }
-                Instr::Stop(at) => writeln!(f, "  {made} = stop {}", name(*at))?,
-                Instr::Normal { std, .. } => writeln!(f, "  {made} = normal(std: {std})")?,
-                Instr::Mix { of, seen, mixing } => {
-                    let seen: Vec<String> = seen.iter().map(|p| arrows(p, &name)).collect();
-                    let by = match mixing.memory {
-                        0 => "next",
-                        _ => mixing.rule.name(),
-                    };
-                    let (seen, tol) = (seen.join(", "), &mixing.tol);
-                    writeln!(f, "  {made} = {by}{}({seen}, tol: {tol})", number(*of))?
-                }
-                Instr::Solution {
-                    of,
-                    unknowns,
-                    solver,
-                } => {
-                    let of = number(*of);
-                    let unknowns = arrows(unknowns, &name);
-                    writeln!(f, "  {made} = solution{of}({unknowns}) by {solver}")?
-                }
-                Instr::Project { at, onto } => {
-                    let at = name(*at);
-                    match onto {
-                        Projection::Nonnegative => writeln!(f, "  {made} = nonnegative({at})")?,
-                        Projection::Moments { mean, std, eps } => {
-                            write!(f, "  {made} = normalize({at}, mean: {mean}, std: {std}")?;
-                            if *eps != default_eps() {
-                                write!(f, ", eps: {eps}")?;
-                            }
-                            writeln!(f, ")")?
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn end(&self, f: &mut fmt::Formatter, names: &[String], result: &Combination) -> fmt::Result {
-        let name = |v: ValueId| names[v.0 as usize].clone();
-        writeln!(f, "  return {}", result.display(&name))
-    }
-}
-
-/// `x -> k1`, for several unknowns `[x, x] -> [y1, y2]`.
-fn arrows(pairs: &Iterates, name: &dyn Fn(ValueId) -> String) -> String {
-    let side = |i: usize| {
-        let all: Vec<String> = pairs.iter().map(|p| name(p[i])).collect();
-        match &all[..] {
-            [one] => one.clone(),
-            _ => format!("[{}]", all.join(", ")),
-        }
-    };
-    format!("{} -> {}", side(0), side(1))
-}
-
-/// Which of several unknowns: nothing for the first.
-fn number(of: usize) -> String {
-    match of {
-        0 => String::new(),
-        _ => format!("[{of}]"),
-    }
-}
-
-fn evaluations(instrs: &[Instr]) -> usize {
+pub(super) fn evaluations(instrs: &[Instr]) -> usize {
     let eval = |i: &&Instr| matches!(i, Instr::Eval { .. });
     instrs.iter().filter(eval).count()
 }

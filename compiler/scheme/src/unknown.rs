@@ -27,6 +27,9 @@ const SINGULAR: &str =
 const FEW: &str =
     "its unknown stands in an equation outside of `h*F`, and few iterations are taken";
 
+/// All that an equation is not said to be.
+pub(super) const REASONS: [&str; 6] = [OPEN, WEIGHED, COUPLED, NESTED, SINGULAR, FEW];
+
 /// An equation as it was read.
 enum Read {
     /// One sum for each unknown, and what the unknown itself stands in it with.

@@ -1,5 +1,6 @@
-//! Compiles texts for tests.
+//! Compiles texts for tests. The stage programs of each are printed and read back.
 
+use crate::stage_text::is_read_back;
 use odec_compiler::model::{Checked, CompileError, compile};
 use odec_compiler::scheme::Loader;
 use odec_grammar::{Diagnostic, Sources, parse, render};
@@ -77,11 +78,14 @@ pub fn compile_files(name: &str, text: &str, files: &mut Files) -> Outcome {
         };
     }
     match compile(&file, main, &mut sources, files) {
-        Ok(checked) => Outcome {
-            sources,
-            messages: checked.warnings.clone(),
-            checked: Some(checked),
-        },
+        Ok(checked) => {
+            is_read_back(&checked.programs);
+            Outcome {
+                sources,
+                messages: checked.warnings.clone(),
+                checked: Some(checked),
+            }
+        }
         Err(CompileError::Source(messages)) => Outcome {
             sources,
             messages,

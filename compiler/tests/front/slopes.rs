@@ -32,20 +32,20 @@ const FLOOR: f64 = 1e-10;
 const MARGIN: f64 = 0.1;
 
 /// A linear congruential generator (Knuth, MMIX).
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n
     }
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    pub fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.below(of.len())]
     }
-    fn once_in(&mut self, n: usize) -> bool {
+    pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
@@ -257,7 +257,8 @@ fn exponential(r: &mut Random) -> String {
     )
 }
 
-fn scheme(r: &mut Random) -> String {
+/// A step program that is drawn.
+pub fn scheme(r: &mut Random) -> String {
     if r.once_in(8) {
         return exponential(r);
     }
@@ -546,7 +547,8 @@ fn measured_on(problem: Problem, pattern: &Pattern, flow: &Rc<Flow>, order: usiz
     Measured::Slower(slope)
 }
 
-fn flow(text: &str) -> Rc<Flow> {
+/// The scheme of a text on fields of which nothing is known.
+pub fn flow(text: &str) -> Rc<Flow> {
     let outcome = compile_text(text);
     let i = &outcome.checked().instances[0];
     let start = i.start_by.clone();

@@ -3,7 +3,7 @@
 use super::is_word;
 use thiserror::Error;
 
-/// Why a text is no graph. Lines and columns count from 1, columns in characters.
+/// Why a text cannot be read. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct ParseError {
@@ -12,11 +12,11 @@ pub struct ParseError {
     pub what: String,
 }
 
-pub(super) type Parsed<T> = Result<T, ParseError>;
+pub type Parsed<T> = Result<T, ParseError>;
 
 /// Reads one line at a time; never past its end.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'t> {
+pub struct Cursor<'t> {
     text: &'t str,
     pub at: usize,
 }
@@ -34,6 +34,11 @@ impl<'t> Cursor<'t> {
             column: before[line..].chars().count() as u32 + 1,
             what: what.into(),
         })
+    }
+
+    /// All that is left of the text.
+    pub fn left(&self) -> &'t str {
+        &self.text[self.at..]
     }
 
     /// `expected …, found …`, here.

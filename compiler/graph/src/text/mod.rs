@@ -22,7 +22,7 @@ mod cursor;
 mod parse;
 mod site;
 
-pub use cursor::ParseError;
+pub use cursor::{Cursor, ParseError, Parsed};
 pub use parse::parse;
 pub use site::site;
 
