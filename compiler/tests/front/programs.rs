@@ -18,7 +18,7 @@ use odec_compiler::analysis::text::tableau;
 use odec_compiler::scheme::Program;
 use odec_compiler::scheme::expansion::expanded;
 use odec_compiler::scheme::flow::Flow;
-use odec_compiler::scheme::line::{Placed, at_start, placed_at};
+use odec_compiler::scheme::method::{Placed, at_start, placed_at};
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::text::parse;
 use odec_numerics::Tableau;

@@ -5,7 +5,7 @@
 use crate::common::compile_text;
 use crate::slopes::{self, Random};
 use odec_compiler::scheme::embedded::Embedded;
-use odec_compiler::scheme::line::program as of_late_step;
+use odec_compiler::scheme::method::program as of_late_step;
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::solver::{Gradient, Solver};
 use odec_compiler::scheme::stage::{Derived, Iterates, Projection, Steps, Unknown, default_eps};
@@ -36,6 +36,7 @@ fn leaf(name: &str) -> Rc<Leaf> {
         name: name.to_string(),
         params: Vec::new(),
         body: None,
+        layers: Default::default(),
         facts: Facts::OPEN,
         span: NOWHERE,
     })

@@ -5,6 +5,7 @@ use super::sum::path;
 use super::{KINDS, kind};
 use crate::embedded::Embedded;
 use crate::flow::Leaf;
+use crate::layer::Layers;
 use crate::learn::Learned;
 use crate::resolve::count;
 use crate::stage::{Derived, Instr, Program, evaluations};
@@ -207,6 +208,7 @@ impl<'t> Reader<'t> {
             name: name.to_string(),
             params: Vec::new(),
             body: None,
+            layers: Layers::default(),
             facts: Facts::OPEN,
             span: self.span,
         })
