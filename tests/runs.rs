@@ -161,7 +161,7 @@ fn signals_write_a_checkpoint_and_say_so() {
         assert_eq!(ended, Some(code), "{said}");
         let steps = place.metrics(run).len();
         let line =
-            format!("step {steps} is saved in {run}; go on with `odec train --resume {run}`");
+            format!("step {steps} is saved in {run}; continue with `odec train --resume {run}`");
         assert!(said.contains(&line), "{line:?} is not in\n{said}");
         let args = [&default, odec, "train", "--resume", run];
         let second = spawn(&mut place.through(Command::new("env"), &args));
@@ -351,6 +351,22 @@ fn a_run_that_learns_nothing_says_so_once() {
     assert!(text.contains(&format!("warning: {warning}")), "{text}");
 }
 
+/// With `--json` standard error has warnings alone.
+#[test]
+fn json_comes_without_progress() {
+    let place = Place::new();
+    for args in [
+        &[
+            "train", "tiny.ode", "--out", "run", "--steps", "2", "--json",
+        ][..],
+        &["eval", "run", "--json"],
+    ] {
+        let out = place.odec(args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert_eq!(text(&out.stderr), "", "odec {args:?}");
+    }
+}
+
 /// What a resumed run is asked for and what it finds is said.
 #[test]
 fn resuming_says_what_does_not_fit() {
@@ -359,7 +375,7 @@ fn resuming_says_what_does_not_fit() {
     let (code, said) = place.bad(&["train", "--resume", "run", "--steps", "10"]);
     assert_eq!(code, 1);
     assert!(
-        said.contains("run has 30 steps behind it, so it cannot end after 10"),
+        said.contains("run has done 30 steps already, so it cannot end after 10"),
         "{said}"
     );
     let resumed = |steps: &str| {

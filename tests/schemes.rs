@@ -3,7 +3,7 @@
 mod place;
 
 use odec_library::shipped;
-use place::Place;
+use place::{Place, text};
 use serde_json::Value;
 use std::path::Path;
 
@@ -61,4 +61,18 @@ fn families_are_named_by_their_folder_or_a_part() {
         said.contains("there is no family `multistepp`; did you mean `multistep`?"),
         "{said}"
     );
+}
+
+/// Progress is for a person at a terminal.
+#[test]
+fn no_progress_is_printed_into_a_pipe() {
+    let place = Place::new();
+    for args in [
+        &["schemes", "extrapolation"][..],
+        &["schemes", "extrapolation", "--json"],
+    ] {
+        let out = place.odec(args);
+        assert!(out.status.success(), "odec {args:?}");
+        assert_eq!(text(&out.stderr), "", "odec {args:?}");
+    }
 }

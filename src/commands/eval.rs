@@ -10,7 +10,12 @@ use serde_json::json;
 pub fn run(args: &cli::Eval) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
-    let dataset = dataset_of(&args.run, &args.data, Show::Auto).map_err(Failure::input)?;
+    let show = if args.json {
+        Show::Warnings
+    } else {
+        Show::Auto
+    };
+    let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
     let e =
         evaluate(&mut executor, &*dataset, args.windows, &mut |_| {}).map_err(Failure::input)?;
     if args.json {

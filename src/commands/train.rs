@@ -9,7 +9,7 @@ use odec_runtime::Shown;
 use odec_runtime::parameters::import::Init;
 use odec_runtime::system::owned::CHART;
 use odec_runtime::train::{chart, lock};
-use odec_runtime::{End, Run, Settings, Summary, out, outln};
+use odec_runtime::{End, Run, Settings, Show, Summary, out, outln};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,11 @@ pub fn run(args: &cli::Train) -> Done {
         unsigned: artifact::unsigned(args.trust),
         checkpoint_seconds: args.checkpoint_every,
         stop: signals.stop(),
+        show: if args.json {
+            Show::Warnings
+        } else {
+            Show::Auto
+        },
         ..Settings::default()
     };
     if let Some(out) = &args.resume {
@@ -78,7 +83,7 @@ fn finish(
         return Err(Failure::Stopped {
             signal: signals.received(),
             what: format!(
-                "step {} is saved in {}; go on with `odec train --resume {}`",
+                "step {} is saved in {}; continue with `odec train --resume {}`",
                 summary.steps,
                 out.shown(),
                 out.shown()

@@ -1,4 +1,4 @@
-//! Token files that were made of texts and are kept, so that nothing is tokenised twice.
+//! The cache of token files, so that no text is tokenised twice.
 //!
 //! A file is named by the hash of all that its tokens follow from: the texts, how they are read, the tokenizer. It begins
 //! with 128 bytes that say what it is, that hash, and the length and hash of its tokens, which are compared whenever it is
@@ -40,9 +40,9 @@ pub fn tokens(texts: &Texts, known: &[Identity], folder: &Path) -> Result<Made, 
     if files::is_taken(&path) {
         match open(&path, &key)? {
             Ok(made) => return Ok(made),
-            Err(why) => note(
+            Err(why) => warn(
                 texts.show,
-                &format!("{} {why}; it is made anew", path.shown()),
+                &format!("{} {why}; it is rebuilt", path.shown()),
             ),
         }
     }
@@ -134,7 +134,7 @@ fn open(path: &Path, key: &[u8; 32]) -> Result<Result<Made, &'static str>, DataE
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| said[at + i]));
     let (bytes, tokens) = (number(16), number(24));
     let Some(width) = Width::of_bytes(bytes).filter(|_| said[..16] == MAGIC) else {
-        return Ok(Err("is no file of tokens"));
+        return Ok(Err("is not a file of tokens"));
     };
     if tokens.checked_mul(bytes) != Some(file.bytes() - HEADER) {
         return Ok(Err("is cut short"));
@@ -146,8 +146,8 @@ fn open(path: &Path, key: &[u8; 32]) -> Result<Result<Made, &'static str>, DataE
     })
 }
 
-fn note(show: Show, text: &str) {
+fn warn(show: Show, text: &str) {
     let display = Display::new(show);
-    display.note(text);
+    display.warn(text);
     display.finish();
 }

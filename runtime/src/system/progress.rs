@@ -1,4 +1,5 @@
-//! What a person sees while a run goes on: a live bar on a terminal, a line every few seconds elsewhere.
+//! Progress on standard error: a bar on a terminal; elsewhere a training run prints a line every few seconds, and other work nothing.
+//! With `--json` only warnings are shown.
 
 use crate::errln;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,9 +9,11 @@ use std::time::{Duration, Instant};
 /// How much to show on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Show {
-    /// A bar on a terminal, lines elsewhere.
+    /// Progress and notes.
     #[default]
     Auto,
+    /// Warnings alone, for programs that read the output.
+    Warnings,
     Nothing,
 }
 
@@ -22,6 +25,7 @@ const WHOLE: u64 = 10_000;
 enum Kind {
     Bar(ProgressBar),
     Lines { last: Option<Instant> },
+    Warnings,
     Silent,
 }
 
@@ -63,40 +67,36 @@ impl std::fmt::Display for State {
     }
 }
 
-/// Shows how far a single piece of work is.
+/// Shows how far a single piece of work is, on a terminal.
 pub struct Work {
-    kind: Kind,
+    bar: Option<ProgressBar>,
     what: &'static str,
     total: u64,
 }
 
 impl Work {
     pub fn new(show: Show, what: &'static str, total: u64) -> Work {
-        let Display { kind } = Display::new(show);
-        Work { kind, what, total }
+        let bar = match Display::new(show).kind {
+            Kind::Bar(bar) => Some(bar),
+            Kind::Lines { .. } | Kind::Warnings | Kind::Silent => None,
+        };
+        Work { bar, what, total }
     }
 
     /// So much of the total is done.
     pub fn at(&mut self, done: u64) {
-        let fraction = done as f64 / self.total.max(1) as f64;
-        match &mut self.kind {
-            Kind::Silent => {}
-            Kind::Bar(bar) => {
-                bar.set_position((fraction * WHOLE as f64) as u64);
-                bar.set_message(self.what);
-            }
-            Kind::Lines { last } => {
-                if last.is_none_or(|t| t.elapsed() >= LINES) {
-                    *last = Some(Instant::now());
-                    errln!("{:3.0} %  {}", 100.0 * fraction, self.what);
-                }
-            }
+        if let Some(bar) = &self.bar {
+            let fraction = done as f64 / self.total.max(1) as f64;
+            bar.set_position((fraction * WHOLE as f64) as u64);
+            bar.set_message(self.what);
         }
     }
 
     /// Takes the bar away.
     pub fn finish(self) {
-        Display { kind: self.kind }.finish();
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -125,6 +125,7 @@ impl Display {
     pub fn new(show: Show) -> Display {
         let kind = match show {
             Show::Nothing => Kind::Silent,
+            Show::Warnings => Kind::Warnings,
             Show::Auto if std::io::stderr().is_terminal() => {
                 let bar = ProgressBar::with_draw_target(
                     Some(WHOLE),
@@ -146,7 +147,7 @@ impl Display {
     /// A step is done.
     pub fn step(&mut self, s: &State) {
         match &mut self.kind {
-            Kind::Silent => {}
+            Kind::Silent | Kind::Warnings => {}
             Kind::Bar(bar) => {
                 bar.set_position((s.fraction * WHOLE as f64) as u64);
                 bar.set_message(s.to_string());
@@ -162,10 +163,17 @@ impl Display {
 
     /// A line that stays.
     pub fn note(&self, text: &str) {
+        if !matches!(self.kind, Kind::Warnings) {
+            self.warn(text);
+        }
+    }
+
+    /// A line that stays, also where only warnings are shown.
+    pub fn warn(&self, text: &str) {
         match &self.kind {
             Kind::Silent => {}
             Kind::Bar(bar) => bar.suspend(|| errln!("{text}")),
-            Kind::Lines { .. } => errln!("{text}"),
+            Kind::Lines { .. } | Kind::Warnings => errln!("{text}"),
         }
     }
 

@@ -149,11 +149,11 @@ impl Run {
             self.executor().device_name(),
         ));
         if let Some(damage) = self.damage() {
-            display.note(&format!("warning: {damage}"));
+            display.warn(&format!("warning: {damage}"));
         }
         if p.step >= steps {
             display.note(&format!(
-                "all {steps} steps are done already; --steps with a larger number goes on"
+                "all {steps} steps are done already; continue with a larger --steps"
             ));
         }
         let mut last_loss = None;
@@ -199,7 +199,7 @@ impl Run {
             };
             last_loss = Some(done.loss);
             if let Some(warning) = self.judge(&done)? {
-                display.note(&format!("warning: step {}: {warning}", done.step));
+                display.warn(&format!("warning: step {}: {warning}", done.step));
             }
             let position = self.position();
             count += 1.0;
