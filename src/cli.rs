@@ -1,4 +1,4 @@
-//! The command line's shape: commands, options and their help. What they do is in `commands/`.
+//! The command line: commands, options and their help. `commands/` implements them.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use odec_runtime::DeviceChoice;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
     disable_help_subcommand = true,
     about = "Numerical schemes in, trained Transformers out",
     long_about = "odec compiles a numerical scheme and a few learned fields (a .ode file) to CPU code and trains, evaluates and runs the model.",
-    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA reader of the output who goes away (`| head -1`) changes no exit code."
+    after_help = "Examples:\n  odec new mine\n  odec check schemes/models/iiet.ode\n  odec graph schemes/models/iiet.ode --format svg -o iiet.svg\n  odec train schemes/models/iiet.ode --out runs/iiet\n  odec generate runs/iiet --prompt 'ROMEO:'\n\nExit codes: 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal.\nA closed pipe (`| head -1`) changes no exit code."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -23,37 +23,37 @@ pub enum Command {
     /// Write a commented file to start from
     #[command(after_help = "Example:\n  odec new mine && odec check mine.ode")]
     New(New),
-    /// Parse and resolve files; print what each model is
+    /// Check files for errors; describe each model
     #[command(
         after_help = "Examples:\n  odec check schemes/models/iiet.ode schemes/runge_kutta/explicit/rk4.ode\n  odec check schemes/models/iiet.ode --paths"
     )]
     Check(Check),
-    /// What the code of an error means, a file that gives it, and how to mend it
+    /// Explain an error code: its meaning, an example, and how to fix it
     #[command(
         after_help = "Examples:\n  odec explain not-a-field\n  odec explain\n  odec explain --markdown > docs/errors.md\n\nWithout CODE: all codes with their meanings."
     )]
     Explain(Explain),
-    /// What is true of schemes: tableau, order and what limits it, error constants, stability
+    /// Analyze schemes: tableau, order and what limits it, error constants, stability
     #[command(
         after_help = "Examples:\n  odec analyze schemes/runge_kutta/explicit/rk4.ode\n  odec analyze schemes/models/macaron.ode strang\n  odec analyze schemes/runge_kutta/implicit/gauss4.ode --json\n  odec analyze schemes/runge_kutta/explicit/rk4.ode --latex\n  odec analyze schemes/models/rk4_layer.ode --lipschitz 20 --svg pictures\n\nWithout NAME: the file's own schemes, or those its model applies, and the model's flows as they are computed."
     )]
     Analyze(Analyze),
-    /// Methods with their orders: claimed, proved, and measured of the machine code
+    /// List methods with their orders: claimed, proved, and measured on compiled code
     #[command(
         after_help = "Examples:\n  odec methods > docs/methods.md\n  odec methods rk4 dormand_prince gauss6 --svg work_precision.svg\n  odec methods --file mine.ode --svg mine.svg\n\nMeasured: the slope of log error against log h, in f64, on systems with known solutions. --svg draws the errors on a general system against step\nsizes and against field evaluations."
     )]
     Methods(Methods),
-    /// The schemes of the library by family: order, size, embedded order, what is proved, citation
+    /// List the schemes of the library by family: order, size, embedded order, proved properties, citation
     #[command(
         after_help = "Examples:\n  odec schemes > docs/schemes.md\n  odec schemes runge_kutta/implicit\n  odec schemes splitting partitioned --json"
     )]
     Schemes(Schemes),
-    /// Design a method: best in one respect among those of given stages and order, with exact coefficients, proved
+    /// Design a method of given stages and order that is best by one criterion, with exact coefficients and proved claims
     #[command(
-        after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 5 --order 4 --low-storage 2n --maximize imaginary_axis\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. What is printed of the result is computed from its exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
+        after_help = "Examples:\n  odec design --stages 4 --order 3 --maximize ssp -o best.ode --svg best.svg\n  odec design --stages 4 --order 4 --maximize imaginary_axis\n  odec design --stages 3 --order 3 --minimize error_bound\n  odec design --stages 4 --order 3 --maximize real_axis --zero b2\n  odec design --stages 5 --order 4 --low-storage 2n --maximize imaginary_axis\n  odec design --stages 2 --order 2 --splitting\n  odec design --stages 2 --order 2 --diagonal --l-stable\n\nThe search is deterministic. Printed properties are computed from the exact coefficients, and the file's claims are proved before\nit is written (docs/design.md)."
     )]
     Design(Design),
-    /// Format files in place: indentation, columns, blanks; comments and meaning stay
+    /// Format files in place; comments and meaning stay
     #[command(
         after_help = "Examples:\n  odec fmt mine.ode\n  odec fmt --check schemes/models/*.ode\n  odec fmt - < mine.ode\n\nPrints the files it changed, or with --check those it would change. Files with errors stay as they are."
     )]
@@ -73,17 +73,17 @@ pub enum Command {
         after_help = "Example:\n  odec train schemes/models/iiet.ode --out runs/iiet --time-limit 170"
     )]
     Train(Train),
-    /// Loss and perplexity of a run on held-out text
+    /// Evaluate a run: loss and perplexity on held-out text
     Eval(Eval),
     /// Generate text from a run
     #[command(
         after_help = "Example:\n  odec generate runs/iiet --prompt 'ROMEO:' --tokens 300 --temperature 0.8"
     )]
     Generate(Generate),
-    /// Write a run's parameters, and nothing else, as safetensors
+    /// Export a run's parameters as safetensors
     #[command(after_help = "Example:\n  odec export runs/iiet -o iiet.safetensors")]
     Export(Export),
-    /// Write the tokens of texts to a file that `data tokens(…)` and --data take
+    /// Tokenize texts into a file for `data tokens(…)` and --data
     #[command(
         after_help = "Example:\n  odec tokenize a.txt b.jsonl --tokenizer tokenizer.json -o train.bin\n\nTokens are unsigned and little-endian: 4 bytes each when the file is named ….u32.bin, else 2."
     )]
@@ -93,7 +93,7 @@ pub enum Command {
         after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` ([batch, sequence], i32 or i64) and every parameter by its path; for `grad`, where the model draws in training,\nalso `noise` ([1], the key of dropout's masks and of states that start at random) and `LABEL.steps` ([1], the number of steps of an evolve\nthat draws it; `steps` without a label). Outputs: `logits`, `loss`, `grad.<path>`."
     )]
     Exec(Exec),
-    /// Time the training step on random tokens, or the reading of tokens one by one
+    /// Time the training step on random tokens, or token-by-token inference
     #[command(after_help = "Example:\n  odec bench schemes/models/rk4_layer.ode --steps 10 --json")]
     Bench(Bench),
     /// Time each kernel of the training step: its share, launches and rates
@@ -101,14 +101,14 @@ pub enum Command {
         after_help = "Example:\n  odec profile schemes/models/rk4_layer.ode --device cuda:0\n\nEach launch is measured by itself, so a step takes longer than `odec bench` says."
     )]
     Profile(Timed),
-    /// Run every entry of a model on a device and on the reference device, and compare what they compute
+    /// Run every entry of a model on a device and on the reference device, and compare the results
     #[command(
-        after_help = "Example:\n  odec compare schemes/models/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, but on tensor cores (precision bf16), where the distance in the Euclidean norm may be 2% of the size,\nor twice what moving every parameter by 1/512 of itself does. The reference device is slow: make the model small."
+        after_help = "Example:\n  odec compare schemes/models/prenorm.ode --set model.width=32 --device cuda:0\n\nEvery bit must be the same, except on tensor cores (precision bf16): there the distance in the Euclidean norm may be 2% of the size,\nor twice the effect of changing every parameter by 1/512 of itself. The reference device is slow: make the model small."
     )]
     Compare(Compare),
-    /// Run launches of single kernels from files on a device, and compare with what they must give
+    /// Run launches of single kernels from files on a device, and compare with the expected results
     #[command(
-        after_help = "Example:\n  odec replay launches --device cuda:0 --trust\n\nThe files are made by the tests of kernels for GPUs (docs/gpu.md). Every bit must be the reference device's, but on tensor cores, where\neach element has a bound."
+        after_help = "Example:\n  odec replay launches --device cuda:0 --trust\n\nThe files are made by the tests of kernels for GPUs (docs/gpu.md). Every bit must be the reference device's, except on tensor cores, where\neach element has an error bound."
     )]
     Replay(Replay),
     /// Print a completion script for a shell
@@ -141,13 +141,13 @@ pub struct Source {
 
 #[derive(Args)]
 pub struct Help {
-    /// A command; a layer, an optimiser or a schedule; or `layers`, `optimizers`: all of them
+    /// A command, a layer or another part of a model; or `layers`, `parts`: all of them
     pub what: Option<String>,
 }
 
 #[derive(Args)]
 pub struct New {
-    /// The file, and with it the model: `mine` or `mine.ode`
+    /// The file, which also names the model: `mine` or `mine.ode`
     pub file: PathBuf,
 }
 
@@ -159,7 +159,7 @@ pub struct Check {
     /// Override a number by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// List what --set takes instead: every path with the type and the value it has
+    /// List what --set can change: every path with its type and value
     #[arg(long)]
     pub paths: bool,
     /// Print JSON
@@ -169,7 +169,7 @@ pub struct Check {
 
 #[derive(Args)]
 pub struct Explain {
-    /// What stands in brackets after `error` or `warning`
+    /// The code in brackets after `error` or `warning`
     pub code: Option<String>,
     /// Print all codes and examples as a page: docs/errors.md
     #[arg(long, conflicts_with = "code")]
@@ -186,10 +186,10 @@ pub struct Analyze {
     /// Print the tableau and the modified equation in LaTeX
     #[arg(long, conflicts_with = "json")]
     pub latex: bool,
-    /// A bound on how fast fields change: |f(x) − f(y)| ≤ K |x − y|; says which steps are stable
+    /// A Lipschitz bound of the fields, |f(x) − f(y)| ≤ K |x − y|: prints which step sizes are stable
     #[arg(long, value_name = "K")]
     pub lipschitz: Option<String>,
-    /// Draw into this folder: NAME.tableau.svg, NAME.region.svg (stability), NAME.star.svg (order star), NAME.oscillation.svg (dissipation and dispersion), NAME.convergence.svg (errors of the machine code)
+    /// Draw into this folder: NAME.tableau.svg, NAME.region.svg (stability), NAME.star.svg (order star), NAME.oscillation.svg (dissipation and dispersion), NAME.convergence.svg (errors of compiled code)
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
 }
@@ -210,9 +210,9 @@ pub enum Most {
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
 #[value(rename_all = "snake_case")]
 pub enum Least {
-    /// The norm of the next order's terms (Prince & Dormand)
+    /// The norm of the principal error terms (Prince & Dormand)
     Error,
-    /// Lotkin's bound of them, which Ralston's methods minimise
+    /// Lotkin's bound of the error, which Ralston's methods minimize
     ErrorBound,
 }
 
@@ -223,55 +223,55 @@ pub enum LowStorage {
     TwoRegisters,
 }
 
-/// The share of its best value that a design may lose where nothing is said.
+/// The default share of the best value that a design may give up.
 pub const LOSS: f64 = 1e-4;
 
 #[derive(Args)]
 pub struct Design {
-    /// Evaluations of a step
+    /// Evaluations per step
     #[arg(long, value_name = "N")]
     pub stages: usize,
-    /// The order that the method has at least
+    /// The least order of the method
     #[arg(long, value_name = "P")]
     pub order: usize,
-    /// What is to be as large as it can be
+    /// The property to maximize
     #[arg(long, value_enum, value_name = "GOAL", conflicts_with = "minimize")]
     pub maximize: Option<Most>,
-    /// What is to be as small as it can be [default: error]
+    /// The property to minimize [default: error]
     #[arg(long, value_enum, value_name = "GOAL")]
     pub minimize: Option<Least>,
-    /// A form that takes little memory
+    /// A form that needs few registers
     #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["splitting", "diagonal", "zero"])]
     pub low_storage: Option<LowStorage>,
-    /// A symmetric splitting of two fields: STAGES flows of the second one, the least norm of the next commutators
+    /// A symmetric splitting of two fields with STAGES flows of the second one and the least norm of the next commutators
     #[arg(long, conflicts_with_all = ["maximize", "minimize", "zero", "diagonal"])]
     pub splitting: bool,
-    /// A diagonally implicit method with one diagonal entry, A-stable, of the least error
+    /// An A-stable diagonally implicit method with equal diagonal entries (SDIRK) and least error
     #[arg(long, conflicts_with_all = ["maximize", "minimize", "zero"])]
     pub diagonal: bool,
-    /// The same, L-stable
+    /// Require L-stability
     #[arg(long, requires = "diagonal")]
     pub l_stable: bool,
-    /// A coefficient that is 0, such as a31 or b2 (repeatable)
+    /// A coefficient to keep at 0, such as a31 or b2 (repeatable)
     #[arg(long, value_name = "ENTRY")]
     pub zero: Vec<String>,
-    /// The share of the best value that may be lost for simpler fractions
+    /// The share of the best value that may be given up for simpler fractions
     #[arg(long, value_name = "SHARE", default_value_t = LOSS)]
     pub loss: f64,
     /// Write the scheme into this .ode file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace the file if it is there
+    /// Replace the file if it exists
     #[arg(long, requires = "output")]
     pub overwrite: bool,
-    /// Draw the least error at each level of the goal into this file
+    /// Draw the least error for each value of the goal into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct Schemes {
-    /// Only these families, by their folder or a part of it, such as implicit
+    /// Only these families: a folder or a part of its name, such as implicit
     #[arg(value_name = "FAMILY")]
     pub families: Vec<String>,
     /// Print JSON
@@ -286,7 +286,7 @@ pub struct Methods {
     /// The schemes of this .ode file, instead of the library's
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Draw convergence and work against precision into this file
+    /// Draw convergence and work-precision diagrams into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print JSON, with the points of each curve
@@ -335,11 +335,13 @@ pub enum GraphFormat {
 pub struct Graph {
     #[command(flatten)]
     pub source: Source,
+    /// Which graph
     #[arg(long, value_enum, default_value = "model")]
     pub stage: GraphStage,
+    /// How to print it
     #[arg(long, value_enum, default_value = "text")]
     pub format: GraphFormat,
-    /// Write here instead of standard output
+    /// The file to write, instead of standard output
     #[arg(short, long)]
     pub output: Option<PathBuf>,
 }
@@ -352,11 +354,11 @@ pub enum Emit {
     Stages,
     /// Tensor graph of the training step
     Graph,
-    /// Instructions over the planned arena
+    /// Instructions and planned memory
     Program,
     /// Kernels before lowering
     Mlir,
-    /// Kernels as the driver of a GPU takes them (--target sm_80, sm_90a)
+    /// Kernels as PTX (--target sm_80, sm_90a)
     Ptx,
     /// Parameters as JSON: path and shape
     Params,
@@ -375,7 +377,7 @@ pub struct Build {
     /// Print a stage of the compilation instead of building
     #[arg(long, value_enum, conflicts_with = "json")]
     pub emit: Option<Emit>,
-    /// Print what was built as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -388,8 +390,8 @@ pub struct Model {
     /// Override a number of a .ode file by its path (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
-    /// anything that you can do, so trust whoever made it
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
     #[arg(long)]
     pub trust: bool,
 }
@@ -408,20 +410,20 @@ pub struct Train {
     /// Start from the parameters of a run, or in a safetensors file
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
-    /// How the tensors of --init are called: a JSON object from parameter paths to tensor names; a `*` in both
+    /// The tensor names of --init: a JSON object from parameter paths to tensor names; a `*` in both
     /// stands for the same word
     #[arg(long, value_name = "JSON", requires = "init")]
     pub map: Option<PathBuf>,
-    /// Go on with an earlier run
+    /// Continue an earlier run
     #[arg(long, value_name = "RUN", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Train on this instead of the file's data: text, .jsonl, or tokens in a .bin (repeatable)
+    /// Train on this file instead: text, .jsonl, or tokens in a .bin (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// Steps in all, instead of the file's or the run's
+    /// Total number of steps, instead of the file's or the run's
     #[arg(long)]
     pub steps: Option<u64>,
-    /// Stop after this many seconds; the schedule anneals to that moment
+    /// Stop after this many seconds; the learning-rate schedule ends there
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
     /// Seconds between checkpoints; 0 writes one after each step
@@ -430,11 +432,11 @@ pub struct Train {
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
-    /// anything that you can do, so trust whoever made it
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
     #[arg(long)]
     pub trust: bool,
-    /// Print the result as JSON, and no chart
+    /// Print JSON, without a chart
     #[arg(long)]
     pub json: bool,
 }
@@ -443,19 +445,20 @@ pub struct Train {
 pub struct Eval {
     /// Folder of the run
     pub run: PathBuf,
-    /// Evaluate on all of this instead of the held-out part: text, .jsonl, or tokens in a .bin (repeatable)
+    /// Evaluate on all of this file instead of the held-out part: text, .jsonl, or tokens in a .bin (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// At most this many windows
+    /// Evaluate at most this many sequences
     #[arg(long)]
     pub windows: Option<u64>,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
-    /// anything that you can do, so trust whoever made it
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
     #[arg(long)]
     pub trust: bool,
 }
@@ -464,33 +467,36 @@ pub struct Eval {
 pub struct Generate {
     /// Folder of the run
     pub run: PathBuf,
+    /// The text to continue
     #[arg(long)]
     pub prompt: String,
     /// The tokenizer.json of a model that was trained on token files
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
-    /// Tokens to write; when the context is full, the later half of it is read anew
+    /// Tokens to generate; when the context is full, only its later half is kept
     #[arg(long, default_value_t = 300)]
     pub tokens: u64,
-    /// 0 takes the likeliest token each time
+    /// Sampling temperature; 0 takes the likeliest token each time
     #[arg(long, default_value_t = 0.8)]
     pub temperature: f64,
-    /// Draw from the k likeliest tokens only
+    /// Sample from the k likeliest tokens only
     #[arg(long)]
     pub top_k: Option<usize>,
+    /// Seed of the sampling
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
-    /// Run the compiled code of an artifact that was not built here as it is, instead of compiling its kernels anew: it can do
-    /// anything that you can do, so trust whoever made it
+    /// Run the compiled code of an artifact that was not built here, instead of recompiling its kernels; such code can do
+    /// anything that you can do
     #[arg(long)]
     pub trust: bool,
 }
 
 #[derive(Args)]
 pub struct Completions {
+    /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -512,10 +518,10 @@ pub struct Tokenize {
     /// A Hugging Face tokenizer.json, or `bytes`
     #[arg(long)]
     pub tokenizer: PathBuf,
-    /// Where a line of JSON has its text
+    /// The key of the text in each line of JSON
     #[arg(long, default_value = "text")]
     pub key: String,
-    /// What follows the text of each line of JSON
+    /// The text to append to each line's text
     #[arg(long, default_value = "\n")]
     pub separator: String,
     /// The file to write
@@ -534,10 +540,13 @@ pub enum EntryName {
 pub struct Exec {
     #[command(flatten)]
     pub model: Model,
+    /// The entry to run
     #[arg(long, value_enum)]
     pub entry: EntryName,
+    /// The safetensors file of the inputs
     #[arg(long)]
     pub inputs: PathBuf,
+    /// The safetensors file to write
     #[arg(long)]
     pub outputs: PathBuf,
     /// Interpret the graph in f64 instead of running compiled code (.ode files only)
@@ -556,12 +565,13 @@ pub struct Timed {
     /// Timed steps
     #[arg(long, default_value_t = 10)]
     pub steps: u64,
-    /// Untimed steps before
+    /// Untimed steps before them
     #[arg(long, default_value_t = 2)]
     pub warmup: u64,
     /// cpu, reference (scalar, slow, needs no compiled code), or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -570,7 +580,7 @@ pub struct Timed {
 pub struct Bench {
     #[command(flatten)]
     pub timed: Timed,
-    /// Time the reading of so many tokens one by one instead, as `generate` reads them
+    /// Time inference of this many tokens one by one instead, as in `generate`
     #[arg(long, value_name = "N")]
     pub tokens: Option<u64>,
 }
@@ -582,15 +592,16 @@ pub struct Compare {
     /// Training steps
     #[arg(long, default_value_t = 2)]
     pub steps: u64,
-    /// Compare every launch, from the same operands, instead of what entries give
+    /// Compare every launch, from the same operands, instead of the results of entries
     #[arg(long, conflicts_with = "steps")]
     pub launches: bool,
-    /// Where operands and results of the first launch that is wrong go: a new folder
+    /// A new folder for the operands and results of the first launch that differs
     #[arg(long, value_name = "DIR", requires = "launches")]
     pub dump: Option<PathBuf>,
     /// cpu, or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -602,7 +613,7 @@ pub struct Replay {
     /// reference, cuda:dry, or a GPU by its number: cuda:0
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     pub device: DeviceChoice,
-    /// Run the files' code on a card: whoever made them can do there what this user can
+    /// Run the files' code on a GPU; such code can do anything that you can do
     #[arg(long)]
     pub trust: bool,
 }

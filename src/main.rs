@@ -1,5 +1,5 @@
-//! odec's command line. Parses arguments, calls one command, prints its failure, and chooses the exit code:
-//! 0 good, 1 the input is wrong, 2 usage, 3 odec's own fault, 129, 130 or 143 stopped by a signal with all work saved.
+//! The command line of odec: parses arguments, calls one command, prints its failure, and sets the exit code: 0 good, 1 the input is
+//! wrong, 2 usage, 3 an internal error, 129, 130 or 143 stopped by a signal with all work saved.
 
 // `odec_runtime::system::stdio` prints: what `println!` prints can end a run.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

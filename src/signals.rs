@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP as a wish that a long command looks at, instead of the end of the process; a file that grows too large as an error.
+//! Handles Ctrl-C, SIGTERM and SIGHUP: a long command saves its work and stops. A file that grows too large is an error.
 //!
 //! The first signal sets a flag; a second one ends the process at once, as if odec did not listen.
 
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What has been asked for so far.
+/// The signals received so far.
 #[derive(Default)]
 pub struct Signals {
     stop: Arc<AtomicBool>,

@@ -10,7 +10,7 @@ fn check_says_what_is_claimed_and_what_the_model_costs() {
     let place = Place::new();
     let said = place.good(&["check", "tiny.ode"]);
     // Panels of weights are as wide as the machine's vectors.
-    let planned = |l: &&str| l.contains("KiB") && !l.contains("keys, values");
+    let planned = |l: &&str| l.contains("KiB") && !l.contains("KV cache");
     let (memory, rest): (Vec<&str>, Vec<&str>) = said.lines().partition(planned);
     assert_eq!(memory.len(), 2, "{said}");
     insta::assert_snapshot!(rest.join("\n"));
@@ -54,7 +54,7 @@ fn analyze_says_what_is_true_of_schemes_and_flows() {
     assert!(said.contains("not a positive number"), "{said}");
     let (code, said) = place.bad(&["analyze", "tiny.ode", "nothing"]);
     assert_eq!(code, 1);
-    assert!(said.contains("there is lie, iie"), "{said}");
+    assert!(said.contains("known schemes: lie, iie"), "{said}");
 }
 
 #[test]
@@ -252,14 +252,17 @@ fn fmt_formats_in_place_and_checks() {
 fn new_writes_a_file_that_checks() {
     let place = Place::new();
     assert_eq!(place.good(&["new", "my-idea"]), "my-idea.ode\n");
-    let comment = "// A text of yours, from about 100 KB on. It is not made by any command";
+    let comment = "// Your own text, from about 100 KB on: no command makes it.";
     assert!(place.read("my-idea.ode").contains(comment));
     place.good(&["fmt", "--check", "my-idea.ode"]);
     let said = place.good(&["check", "my-idea.ode"]);
     assert!(said.contains("my_idea — model, 4 steps"), "{said}");
     place.write("my-idea.ode", "mine");
     let (code, said) = place.bad(&["new", "my-idea.ode"]);
-    assert!(code == 1 && said.contains("stays as it is"), "{said}");
+    assert!(
+        code == 1 && said.contains("exists and is not changed"),
+        "{said}"
+    );
     assert_eq!(place.read("my-idea.ode"), "mine");
     let (code, said) = place.bad(&["new", "scheme"]);
     assert!(code == 1 && said.contains("cannot be called"), "{said}");
@@ -396,8 +399,8 @@ fn too_small_a_card_is_refused_before_any_work() {
     for part in [
         "cuda:0: ",
         " of GPU memory",
-        "has 1.00 GiB (1073741824 bytes) left",
-        "would need under `memory revolve(slots: ",
+        "has 1.00 GiB (1073741824 bytes) free",
+        "would need with `memory revolve(slots: ",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -709,7 +712,9 @@ fn exec_takes_numbers_of_steps_and_keys() {
     let (code, said) = place.bad(&words("grad", false));
     assert_eq!(code, 1);
     assert!(
-        said.contains("input `core.steps` is missing; it is [1] of i32 or i64: how many steps"),
+        said.contains(
+            "input `core.steps` is missing; it is [1] of i32 or i64: the number of steps"
+        ),
         "{said}"
     );
     given(&[steps(&[2])]);
@@ -722,7 +727,7 @@ fn exec_takes_numbers_of_steps_and_keys() {
         given(&[noise, steps(&[4])]);
         let (_, said) = place.bad(&words("grad", inside));
         assert!(
-            said.contains("`core.steps` is 4; from 1 to 3 steps are drawn"),
+            said.contains("`core.steps` is 4; the number of steps must be from 1 to 3"),
             "{said}"
         );
         given(&[noise, steps(&[2])]);
@@ -771,7 +776,7 @@ fn exec_refuses_a_masked_loss_without_a_hidden_token() {
         let (code, said) = place.bad(&words(more));
         assert_eq!(code, 1);
         assert!(
-            said.contains("no token is hidden, so there is no loss"),
+            said.contains("no token is masked, so there is no loss"),
             "{said}"
         );
     }

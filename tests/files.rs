@@ -82,7 +82,7 @@ fn files_of_others_are_refused_before_any_work() {
     ] {
         place.make(&format!("theirs/{name}"), "mine");
         let first = name.split('/').next().expect("a name");
-        let there = format!("theirs/{first} is there");
+        let there = format!("theirs/{first} exists");
         refused(
             &place,
             &["train", broken, "--out", "theirs"],
@@ -96,7 +96,7 @@ fn files_of_others_are_refused_before_any_work() {
     refused(
         &place,
         &["train", "tiny.ode"],
-        &["runs/tiny/loss.svg is there"],
+        &["runs/tiny/loss.svg exists"],
     );
     assert_eq!(place.list("runs/tiny"), ["loss.svg"]);
 
@@ -106,7 +106,7 @@ fn files_of_others_are_refused_before_any_work() {
     refused(
         &place,
         &["train", broken, "--out", "locked"],
-        &["locked/.lock is there"],
+        &["locked/.lock exists"],
     );
     assert_eq!(place.read("precious"), "text");
 }
@@ -124,8 +124,8 @@ fn artifacts_replace_artifacts_and_nothing_else() {
             &[why, "so it is not replaced", "-o"],
         );
     };
-    build("ext", "its manifest.json is another one");
-    build("corpus.txt", "it is no folder");
+    build("ext", "it has another manifest.json");
+    build("corpus.txt", "it is not a folder");
     fs::create_dir(place.at("empty")).expect("a folder");
     build("empty", "it has no manifest.json");
     place.good(&["build", "tiny.ode", "-o", "m.odex"]);

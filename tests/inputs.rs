@@ -53,7 +53,7 @@ fn pipes_devices_and_folders_are_refused() {
             assert_eq!(code, 1, "{args:?}: {said}");
             // What a link leads to is no `.ode` file, whatever else it is.
             let expected = match (args[1], file) {
-                ("uses.ode", "zero.ode") => "`use` reads no others".to_string(),
+                ("uses.ode", "zero.ode") => "`use` reads only those".to_string(),
                 _ => format!("it is {what}, not a file"),
             };
             assert!(said.contains(&expected), "{args:?}: {said}");
@@ -70,7 +70,7 @@ fn use_reads_no_other_files() {
         place.write("spy.ode", &format!("use \"{name}\"\n{TINY}"));
         let (code, said) = place.bad(&["check", "spy.ode"]);
         assert_eq!(code, 1);
-        assert!(said.contains("`use` reads no others"), "{said}");
+        assert!(said.contains("`use` reads only those"), "{said}");
         assert!(
             !said.contains("root") && !said.contains("another"),
             "{said}"

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const ANEW: &str = "compiled anew";
+const ANEW: &str = "recompiled";
 
 /// Changes a manifest, and recomputes every hash as a careful hand would.
 fn change(artifact: &Path, how: impl Fn(&mut serde_json::Value)) {
@@ -147,14 +147,17 @@ fn a_signature_counts_for_what_it_signed_and_for_its_user() {
     let files = [MANIFEST_FILE, HASH_FILE].map(|f| at("m.odex").join(f));
     let signed = files.each_ref().map(|f| fs::read(f).unwrap());
     change(&at("m.odex"), |m| m["name"] = "other".into());
-    assert!(bench().contains("not this user's"));
+    assert!(bench().contains("this user's key did not sign it"));
     for (file, contents) in files.iter().zip(&signed) {
         fs::write(file, contents).unwrap();
     }
     assert!(!bench().contains(ANEW), "it is what was signed again");
 
     fs::rename(&key, at("key")).unwrap();
-    assert!(bench().contains("not this user's"), "a new key");
+    assert!(
+        bench().contains("this user's key did not sign it"),
+        "a new key"
+    );
     fs::rename(at("key"), &key).unwrap();
     assert!(!bench().contains(ANEW));
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();

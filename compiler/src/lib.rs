@@ -1,8 +1,8 @@
-//! What is asked of whole programs: what a model costs, what order a method shows, what a designed method is written as.
+//! Questions about whole programs: the cost of a model, the measured order of a method, designed methods as files.
 //!
-//! Takes checked files and programs; gives counts, planned measurements and text. Passes the crates below on to programs that use
-//! all of them: stage programs ([`scheme`]), what is true of them ([`analysis`]), tensor graphs ([`model`]), planned programs
-//! ([`passes`]). Leaves object code to `odec-mlir`, and every file to whoever calls: nothing here does I/O.
+//! Takes checked files and programs; gives counts, planned measurements and text. Re-exports the crates below for programs that use all
+//! of them: stage programs ([`scheme`]), their properties ([`analysis`]), tensor graphs ([`model`]), planned programs ([`passes`]).
+//! `odec-mlir` makes object code. Nothing here does I/O.
 //!
 //! Everywhere: a user's mistake is a `Diagnostic` with a place; nothing panics on input. Output is deterministic: no
 //! hash-map order reaches text, artifacts or kernels.

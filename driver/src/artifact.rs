@@ -1,4 +1,4 @@
-//! From a checked file to an artifact that is ready to run.
+//! From a checked file to an artifact that can run.
 //!
 //! Takes paths, targets and devices; gives programs, object code and artifacts. Code is generated in a child process, which is this
 //! program again. Leaves reading and checking to `source.rs`.
@@ -76,7 +76,7 @@ pub fn object_code(kernels: &[Kernel], target: Target) -> Done<ObjectCode> {
     if let Err(e) = private::folder()
         && e.is_exposed()
     {
-        errln!("note: compiled code is neither taken from there nor kept: {e}");
+        errln!("note: the kernel cache is not used: {e}");
     }
     let program = std::env::current_exe().map_err(Failure::internal)?;
     let mut child = std::process::Command::new(program);
@@ -128,7 +128,7 @@ pub fn unsigned(trust: bool) -> Unsigned {
 /// The kernels of an artifact that was not built here, compiled here.
 fn anew(artifact: &Artifact, kernels: &[Kernel], target: Target) -> Result<Vec<u8>, String> {
     errln!(
-        "note: {} was not built here ({}), so its kernels are compiled anew; `--trust` runs its own code",
+        "note: {} was not built here ({}), so its kernels are recompiled; `--trust` runs its own code",
         artifact.path().shown(),
         artifact.not_ours().unwrap_or_default()
     );

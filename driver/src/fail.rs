@@ -1,4 +1,4 @@
-//! Why a command stopped: the user's input or our own fault.
+//! Why a command stopped: the user's input, a signal, or an internal error.
 
 use odec_runtime::errln;
 use odec_source::escape::escaped_lines;

@@ -1,4 +1,4 @@
-//! Runs planned methods: compiled code where this odec has code generation, else the reference device.
+//! Runs planned methods: as compiled code, or on the reference device where odec was built without code generation.
 //!
 //! Takes schemes; gives their curves of errors. All kernels of several methods are compiled at once, and methods share most of them: coefficients
 //! are launch arguments. Leaves the equation, step counts and slopes to `odec_compiler::measure`.

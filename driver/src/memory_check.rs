@@ -1,6 +1,6 @@
-//! Whether a model fits on a card, said when it is planned and before its code is generated.
+//! Checks that a model fits into a GPU's memory before its code is generated.
 //!
-//! Takes a planned program and a card; gives nothing, or the refusal with what other memory policies would need.
+//! Takes a planned program and a GPU; gives nothing, or an error that lists what other memory policies would need.
 
 use crate::fail::{Done, Failure};
 use crate::terminal;
@@ -45,7 +45,7 @@ pub fn fits(
         });
         let needs: Vec<String> = needs.collect();
         if !needs.is_empty() {
-            said += &format!("\n  this model would need under {}", needs.join("; "));
+            said += &format!("\n  this model would need with {}", needs.join("; "));
         }
     }
     Err(Failure::Input(said))

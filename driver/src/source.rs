@@ -132,7 +132,7 @@ impl Loader for Folder {
         let real = file.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
         if !is_source(&real) {
             return Err(format!(
-                "{shown} is not a .ode file, and `use` reads no others"
+                "{shown} is not a .ode file; `use` reads only those"
             ));
         }
         let text = input::open(&real)
@@ -242,7 +242,7 @@ fn parameters_fit(built: &Built) -> Vec<Diagnostic> {
     let Err(why) = checked else { return vec![] };
     let d = Diagnostic::error(codes::IMPORT_FAILED, *span, why.to_string());
     vec![d.help(
-        "steps with parameters of their own take those of the step with the same number; a map of names can say others: \
+        "a step takes the parameters of the step with the same number; a map of names can choose others: \
          `from \"runs/a\", \"names.json\"`",
     )]
 }
@@ -260,18 +260,18 @@ pub fn missing_files(built: &Built) -> Vec<Diagnostic> {
         })
     };
     let mut notes: Vec<Diagnostic> = Vec::new();
-    let help = "files are looked for from where odec is started; `odec train … --data FILE` takes another one";
+    let help = "paths are relative to the directory where odec is started; `odec train … --data FILE` names another file";
     for path in &train.data.files {
         notes.extend(note(path, span, "training reads it", help));
     }
     if let Some(Tokenized { path, span }) = &built.named.tokenizer {
-        let help = "files are looked for from where odec is started";
+        let help = "paths are relative to the directory where odec is started";
         notes.extend(note(path, *span, "tokens are made with it", help));
     }
     notes
 }
 
-/// Whether a path is meant as a source file.
+/// Whether a path names a source file.
 pub fn is_source(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "ode")
 }

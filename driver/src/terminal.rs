@@ -1,4 +1,4 @@
-//! What the terminal can show.
+//! Properties of the terminal: its width and colours.
 
 pub use odec_compiler::scheme::resolve::count;
 pub use odec_compiler::text::number::{bytes, thousands};

@@ -1,4 +1,4 @@
-//! What went wrong, in words: a pest error to a diagnostic.
+//! Turns pest errors into diagnostics.
 //!
 //! Takes the place where pest gave up and the rules it tried there; gives a sentence that names the thing found and the
 //! things expected as a user knows them, and a hint where a common slip is recognisable. Leaves finding the place to

@@ -1,4 +1,4 @@
-//! Where statements begin and end, by brackets and line ends alone.
+//! Finds where statements begin and end, by brackets and line ends alone.
 //!
 //! Takes the tokens of one item with paired brackets; gives token ranges. The parser does not need it; recovery and
 //! error messages do.

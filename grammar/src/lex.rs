@@ -1,4 +1,4 @@
-//! Text to tokens: words, numbers, strings, signs, and what is none of them.
+//! The lexer: words, numbers, strings, signs, and errors for everything else.
 //!
 //! Takes a text; gives its [`Token`]s without blanks and plain comments, and errors about strange characters, strings
 //! without an end and numbers beyond the limits. One pass, no recursion.
@@ -137,7 +137,7 @@ impl Lexer<'_> {
                                 Diagnostic::error(
                                     codes::UNTERMINATED_STRING,
                                     self.span(start, end),
-                                    "this string has no end",
+                                    "this string is not closed",
                                 )
                                 .label("no closing `\"` on this line")
                                 .help("close the string with `\"`; a string stays on one line"),
@@ -255,7 +255,7 @@ impl Lexer<'_> {
                 codes::STRANGE_CHARACTER,
                 self.span(start + at, start + at + c.len_utf8()),
                 format!(
-                    "the character `U+{:04X}` may not stand in a string",
+                    "the character `U+{:04X}` is not allowed in a string",
                     c as u32
                 ),
             );
@@ -311,7 +311,7 @@ impl Lexer<'_> {
             '!' | '<' | '>' | '&' => {
                 Some("the language has no comparisons and no logic".to_string())
             }
-            c if c.is_alphabetic() => Some("names are made of a-z, A-Z, 0-9 and `_`".to_string()),
+            c if c.is_alphabetic() => Some("names consist of a-z, A-Z, 0-9 and `_`".to_string()),
             _ => None,
         };
         let error = match instead {

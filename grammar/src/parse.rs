@@ -16,7 +16,7 @@ use crate::tree::{Builder, Top};
 use pest::Parser;
 use std::ops::Range;
 
-/// Parses one text. The tree holds what could be read even when there are errors; whoever goes on with it then must
+/// Parses one text. The tree holds what could be read even when there are errors; a caller that continues with it must
 /// expect parts to be missing.
 pub fn parse(source: u32, text: &str) -> (File, Vec<Diagnostic>) {
     let mut scan = scan::scan(source, text);

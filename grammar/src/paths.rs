@@ -1,4 +1,4 @@
-//! What the values of a file are called: dotted paths such as `model.core.r`.
+//! The paths of a file's values, such as `model.core.r`.
 //!
 //! Takes a tree; shows every value that has a path, with the segments that its path may have. Leaves choosing and
 //! changing to `set.rs`.

@@ -1,4 +1,4 @@
-//! The grammar's rules, and the parser that pest makes of them.
+//! The grammar's rules, and the parser that pest generates from them.
 
 #[derive(pest_derive::Parser)]
 #[grammar = "../odec.pest"]

@@ -1,4 +1,4 @@
-//! One linear look at the text before any grammar sees it: limits, brackets, and where items begin.
+//! One linear scan of the text before parsing: limits, brackets, and where items begin.
 //!
 //! Takes a text; gives its [`Token`]s, the [`Chunk`]s (one item each) and the errors that need no grammar: those of
 //! `lex.rs`, brackets that do not pair, nesting and sizes beyond the limits. What passes is shallow enough for the
@@ -113,7 +113,7 @@ fn pairs(
                             "brackets are nested too deeply",
                         )
                         .label(format!("more than {MAX_NESTING} levels"))
-                        .help("name parts of it with `let` or `field`"),
+                        .help("name inner parts with `let` or `field`"),
                     );
                 }
             }
@@ -141,7 +141,7 @@ fn pairs(
                             Diagnostic::error(
                                 codes::UNPAIRED_BRACKET,
                                 span(token),
-                                format!("`{closes}` closes nothing here"),
+                                format!("`{closes}` does not match the open bracket"),
                             )
                             .label(format!("expected `{missing}` before this"))
                             .also(span(tokens[from]), "this is still open")
@@ -155,7 +155,7 @@ fn pairs(
                             Diagnostic::error(
                                 codes::UNPAIRED_BRACKET,
                                 span(token),
-                                format!("`{closes}` closes nothing"),
+                                format!("`{closes}` has no opening bracket"),
                             )
                             .label(format!("no `{wants}` is open here"))
                             .help(format!("remove it, or add the missing `{wants}` before it")),
@@ -177,7 +177,7 @@ fn pairs(
     .label(format!("no `{missing}` for it"));
     Some(match suspect {
         Some((opener, closer)) => error
-            .also(span(tokens[opener]), "but this one")
+            .also(span(tokens[opener]), "but this line")
             .also(span(tokens[closer]), "ends here, at another indentation")
             .help("the `}` is probably missing between these two"),
         None => error.help(format!("add the missing `{missing}`")),
@@ -226,7 +226,7 @@ fn too_tall(tokens: &[Token], text: &str, source: u32) -> Option<Diagnostic> {
                             "this expression is too long",
                         )
                         .label(format!("more than {MAX_OPERATORS} operators"))
-                        .help("name parts of it with `let` or `field`"),
+                        .help("name inner parts with `let` or `field`"),
                     );
                 }
             }

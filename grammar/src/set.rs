@@ -92,8 +92,8 @@ pub fn set(
                 found.iter().map(|(name, _)| format!("`{name}`")).collect();
             names.dedup();
             let help = match names.len() {
-                1 => "no path tells them apart; change the file itself".to_string(),
-                _ => format!("say which: {}", names.join(", ")),
+                1 => "no path tells them apart: change the file itself".to_string(),
+                _ => format!("write one of these paths: {}", names.join(", ")),
             };
             let error = Diagnostic::error(
                 codes::AMBIGUOUS_PATH,
@@ -116,7 +116,7 @@ pub fn set(
     outcome
 }
 
-/// What stands at a place that [`set`] takes.
+/// The value at a place that [`set`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Number,
@@ -468,7 +468,7 @@ impl Schemes {
     }
 }
 
-/// What stands at a place.
+/// The value at a place.
 fn written(text: &str, span: Span) -> Option<String> {
     let text = text.get(span.start as usize..span.end as usize);
     text.map(String::from)

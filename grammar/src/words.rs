@@ -1,4 +1,4 @@
-//! The vocabulary of error messages: what rules and blocks are called, which keywords live where.
+//! The vocabulary of error messages: names of rules and blocks, and which keywords belong where.
 
 use crate::rules::Rule;
 

@@ -1,6 +1,7 @@
 //! The library as a table: every scheme and every layer that a file may name without a `use`, by name.
 //!
-//! Reads `schemes/` for the build script that embeds it and for tests. Holds no text itself: whoever needs the library is handed a [`Library`].
+//! Reads `schemes/` for the build script that embeds it, and for tests. Holds no text itself: functions that need the library take a
+//! [`Library`].
 
 mod folder;
 pub mod shipped;

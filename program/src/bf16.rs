@@ -45,7 +45,7 @@ pub const fn of_f64(x: f64) -> u16 {
     }))
 }
 
-/// The number that bits stand for.
+/// The number with these bits.
 pub const fn to_f32(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }

@@ -1,4 +1,4 @@
-//! How kernels are launched on a GPU: what the emitters in `odec-mlir` and the launches in `odec-runtime` agree on.
+//! GPU launch geometry: the contract between the emitters in `odec-mlir` and the launches in `odec-runtime`.
 //!
 //! Takes a [`KernelSpec`] and the dims of a launch; gives blocks, threads and shared memory. A kernel means what its spec
 //! says, on a GPU as on a processor, down to the order of every sum: this page only says who computes what. The one
@@ -21,7 +21,7 @@ pub mod tensor;
 pub const WARP: u64 = 32;
 /// Shared memory that every GPU gives to a block without being asked, in bytes.
 pub const SHARED_LIMIT: u64 = 48 << 10;
-/// Shared memory that a block gets where it is asked for, on the GPUs whose kernels ask (compute capability 9.0), in bytes.
+/// Shared memory that a block can request, on GPUs whose kernels do (compute capability 9.0), in bytes.
 pub const DYNAMIC_LIMIT: u64 = 227 << 10;
 /// More blocks than any launch may have along x.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;

@@ -273,7 +273,7 @@ pub struct Kernel {
 /// Everything that runs: distinct kernels once, and the entries that launch them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// What states, parameters, their gradients and moments, constants and results are made of, and sums are taken in:
+    /// The type of states, parameters, their gradients and moments, constants and results, in which sums are taken:
     /// [`DType::F32`] or [`DType::F64`].
     pub real: DType,
     /// Planned maxima of batch and sequence, over all entries.

@@ -17,7 +17,7 @@ pub const LOGITS: &str = "logits";
 pub const LOSS: &str = "loss";
 pub const GRADIENT_NORM: &str = "grad_norm";
 
-/// What stands before the path of a parameter whose moment is meant, and that of other things.
+/// Prefixes of names: moments and gradients of a parameter's path, and others.
 pub const MOMENT1_OF: &str = "moment1.";
 pub const MOMENT2_OF: &str = "moment2.";
 const GRADIENT_OF: &str = "grad.";

@@ -1,4 +1,4 @@
-//! Runs artifacts: training, evaluation, generation, and a door for outside checks. No LLVM in here.
+//! Runs artifacts: training, evaluation, generation, and single entries for checks from outside. Uses no LLVM.
 //!
 //! Takes `name.odex/` folders made by `odec build`; gives trained parameters, losses, text.
 //!

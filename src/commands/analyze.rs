@@ -1,4 +1,4 @@
-//! `odec analyze`: what is true of a file's schemes, and of its model's flows as they are computed.
+//! `odec analyze`: analyzes the schemes of a file, and the flows of its model as they are computed.
 
 use crate::cli;
 use crate::commands::methods;
@@ -43,7 +43,7 @@ pub fn run(args: &cli::Analyze) -> Done {
         names.dedup();
         let file = from.file.shown();
         return Err(Failure::Input(format!(
-            "{file}: no scheme `{name}` is defined or applied here; there is {}",
+            "{file}: no scheme `{name}` is defined or applied here; known schemes: {}",
             match names.as_slice() {
                 [] => "none".to_string(),
                 names => names.join(", "),

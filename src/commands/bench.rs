@@ -52,7 +52,7 @@ fn ready(
     then(&mut executor)
 }
 
-/// Times training steps, and their kernels where those are asked for.
+/// Times training steps, and their kernels on request.
 fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let manifest = executor.manifest().clone();
     let (batch, seq) = manifest.maxima();
@@ -166,7 +166,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
 fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
     if !x.has_entry(EntryId::Decode) {
         return Err(Failure::Input(
-            "this model's attention sees the tokens that come after a token: it cannot read them one by one".into(),
+            "this model's attention sees later tokens, so it cannot run token by token".into(),
         ));
     }
     let (name, device) = (x.manifest().name.clone(), x.device_name());
@@ -190,7 +190,7 @@ fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
         outln!("{out}");
         return Ok(());
     }
-    outln!("{name} on {device}, one token after the other");
+    outln!("{name} on {device}, token by token");
     outln!(
         "token           {median:.3} ms median, {min:.3} ms best of {}",
         times.len()

@@ -52,7 +52,7 @@ pub fn run(args: &cli::Build) -> Done {
         );
         if program.cache_bytes > 0 {
             outln!(
-                "  keys, values  {} for a context of {} tokens",
+                "  KV cache      {} for a context of {} tokens",
                 terminal::bytes(program.cache_bytes),
                 built.config.context
             );

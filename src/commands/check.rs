@@ -1,4 +1,4 @@
-//! `odec check`: parses and resolves files and prints what each model is.
+//! `odec check`: checks files for errors and describes each model.
 
 use crate::cli;
 use odec_compiler::analysis::report::{Evolved, lift_of, order_of, steps_of};

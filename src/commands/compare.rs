@@ -1,4 +1,4 @@
-//! `odec compare`: every entry of a model on a device and on the reference device.
+//! `odec compare`: compares a device with the reference device, for every entry of a model.
 
 use crate::cli;
 use odec_driver::artifact;

@@ -1,4 +1,4 @@
-//! `odec completions`: what a shell needs to complete odec's commands and options.
+//! `odec completions`: completion scripts for shells.
 
 use crate::cli::{self, Cli};
 use clap::CommandFactory;

@@ -1,4 +1,4 @@
-//! `odec design`: a method that is best in one respect, searched, written with exact coefficients, and proved before it is kept.
+//! `odec design`: searches the best method by one criterion, and writes it with exact coefficients and proved claims.
 
 use crate::cli::{self, Most};
 use console::Term;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// What a scheme is called that goes to no file.
 const NAME: &str = "designed";
-const NO_PICTURE: &str = "nothing is traded here, so there is no picture";
+const NO_PICTURE: &str = "this design has no picture";
 
 pub fn run(args: &cli::Design) -> Done {
     let name = match &args.output {
@@ -30,7 +30,7 @@ pub fn run(args: &cli::Design) -> Done {
         output::check(path).map_err(Failure::input)?;
         if args.splitting || args.diagonal || args.low_storage.is_some() {
             return Err(Failure::input(format!(
-                "{NO_PICTURE}: leave out --svg, or ask for a tableau of an explicit method"
+                "{NO_PICTURE}: leave out --svg, or design the tableau of an explicit method"
             )));
         }
     }
@@ -44,7 +44,7 @@ pub fn run(args: &cli::Design) -> Done {
         Some(path) => {
             let drawn = picture(&name, &design).ok_or_else(|| {
                 Failure::input(format!(
-                    "{NO_PICTURE}: the conditions leave no other value of the goal"
+                    "{NO_PICTURE}: the conditions determine the value of the goal"
                 ))
             })?;
             Some((path, drawn))
@@ -77,7 +77,7 @@ fn kept(path: &Path, overwrite: bool) -> Done<String> {
     }
     if path.is_file() && !overwrite {
         return Err(Failure::Input(format!(
-            "{shown} is there already; --overwrite puts the design in its place"
+            "{shown} exists; replace it with --overwrite"
         )));
     }
     output::check(path).map_err(Failure::input)?;
@@ -90,7 +90,7 @@ fn kept(path: &Path, overwrite: bool) -> Done<String> {
         let why = render(first, &sources, false);
         let why = why.lines().next().unwrap_or_default();
         return Err(Failure::Input(format!(
-            "a scheme cannot be called `{name}` ({why}); take letters, digits and _, and no word of the language"
+            "a scheme cannot be called `{name}` ({why}); use letters, digits and _, and no word of the language"
         )));
     }
     Ok(name)
@@ -140,7 +140,7 @@ fn searched(args: &cli::Design) -> Done<Design> {
     let (stages, order, loss) = (args.stages, args.order, args.loss);
     if !(0.0..0.5).contains(&loss) {
         return Err(Failure::Input(format!(
-            "--loss {loss}: not a share from 0 to a half, such as 1e-4"
+            "--loss {loss}: expected a number from 0 to 0.5, such as 1e-4"
         )));
     }
     let request = Request {
@@ -173,7 +173,7 @@ fn searched(args: &cli::Design) -> Done<Design> {
     found.map_err(|e| match e {
         Refused::Impossible { what, help } => Failure::Input(format!("{what}\nhelp: {help}")),
         Refused::NotFound => Failure::Input(
-            "the search found no such method\nhelp: leave out zeros, or take another goal".into(),
+            "the search found no such method\nhelp: give fewer --zero, or another goal".into(),
         ),
     })
 }
@@ -192,7 +192,7 @@ fn zero(text: &str, stages: usize) -> Done<(usize, usize)> {
     let place = place.map(|(i, j)| (i - 1, j - 1));
     place.ok_or_else(|| {
         Failure::Input(format!(
-            "--zero {text}: no coefficient of an explicit method of {stages} stages\nhelp: such as a31 below the diagonal, or b2"
+            "--zero {text}: not a coefficient of an explicit method of {stages} stages\nhelp: give one below the diagonal, such as a31, or a weight, such as b2"
         ))
     })
 }
@@ -208,7 +208,7 @@ fn report(page: &mut Page, name: &str, d: &Design) {
         return;
     }
     page.section(&format!(
-        "The least principal error found at each {}",
+        "The least principal error found for each {}",
         called(d.against)
     ));
     let mut table = Table::new(1);

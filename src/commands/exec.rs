@@ -1,5 +1,4 @@
-//! `odec exec`: the door for outside checks. One entry, tensors in and out as safetensors; compiled, or interpreted in
-//! f64 from the graph.
+//! `odec exec`: runs one entry on tensors from a safetensors file, compiled, or interpreted in f64 from the graph.
 
 use crate::cli::{self, EntryName};
 use odec_driver::artifact;

@@ -1,4 +1,4 @@
-//! `odec fmt`: files in the house style, in place, or a list of those that are not.
+//! `odec fmt`: formats files in place, or lists those that are not formatted.
 
 use crate::cli;
 use odec_driver::fail::{Done, Failure};

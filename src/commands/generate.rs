@@ -1,4 +1,4 @@
-//! `odec generate`: text from a run, as it comes.
+//! `odec generate`: generates text from a run and prints it token by token.
 
 use crate::cli;
 use odec_driver::artifact;

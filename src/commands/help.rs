@@ -50,7 +50,7 @@ fn pages_of(name: &str) -> Result<Vec<Page>, Failure> {
     Ok(layer.into_iter().chain(parts).collect())
 }
 
-/// What clap says of `odec COMMAND --help`.
+/// The help of `odec COMMAND --help`, by clap.
 fn show(command: &mut Command, of: &[&str]) -> Done {
     let arguments = ["odec"].iter().chain(of).chain(&["--help"]);
     match command.try_get_matches_from_mut(arguments) {
@@ -143,7 +143,7 @@ fn costs_of(alone: &Alone) -> String {
         ));
     }
     if alone.reads.later_tokens {
-        parts.push("no reading on token by token".into());
+        parts.push("cannot run token by token".into());
     } else if alone.reads.kept > 0 {
         let kept = thousands(alone.reads.kept);
         parts.push(format!(

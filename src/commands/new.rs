@@ -27,12 +27,12 @@ pub fn run(args: &cli::New) -> Done {
         let why = render(first, &sources, false);
         let why = why.lines().next().unwrap_or_default();
         return Err(Failure::Input(format!(
-            "a model cannot be called `{name}` ({why}); take letters, digits and _, and no word of the language"
+            "a model cannot be called `{name}` ({why}); use letters, digits and _, and no word of the language"
         )));
     }
     files::create_file(&path, text.as_bytes()).map_err(|e| {
         Failure::Input(match e.kind() {
-            ErrorKind::AlreadyExists => format!("{shown} is there already and stays as it is"),
+            ErrorKind::AlreadyExists => format!("{shown} exists and is not changed"),
             _ => format!("{shown}: {e}"),
         })
     })?;

@@ -1,4 +1,4 @@
-//! `odec replay`: launches of single kernels from files, on a device, beside what they must give.
+//! `odec replay`: runs launches of single kernels from files on a device, and compares with the expected results.
 
 use crate::cli;
 use odec_driver::fail::{Done, Failure};
@@ -10,7 +10,7 @@ pub fn run(args: &cli::Replay) -> Done {
     let dry = matches!(args.device, DeviceChoice::Dry { .. });
     if matches!(args.device, DeviceChoice::Cuda(_)) && !args.trust {
         return Err(Failure::Input(
-            "the files hold code for a card, which odec did not compile here; add `--trust` if you trust whoever made them".into(),
+            "the files hold GPU code that odec did not compile here; add `--trust` if you trust its origin".into(),
         ));
     }
     let (mut launches, mut wrong) = (0, 0);

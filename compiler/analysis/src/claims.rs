@@ -1,8 +1,9 @@
-//! Claims, proved: `order p` is true, or an error at its line that shows the first condition that does not hold.
+//! Proves claims of orders: `order p` is true, or an error at its line shows the first order condition that fails.
 //!
-//! Takes a scheme with settings. A splitting is meant with exact sub-flows, an implicit tableau with the iterations that are
-//! computed or, where it is solved to a tolerance, with its solution, a method that another one starts on exact past values, and any other
-//! history as it is computed from the first step on. Gives what was found; pushes messages. Leaves the conditions to `odec-numerics`.
+//! Takes a scheme with settings; gives what was found, and pushes messages. The claim of a splitting is about exact sub-flows. An
+//! implicit tableau is taken with the iterations that are computed, or with its exact solution where it is solved to a tolerance. A
+//! method with `start by` is taken with exact past values, any other history as it is computed from the first step on. The conditions are
+//! in `odec-numerics`.
 
 use super::general::general;
 use super::pair::pair;
@@ -96,7 +97,7 @@ fn claim(
     };
     let unproved = |beyond: Beyond, sink: &mut Vec<Diagnostic>| {
         let name = &i.scheme.name.name;
-        let message = format!("that `{name}` has {} is not proved: {}", c.text, beyond.why);
+        let message = format!("cannot prove that `{name}` has {}: {}", c.text, beyond.why);
         let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
         let forgotten = match &i.scheme.body {
             Body::Step(step) if beyond.why == DIFFERENT_POWERS => without_h(step),
@@ -104,10 +105,10 @@ fn claim(
         };
         sink.push(match forgotten {
             Some(rate) => d
-                .also(rate, "a rate of change, added to a state")
-                .help("a field says how fast a state changes: multiply it by the step size, `h*…`"),
+                .also(rate, "this rate of change is added to a state")
+                .help("a field is a rate of change: multiply it by the step size, `h*…`"),
             None if beyond.span == c.span => d,
-            None => d.also(beyond.span, "this stands in the way"),
+            None => d.also(beyond.span, "the proof stops here"),
         });
         Some((ClaimStatus::ClaimedNotProved, beyond.why))
     };
@@ -181,7 +182,7 @@ fn claim(
         );
         sink.push(
             Diagnostic::warning(codes::HIGHER_ORDER, c.span, message)
-                .label(format!("`order {found}` is true as well")),
+                .label(format!("`order {found}` holds too")),
         );
     }
     let note = match line.is_some_and(|p| p.has_flows()) {
@@ -201,7 +202,7 @@ fn claim(
 fn exactly_started(i: &Instance, flow: &Flow, first: &Limited) -> String {
     let by = started(i, flow).map(|s| format!("started by {}: ", s.sentence()));
     format!(
-        "for exact starting values; as computed order {}: {}{}",
+        "with exact starting values; order {} as computed: {}{}",
         first.order,
         by.unwrap_or_default(),
         first.sentence()
@@ -220,7 +221,7 @@ fn too_short(
     let place = i.applied.unwrap_or(c.span);
     if !first.exactly {
         let why = first.sentence();
-        let message = format!("that `{name}` has {} is not proved: {why}", c.text);
+        let message = format!("cannot prove that `{name}` has {}: {why}", c.text);
         let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
         sink.push(with_start(d, flow, first, order));
         return Some((ClaimStatus::ClaimedNotProved, why));
@@ -305,12 +306,12 @@ fn false_claim(
                 .is_some_and(|t| exact_order(t, order) == order)
             {
                 help +=
-                    "\nwith its stages found exactly it has this order: more iterations are needed";
+                    "\nwith stages solved exactly the scheme has this order: take more iterations";
                 None
             } else {
                 let found = written.or_else(|| line.tableau().ok());
                 let found = found.and_then(|t| suspect::row(&t, order, false));
-                found.map(|f| (row(f.stage), "look at this row", f.sentence()))
+                found.map(|f| (row(f.stage), "check this row", f.sentence()))
             }
         }
         (Body::Step(step), Some(line)) => {
@@ -318,9 +319,9 @@ fn false_claim(
                 let found = suspect::row(&line.tableau().ok()?, order, true)?;
                 let place = found.stage.and_then(|n| line.stages().get(n).copied());
                 let place = place.unwrap_or(step.span);
-                Some((place, "look at this evaluation", found.of_evaluations()))
+                Some((place, "check this evaluation", found.of_evaluations()))
             };
-            let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
+            let here = |m: mend::Mend| (m.span, "check this", m.sentence);
             let mut trees = Trees::new(expanded.fields.len()).linear(line.line.linear());
             while trees.orders() <= proof.order && trees.grow() {}
             mend::step(i, step, order, (trees.len(), line))
@@ -328,7 +329,7 @@ fn false_claim(
                 .or_else(evaluation)
         }
         (Body::Splitting(_), Some(line)) => {
-            let here = |m: mend::Mend| (m.span, "look at this", m.sentence);
+            let here = |m: mend::Mend| (m.span, "check this", m.sentence);
             mend::splitting(line, order, expanded.trees.len()).map(here)
         }
         (Body::Multistep(_) | Body::LearnedFrom(_) | Body::Method(_) | Body::Algebra(_), _) => None,

@@ -1,4 +1,4 @@
-//! Learned coefficients as text: what each moves, how many directions are free, and what is kept.
+//! Learned coefficients in reports: which conditions each one affects, how many directions are free, and what is kept.
 
 use super::keep::Kept;
 use super::learned::Learning;

@@ -1,8 +1,8 @@
-//! Whether a claim is true: each claim of [`super::properties`] for each kind of scheme.
+//! Decides whether a claim is true: each claim of [`super::properties`] for each kind of scheme.
 //!
-//! Takes a scheme; gives true, false with what is true instead, or why nobody knows. Facts of an implicit method are those of its
-//! equation, as it is written; a note says what is left of them in the step that is computed. A splitting is meant with exact flows,
-//! as it is in a claim of its order. A claim that is not said of such a scheme is false. Leaves the mathematics to `odec-numerics`.
+//! Takes a scheme; gives true, false with what is true instead, or the reason why it is not known. Facts of an implicit method are about
+//! its equation as written; a note says what holds for the iterated step. A splitting is taken with exact flows. A claim that does not
+//! apply to this kind of scheme is false. The mathematics is in `odec-numerics`.
 
 use super::claims::Instance;
 use super::exponential::{Stiff, stiff};
@@ -36,7 +36,7 @@ pub enum Found {
     Unknown(String),
 }
 
-/// What decides a claim, or what stands in the way.
+/// What decides a claim, or why it cannot be decided.
 type Decided<T = Found> = Result<T, Found>;
 
 /// A splitting: flows of fields, each with its part of the step.
@@ -46,7 +46,7 @@ type Word = Vec<(usize, Exact)>;
 pub struct Subject {
     flow: Flow,
     computed: Result<Tableau, Beyond>,
-    /// The step that it is made of.
+    /// Its step.
     placed: Option<Placed>,
     implicit: Option<Tableau>,
     multistep: Option<Multistep>,
@@ -95,7 +95,7 @@ impl Subject {
     }
 
     fn tableau(&self) -> Decided<&Tableau> {
-        let several = "and this is said of methods of one step";
+        let several = "and this claim is about one-step methods";
         match (&self.implicit, &self.computed) {
             (Some(t), _) | (None, Ok(t)) => Ok(t),
             _ if self.multistep.is_some() => {
@@ -129,7 +129,7 @@ impl Subject {
             None => Ok(None),
             Some(Some(word)) => Ok(Some(word)),
             Some(None) => Err(Found::Unknown(
-                "it is made of more than exact flows, one after the other".into(),
+                "it is not a composition of exact flows".into(),
             )),
         }
     }
@@ -166,7 +166,7 @@ impl Subject {
     fn lacks(&self, what: &str, has: impl FnOnce(&Tableau) -> bool) -> Option<String> {
         let t = self.computed.as_ref().ok()?;
         let is = if has(t) { "is" } else { "is not" };
-        Some(format!("what is computed, an explicit step, {is} {what}"))
+        Some(format!("the iterated step, which is explicit, {is} {what}"))
     }
 }
 
@@ -174,7 +174,7 @@ fn one_field(fields: usize) -> Decided<()> {
     match fields {
         1 => Ok(()),
         n => Err(Found::False(format!(
-            "it has {n} fields, and this is said of methods of one"
+            "it has {n} fields, and this claim is about methods of one field"
         ))),
     }
 }
@@ -193,7 +193,7 @@ fn counted(claimed: &Exact, actual: usize, what: &str) -> Found {
 }
 
 fn undecided() -> Found {
-    Found::Unknown("that is not decided".into())
+    Found::Unknown("odec cannot decide it".into())
 }
 
 /// Whether a claim holds.
@@ -223,7 +223,7 @@ pub fn decide(name: &str, value: Option<&Exact>, s: &Subject) -> Decided {
         "energy_order" => reached(value, s, "energy order", |m| m.energy),
         "energy_preserving" => match instead(s)?.energy {
             Some(r) if r.exactly => Ok(Found::False(format!(
-                "where fields are Hamiltonian it keeps the energy up to order {}",
+                "for Hamiltonian fields it preserves the energy up to order {}",
                 r.order
             ))),
             _ => Err(undecided()),
@@ -266,7 +266,7 @@ fn stages(value: &Exact, s: &Subject) -> Decided {
 fn stiff_order(value: &Exact, s: &Subject) -> Decided {
     match &s.stiff {
         None => Err(Found::False(
-            "it applies no function of a linear field, and this is said of exponential integrators"
+            "it applies no function of a linear field, and this claim is about exponential integrators"
                 .into(),
         )),
         Some(Err(beyond)) => Err(Found::Unknown(beyond.why.clone())),
@@ -302,7 +302,9 @@ fn reached(
         let least = format!("its {what} is at least {}", found.order);
         return match (value - &own).is_negative() {
             true => Ok(Found::False(least)),
-            false => Err(Found::Unknown(format!("{least}, and no more is sought"))),
+            false => Err(Found::Unknown(format!(
+                "{least}, and odec does not look further"
+            ))),
         };
     }
     Ok(match counted(value, found.order, &format!("{what} ")) {
@@ -332,7 +334,7 @@ fn partner(value: &Exact, s: &Subject) -> Decided {
 
 /// `ssp c`: c is the coefficient, exactly.
 fn monotone(value: &Exact, s: &Subject) -> Decided {
-    let why = "the coefficient is not sought for such a method";
+    let why = "odec does not compute the SSP coefficient of such a method";
     let not_sought = || Found::Unknown(why.into());
     let found = match &s.multistep {
         Some(m) => m.ssp(),
@@ -445,14 +447,14 @@ pub(super) fn equation(broken: &Broken) -> String {
     let (i, j) = (broken.stages.0 + 1, broken.stages.1 + 1);
     let (left, right) = (number(&broken.left), number(&broken.right));
     let of = match broken.reduced {
-        true => "without idle and equal stages, ",
+        true => "without unused and repeated stages, ",
         false => "",
     };
     format!("{of}b{i} a{i}{j} + b{j} a{j}{i} = {left}, where b{i} b{j} = {right}")
 }
 
 fn symmetric(s: &Subject) -> Decided {
-    let other = "reversing it gives another method";
+    let other = "its adjoint is another method";
     if let Some(p) = &s.pair {
         return Ok(match &p.symmetric {
             Some(off) if off.is_zero() => Found::True(Some(format!("of {}", p.pair.equation()))),
@@ -480,7 +482,7 @@ fn symmetric(s: &Subject) -> Decided {
         return Ok(match unlike {
             None => Found::True(Some("of its exact flows".into())),
             Some((a, b)) => Found::False(format!(
-                "read backwards, it has {} in the place of {}",
+                "in reverse order it has {} in place of {}",
                 flow(b),
                 flow(a)
             )),

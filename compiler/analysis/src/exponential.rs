@@ -1,6 +1,6 @@
-//! Exponential integrators: their stages, and the order that they keep however stiff the linear field is.
+//! Exponential integrators in reports: their stages, and their stiff order.
 //!
-//! Takes a line; gives facts with the words of reports. Leaves the conditions to `odec_numerics::exponential`.
+//! Takes a step as numbers; gives facts with the words of reports. The conditions are in `odec_numerics::exponential`.
 
 use crate::scheme::method::{Beyond, Placed};
 use odec_numerics::exponential::{Exponential, StiffOrder, Unfit, stiff_order};

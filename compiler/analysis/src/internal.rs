@@ -1,6 +1,6 @@
-//! What rounding errors of single stages become at the end of a step, in reports.
+//! Internal stability in reports: how much the rest of a step amplifies a rounding error of one stage.
 //!
-//! Takes the line of a step as its program computes it; gives a fact with a warning where errors grow much. Leaves the bounds to
+//! Takes a step as its program computes it; gives a fact, with a warning where errors grow much. The bounds are computed in
 //! `odec-numerics`.
 
 use super::report::{OneField, Report};
@@ -45,18 +45,18 @@ pub(super) fn text(page: &mut Page, r: &Report) {
         return;
     };
     let large = match i.least > LARGE {
-        true => "; that is large: rounding errors grow as much in each step",
+        true => "; this is large: each step amplifies rounding errors as much",
         false => "",
     };
     let cancels = match i.sums > LARGE {
         true => format!(
-            "; coefficients of states add up to {} in one of its sums, and rounding errors to as much",
+            "; the coefficients of states in one sum add up to {}, and so do rounding errors",
             digits(i.sums, true)
         ),
         false => String::new(),
     };
     let sentence = format!(
-        "an error in the argument of k{} is multiplied by {} to {} at most, as the step is computed{large}{cancels}",
+        "the computed step multiplies an error in the argument of k{} by {} to {} at most{large}{cancels}",
         subscript(i.stage),
         digits(i.least, false),
         digits(i.most, true),

@@ -1,7 +1,7 @@
-//! What is left of an implicit method when its equation is iterated a number of times: an explicit step, with limits of its own.
+//! Stability of an implicit method as it is computed: with a fixed number of iterations it is an explicit step, with its own limits.
 //!
-//! Takes a scheme that is written as an implicit tableau or multistep method; gives the stability of the step that is computed. Facts
-//! of the method itself are those of the equation. Nothing is given where it is solved to a tolerance.
+//! Takes a scheme given as an implicit tableau or multistep method; gives the stability of the iterated step. Gives nothing where the
+//! equation is solved to a tolerance.
 
 use super::general::general;
 use super::notation::{extent, polynomial};
@@ -76,7 +76,7 @@ impl Iterated {
         })
     }
 
-    /// `what is computed is stable to -1 on the negative axis`.
+    /// `the iterated step is stable to -1 on the negative axis`.
     pub fn sentence(&self) -> String {
         let real = match &self.real {
             Some(Extent::Zero) => "on no part of the negative axis".to_string(),
@@ -84,11 +84,11 @@ impl Iterated {
             Some(Extent::Until { .. }) => {
                 format!("to {} on the negative axis", extent(&self.real, false, "-"))
             }
-            None => "as far as nobody decided".to_string(),
+            None => "to a bound that odec cannot decide".to_string(),
         };
         match self.shown() {
-            Some(function) => format!("what is computed, {function}, is stable {real}"),
-            None => format!("what is computed is stable {real}"),
+            Some(function) => format!("the iterated step, {function}, is stable {real}"),
+            None => format!("the iterated step is stable {real}"),
         }
     }
 }

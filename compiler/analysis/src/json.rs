@@ -1,4 +1,4 @@
-//! Reports as JSON: exact numbers as strings, decimals beside them where someone would compute with them.
+//! Reports as JSON: exact numbers as strings, with decimals beside them where programs will compute with them.
 
 use super::exponential::Stiff;
 use super::general::General;

@@ -1,4 +1,4 @@
-//! `keep order p`: learned coefficients that training cannot take off the methods of order p.
+//! `keep order p`: trains learned coefficients only along directions that keep the method at order p.
 //!
 //! The conditions up to p are solved around the initial values ([`odec_numerics::manifold`]); what is trained are the free
 //! directions `u`, all 0 at the start, and the coefficients are computed from them once per step ([`Derived`]). Takes
@@ -68,7 +68,7 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
         let d = refused(span, order, &b.why);
         match b.span == span {
             true => d,
-            false => d.also(b.span, "this stands in the way"),
+            false => d.also(b.span, "the conditions cannot be found because of this"),
         }
     };
     let c = conditions(i, order).map_err(beyond)?;
@@ -88,22 +88,23 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
         .collect();
     if let Some((first, other)) = mixed(&coefficients) {
         let message = format!(
-            "`{}` and `{}` are not learned alike",
+            "`{}` and `{}` are learned in different ways",
             first.name, other.name
         );
-        let d = refused(span, order, "its coefficients are not learned alike")
+        let d = refused(span, order, "its coefficients are learned in different ways")
             .label(message)
             .also(first.span, "one")
-            .help("conditions tie them together: learn all of them per step, or all shared, and all or none per channel");
+            .help("order conditions couple them: learn all per step or all shared, and all or none per channel");
         return Err(match first.span == other.span {
             true => d,
             false => d.also(other.span, "the other"),
         });
     }
     if c.of_earlier_steps {
-        let why = "a step reads what earlier steps made with coefficients of their own";
-        return Err(refused(span, order, why)
-            .help("learn them `shared`: then all steps have the same ones"));
+        let why = "a step reads values that earlier steps computed with their own coefficients";
+        return Err(
+            refused(span, order, why).help("learn them `shared`: then all steps use the same ones")
+        );
     }
     let number = |v: u32| touched.iter().position(|t| *t == v).unwrap_or(0) as u32;
     let renamed = |j: &Jet| {
@@ -115,7 +116,8 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
     let jets = c.up_to(order);
     let lost = !c.are_whole || c.orders < order || jets.iter().any(Jet::is_lost);
     let fewer = "learn fewer coefficients, such as the weights alone, in which the conditions are linear: `learn b[…] = […]` in a step program";
-    let too_large = || refused(span, order, "its conditions are too large").help(fewer);
+    let too_large =
+        || refused(span, order, "its order conditions are too large to solve").help(fewer);
     if lost {
         return Err(too_large());
     }
@@ -131,7 +133,7 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
                 order,
                 "its conditions cannot be solved one after the other",
             )
-            .label(format!("left over is that of {which}"))
+            .label(format!("the condition of {which} remains"))
             .help(fewer)
         }
     };
@@ -145,7 +147,7 @@ fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
     let found = found?;
     if found.chart.free == 0 && !touched.is_empty() {
         let names: Vec<&str> = coefficients.iter().map(|l| l.name.as_str()).collect();
-        let d = refused(span, order, "no direction is left to train")
+        let d = refused(span, order, "the conditions leave nothing to train")
             .label(format!("its conditions determine {}", names.join(", ")))
             .help("keep a lower order, or learn more coefficients");
         return Err(d);
@@ -211,13 +213,13 @@ fn not_there(
     let has = broken.order.saturating_sub(1);
     let message = format!("order {order} cannot be kept: `{name}` starts with order {has}");
     let d = Diagnostic::error(codes::KEEP_ORDER, span, message)
-        .label("training could not keep what is not there");
+        .label("training can only keep an order that the initial values have");
     let Some(tree) = broken.tree else {
         return d;
     };
     let exact = expected(&c.trees, tree);
     d.help(format!(
-        "the condition of {} does not hold at the initial values: the scheme has {}, the exact solution {exact}\n{}",
+        "the order condition of {} fails at the initial values: the scheme has {}, the exact solution has {exact}\n{}",
         c.differential(broken),
         &broken.off.value() + &exact,
         draw::tree(&c.trees, tree, &c.fields),

@@ -1,5 +1,4 @@
-//! What the order conditions say about a scheme's learned coefficients: which ones each touches, and how many
-//! directions stay on the methods of an order.
+//! Which order conditions each learned coefficient affects, and how many directions keep an order.
 //!
 //! Takes a scheme with settings; runs it with a variable for the change of each coefficient in the step that is looked
 //! at, so that conditions are polynomials ([`Jet`]). Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.

@@ -1,7 +1,6 @@
-//! What is true of a scheme: its equivalent tableau and its claims, proved.
+//! Proves properties of schemes: their equivalent tableaus, and the claims in their files.
 //!
-//! Takes resolved schemes and flows; gives facts in exact numbers and messages about claims. Leaves the mathematics to
-//! `odec-numerics`.
+//! Takes resolved schemes and flows; gives facts in exact numbers, and messages about claims. The mathematics is in `odec-numerics`.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! What would lift the order of a splitting: inner schemes of the library, for as few operators as possible.
+//! Which inner schemes would raise the order of a splitting, for as few operators as possible.
 //!
 //! Takes a flow; tries methods of rising order in place of Euler steps (or of the inner schemes that are written), first for all operators,
 //! to see where the splitting itself ends, then for fewer. Gives the first set that is proved to have that order. Work is

@@ -1,5 +1,4 @@
-//! The nearest mend of a false claim about a step program or a splitting: one number, one sign or one fraction that would make
-//! it true.
+//! Suggests a fix for a false order claim: one number, sign or fraction of a step program or splitting that would make the claim true.
 //!
 //! Takes a scheme and the order that it claims. A number of a step program becomes a learned coefficient, so that every condition is
 //! a polynomial in its change ([`super::learned`]); the claim holds where all of them have a common root, which a gcd

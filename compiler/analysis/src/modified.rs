@@ -1,7 +1,7 @@
-//! What a method integrates instead: its modified equation, effective order, and up to which order it keeps energy and the symplectic form.
+//! The modified equation of a method, its effective order, and the orders up to which it preserves energy and the symplectic form.
 //!
-//! Takes a tableau or a splitting with its order; gives terms with names, and their text, JSON and LaTeX. Leaves what takes too many
-//! trees out, and says so. Leaves the mathematics to `odec-numerics`.
+//! Takes a tableau or a splitting with its order; gives terms with names, as text, JSON and LaTeX. Says so where there are too many trees
+//! to compute them. The mathematics is in `odec-numerics`.
 
 use super::latex;
 use super::report::Found;
@@ -48,7 +48,7 @@ pub struct Term {
 pub struct ModifiedEquation {
     /// Those of order n that are not 0, n from 1; of the orders in between there are none.
     pub orders: Vec<(usize, Vec<Term>)>,
-    /// Terms of higher orders were not sought.
+    /// Terms of higher orders were not computed.
     pub up_to: usize,
     /// Terms are commutators.
     pub commutators: bool,
@@ -287,7 +287,7 @@ fn beyond(order: usize, reached: Option<Reached>) -> Option<String> {
 /// Facts of a report's section on its order.
 pub(super) fn text(page: &mut Page, m: &ModifiedEquation) {
     if !m.is_known() {
-        let sentence = format!("not sought: order {} has too many terms", m.order + 1);
+        let sentence = format!("not computed: order {} has too many terms", m.order + 1);
         page.fact("modified equation", &sentence);
         return;
     }

@@ -1,4 +1,4 @@
-//! Polynomials and ends of intervals in reports.
+//! How reports write polynomials and ends of intervals.
 
 use odec_graph::Exact;
 use odec_numerics::poly::{Extent, Poly};

@@ -1,4 +1,4 @@
-//! Step programs with two states: the state x, and a velocity or momentum that each step hands to the next one.
+//! Step programs with two states: the state x, and a velocity or momentum that each step passes on to the next.
 //!
 //! Takes a flow; gives its step as a method for `x'' = F(x)` or for `x' = A(v)`, `v' = B(x)`, however it is written: with `v[-1]`, with h v or
 //! the older state in the place of v, with evaluations kept for the next step. Which of the equations it is follows from the powers of h:
@@ -158,7 +158,7 @@ impl<'p> Reading<'p> {
                 } => {}
                 Instr::Unknown(Unknown::Without { why, span }) => return beyond(*span, why),
                 Instr::Product(_) => return beyond(span, PRODUCT),
-                _ => return beyond(span, "it is made of more than evaluations and sums"),
+                _ => return beyond(span, "it has operations other than evaluations and sums"),
             }
         }
         r.result = r.sum(&program.result)?;
@@ -532,7 +532,7 @@ impl Finder<'_> {
             return self.beyond("its state does not depend on the velocity");
         };
         if trace != Exact::int(2) || !determinant.is_one() {
-            return self.beyond("where no force acts, its velocity does not stay as it is");
+            return self.beyond("without a force its velocity changes");
         }
         // h times the velocity is what the state grows by where no force acts.
         let more = &xx - &Exact::one();
@@ -540,7 +540,7 @@ impl Finder<'_> {
         for (_, _, at) in &rows.stages {
             let time = &of(at, &kept) * &over;
             if !(&of(at, &state) - &(&time * &more)).is_one() {
-                return self.beyond("a field is evaluated at another multiple of the state than 1");
+                return self.beyond("a field is evaluated at a multiple of the state other than 1");
             }
             c.push(time);
         }
@@ -581,7 +581,7 @@ impl Finder<'_> {
             let mut all = vec![Exact::zero(); n];
             let own = if of_p { &kept } else { &Atom::State };
             if row.get(own).is_none_or(|c| !c.is_one()) {
-                return self.beyond("a state stands in another one more than once, or not at all");
+                return self.beyond("the coefficient of the old state is not 1 in a new one");
             }
             for (atom, c) in row.iter().filter(|(a, _)| *a != own) {
                 match rows.stages.iter().position(|(a, ..)| a == atom) {

@@ -1,4 +1,4 @@
-//! What a report says of a step program with two states: orders of both, structure, energy, and whether a step can be undone.
+//! What a report says about a step program with two states: orders of both, structure, energy, and whether a step can be undone.
 //!
 //! Takes a flow; gives facts and their sentences. Leaves the mathematics to `odec-numerics`.
 
@@ -67,7 +67,7 @@ pub fn facts(flow: &Flow) -> Option<PairFacts> {
 /// The first condition of symplecticity that does not hold.
 pub fn broken(u: &Unsymplectic) -> String {
     let without = |reduced: bool| match reduced {
-        true => "without idle and equal stages, ",
+        true => "without unused and repeated stages, ",
         false => "",
     };
     match u {
@@ -109,7 +109,7 @@ impl PairFacts {
         match &self.symmetric {
             None => "no".into(),
             Some(off) if off.is_zero() => match self.pair.is_second_order() {
-                true => format!("yes; turning {v} round and making the same steps leads back"),
+                true => format!("yes; the same steps with {v} reversed lead back to the start"),
                 false => "yes".into(),
             },
             Some(off) => format!("no, but it is with {v} at t {}", steps_off(off)),
@@ -130,7 +130,7 @@ impl PairFacts {
         };
         match &self.symplectic {
             Ok(()) => format!("{change}, without drift: a modified energy is kept"),
-            Err(_) => format!("{change}, which may add up"),
+            Err(_) => format!("{change}, and changes can accumulate"),
         }
     }
 

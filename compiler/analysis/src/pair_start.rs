@@ -1,4 +1,4 @@
-//! What the start of a step program with two states leaves of its order.
+//! How the start of a step program with two states limits its order.
 //!
 //! The velocity that `start` gives, whatever it is made of, is the velocity of the solution at the start; where nothing gives one, it is 0.
 //! A step may keep something else: leapfrog keeps the velocity half a step before. Takes the first programs, which `scheme/method` runs;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 const MAX_DEPTH: usize = 64;
 
 /// Without which A is evaluated at a point of its own.
-const NO_MOMENTUM: &str = "its momentum has no start: make an entry in `start { … }`";
+const NO_MOMENTUM: &str = "its momentum has no initial value: set it in `start { … }`";
 
 /// A value of the line with its scale; `None`: it is 0.
 type Kept = Option<(Value, Scale)>;
@@ -98,10 +98,10 @@ pub fn how_to_start(pair: &Pair) -> String {
     let offset = pair.method.started().offset(&mut pair.method.trees());
     match offset.is_zero() {
         true => format!(
-            "make the first entries: `start {{ {v} = … }}`, and an entry for each value that is read"
+            "set the values before the first step: `start {{ {v} = … }}`, one for each value that is read"
         ),
         false => format!(
-            "`{v}` is kept at t {}: end each step with what belongs to its end, as `leapfrog` and `velocity_verlet` do",
+            "`{v}` is kept at t {}: let each step end with values at its end, as `leapfrog` and `velocity_verlet` do",
             steps_off(&offset)
         ),
     }
@@ -203,7 +203,7 @@ impl First<'_> {
 
     /// A multiple of the state, or of an evaluation at it.
     fn multiple(&mut self, r: &Reading, sum: &Sum, scale: Scale) -> Result<Value, Beyond> {
-        let strange = "its start makes something else than states, velocities and evaluations";
+        let strange = "its `start` sets values other than states, velocities and evaluations";
         let (first, (c, _)) = match sum.iter().next() {
             Some(found) => found,
             None => return self.beyond(strange),
@@ -286,7 +286,7 @@ impl First<'_> {
                     let then = then.and_then(|k| self.kept[k].get(name));
                     match then {
                         Some(kept) => *kept,
-                        None => return self.beyond("its first steps read what nothing made"),
+                        None => return self.beyond("its first steps read a value that is not set"),
                     }
                 }
                 Atom::Eval(v) => Some(self.evaluation(r, *v, made, depth)?),
@@ -299,7 +299,7 @@ impl First<'_> {
                 ..scale
             };
             if common.is_some_and(|own| own != scale) {
-                return self.beyond("its first steps add what depends on `h` in different powers");
+                return self.beyond("its first steps add terms with different powers of `h`");
             }
             common = Some(scale);
             terms.push((value, c.clone()));
@@ -331,7 +331,10 @@ impl First<'_> {
         let at = match self.sum(r, &at, made, depth + 1)? {
             Some((value, own)) if own == (Scale { of_p, power: 0 }) => value,
             None if of_p => return self.beyond(NO_MOMENTUM),
-            _ => return self.beyond("its first steps evaluate a field at no state"),
+            _ => {
+                return self
+                    .beyond("its first steps evaluate a field at a value that is not a state");
+            }
         };
         let known = (self.evaluated(number, at), scale);
         made.insert(v, known);
@@ -349,7 +352,9 @@ impl First<'_> {
         let own = self.pair.scales.get(&self.pair.kept).copied();
         match kept {
             Some((value, scale)) if Some(scale) == own => terms.push((value, of_v)),
-            Some(_) => return self.beyond("its first steps keep what depends on `h` otherwise"),
+            Some(_) => {
+                return self.beyond("its first steps keep a value with another power of `h`");
+            }
             None if !self.pair.is_second_order() => return self.beyond(NO_MOMENTUM),
             None => {}
         }

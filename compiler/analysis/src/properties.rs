@@ -1,7 +1,7 @@
-//! Claims about anything but the order, proved: `stages 4`, `embedded order 4`, `A_stable`, `symplectic`, `ssp 1` …
+//! Proves claims other than orders: `stages 4`, `embedded order 4`, `A_stable`, `symplectic`, `ssp 1` …
 //!
-//! Takes a scheme with settings; gives what was found, and an error at its line for each claim that is not true, with
-//! the value that is. Leaves whether a claim is true to `decide.rs`.
+//! Takes a scheme with settings; gives what was found, and an error at the line of each false claim, with the true value. `decide.rs`
+//! decides whether a claim is true.
 
 use super::claims::Instance;
 use super::decide::{Found, Subject, decide};
@@ -53,7 +53,7 @@ fn claim(
             return None;
         }
         Found::Unknown(why) => {
-            let message = format!("that `{name}` is `{text}` is not proved: {why}");
+            let message = format!("cannot prove that `{name}` is `{text}`: {why}");
             sink.push(
                 Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here"),
             );

@@ -1,7 +1,6 @@
-//! Where a step program adds a rate of change to a state: the usual reason why it adds what depends on `h` in different powers.
+//! Finds where a step program adds a rate of change to a state without `h`: the usual reason for different powers of `h` in one sum.
 //!
-//! Takes the statements as they are written; gives the place of the first such rate, which `h*` is missing before. Looks at kinds alone and says
-//! nothing of what it cannot tell. Leaves proofs to `odec-numerics`.
+//! Takes the statements; gives the place of the first such rate. Looks only at kinds of values, and stays silent where it is not sure.
 
 use crate::scheme::scalar::is_function;
 use odec_grammar::Span;

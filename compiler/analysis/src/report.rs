@@ -1,6 +1,6 @@
-//! Everything odec can say about a scheme, or about an evolve as it is computed.
+//! Collects all facts about a scheme, or about an evolve as it is computed.
 //!
-//! Takes a subject; gives facts in exact numbers. Leaves how they look to `text.rs`, `json.rs`, `latex.rs`.
+//! Takes a scheme or an evolve; gives facts in exact numbers. `text.rs`, `json.rs` and `latex.rs` print them.
 
 use super::claims::Instance;
 use super::exponential::{Stiff, stiff};
@@ -51,7 +51,7 @@ pub struct Evolved {
     /// The flow as it is written.
     pub title: String,
     pub flow: Rc<Flow>,
-    /// The step whose settings are meant.
+    /// The step whose settings are used.
     pub step: usize,
     /// Fields each written occurrence of which has its own weights.
     pub per_use: PerUse,
@@ -111,7 +111,7 @@ pub struct OneField {
 pub struct Additive {
     pub fields: Vec<String>,
     pub joint: Joint,
-    /// The method is meant with its fixed-point iterations carried to the end.
+    /// The method with its fixed-point iterations converged.
     pub converged: bool,
 }
 
@@ -149,7 +149,7 @@ pub struct Report {
     pub additive: Option<Additive>,
     /// The step size of an evolve.
     pub h: Option<Exact>,
-    /// A Lipschitz bound of the field that somebody knows.
+    /// A known Lipschitz bound of the field.
     pub lipschitz: Option<Exact>,
     pub multistep: Option<(Multistep, Facts)>,
     /// What the conditions say about learned coefficients.
@@ -167,7 +167,7 @@ pub struct Report {
     /// The order as it is computed, where that may be another: of schemes with a history, first steps included, and of equations that
     /// iterations do not solve.
     pub computed: Option<Result<Found, Beyond>>,
-    /// Of an evolve that looks back at steps of other sizes.
+    /// For an evolve whose history has steps of other sizes.
     pub unequal: Option<Unequal>,
     /// Of an exponential integrator.
     pub stiff: Option<Result<Stiff, Beyond>>,
@@ -311,7 +311,7 @@ pub fn proved(i: &Instance) -> Result<Found, Beyond> {
     as_computed(found, &flow, general.as_ref())
 }
 
-/// Whether a scheme is made of flows of its fields.
+/// Whether a scheme is a composition of flows of its fields.
 pub fn has_flows(i: &Instance) -> bool {
     meant(i).is_ok_and(|p| p.has_flows())
 }
@@ -496,7 +496,7 @@ struct Computed {
     general: Option<General>,
     unequal: Option<Unequal>,
     stiff: Option<Result<Stiff, Beyond>>,
-    /// The step that it is made of.
+    /// Its step.
     placed: Option<Placed>,
 }
 

@@ -1,7 +1,7 @@
-//! How long a step is stable, and what a method of several fields does to linear equations, in words.
+//! Stability in reports: how long a step may be, and what a method of several fields does to linear equations.
 //!
-//! Takes a report; gives lines of a page, and the bounds of `hK` that `json.rs` prints as well: for what is known of a field with the
-//! Lipschitz bound K, of an evolve's step size h, or of both. Leaves the mathematics to `odec-numerics`.
+//! Takes a report; gives lines of a page, and the bounds of `hK` that `json.rs` prints too. They hold for a known Lipschitz bound K of
+//! the field, a known step size h of an evolve, or both. The mathematics is in `odec-numerics`.
 
 use super::notation::extent;
 use super::report::{Additive, Report};
@@ -82,7 +82,7 @@ pub fn bounds(r: &Report) -> Vec<Bound<'_>> {
     let disc = |name, extent| Bound {
         unknown: match degree {
             ..=MAX_DEGREE => "not decided".to_string(),
-            _ => format!("not sought: R has degree {degree}, above {MAX_DEGREE}"),
+            _ => format!("not computed: R has degree {degree}, above {MAX_DEGREE}"),
         },
         ..bound(name, extent, false)
     };
@@ -186,7 +186,7 @@ fn quotient(f: &Function) -> String {
 /// The limits on the axes, or that there are none.
 fn brief(s: &Option<Stability>) -> String {
     match s {
-        None => "not sought".to_string(),
+        None => "not computed".to_string(),
         Some(s) if s.l_stable == Some(true) => "A-stable, L-stable".to_string(),
         Some(s) if s.a_stable == Some(true) => "A-stable".to_string(),
         Some(s) => format!(
@@ -214,7 +214,7 @@ pub fn joint(page: &mut Page, a: &Additive) {
     for (field, alone) in a.fields.iter().zip(&a.joint.alone) {
         page.fact(&format!("{field} alone"), &brief(alone));
     }
-    page.fact("all alike", &brief(&a.joint.together));
+    page.fact("all equal", &brief(&a.joint.together));
     for (z, far) in variables.iter().zip(&a.joint.far) {
         match far {
             AtInfinity::Infinite => {}

@@ -1,7 +1,7 @@
-//! Flows on fields of which nothing is known: what is true of a scheme, whatever it integrates.
+//! Replaces fields by opaque ones, so that what is proved holds for all fields.
 //!
 //! Takes a scheme with settings, or a model's flow; gives a flow whose fields are leaves without a body. A field that is
-//! itself the change or the result of a flow becomes one whole. Leaves running it to `scheme/method`.
+//! itself the change or the result of a flow becomes one leaf. `scheme/method` runs the flow.
 
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Method, Setting};

@@ -1,4 +1,4 @@
-//! How the first steps are taken, whose history is too short, and what that means for the order.
+//! How first steps without a full history are taken, and how they limit the order.
 //!
 //! A step of order q has a local error of order q + 1, so a fixed number of them leaves an error of that order at the end
 //! (Hairer, Nørsett & Wanner 1993, III.4). The first steps are expanded as they are computed, with zeros, entries of `start`, or another
@@ -97,7 +97,7 @@ pub fn limited(
                 order: order_of + 1,
                 exactly: false,
                 steps,
-                what: format!("x is what a method of order {order_of} gives"),
+                what: format!("x comes from a method of order {order_of}"),
             }))
         }
         _ => found,
@@ -152,7 +152,7 @@ fn what(m: &Missed, usual: &General, trees: &Trees) -> String {
             format!("{name} has {has} of {differential}, exact {expected}")
         }
         Why::NoSeries => {
-            format!("{name} holds an evaluation at another multiple of the state than 1")
+            format!("{name} holds an evaluation at a multiple of the state other than 1")
         }
     }
 }
@@ -171,11 +171,11 @@ pub fn how_to_start(flow: &Flow, order: usize) -> String {
     if let Ok(own) = pair(flow) {
         return pair_start::how_to_start(&own);
     }
-    let entries = "make the first entries: `start { … }`";
+    let entries = "set the values before the first step: `start { … }`";
     let enough = STARTERS.iter().find(|(p, _)| p + 1 >= order);
     match (flow.scheme.fields.len(), enough) {
         (1, Some((_, name))) => {
-            format!("say how the first steps are taken: `start by {name}`")
+            format!("take the first steps with another scheme: `start by {name}`")
         }
         _ => entries.to_string(),
     }
@@ -199,7 +199,7 @@ pub fn with_start(d: Diagnostic, flow: &Flow, limited: &Limited, order: usize) -
     match read_before(flow).filter(|_| flow.start_by.is_none()) {
         Some((name, span)) => d.also(
             span,
-            format!("there is no `{name}` before the first step: it counts as 0"),
+            format!("`{name}` has no value before the first step and counts as 0"),
         ),
         None => d,
     }

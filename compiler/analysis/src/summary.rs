@@ -1,4 +1,4 @@
-//! A scheme in one line: order, size, embedded order, and what is proved of its stability and structure.
+//! A scheme in one line: order, size, embedded order, and its proved stability and structure.
 //!
 //! Takes a [`Report`], as its claims are meant; leaves proofs to it.
 
@@ -13,7 +13,7 @@ use odec_numerics::stability::Stability;
 /// Shortest stable part of an axis that is told.
 const SHORT: f64 = 1e-3;
 
-/// What an index says of a scheme.
+/// A scheme's line in an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// `None`: none is proved.
@@ -25,7 +25,7 @@ pub struct Summary {
     pub proved: Vec<String>,
 }
 
-/// What a step is made of.
+/// The size of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Stages(usize),

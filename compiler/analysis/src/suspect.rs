@@ -1,5 +1,5 @@
-//! Which row of a tableau to look at when its claim is false: one in which a change of one weight, or a shift from one
-//! entry to another that leaves the node alone, gives the order that is claimed.
+//! Suggests which row of a tableau is wrong when its order claim is false: a row in which a change of one weight, or a shift between two
+//! entries that keeps the node, gives the claimed order.
 
 use odec_graph::Exact;
 use odec_numerics::order::{Expansion, Weights, expected, prove};
@@ -10,7 +10,7 @@ const MAX_STAGES: usize = 13;
 /// Most work: candidates times trees times entries of a tableau.
 const MAX_WORK: usize = 3_000_000;
 
-/// A row, and what would mend it.
+/// A row, and the entries that would fix it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// `None`: the weights.
@@ -31,7 +31,7 @@ impl Suspect {
             Some(i) => format!("the state of evaluation {}", i + 1),
             None => "the result".to_string(),
         };
-        format!("{what} would do with {}", each.join(" and "))
+        format!("{what} would have the order with {}", each.join(" and "))
     }
 
     pub fn sentence(&self) -> String {
@@ -42,11 +42,11 @@ impl Suspect {
             Some(i) => format!("the row of stage {}", i + 1),
             None => "the weights".to_string(),
         };
-        format!("{row} would do with {}", each.join(" and "))
+        format!("{row} would have the order with {}", each.join(" and "))
     }
 }
 
-/// The first row that can be mended so. `alone`: single entries of stages may change, because no node says what they sum to.
+/// The first row that can be fixed in this way. `alone`: single entries of stages may change, because no node says what they sum to.
 pub fn row(t: &Tableau, order: usize, alone: bool) -> Option<Suspect> {
     if t.stages() > MAX_STAGES || t.fields.len() != 1 {
         return None;

@@ -254,7 +254,7 @@ fn orders(page: &mut Page, r: &Report) {
     }
     if let Some(tol) = &r.tolerance {
         let sentence = format!(
-            "each token until its residual is {tol} of its length; what is said here is true of the solution"
+            "each token until its residual is {tol} of its norm; these facts are about the solution"
         );
         page.fact("solved", &sentence);
     }
@@ -263,7 +263,7 @@ fn orders(page: &mut Page, r: &Report) {
         limited(page, f);
     }
     if let Some(lift) = &r.lift {
-        page.fact("lifted by", &lift.sentence());
+        page.fact("raised by", &lift.sentence());
     }
     if let Some((_, f)) = r.implicit.as_ref().filter(|_| r.tolerance.is_none()) {
         page.fact("stages found exactly", &order(f));
@@ -348,7 +348,7 @@ fn principal(e: &PrincipalError, order: usize) -> String {
     )
 }
 
-/// `yes`, `no`, or that nobody knows.
+/// `yes`, `no`, or not known.
 pub fn decided(answer: Option<bool>) -> &'static str {
     match answer {
         Some(true) => "yes",
@@ -410,7 +410,7 @@ fn stability(page: &mut Page, f: &OneField) {
         axes(page, &s.real, &s.imaginary_squared);
     }
     let ssp = match &f.ssp {
-        None => "not sought".to_string(),
+        None => "not computed".to_string(),
         Some(Ssp::None) => "0".to_string(),
         Some(Ssp::Unbounded) => "unbounded".to_string(),
         Some(Ssp::Exactly(c)) => c.to_string(),
@@ -419,7 +419,7 @@ fn stability(page: &mut Page, f: &OneField) {
     page.fact("SSP coefficient", &ssp);
 }
 
-/// What is left in the step that is computed; all else is said of the equation.
+/// Facts of the computed step; all others are about the equation.
 fn iterated(page: &mut Page, r: &Report) {
     if let Some(i) = &r.iterated {
         let real = format!("real axis{FAST}{}", extent(&i.real, false, "-"));

@@ -1,7 +1,7 @@
-//! Methods that look back, in an evolve whose steps are not equal: the order that they have on its grid.
+//! Methods with a history on unequal steps: the order that they have on the grid of an evolve.
 //!
-//! Takes the sizes of the steps; gives the lowest order of any step, with exact past values, and how perturbations grow. Where sizes are learned
-//! they are variables, and the conditions polynomials in them. Leaves the coefficients of a grid to `scheme/multistep.rs`.
+//! Takes the step sizes; gives the lowest order of any step, with exact past values, and how perturbations grow. Learned sizes are
+//! variables, and the conditions polynomials in them. `scheme/multistep.rs` computes the coefficients of a grid.
 
 use super::report::{Evolved, Found, found, steps_of};
 use super::stand_in::{Settings, opaque, settings};
@@ -27,7 +27,7 @@ use odec_text::number::number;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Most different sequences of sizes that a step may look back at.
+/// The largest number of different sequences of sizes in a history.
 const MAX_WINDOWS: usize = 1024;
 /// Most steps over which perturbations are followed.
 const MAX_FOLLOWED: usize = 512;
@@ -44,7 +44,7 @@ pub enum Sizes {
     Learned,
 }
 
-/// What is known of a method that looks back where steps are not equal.
+/// What is known about a method with a history on unequal steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unequal {
     /// The order that it has on equal steps.
@@ -89,10 +89,10 @@ impl Unequal {
         format!("{steps}; {of}")
     }
 
-    /// `on unequal steps`, `on unequal steps, 2 on equal ones`.
+    /// `on unequal steps`, `on unequal steps, 2 on equal steps`.
     pub fn brief(&self, order: usize) -> String {
         match self.equal {
-            Some(equal) if equal != order => format!("on unequal steps, {equal} on equal ones"),
+            Some(equal) if equal != order => format!("on unequal steps, {equal} on equal steps"),
             _ => "on unequal steps".to_string(),
         }
     }
@@ -102,7 +102,7 @@ impl Growth {
     /// `yes, however many such steps; …`, `not decided; a perturbation grows to 3.1 times its size over these steps`.
     pub fn sentence(&self) -> String {
         let long = match self.bounded {
-            Some(true) => "yes, however many steps have such ratios",
+            Some(true) => "yes, for any number of steps with such ratios",
             Some(false) => "no",
             None => "not decided for longer evolutions",
         };
@@ -115,7 +115,7 @@ impl Growth {
     }
 }
 
-/// What is known of an evolve, and the order that it has there; `None`: steps are equal, or it does not look back.
+/// What is known of an evolve, and the order that it has there; `None`: steps are equal, or it has no history.
 pub fn unequal(
     e: &Evolved,
     equal: &Result<Found, Beyond>,
@@ -192,7 +192,7 @@ fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Fou
             return beyond(flow, "its steps have too many different sizes");
         }
         let Some(placed) = placed_in(flow, k, sizes, &e.per_use)? else {
-            return beyond(flow, "its first steps find no history on this grid");
+            return beyond(flow, "its first steps have no history on this grid");
         };
         let here = found(&mut expanded(&placed)?, equal.within.as_ref());
         if lowest.as_ref().is_none_or(|l| here.order < l.order) {
@@ -327,12 +327,12 @@ pub fn warning(e: &Evolved, at: Span) -> Option<Diagnostic> {
             found.order
         ),
         Err(beyond) => format!(
-            "what order `{name}` has on these steps is not known: {}",
+            "the order of `{name}` on these steps is not known: {}",
             beyond.why
         ),
     };
     let label = match &about.ratios {
-        _ if about.learned => "training makes the steps different".to_string(),
+        _ if about.learned => "each step size is trained, so the steps differ".to_string(),
         Some([least, most]) => {
             let [least, most] = [least, most].map(number);
             format!("a step is {least} to {most} times as long as the one before it")
@@ -341,21 +341,21 @@ pub fn warning(e: &Evolved, at: Span) -> Option<Diagnostic> {
     };
     let help = match (about.learned, &e.flow.scheme.learned) {
         (true, _) => {
-            "`learn shared h` keeps steps equal; a method of one step keeps its order with any"
+            "`learn shared h` keeps the steps equal; one-step methods keep their order on unequal steps"
         }
         _ if about.fitted => {
-            "it has the coefficients of the grid, and the higher order on equal steps alone"
+            "its coefficients are adapted to this grid; only equal steps give the higher order"
         }
         (_, Some(_)) => {
-            "learned rows stay as they are on every grid; take equal steps, or the method that they are learned from"
+            "learned rows are not adapted to the grid: take equal steps, or the method that they start from"
         }
         _ => {
-            "take equal steps or a method of one step; Adams methods and backward differentiation formulas that are written as `multistep { … }` get the coefficients of the grid"
+            "take equal steps or a one-step method; odec adapts Adams methods and backward differentiation formulas to the grid where they are written as `multistep { … }`"
         }
     };
     let d = Diagnostic::warning(codes::UNEQUAL_STEPS, at, has).label(label);
     Some(
-        d.also(e.flow.span, "it looks back at earlier steps")
+        d.also(e.flow.span, "this scheme reads values of earlier steps")
             .help(help),
     )
 }

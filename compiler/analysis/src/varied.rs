@@ -1,7 +1,7 @@
-//! Methods that look back, in an evolve whose steps have different settings: whether earlier steps kept what this one would have kept.
+//! Methods with a history whose steps have different settings: whether earlier steps kept what the current one expects.
 //!
-//! Past values are analysed as if all steps were like the one at hand. Takes an evolve; compares what the program of a late step
-//! keeps under its settings with what it keeps under those of other steps.
+//! Past values are analysed as if all steps were like the current one. Takes an evolve; compares what the program of a late step keeps
+//! under its own settings and under those of other steps.
 
 use super::report::Evolved;
 use super::stand_in::{all_settings, opaque, settings_at};
@@ -35,7 +35,7 @@ pub fn keeps_differ(e: &Evolved) -> bool {
         .any(|step| here.is_none() || kept_at(step) != here)
 }
 
-/// What makes the values that a step keeps, numbered anew, and their names.
+/// The instructions that compute the values which a step keeps, renumbered, and their names.
 fn kept(p: &Program) -> (Vec<Instr>, Vec<(String, Combination)>) {
     let mut needed = vec![false; p.instrs.len() + 1];
     p.keeps

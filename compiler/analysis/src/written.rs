@@ -1,4 +1,4 @@
-//! Coefficients as they are written: the tableau before its stages are iterated, the rows of a multistep method.
+//! The coefficients in the source: the tableau before its stages are iterated, the rows of a multistep method.
 //!
 //! Takes a scheme that has a stage program, so that its rows are known to fit together; gives numbers. Leaves the steps
 //! that are computed to `scheme/method`.

@@ -1,4 +1,4 @@
-//! The real root of a polynomial near a number, as an exact number.
+//! The real root of a polynomial that is nearest to a number, as an exact number.
 //!
 //! Where the irreducible factor with that root has it among radicals or nested square roots, it is one of those. Otherwise
 //! it becomes a generator of its own (`polynomial_root.rs`), if its polynomial stays irreducible over all real radicals and the

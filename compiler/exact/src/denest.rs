@@ -1,4 +1,4 @@
-//! Whether a number is a square in the field it lies in, and of which number.
+//! Decides whether a number is a square in its field, and finds its root.
 //!
 //! In K(n), n² = β in K: √(a + b·n) = u + v·n means u² + v²β = a and 2uv = b, so a² − b²β is a square s² in K, and u² is
 //! (a + s)/2 or (a − s)/2. That goes down the levels of a tower to the field of all roots of rational numbers, and there from

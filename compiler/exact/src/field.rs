@@ -1,4 +1,4 @@
-//! The field that some numbers span, as vectors over its units: what other crates compute in.
+//! The number field spanned by given numbers, with its elements as vectors: other crates compute in it.
 
 use super::finite::Modulo;
 use super::radical::{Radical, Unit};

@@ -1,4 +1,4 @@
-//! Exact numbers: the coefficients of schemes until the moment code is emitted.
+//! Exact numbers: the coefficients of schemes, until code is emitted.
 //!
 //! Rational numbers, the real roots of rational numbers, nested square roots and real roots of polynomials, with sums, products and
 //! quotients of them: `1/2 - sqrt(3)/6`, `1/(2 - root(2, 3))`, `sqrt(15 + 2*sqrt(30))`, `root(x^3 - 3*x + 1, 0.35)`. A number is kept
@@ -64,13 +64,13 @@ pub enum ExactError {
     DivisionByZero,
     #[error("an even root of a negative number")]
     NotReal,
-    #[error("roots have whole degrees from 1 to {MAX_DEGREE}")]
+    #[error("the degree of a root is a whole number from 1 to {MAX_DEGREE}")]
     Degree,
     #[error("this number under a root has a prime factor that is too large")]
     PrimeFactor,
     #[error("a root of a sum of roots is exact only where both are square roots")]
     Nested,
-    #[error("a number has at most four nested roots that do not depend on each other")]
+    #[error("a number has at most four independent nested roots")]
     TooManyNested,
     #[error("a constant has no roots")]
     ConstantPolynomial,
@@ -82,15 +82,13 @@ pub enum ExactError {
     NotRational,
     #[error("this polynomial has no real root")]
     NoRealRoot,
-    #[error("this value does not single out a root")]
+    #[error("this value is not near enough to one root")]
     Ambiguous,
     #[error("it is not known how this root of a polynomial depends on roots of rational numbers")]
     Undecided,
-    #[error("a root of a number that has the root of a polynomial in it is not exact")]
+    #[error("the root of a number that contains a root of a polynomial cannot be kept exactly")]
     RootOfGenerator,
-    #[error(
-        "the roots of two polynomials meet, neither of which is known to be expressed by the other"
-    )]
+    #[error("this number mixes roots of two polynomials, and odec cannot express one by the other")]
     TwoPolynomials,
 }
 
@@ -98,7 +96,7 @@ pub enum ExactError {
 #[derive(Clone, Debug, Default)]
 pub struct Exact {
     rational: BigRational,
-    /// What stands before each unit; never 0.
+    /// The coefficient of each unit; never 0.
     roots: BTreeMap<Unit, BigRational>,
     /// The nested roots of the units; empty where there are none.
     tower: Tower,
@@ -200,7 +198,7 @@ impl Exact {
             Err(ExactError::TooLarge)
         }
     }
-    /// What stands before its roots, and the rational part.
+    /// The coefficients of its roots, and the rational part.
     pub fn coefficients(&self) -> impl Iterator<Item = &BigRational> {
         self.roots.values().chain([&self.rational])
     }

@@ -1,4 +1,4 @@
-//! Exact numbers from text: all that is printed is read back as the number that it was.
+//! Reads exact numbers from text: everything that is printed is read back as the same number.
 //!
 //! `1/2 - sqrt(3)/6`, `root(72, 6)`, `root(x^3 - 3*x + 1, 0.35)^2`: sums, products, quotients, powers and roots, as in the language.
 
@@ -93,7 +93,7 @@ impl<'t> Reader<'t> {
     fn constant(&self, p: Polynomial) -> Result<Exact, ReadError> {
         match &p[..] {
             [c] => Ok(c.clone()),
-            _ => self.expected("a number: `x` stands in the polynomial of a `root` alone"),
+            _ => self.expected("a number: `x` is only allowed in the polynomial of a `root`"),
         }
     }
 

@@ -92,7 +92,7 @@ impl Exact {
         alone.then_some((unit.radical, c))
     }
 
-    /// What stands before a unit.
+    /// The coefficient of a unit.
     fn before(&self, r: &Unit) -> BigRational {
         let found = if r.is_one() {
             Some(&self.rational)

@@ -50,12 +50,16 @@ fn what_is_no_number_is_refused_where_it_stands() {
         ("sqrt(2", 6, "expected `)`"),
         ("sqrt(0 - 2)", 11, "an even root of a negative number"),
         ("root(2; 3)", 6, "expected `,`"),
-        ("root(2, 1/2)", 12, "roots have whole degrees from 1 to 12"),
+        (
+            "root(2, 1/2)",
+            12,
+            "the degree of a root is a whole number from 1 to 12",
+        ),
         ("2^99", 4, "expected a whole power up to 64"),
         (
             "x",
             1,
-            "expected a number: `x` stands in the polynomial of a `root` alone",
+            "expected a number: `x` is only allowed in the polynomial of a `root`",
         ),
         ("root(x^99, 1)", 9, "expected a whole power up to 64"),
         ("1e9999", 6, "this number is too large to be kept exact"),

@@ -1,4 +1,4 @@
-//! A graph as people think of it: parts of the model, and steps made of field evaluations and combinations.
+//! A graph as a person sees it: parts of the model, and steps of field evaluations and combinations.
 //!
 //! Takes a graph, whose sites say what belongs together; gives a [`Diagram`] in which equal neighbouring steps are one.
 //! Leaves places, lines and colours to [`crate::svg`]. Sources (parameters, tables, constants) are not shown, numbers made
@@ -27,7 +27,7 @@ pub enum Section {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     pub name: String,
-    /// What it is made of, in order.
+    /// Its parts, in order.
     pub parts: Vec<String>,
     /// Inputs of the model that it reads.
     pub inputs: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// How many it stands for.
+    /// How many it represents.
     pub fn count(&self) -> u32 {
         (self.last - self.first) / self.every + 1
     }

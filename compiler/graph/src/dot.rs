@@ -1,4 +1,4 @@
-//! Graphs in Graphviz's DOT, every node, for tools. The picture for people is [`crate::svg`]'s.
+//! Graphs in Graphviz's DOT with every node, for other tools. [`crate::svg`] draws the picture for people.
 
 use crate::graph::{Pass, Site};
 use crate::ops::Graph;

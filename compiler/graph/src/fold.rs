@@ -1,8 +1,8 @@
-//! Which stretches of a graph say the same: steps that repeat the one before.
+//! Finds steps of a graph that repeat the one before, so that printers show them once.
 //!
-//! Takes a graph; gives its nodes cut into pieces, repeated steps together. Two steps say the same if they have the
-//! same ops (parameters renamed from `step.3.…` to `step.4.…`) on the same operands, seen from their own step. Sources
-//! that belong to no single step (shared parameters, tables) count as made before. Leaves showing it to the printers.
+//! Takes a graph; gives its nodes in pieces, with repeated steps together. Two steps are equal if they have the same ops (parameters
+//! renamed from `step.3.…` to `step.4.…`) on the same operands, seen from their own step. Sources of no single step (shared parameters,
+//! tables) count as earlier values.
 
 use crate::graph::Pass;
 use crate::ops::{Graph, Node, OpKind};

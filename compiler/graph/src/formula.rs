@@ -1,4 +1,4 @@
-//! Coefficients of a scheme in the picture of a graph: numbers made of parameters and constants, as formulas.
+//! Coefficients in the picture of a graph: scalars computed from parameters and constants, as formulas.
 //!
 //! Takes a graph; says which nodes are such numbers, and which only scale a value that a sum reads. Neither has a box of its own.
 

@@ -1,4 +1,4 @@
-//! What a stretch of a graph makes of other values.
+//! Applies a part of a graph once more, to other values.
 //!
 //! Takes values and what was made of them; appends the nodes between once more, on values in their place. What does not depend on
 //! them is not copied. Solutions in between stay solutions. Derivatives go through the copies alone.

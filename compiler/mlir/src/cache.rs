@@ -1,4 +1,4 @@
-//! Objects that were compiled before.
+//! The cache of compiled objects.
 //!
 //! A file per object, named by the SHA-256 of everything that decides its bytes: MLIR text, target,
 //! lowering and LLVM version. Keying by the text, not the spec, means that a changed emitter never

@@ -1,5 +1,5 @@
-//! Many kernels to objects: on several threads, through the cache, and in a child process so that an
-//! abort inside LLVM, or code that is never done, is an error that names the kernel.
+//! Compiles many kernels to objects: on several threads, through the cache, and in a child process, so that an abort or an endless loop
+//! inside LLVM becomes an error that names the kernel.
 //!
 //! [`compile`] works in this process. [`compile_in_child`] asks a child, which runs [`serve`]: the
 //! request and the answer are JSON (objects follow the answer's line as they are), each kernel's

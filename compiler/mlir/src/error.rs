@@ -25,13 +25,13 @@ pub enum CodegenError {
         output: String,
     },
     /// The code generator's process was killed: for so long it had neither begun nor ended a kernel.
-    #[error("the code generator was not done after {seconds} s while compiling {}", symbols.join(", "))]
+    #[error("the code generator did not finish within {seconds} s while compiling {}", symbols.join(", "))]
     Stuck { symbols: Vec<String>, seconds: f64 },
     /// The code generator's process answered with something else than objects.
     #[error("the code generator's answer cannot be read: {0}")]
     Protocol(String),
     /// The code generator's process could not hand over what it made.
-    #[error("the code generator cannot write what it made: {0}")]
+    #[error("the code generator cannot write its result: {0}")]
     Unwritten(String),
     #[error("cannot run the code generator: {0}")]
     Spawn(#[source] std::io::Error),

@@ -1,4 +1,4 @@
-//! Rows picked by number, and their gradient; the gradient of rows added by position.
+//! Gathers rows by index, with their gradient, and the gradient of position embeddings.
 //!
 //! Takes a [`Gather`] spec; emits a copy of `table[index[r]]` for each row, or the sum of rows into the
 //! table in row order, one tile of columns (by position: one row of the table) at a time so that threads never meet.

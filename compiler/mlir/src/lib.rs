@@ -1,4 +1,4 @@
-//! Kernels to object code: the only crate that knows MLIR and LLVM.
+//! Compiles kernels to object code: the only crate that uses MLIR and LLVM.
 //!
 //! Takes [`odec_program::Kernel`]s; gives MLIR text, object files and shared objects, or PTX, for a
 //! [`odec_program::Target`]. Leaves what the kernels mean to `odec-program`, which ones to make to

@@ -29,7 +29,7 @@ pub struct Right {
     /// Type of its elements; bf16 are widened, which is exact.
     pub elem: Elem,
     pub inner: Val,
-    /// How many rows ahead B is asked for; 0 where it is in the nearest cache anyway.
+    /// How many rows ahead B is prefetched; 0 where it is in the nearest cache anyway.
     pub prefetch: u64,
 }
 

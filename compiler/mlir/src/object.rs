@@ -1,4 +1,4 @@
-//! Object code of one kernel, and the check that it stands on its own.
+//! Object code of one kernel, and the check that it needs no others.
 
 use crate::error::CodegenError;
 use odec_program::Target;

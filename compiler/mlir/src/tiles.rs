@@ -13,7 +13,7 @@ use odec_program::{DType, tile};
 
 /// Elements of a chunk's row.
 const K: i64 = tile::K as i64;
-/// Chunks that B is asked for ahead.
+/// How many chunks of B are prefetched.
 const PREFETCH: i64 = 2;
 
 /// Checks that a contraction's tiles are whole and fit the registers.

@@ -1,4 +1,4 @@
-//! Steps whose sizes follow from their errors, until a time is reached.
+//! Adaptive step sizes: steps are chosen by their errors until a time is reached.
 //!
 //! Every attempt is unrolled. What differs between runs is decided by numbers: the time that is left, whose being positive says that
 //! an attempt is made at all, and whether its error is small enough. Attempts that are not made, and the derivatives of those that

@@ -1,4 +1,4 @@
-//! A layer by itself: its graph without a model around it, for pages and tests.
+//! The graph of one layer without a model, for documentation and tests.
 //!
 //! Takes the text of a field; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
 

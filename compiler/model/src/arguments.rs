@@ -48,7 +48,7 @@ pub enum Form {
     Percent(u32, u32),
 }
 
-/// What is meant where nothing is said.
+/// The default of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silent {
     /// It must be said.
@@ -100,7 +100,7 @@ impl Argument {
         Argument::new(name, Form::Number(bounds), silent, meaning)
     }
 
-    /// One of several words, the last of which is meant where nothing is said.
+    /// One of several words; the last is the default.
     pub const fn word(
         name: &'static str,
         words: &'static [&'static str],
@@ -173,7 +173,7 @@ impl Argument {
         }
     }
 
-    /// The number that is meant where nothing is said.
+    /// The default number.
     pub fn number_meant(&self) -> Option<Exact> {
         match self.silent {
             Silent::Ratio(n, d) => Some(Exact::ratio(n, d)),

@@ -1,4 +1,4 @@
-//! Coefficients of combinations as graph arithmetic.
+//! Computes the coefficients of combinations in the graph.
 //!
 //! Takes exact polynomials in the step size and in learned coefficients; gives combinations of tensors. What is known
 //! when the model is built stays an exact number; what is learned is computed once per step, a number or a row of

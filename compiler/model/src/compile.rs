@@ -1,4 +1,4 @@
-//! From a parsed file to everything the later stages need; the front half of the compiler in one call.
+//! The front half of the compiler in one call: from a parsed file to everything that later stages need.
 
 use super::build;
 use super::depth::Depth;
@@ -377,7 +377,7 @@ fn too_large(sink: &[Diagnostic]) -> bool {
 /// Steps of a scheme that is looked at without a model: enough for a history of a few entries to fill.
 const STEPS_ALONE: usize = 5;
 
-/// The settings that a scheme has where nothing else is said.
+/// The default settings of a scheme.
 fn defaults(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> Option<Settings> {
     let (mut settings, mut scope) = (Settings::new(), Scope::new());
     for (name, default) in &def.values {

@@ -1,4 +1,4 @@
-//! `constrain spectral(max: 1.0)`: every matrix of the fields of all evolves keeps a spectral norm of at most so much.
+//! `constrain spectral(max: 1.0)`: bounds the spectral norm of every matrix in fields.
 //!
 //! With it a linear map is Lipschitz continuous with that constant (Miyato et al. 2018, arXiv:1802.05957, section 2.1). The bound is kept by
 //! the optimiser step, so what is evaluated, exported and read on with is the matrix itself. Takes the words of a train block; gives the
@@ -35,11 +35,11 @@ pub fn vector(max: Option<f64>, p: &LayerParam) -> Option<(String, Vec<u64>, Ini
     Some((path, vec![*rows], Init::Normal { std: 1.0 }))
 }
 
-/// Says where a matrix is made of parameters, and is none.
+/// Reports matrices that are computed from parameters and are not parameters.
 pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     if spec.tune != Tune::All {
         let message =
-            "`constrain` bounds matrices that are trained, and `tune lora` trains factors of them";
+            "`constrain` bounds trained matrices, and `tune lora` trains only low-rank factors";
         let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(d.help("write `tune all`, or leave `constrain` out"));
     }
@@ -48,7 +48,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
         all.any(|s| matches!(s, Sharing::OfTime(_)))
     });
     if let Some(e) = timed {
-        let message = "`constrain` bounds matrices that are parameters, and weights of time are functions of others";
+        let message = "`constrain` bounds matrices that are parameters, and weights of time are computed from other parameters";
         let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(
             d.also(e.span, "weights of time here")

@@ -1,7 +1,7 @@
-//! How far an evolve goes where no number of steps is written: `adaptive(…)`, `random(…)`, `halting(…)`; and how far its gradient goes back.
+//! Numbers of steps that are not fixed: `adaptive(…)`, `random(…)`, `halting(…)`; and how far the gradient goes back.
 //!
-//! Takes the syntax; gives a [`Depth`], and says whether a scheme and its weights can be taken so far. The program is unrolled for as
-//! many steps as there can be. Leaves the graph to `adaptive.rs`, `random.rs` and `halting.rs`.
+//! Takes the syntax; gives a [`Depth`], and checks that the scheme and its weights allow it. The program is unrolled for the most steps
+//! possible. The graph is made in `adaptive.rs`, `random.rs` and `halting.rs`.
 
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::network::Network;
@@ -82,7 +82,7 @@ pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, Depth)> {
             let what = "`routed`, steps that only some tokens take,";
             let d = not_supported(e.span, what);
             r.sink.push(d.help(
-                "with `halting(…)` each token finds a number of its own; others hold for all",
+                "write `halting(…)`, where each token stops by itself, or one number of steps for all tokens",
             ));
             None
         }
@@ -168,7 +168,7 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
     let span = args.span;
     args.finish(&[], r.sink);
     let Some(written) = written else {
-        let message = "`halting` needs a field, which says of each state whether it is the last";
+        let message = "`halting` needs a field that gives the halting probability";
         let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
         r.sink.push(
             d.help("write, for example, `halting(linear(1) |> sigmoid, max: 8, threshold: 0.99)`"),
@@ -197,10 +197,9 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
 }
 
 fn no_chance(span: Span) -> Diagnostic {
-    let message =
-        "a chance to halt is one number from 0 to 1 for each token, made of its state alone";
+    let message = "a halting probability is one number from 0 to 1 for each token, computed from its state alone";
     Diagnostic::error(codes::HALTING_FIELD, span, message)
-        .label("a pipeline of primitives that ends in width 1 and `sigmoid` is expected")
+        .label("a pipeline of layers that ends in width 1 and `sigmoid` is expected")
         .help("write, for example, `field halt = linear(1, bias) |> sigmoid`")
 }
 
@@ -225,8 +224,8 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
             continue;
         };
         if let Some((_, first)) = found {
-            let d = Diagnostic::error(codes::REPEATED_ITEM, *span, "`gradient` is said twice");
-            sink.push(d.also(first, "the first time"));
+            let d = Diagnostic::error(codes::REPEATED_ITEM, *span, "`gradient` is given twice");
+            sink.push(d.also(first, "first given here"));
             return None;
         }
         let mut args = Args::of(value);
@@ -247,12 +246,12 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
                 let d = not_supported(value.span, "this gradient of an evolve");
                 sink.push(d.help(match depth {
                     Depth::Adaptive(_) => {
-                        "the gradient of adaptive steps is that of all accepted ones"
+                        "adaptive steps are differentiated through all accepted steps: leave `gradient` out"
                     }
                     Depth::Halting(_) => {
-                        "every state that a token has been in has a part in its last one: the gradient goes through all"
+                        "the result of a token depends on all its states, so the gradient goes through all: leave `gradient` out"
                     }
-                    _ => "write `gradient last(8)`, or nothing for all steps",
+                    _ => "write `gradient last(8)`, or leave `gradient` out for all steps",
                 }));
                 return None;
             }
@@ -272,7 +271,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
     }
     let extent = e.extent.span;
     let mut refuse = |span: Span, message: &str, help: &str| -> Option<()> {
-        let decided = "the number of steps is decided here, while the model runs";
+        let decided = "here the number of steps is found while the model runs";
         let d = Diagnostic::error(codes::INCOMPATIBLE, span, message).help(help);
         sink.push(match span == extent {
             true => d,
@@ -284,12 +283,16 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
     for o in &e.options {
         match o {
             EvolveOption::LearnH { span, .. } => {
-                let message = "a learned step size needs a number of steps that is known";
+                let message = "a learned step size needs a fixed number of steps";
                 return refuse(*span, message, "write the number of steps");
             }
             EvolveOption::H { span, .. } if adaptive => {
                 let message = "adaptive steps choose their own sizes";
-                return refuse(*span, message, "`until` says how far they go");
+                return refuse(
+                    *span,
+                    message,
+                    "leave `h` out: `until` is the time they reach",
+                );
             }
             _ => {}
         }
@@ -298,8 +301,8 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         let past = flow.scheme.history.past.iter().next();
         if adaptive && flow.scheme.looks_back() || past.is_some() {
             let name = &flow.scheme.name.name;
-            let message = format!("`{name}` looks back at earlier steps");
-            let help = "only methods of one step can be taken here";
+            let message = format!("`{name}` reads values of earlier steps");
+            let help = "take a one-step method, such as `rk4`";
             return refuse(flow.span, &message, help);
         }
     }
@@ -307,7 +310,11 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
     let steps = &spec.unrolled.steps;
     if let Some(other) = steps.iter().position(|p| *p != steps[0]) {
         let message = format!("step {other} is not computed like step 0");
-        return refuse(e.flow.span, &message, "all steps must be alike");
+        return refuse(
+            e.flow.span,
+            &message,
+            "all steps must be computed in the same way",
+        );
     }
     let weights = e.options.iter().find_map(|o| match o {
         EvolveOption::Weights { span, .. } => Some(*span),
@@ -334,7 +341,8 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
     };
     let name = &evolved.flow.scheme.name.name;
     if spec.unrolled.programs[steps[0]].embedded.is_none() {
-        let message = format!("`{name}` has no embedded partner, so no step knows its error");
+        let message =
+            format!("`{name}` has no embedded partner, so the error of a step cannot be estimated");
         let help = "take a pair such as `bogacki_shampine`, or give it one: a second row of weights, `embedded A(1) B(1)`, `return y embedded z`";
         return refuse(e.flow.span, &message, help);
     }
@@ -342,7 +350,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         Ok(order) => order,
         Err(why) => {
             let message = format!("the orders of `{name}` and its partner are not known: {why}");
-            let help = "the next step size follows from the smaller one";
+            let help = "the next step size is computed from the smaller order";
             return refuse(e.flow.span, &message, help);
         }
     };
@@ -353,8 +361,12 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
             s == "h" || s == "t" || learned.any(|l| l == s) || p.derived.iter().any(|d| d.name == s)
         };
         if let Some(s) = p.all_symbols().iter().find(|s| !known(s)) {
-            let message = format!("only the embedded partner uses `{s}`: nothing would train it");
-            return refuse(e.flow.span, &message, "a coefficient of both, or a number");
+            let message = format!("only the embedded partner uses `{s}`, so it gets no gradient");
+            return refuse(
+                e.flow.span,
+                &message,
+                "use a coefficient that the result reads too, or a number",
+            );
         }
     }
     Some(())

@@ -45,7 +45,7 @@ impl EvolveSpec {
             .collect()
     }
 
-    /// What the fields of a step are made of, by names that do not mention the step.
+    /// The parameters of a step's fields, by names without the step.
     fn weights(&self, k: usize) -> BTreeMap<String, Weight> {
         let n = self.unrolled.steps[k];
         let program = &self.unrolled.programs[n];

@@ -1,4 +1,4 @@
-//! Why a checked model does not become a graph: it is too large, or odec contradicts itself.
+//! Errors when a checked model becomes a graph: it is too large, or odec has an internal error.
 
 use odec_grammar::Span;
 use odec_graph::{DiffError, TypeError};

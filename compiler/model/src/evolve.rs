@@ -32,7 +32,7 @@ pub struct EvolveSpec {
     pub steps: u64,
     /// What decides how many of them are made.
     pub depth: Depth,
-    /// How many of the last steps made the gradient goes through; all, where nothing is said.
+    /// How many of the last steps the gradient goes through; all by default.
     pub last: Option<u64>,
     /// One flow for all steps, or one for each, as they are written.
     pub flows: Vec<(Rc<Flow>, String)>,
@@ -140,7 +140,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
                 l.span,
                 "the learned step size is not used",
             )
-            .label("nothing would train it"),
+            .label("no step reads it, so it gets no gradient"),
         );
         return None;
     }
@@ -202,7 +202,7 @@ impl EvolveSpec {
         self.layers.iter().flatten().chain(halting)
     }
 
-    /// What says of each token whether it halts.
+    /// The field that decides for each token whether it halts.
     pub fn halting(&self) -> Option<&Halting> {
         match &self.depth {
             Depth::Halting(h) => Some(h),
@@ -261,7 +261,7 @@ impl EvolveSpec {
         }
     }
 
-    /// Says where a method that looks back has a lower order because steps are not equal; gives the schemes that do.
+    /// Warns where a method with a history has a lower order because steps are unequal; gives these schemes.
     pub fn warn_of_unequal_steps(&self, sink: &mut Vec<Diagnostic>) -> Vec<String> {
         let Some(at) = self.h_at else {
             return Vec::new();
@@ -326,7 +326,7 @@ fn sizes(h: &[Exact], learned: Option<&Learned>) -> Sizes {
     }
 }
 
-/// `h = 1/steps`, `h = 1/(k+1)`, `learn per channel h = 1`; 1 when nothing is said.
+/// `h = 1/steps`, `h = 1/(k+1)`, `learn per channel h = 1`; 1 by default.
 fn step_sizes(
     e: &Evolve,
     (steps, depth): &(u64, Depth),
@@ -406,7 +406,7 @@ fn step_sizes(
     if learned.as_ref().is_some_and(|l| l.shared)
         && let Some(k) = each.iter().position(|h| *h != each[0])
     {
-        let message = "one step size for all steps starts with one number";
+        let message = "a shared step size has one initial value";
         sink.push(
             Diagnostic::error(codes::INCOMPATIBLE, rule.span, message).label(format!(
                 "this is {} in step 0 and {} in step {k}",
@@ -422,9 +422,9 @@ fn repeated_option(word: &str, span: Span, first: Span) -> Diagnostic {
     Diagnostic::error(
         codes::REPEATED_ITEM,
         span,
-        format!("`{word}` is said twice"),
+        format!("`{word}` is given twice"),
     )
-    .also(first, "the first time")
+    .also(first, "first given here")
 }
 
 /// The policy of all fields, and of single ones.

@@ -1,5 +1,5 @@
-//! Steps whose number every token finds for itself: adaptive computation time (Graves 2016, arXiv:1603.08983, 2.1), position by position
-//! as in the Universal Transformer (Dehghani et al. 2019, arXiv:1807.03819, 2.2).
+//! Adaptive computation time: each token finds its own number of steps (Graves 2016, arXiv:1603.08983, 2.1), as in the Universal
+//! Transformer (Dehghani et al. 2019, arXiv:1807.03819, 2.2).
 //!
 //! For each token, with Φ a step, H the halting field, θ the threshold and M the most steps,
 //! ```text

@@ -1,4 +1,4 @@
-//! Models: fields expanded, weights policies applied, tensor graphs built.
+//! Builds models: expands fields, applies weights policies, and makes tensor graphs.
 //!
 //! Takes a parsed file whose names [`crate::scheme`] resolves; gives a [`Built`] model: parameters, the graphs of
 //! `forward`, `loss` and `grad`, and what the manifest says about them. Leaves turning graphs into programs to

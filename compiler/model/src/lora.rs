@@ -34,7 +34,7 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Tune> {
         return Some(Tune::All);
     }
     let Some(mut args) = Args::of(e).filter(|a| a.callee.name == "lora") else {
-        let message = "this is nothing that can be tuned";
+        let message = "this is not a way of tuning";
         sink.push(
             Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message)
                 .label("`all` or `lora(rank: 8)` is expected"),
@@ -73,18 +73,17 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
         matches!(e.depth, Depth::Adaptive(_)) && all.any(|s| matches!(s, Sharing::OfTime(_)))
     };
     if let Some(e) = spec.evolves.iter().find(timed) {
-        let message =
-            "weights of time are tuned step by step, and these steps are found as the model runs";
+        let message = "LoRA of weights of time has factors for each step, and here the number of steps is found while the model runs";
         let d = Diagnostic::error(codes::INCOMPATIBLE, span, message);
         sink.push(d.also(e.span, "adaptive steps").help(
-            "write `for 12 steps`: weights of time are the same functions, however many steps are made; or `tune all`",
+            "write `for 12 steps`, which keeps the weights of time as they are, or `tune all`",
         ));
         return;
     }
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let mut params = layers.flat_map(|l| l.params());
     if !params.any(|p| !factors(tune, &p).is_empty()) {
-        let message = "no field of this model has a matrix that could be adapted";
+        let message = "no field of this model has a matrix to adapt";
         sink.push(
             Diagnostic::error(codes::NO_EFFECT, span, message)
                 .label("nothing would be trained")

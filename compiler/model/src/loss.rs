@@ -1,4 +1,4 @@
-//! What a model is trained for: `cross_entropy + 1e-4*kinetic`, read and judged.
+//! Reads and checks the loss: `cross_entropy + 1e-4*kinetic`.
 //!
 //! Takes the syntax, then the evolves that terms are about; gives an [`Objective`] with exact coefficients. Every term but `drift` is a number
 //! for each token, averaged as the cross-entropy is. Evaluation knows nothing but cross-entropy, so that runs compare. Leaves what a
@@ -124,10 +124,10 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Loss, O
         objective.terms.push((coefficient, term, named.span));
     }
     if loss.is_none() && sink.len() == before {
-        let message = "this loss does not ask for tokens";
+        let message = "this loss does not depend on the predicted tokens";
         sink.push(
             Diagnostic::error(codes::MISSING_ITEM, e.span, message)
-                .label("no cross-entropy is among its summands")
+                .label("it has no cross-entropy")
                 .help("write, for example, `cross_entropy + 1e-4*kinetic`"),
         );
     }
@@ -141,7 +141,7 @@ fn summands<'e>(e: &'e Expr, sink: &mut Vec<Diagnostic>) -> Option<Vec<&'e Expr>
         match &e.kind {
             ExprKind::Binary(BinOp::Add, a, b) => rest.extend([&**b, &**a]),
             ExprKind::Binary(BinOp::Sub, _, _) | ExprKind::Neg(_) => {
-                let message = "nothing is subtracted from a loss";
+                let message = "a loss is a sum without minus signs";
                 let d = Diagnostic::error(codes::INVALID_VALUE, e.span, message);
                 sink.push(d.label("a sum of terms is expected"));
                 return None;

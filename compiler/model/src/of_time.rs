@@ -83,12 +83,12 @@ pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTi
         None => Some(SCALE),
     };
     let at_end = second(&mut args, "at", ["left", "right"], sink, |span| {
-        Diagnostic::error(codes::UNKNOWN_OPTION, span, "this is no side of a step").help(
-            "`left` takes weights at the time of each evaluation, `right` those of the step's end",
+        Diagnostic::error(codes::UNKNOWN_OPTION, span, "this is not a side of a step").help(
+            "`left` takes weights at the time of each evaluation, `right` at the end of the step",
         )
     });
     let vectors_by_mlp = second(&mut args, "vectors", ["linear", "mlp"], sink, |span| {
-        let message = "this is no way for vectors to depend on time";
+        let message = "vectors cannot depend on time in this way";
         Diagnostic::error(codes::UNKNOWN_OPTION, span, message)
             .help("`linear` adds `G e(t)` to gains, shifts and biases, `mlp` what matrices have")
     });
@@ -226,11 +226,11 @@ impl EvolveSpec {
 
 fn unknown(p: &Program, field: usize, span: Span) -> Diagnostic {
     let name = &p.fields[field].name;
-    let message = format!("`{name}` depends on time, and when it is evaluated here is not known");
+    let message = format!("`{name}` depends on time, and the time of this evaluation is not known");
     Diagnostic::error(codes::MISSING_ARGUMENT, span, message)
-        .label("this is no state plus multiples of rates")
+        .label("this is not a state plus multiples of rates")
         .help(format!(
-            "say it, as a part of the step: `{name}(…, at: 1/2)`"
+            "give the time as a part of the step: `{name}(…, at: 1/2)`"
         ))
 }
 

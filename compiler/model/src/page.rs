@@ -1,7 +1,7 @@
 //! What the documentation says of a layer or of another part, as data: all of it comes from what that declares, and from reading its examples.
 //! A layer in Rust declares it by its trait; one that is written in the language by the lines above it (`docs/reference.md`, *Layers*).
 //!
-//! Leaves how it looks to whoever prints it.
+//! The command line prints it.
 
 use super::CompileError;
 use super::alone::{Alone, SHOWN, alone};
@@ -78,7 +78,7 @@ pub fn page(name: &str, library: Library) -> Result<Option<Page>, CompileError> 
 }
 
 impl Definition {
-    /// What the documentation says of it.
+    /// Its documentation.
     ///
     /// # Errors
     /// Its first example is not valid.
@@ -281,18 +281,15 @@ impl Form {
             words.join(last)
         };
         match self {
-            Form::Flag => "a word that stands alone".into(),
+            Form::Flag => "the word alone".into(),
             Form::Whole => "a whole number from 1".into(),
             Form::Exact => "a number".into(),
             Form::UnnamedWhole => "a whole number from 1, without a name".into(),
             Form::Number(bounds) => bounds.text(),
             Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
             Form::Word(words) => listed(words, " or "),
-            Form::Options(_) => "a word that stands alone, or with arguments of its own".into(),
-            Form::Some(of) => format!(
-                "a word that stands alone, or a list of some of {}",
-                listed(of, ", ")
-            ),
+            Form::Options(_) => "the word alone, or with its own arguments".into(),
+            Form::Some(of) => format!("the word alone, or a list of some of {}", listed(of, ", ")),
             Form::Fields => "fields, separated by commas".into(),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),

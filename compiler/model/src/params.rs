@@ -1,4 +1,4 @@
-//! The parameter table: every tensor's path, shape and start, counted and checked for clashes before anything is built.
+//! The parameter table: path, shape and initial values of every tensor, checked for clashes before anything is built.
 //!
 //! Paths: `embed.token.weight`, `embed.position.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field
 //! that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what

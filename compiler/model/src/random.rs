@@ -1,5 +1,5 @@
-//! Steps whose number is drawn for each step of training (Geiping et al. 2025, arXiv:2502.05171), and gradients through the last
-//! steps only; random starts.
+//! Random numbers of steps in training (Geiping et al. 2025, arXiv:2502.05171), gradients through the last steps only, and random initial
+//! states.
 //!
 //! While the model is trained the most steps that can be drawn are unrolled; the number is an input of the program, and steps
 //! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
@@ -26,7 +26,7 @@ pub(super) struct Perhaps {
     pub made: Value,
     /// the gradient goes through it,
     pub counts: Value,
-    /// a token makes it; all do, where nothing is said.
+    /// a token makes it; all do by default.
     pub tokens: Option<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! The terms of a loss in the graph: what each is for a token, and their sum.
+//! The terms of a loss in the graph: each term per token, and their sum.
 //!
 //! Takes states before and after steps as they are made, then the result; gives the total, with a result `loss.<term>` for each of
 //! several terms. Sums over steps are collected per token and averaged at the end, as the cross-entropy is.

@@ -107,9 +107,9 @@ pub fn read(
                         Diagnostic::error(
                             codes::REPEATED_ITEM,
                             e.span,
-                            format!("`{name}` is said twice"),
+                            format!("`{name}` is given twice"),
                         )
-                        .also(first.span, "the first time"),
+                        .also(first.span, "first given here"),
                     );
                 }
                 if let Some(more) = e.values.get(1).filter(|_| *name != "from") {

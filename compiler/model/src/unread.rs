@@ -1,4 +1,4 @@
-//! Warnings about fields that are defined beside a model and are no part of it.
+//! Warns about fields that no model of the file uses.
 //!
 //! Takes the syntax of a file; follows names from its model and train block through definitions, imported ones too. A file without a model
 //! defines fields for others.
@@ -24,7 +24,7 @@ pub fn check(file: &File, model: &Model, names: &Namespace, sink: &mut Vec<Diagn
         sink.push(
             Diagnostic::warning(codes::UNUSED_NAME, f.name.span, message)
                 .label("nothing that the model computes reads it")
-                .help(format!("it has no parameters there; use it, remove it, or call it `_{name}` if that is meant")),
+                .help(format!("it adds no parameters to the model; use it, remove it, or rename it `_{name}` if this is intended")),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Widths of the values of a stage program, and with them the layers of its fields.
+//! The widths of the values of a stage program, and the layers of its fields at these widths.
 //!
 //! A field reads values of the width it is evaluated at, so that `[linear(4*width), linear(width)]` may follow each other
 //! in a step. States that are added have one width; a value of width 1 may multiply any other. Leaves what a

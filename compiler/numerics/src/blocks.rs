@@ -1,4 +1,4 @@
-//! A chart of methods whose conditions are solved a block at a time: as many conditions as unknowns, in which they are linear.
+//! Solves order conditions block by block: each block is linear in as many unknowns as it has conditions.
 //!
 //! Takes conditions as [`Jet`]s that vanish at the point; gives a [`Chart`]. Nothing is multiplied out: each step of Gauss's elimination
 //! is a variable of its own, computed from earlier ones, so that polynomials stay as short as the conditions are. The unknowns of a

@@ -1,4 +1,4 @@
-//! Trees with one edge cut: what derivatives of B-series, brackets and the modified equation are sums over.
+//! Trees with one edge cut: derivatives of B-series, brackets and the modified equation are sums over them.
 //!
 //! An edge that is cut leaves the trunk, with the root, and the branch (Hairer, Lubich & Wanner 2006, IX.9: splittings). On trees
 //! without branches these are a word's two parts.

@@ -1,4 +1,4 @@
-//! Where a polynomial changes its sign, by Descartes' rule of signs and bisection (Collins & Akritas 1976; Rouillier & Zimmermann
+//! Isolates the real roots of a polynomial by Descartes' rule of signs and bisection (Collins & Akritas 1976; Rouillier & Zimmermann
 //! 2004, J. Comput. Appl. Math. 162, 33).
 //!
 //! The coefficients of `(1 + x)ⁿ p(1/(1 + x))` change their signs as often as p has roots in (0, 1), or more often by an even number:

@@ -1,4 +1,4 @@
-//! Trees as text: drawn, one vertex a line, and in brackets.
+//! Trees as text: drawn with one vertex per line, and as elementary differentials.
 
 use crate::trees::{TreeId, Trees};
 

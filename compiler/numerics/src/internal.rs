@@ -1,5 +1,5 @@
-//! Internal stability: what a rounding error of one stage becomes at the end of the step (Verwer & Sommeijer 1990; Hairer & Wanner
-//! 1996, IV.2; Ketcheson, Lóczi & Parsani 2014, SIAM J. Numer. Anal. 52, 2226).
+//! Internal stability: how the rest of a step amplifies a rounding error of one stage (Verwer & Sommeijer 1990; Hairer & Wanner 1996,
+//! IV.2; Ketcheson, Lóczi & Parsani 2014, SIAM J. Numer. Anal. 52, 2226).
 //!
 //! On `x' = λx` an error r at stage j adds `Qⱼ(z) r` to the result, a polynomial in z that depends on how the step is written: it is found by going
 //! backwards through the line. The largest |Qⱼ| on the real interval of stability is enclosed by its values at N Chebyshev points: a polynomial of degree

@@ -1,4 +1,4 @@
-//! Up to which order a method keeps energy, or the symplectic form: what its modified equation says of Hamiltonian systems.
+//! The orders up to which a method preserves energy and the symplectic form, from its modified equation.
 //!
 //! For `F = J∇H` the field of u ∘ v and that of v ∘ u belong to one function, with opposite signs (Hairer, Lubich & Wanner 2006,
 //! IX.9.3): `H(u ∘ v) = −H(v ∘ u)`. So the modified field is Hamiltonian where `b(u ∘ v) + b(v ∘ u) = 0`, and it keeps H where `∇H·F(t) = −H(t ∘ ·)`,

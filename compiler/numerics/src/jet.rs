@@ -79,7 +79,7 @@ impl Jet {
     pub fn value(&self) -> Exact {
         self.of(&Monomial::new())
     }
-    /// What stands before a product of variables.
+    /// The coefficient of a product of variables.
     pub fn of(&self, m: &Monomial) -> Exact {
         self.terms.get(m).cloned().unwrap_or_default()
     }
@@ -101,7 +101,7 @@ impl Jet {
         self.plus(&other.times(&Jet::constant(&Exact::int(-1))))
     }
 
-    /// As a polynomial in one variable: what stands before its powers 0, 1, 2 …
+    /// As a polynomial in one variable: the coefficients of its powers 0, 1, 2 …
     pub fn in_powers_of(&self, variable: u32) -> Vec<Jet> {
         let empty = || Jet {
             space: self.space.clone(),

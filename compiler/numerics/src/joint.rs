@@ -67,7 +67,7 @@ impl Many {
         self.0.keys().map(|e| e[variable]).max().unwrap_or(0)
     }
 
-    /// What stands before a power of a variable.
+    /// The coefficient of a power of a variable.
     fn before(&self, variable: usize, power: u32) -> Many {
         let terms = self.0.iter().filter(|(e, _)| e[variable] == power);
         let without = |(e, c): (&Vec<u32>, &Exact)| {

@@ -1,4 +1,4 @@
-//! What a scheme is, proved: order, error constants and stability, in exact arithmetic.
+//! Numerical analysis of methods in exact arithmetic: order, error constants, stability, and more.
 //!
 //! Takes coefficients as [`odec_exact::Exact`] numbers; gives facts about them. Order conditions run over rooted trees with
 //! one colour for each field ([`trees`]): [`order`] evaluates them on additive tableaus, [`series`] on any straight

@@ -1,4 +1,4 @@
-//! Numbers modulo a prime: a filter before exact arithmetic, since what is not 0 there is not 0.
+//! Arithmetic modulo a prime, a filter before exact arithmetic: what is not 0 modulo a prime is not 0.
 //!
 //! [`Residue`] takes fractions to one fixed prime; [`Prime`] is arithmetic modulo any one below 2³¹.
 

@@ -1,5 +1,5 @@
-//! Orders, proved: a method has order p when its coefficient Φ(t) is 1/γ(t) for all coloured rooted trees of at most p
-//! vertices (Butcher 1963; Hairer, Nørsett & Wanner 1993, II.2; for several fields Araújo, Murua & Sanz-Serna 1997).
+//! Proves orders: a method has order p when its coefficient Φ(t) is 1/γ(t) for all coloured rooted trees of at most p vertices (Butcher
+//! 1963; Hairer, Nørsett & Wanner 1993, II.2; for several fields Araújo, Murua & Sanz-Serna 1997).
 //!
 //! [`Weights`] gives Φ(t) of a tableau, also an implicit one. The stage vector of `left ∘ right` is the product of what
 //! is known of the two parts, so each subtree is evaluated once, in whole numbers (`ring.rs`).
@@ -50,7 +50,7 @@ pub fn expected(trees: &Trees, t: TreeId) -> Exact {
     Exact::from(BigRational::new(BigInt::from(1), density))
 }
 
-/// Checks conditions order by order, up to `up_to`; `within` is what each may be off, 0 where nothing is said.
+/// Checks conditions order by order, up to `up_to`; `within` is the residual that each may have, 0 by default.
 pub fn prove(
     method: &mut dyn Expansion,
     trees: &mut Trees,

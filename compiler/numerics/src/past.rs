@@ -1,4 +1,4 @@
-//! Lines of one field on exact past values: orders without trees.
+//! Orders of methods of one field with exact past values, without trees.
 //!
 //! The exact solution at time τ has `τⁿ/γ(t)` for every tree t of n vertices. A value is *uniform* up to q where its coefficients are
 //! `cₙ/γ(t)` for all trees of n ≤ q vertices. The solution is, and with any two values their combinations. Where moreover `cₙ = τⁿ` for n ≤ m, the

@@ -1,4 +1,4 @@
-//! What a tableau of one field is called: kinds, simplifying assumptions, symmetries.
+//! Properties of a tableau of one field: kinds, simplifying assumptions, symmetries.
 
 use crate::modular::Residue;
 use crate::series::Number;

@@ -1,4 +1,4 @@
-//! Whole numbers of a real number field: what order conditions are computed in.
+//! Integers of a real number field, in which order conditions are computed.
 //!
 //! Coefficients are brought to one denominator d, and what belongs to a tree of n vertices is kept times dⁿ: then there are
 //! only sums and products of whole numbers, and nothing is ever cancelled. With roots among the coefficients, a

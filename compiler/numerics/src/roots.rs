@@ -1,4 +1,4 @@
-//! Real roots one by one: isolating intervals, as narrow as one asks.
+//! Real roots of polynomials as isolating intervals of any precision.
 //!
 //! Takes polynomials with exact coefficients; gives disjoint intervals in order. Leaves finding them to [`crate::descartes`], and what
 //! a root means to callers.

@@ -1,4 +1,4 @@
-//! Expansions of any straight line over trees: evaluations, exact flows of single fields, exact past values.
+//! B-series of any straight-line step: evaluations, exact flows of single fields, exact past values.
 //!
 //! A value is a B-series (Hairer, Lubich & Wanner 2006, III.1, with colours III.2): one coefficient for the empty tree, which
 //! is that of the old state, and one for each tree. An evaluation takes the product over the subtrees at the root;
@@ -59,13 +59,13 @@ struct Known<C> {
 pub struct Series<C = Exact> {
     line: Line<C>,
     known: Vec<Known<C>>,
-    /// How often the old state stands in each value.
+    /// The coefficient of the old state in each value.
     states: Vec<C>,
     result: usize,
 }
 
 impl<C: Number> Line<C> {
-    /// How often the old state stands in each value: the coefficient of the empty tree.
+    /// The coefficient of the old state in each value: that of the empty tree.
     pub fn states(&self) -> Vec<C> {
         let mut states = vec![one::<C>()];
         for step in &self.steps {

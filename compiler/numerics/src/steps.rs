@@ -1,4 +1,4 @@
-//! How long a step may be: the largest discs and half-discs inside the region of stability, and contractivity for nonlinear fields.
+//! Largest stable steps: discs and half-discs inside the region of stability, and contractivity for nonlinear fields.
 //!
 //! What is known of the eigenvalues λ of a field says where `z = hλ` lies: for a bound K on |λ|, real decay puts it on `[−hK, 0]`,
 //! oscillation on the imaginary axis, dissipation without more in the left half of the disc `|z| ≤ hK`, and the gradient of a

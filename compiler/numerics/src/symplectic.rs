@@ -18,7 +18,7 @@ pub enum Symplectic {
     Separable,
 }
 
-/// Two stages of the reduced method that break the condition: numbers from 0, and what stands on both sides.
+/// Two stages of the reduced method that break the condition: numbers from 0, and both sides of the condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
     pub stages: (usize, usize),

@@ -1,5 +1,4 @@
-//! Where the roots of a polynomial lie beside the unit circle (the root condition of methods with history, Hairer, Nørsett & Wanner,
-//! III.3.2).
+//! Whether the roots of a polynomial lie in the closed unit disc (the root condition, Hairer, Nørsett & Wanner, III.3.2).
 
 use crate::descartes::odd_roots;
 use crate::poly::Poly;

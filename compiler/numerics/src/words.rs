@@ -1,4 +1,4 @@
-//! Products of exact flows, word by word: conditions decided modulo primes.
+//! Order conditions of compositions of exact flows, word by word, decided modulo primes.
 //!
 //! A product of flows `exp(c₁hA) exp(c₂hB) …` has order p when each word of n ≤ p operators stands in it with 1/n!. With w(n) that
 //! coefficient times n!, the flow of A over c makes `Σₖ C(n, k) cᵏ w(n − k)` of it, the sum over the A's that the word begins with: sums

@@ -1,4 +1,4 @@
-//! Kernel bodies from graph nodes.
+//! Builds kernel bodies from graph nodes.
 //!
 //! Takes the members of a row group, or a sum over rows with the maps that feed it; gives the kernel with the values
 //! it reads and writes and its launch coefficients. Operands are numbered in the order in which the body first

@@ -1,4 +1,4 @@
-//! `memory budget(4 GiB)`: the policy that computes least again and whose planned memory fits.
+//! `memory budget(4 GiB)`: chooses the memory policy that recomputes least and fits the budget.
 //!
 //! Takes a model, a number of bytes and how programs are made; gives [`Memory::Store`], or [`Memory::Revolve`] with the most slots that
 //! fit, found by bisection: each policy that is looked at is planned as it would be built, and the one that is given has been. Leaves what
@@ -16,7 +16,7 @@ use odec_text::number::bytes;
 /// launches.
 const MOST_AGAIN: u64 = 4;
 
-/// Replaces a budget by what it comes to; nothing where no budget is said.
+/// Replaces a budget by the policy that it gives; `None` without a budget.
 ///
 /// # Errors
 /// `Ok(Err)` where nothing fits: a message with the least memory that there is. Else as [`super::assemble()`].

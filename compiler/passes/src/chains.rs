@@ -1,4 +1,4 @@
-//! Sums that are accumulated in place instead of stored term by term.
+//! Finds sums that are accumulated in place instead of stored term by term.
 //!
 //! Takes a graph; says which sums are made by launches that add onto one buffer, and in which order. Leaves the
 //! launches to `lower`.

@@ -1,4 +1,4 @@
-//! Contractions, each with the map that alone reads its result, in one launch: epilogues.
+//! Fuses each contraction with the map that alone reads its result: epilogues.
 //!
 //! Takes a [`LaunchList`]; gives the same without the sums that stood between the two. A map joins a contraction as its
 //! [`Epilogue`] where it has one result, over the same rows and columns, reads the sum at its own element, and all else by

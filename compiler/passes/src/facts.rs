@@ -1,4 +1,4 @@
-//! What the later passes ask about a graph: who uses a value, how a node becomes code, over which domain a row op runs.
+//! Read-only facts about a graph for later passes: users of a value, how a node becomes code, the domain of a row op.
 //!
 //! Takes a [`Graph`]; gives a read-only [`Facts`] beside it. Leaves decisions to `sums`, `recompute` and `fuse`.
 

@@ -1,8 +1,8 @@
-//! Instructions over virtual buffers: what lowering gives and memory planning takes.
+//! The output of lowering and the input of memory planning: launches over virtual buffers.
 //!
-//! A [`LaunchList`] is a straight-line list of launches whose arguments are numbered buffers. Buffers with a fixed home
-//! (parameters, gradients, inputs, outputs, tables) already know where they live; the others are given arena offsets
-//! by `plan`. Leaves deciding what to launch to `lower` and `update`.
+//! A [`LaunchList`] is a straight-line list of launches whose arguments are numbered buffers. Buffers with a fixed place (parameters,
+//! gradients, inputs, outputs, tables) know it already; `plan` gives the others their offsets in the arena. `lower` and `update` decide
+//! what to launch.
 
 use odec_program::kernel::{KernelSpec, Mode};
 use odec_program::{Bindings, Coeff, DType, Operand, Pieces, Size};

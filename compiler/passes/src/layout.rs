@@ -1,4 +1,4 @@
-//! Where parameters and constant tables lie.
+//! Assigns offsets to parameters and constant tables.
 //!
 //! Takes the parameters and tables of a model; gives their offsets. Of those that are trained, matrices, which decay, come first in path
 //! order, then vectors and scalars; each of the two areas is padded to whole rows of [`ROW`] elements, so that the optimiser

@@ -1,4 +1,4 @@
-//! Groups of nodes in a topological order that survives merging.
+//! Groups of nodes that stay in topological order while they are merged.
 //!
 //! Takes the dependencies of nodes; gives a [`Groups`] where two groups can be merged if no path leaves one and
 //! re-enters the other (the merged kernel would have to run both before and after what lies between). Leaves the

@@ -1,4 +1,4 @@
-//! What a program is assembled from, and how: a model's graphs, the target's blocking.
+//! The inputs of program assembly: a model's graphs, and the target's blocking.
 //!
 //! Takes a [`Built`] model and a [`Target`]; gives plain data for [`mod@super::assemble`].
 

@@ -1,4 +1,4 @@
-//! What a run need not compute: values that only the side of a `select` reads that is not chosen.
+//! Finds values that are only read by the side of a `select` that is not chosen, so that a run can skip them.
 //!
 //! Takes a graph; says of every node which flags, where they are not positive, leave its results unread. Leaves it to `lower` to
 //! give launches one of them as their guard, and to the runtime to pass over them: an optimisation that changes no bit, because a

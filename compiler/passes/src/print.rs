@@ -1,8 +1,7 @@
 //! Programs as text, for `odec build --emit program` and snapshots.
 //!
-//! Takes a [`Manifest`] and what planning found out; gives a listing: the memory of every entry, its launches one a
-//! line, and every kernel with its body. Steps that launch the same kernels as the one before are folded into one
-//! line. Deterministic; leaves reading it back to nobody.
+//! Takes a [`Manifest`] and the plan; gives a listing: the memory of every entry, its launches one per line, and every kernel with its
+//! body. Steps that launch the same kernels as the one before are folded into one line. Deterministic; there is no parser for it.
 
 use super::assemble::EntryMemory;
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};

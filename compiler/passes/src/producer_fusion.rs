@@ -1,4 +1,4 @@
-//! Maps that are computed inside the sums over rows that read them.
+//! Fuses maps into the sums over rows that read them.
 //!
 //! Takes a graph; says for every sum over rows (a gain's gradient, the loss) which maps its kernel evaluates itself,
 //! so that they are neither stored nor read. Leaves everything else to `fuse`.

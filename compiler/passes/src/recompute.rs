@@ -1,4 +1,4 @@
-//! Recomputes cheap values in the backward pass instead of keeping them from the forward pass. Takes and gives a graph.
+//! Recomputes cheap values in the backward pass instead of storing them in the forward pass. Takes and gives a graph.
 //!
 //! A forward map without reductions, all of whose operands are kept anyway (or are parameters, small, or can
 //! themselves be recomputed so), is cloned at its backward users: normalised activations from the state and its scale,

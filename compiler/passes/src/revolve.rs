@@ -1,4 +1,4 @@
-//! Keeps the states of a few steps only, and computes the steps between them again. Takes and gives a graph.
+//! Stores the states of a few steps only and recomputes the steps between them. Takes and gives a graph.
 //!
 //! Binomial checkpointing (Griewank & Walther 2000, ACM TOMS 26, Algorithm 799): with s kept states and r rounds,
 //! `C(s + r, s)` steps can be reversed, each computed at most r times more. What is kept at a step is whatever crosses

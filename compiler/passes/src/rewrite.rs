@@ -1,7 +1,7 @@
-//! Rebuilding a graph node by node: the frame of graph passes.
+//! The frame of graph passes: rebuilds a graph node by node.
 //!
-//! Takes a graph and a rule that says what becomes of each live node; gives the new graph with the same results,
-//! sites and spans. Dead nodes are left behind.
+//! Takes a graph and a rule that gives the replacement of each live node; gives the new graph with the same results, sites and spans.
+//! Dead nodes are dropped.
 
 use odec_graph::{Builder, Graph, Node, TypeError, Value};
 

@@ -1,4 +1,5 @@
-//! Wide rows in pieces: what only stands between two contractions never exists for all tokens at once.
+//! Runs launches between contractions on a few rows at a time, so that wide intermediate values such as logits never exist for all tokens
+//! at once.
 //!
 //! Takes a [`LaunchList`] and a limit in bytes. Where a buffer with a row for each token is larger, and nothing has rows twice as wide, the launches that use it, and
 //! what must stay between them, become a chunk that is run for a few rows after the others ([`odec_program::Pieces`]):

@@ -1,4 +1,4 @@
-//! Algebra on the graph. Takes and gives a graph; sites and spans stay with the nodes.
+//! Algebraic simplification. Takes and gives a graph; sites and spans stay with the nodes.
 //!
 //! | rewrite | exact in floating point |
 //! |---|---|
@@ -302,7 +302,7 @@ impl Seen {
     }
 }
 
-/// Drops what nobody reads, and nothing else.
+/// Dead code elimination, and nothing else.
 pub fn prune(graph: &Graph) -> Result<Graph, TypeError> {
     rebuild(graph, |b, _, node, operands, _| copy(b, node, operands))
 }

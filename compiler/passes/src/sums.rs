@@ -1,4 +1,4 @@
-//! Groups the terms of sums that can be accumulated in place. Takes and gives a graph.
+//! Groups terms of sums so that they can be accumulated in place. Takes and gives a graph.
 //!
 //! `Σ rᵢ + Σ tⱼ = Σ rᵢ + s, s = Σ tⱼ`, where the `tⱼ` are products, sums over rows or scatter-adds used only here:
 //! `s` becomes one buffer that each of them adds to, and no term is ever stored by itself. Nested sums that are used

@@ -1,7 +1,7 @@
-//! Which stretches of an arena are taken when: a segment tree over launches, whose nodes hold stretches joined where they touch.
+//! Which parts of an arena are in use when: a segment tree over launches.
 //!
-//! A stretch is kept at the nodes that make up its lifetime (`all`), and at all nodes above them (`some`). So what a lifetime meets is
-//! found in a number of nodes that grows as the logarithm of the launches, however many blocks have been placed.
+//! A part is kept at the nodes that make up its lifetime (`all`), and at all nodes above them (`some`). So the parts that overlap a
+//! lifetime are found at a number of nodes that grows as the logarithm of the launches, however many blocks have been placed.
 
 use super::plan::Lifetime;
 use odec_grammar::work;

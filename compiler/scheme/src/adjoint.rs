@@ -181,7 +181,7 @@ impl Machine<'_> {
                     .help("the adjoint of a step is known where every state in it is the old one plus multiples of `h*F(y)`, and of flows one after the other");
                 return self.fail(match at == span {
                     true => d,
-                    false => d.also(at, "this stands in the way"),
+                    false => d.also(at, "this step has another form"),
                 });
             }
         };

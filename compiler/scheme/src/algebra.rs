@@ -1,4 +1,4 @@
-//! Methods made of methods: adjoints, compositions, powers, extrapolations, averages.
+//! Methods built from other methods: adjoints, compositions, powers, extrapolations, averages.
 //!
 //! A [`Term`] is run on exact combinations like any other body: what comes out is a straight line in which nothing
 //! of the algebra is left. Operands bring their own evaluations: a scheme that is named twice uses the same parameters and
@@ -245,7 +245,7 @@ impl Machine<'_> {
         if !sum.is_one() {
             let message = format!("these weights sum to {sum}, not to 1");
             let d = Diagnostic::error(codes::INVALID_VALUE, given.span, message);
-            return self.fail(d.label("a state that does not change would change"));
+            return self.fail(d.label("a constant state would not stay constant"));
         }
         Some(values)
     }
@@ -304,7 +304,7 @@ impl Machine<'_> {
         if let Some(i) = repeated {
             let message = format!("two rows take {} steps", steps[i]);
             let d = Diagnostic::error(codes::INVALID_VALUE, given.items[i].span, message)
-                .label("nothing can be eliminated between equal rows")
+                .label("equal rows eliminate no term of the error")
                 .also(span, "in this extrapolation");
             return self.fail(d);
         }

@@ -1,4 +1,4 @@
-//! A scheme applied: its fields, flows and lists of fields, and the values of its parameters.
+//! Applies a scheme to fields, flows and lists of fields, with values for its parameters.
 //!
 //! Takes a call and the scheme it names; gives a [`Flow`]. Leaves names and kinds of expressions to `resolve.rs`.
 
@@ -119,13 +119,9 @@ impl Resolver<'_, '_> {
         let kind = if is_scheme {
             if let Some(by) = &arg.by {
                 return self.fail(
-                    Diagnostic::error(
-                        codes::MISPLACED,
-                        by.span,
-                        "a flow already says how it is integrated",
-                    )
-                    .label("`by` belongs to a field")
-                    .also(e.span, "this is a flow"),
+                    Diagnostic::error(codes::MISPLACED, by.span, "a flow already has a scheme")
+                        .label("`by` belongs to a field")
+                        .also(e.span, "this is a flow"),
                 );
             }
             let flow = self.flow(e)?;
@@ -137,7 +133,7 @@ impl Resolver<'_, '_> {
             let by = match &arg.by {
                 Some(by) if !scheme.body.takes_flows() => {
                     return self.fail(
-                        Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
+                        Diagnostic::error(codes::MISPLACED, by.span, "`by` cannot be used here")
                             .label("only a flow of a splitting has an inner scheme")
                             .also(
                                 scheme.name.span,
@@ -201,9 +197,9 @@ impl Resolver<'_, '_> {
             let d = Diagnostic::error(
                 codes::MISPLACED,
                 a.value.span,
-                "the field stands before `by`",
+                "write the field before `by`",
             )
-            .label("only named values belong here");
+            .label("only named values are allowed here");
             return self.fail(d);
         }
         let settings = self.settings(&scheme, call)?;

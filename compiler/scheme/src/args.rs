@@ -1,4 +1,4 @@
-//! Arguments of calls such as `attention(heads: 8, causal)`: taken one by one, complaints about what is left.
+//! Arguments of calls such as `attention(heads: 8, causal)`: read one by one, with errors for those that are left.
 
 use super::resolve::{repeated_argument, unknown_argument};
 use super::scalar::{Scope, exact, name_of, not_supported, out_of_range, whole};
@@ -35,7 +35,7 @@ impl<'e> Args<'e> {
         })
     }
 
-    /// What stands in braces after a word.
+    /// The contents of braces after a word.
     pub fn listed(word: &str, span: Span, args: &'e [Arg]) -> Args<'e> {
         Args {
             callee: Ident {
@@ -189,7 +189,7 @@ impl<'e> Args<'e> {
                     let message = format!("`{word}` takes no value");
                     let help = format!("write `{callee}(…, {word})`; without the word, it is off");
                     Diagnostic::error(codes::UNKNOWN_ARGUMENT, span, message)
-                        .label("a word that stands alone")
+                        .label("the word alone")
                         .help(help)
                 }
                 Some(n) => {
@@ -200,7 +200,7 @@ impl<'e> Args<'e> {
                     }
                 }
                 None => {
-                    let message = format!("`{}` has no place for this", self.callee.name);
+                    let message = format!("`{}` does not take this argument", self.callee.name);
                     let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
                         .label("unexpected argument");
                     let labels = self.known.iter().filter(|k| !self.flags.contains(k));

@@ -74,7 +74,7 @@ impl Machine<'_> {
                 self.field_called(field, name, call, span, names)
             }
             FlowArgKind::Field { by: Some(by), .. } => self.fail(
-                Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
+                Diagnostic::error(codes::MISPLACED, by.span, "`by` cannot be used here")
                     .label("only a flow has an inner scheme")
                     .also(span, "the field is evaluated here"),
             ),
@@ -156,7 +156,7 @@ impl Machine<'_> {
         let states = call.args.iter().filter(|a| a.label.is_none());
         let states: Vec<&Arg> = states.collect();
         if states.is_empty() {
-            let message = format!("field `{name}` is evaluated at nothing");
+            let message = format!("field `{name}` is evaluated without a state");
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message)
                 .help(format!("write `{name}({})`", names.state.name));
             return self.fail(d);
@@ -192,12 +192,12 @@ impl Machine<'_> {
     fn normal(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
         const HELP: &str = "write `start { x = normal(std: 0.4) }`";
         if self.at.phase != Phase::Start {
-            let message = "`normal` draws a state in `start { … }` alone";
+            let message = "`normal` is only allowed in `start { … }`";
             return self.fail(Diagnostic::error(codes::MISPLACED, span, message).help(HELP));
         }
         let labelled = |a: &Arg| a.label.as_ref().is_some_and(|l| l.name == "std");
         let [arg] = &call.args[..] else {
-            let message = "`normal` takes a deviation, `std`";
+            let message = "`normal` takes one argument, the standard deviation `std`";
             return self.fail(Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(HELP));
         };
         if !labelled(arg) {
@@ -236,7 +236,7 @@ impl Machine<'_> {
                 Item::Number(c) => Some(c),
                 _ => {
                     let d = Diagnostic::error(codes::NOT_A_NUMBER, e.span, "this is a state");
-                    self.fail(d.label("a number is expected here, perhaps one for each channel"))
+                    self.fail(d.label("a number, or one number for each channel, is expected here"))
                 }
             }
         };
@@ -347,7 +347,7 @@ impl Machine<'_> {
         match i.filter(|i| (0..=last).contains(i)) {
             Some(i) => Some(i as usize),
             None => {
-                let message = format!("{value} is no place in a list of {n}");
+                let message = format!("{value} is not an index of a list of {n}");
                 self.fail(Diagnostic::error(codes::OUT_OF_RANGE, e.span, message))
             }
         }

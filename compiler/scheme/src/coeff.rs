@@ -187,7 +187,7 @@ impl Coeff {
         Ok(power)
     }
 
-    /// Each product of symbols, a symbol as often as its power, and what stands before it.
+    /// Each product of symbols, a symbol as often as its power, and its coefficient.
     pub fn terms(&self) -> impl Iterator<Item = (Vec<&str>, &Exact)> {
         self.terms.iter().map(|(m, c)| {
             let each =
@@ -203,7 +203,7 @@ impl Coeff {
         all.map(|(s, _)| s.clone()).collect()
     }
 
-    /// As a polynomial in one symbol: what stands before its powers 0, 1, 2 …, up to the highest.
+    /// As a polynomial in one symbol: the coefficients of its powers 0, 1, 2 …, up to the highest.
     pub fn in_powers_of(&self, symbol: &str) -> Vec<Coeff> {
         let mut powers = vec![Coeff::zero()];
         for (m, c) in &self.terms {

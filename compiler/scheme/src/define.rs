@@ -1,4 +1,4 @@
-//! One scheme's definition, its parts sorted and checked on their own: parameters, constants, claims, right-hand side.
+//! Reads the definition of one scheme and checks its parts: parameters, constants, claims, right-hand side.
 
 use super::algebra::Term;
 use super::history::History;
@@ -19,7 +19,7 @@ pub struct SchemeDef {
     pub name: Ident,
     /// Field parameters, in order. A tableau without parameters has one, `F`.
     pub fields: Vec<Ident>,
-    /// The parameter that stands for a list of fields, the last one: `L[..]`.
+    /// The list parameter, the last one: `L[..]`.
     pub list: Option<Ident>,
     /// Value parameters with their defaults.
     pub values: Vec<(Ident, Expr)>,
@@ -145,7 +145,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 Diagnostic::error(
                     codes::PARAMETER_ORDER,
                     p.name.span,
-                    "a field parameter stands after a value parameter",
+                    "a field parameter comes after a value parameter",
                 )
                 .help("fields come first: `scheme name(F, r = 3)`"),
             ),
@@ -153,7 +153,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 Diagnostic::error(
                     codes::PARAMETER_ORDER,
                     p.name.span,
-                    "a field parameter stands after a list of fields",
+                    "a field parameter comes after a list of fields",
                 )
                 .help("one list, after all single fields: `scheme name(A, L[..])`"),
             ),
@@ -208,9 +208,9 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             }),
             SchemeItem::Keep { order, span } => match &def.keep {
                 Some((_, first)) => sink.push(
-                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`keep order` is said twice")
-                        .also(*first, "the first time")
-                        .help("one order is kept by all learned coefficients of a scheme together"),
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`keep order` is given twice")
+                        .also(*first, "first given here")
+                        .help("all learned coefficients of a scheme keep one order together"),
                 ),
                 None => def.keep = Some((order.clone(), *span)),
             },
@@ -222,15 +222,15 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
             }
             SchemeItem::StartBy { scheme, span } => match &def.start_by {
                 Some(first) => sink.push(
-                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`start by` is said twice")
-                        .also(first.span, "the first time"),
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`start by` is given twice")
+                        .also(first.span, "first given here"),
                 ),
                 None => def.start_by = Some(scheme.clone()),
             },
             SchemeItem::SolveBy { method, span } => match &def.solve {
                 Some((_, first)) => sink.push(
-                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`solve by` is said twice")
-                        .also(*first, "the first time"),
+                    Diagnostic::error(codes::REPEATED_ITEM, *span, "`solve by` is given twice")
+                        .also(*first, "first given here"),
                 ),
                 None => def.solve = Some((method.clone(), *span)),
             },
@@ -255,22 +255,22 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     match (bodies.next(), bodies.next()) {
         (Some((body, _)), None) => def.body = body,
         (Some((_, first)), Some((_, second))) => sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, second, format!("scheme `{}` says twice what a step is", def.name.name))
+            Diagnostic::error(codes::SCHEME_BODY, second, format!("scheme `{}` defines its step twice", def.name.name))
                 .label("a second one")
                 .also(first, "the first one"),
         ),
         (None, _) if unsupported => {}
         (None, _) => sink.push(
-            Diagnostic::error(codes::SCHEME_BODY, def.name.span, format!("scheme `{}` does not say what a step is", def.name.name))
-                .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`, or make it of other schemes: `method compose(heun, midpoint)`"),
+            Diagnostic::error(codes::SCHEME_BODY, def.name.span, format!("scheme `{}` does not define its step", def.name.name))
+                .help("give it a `tableau { … }`, a splitting such as `A(1/2) B(1) A(1/2)`, or `step x { … return … }`, or combine other schemes: `method compose(heun, midpoint)`"),
         ),
     }
     if let (Some(span), false, false) =
         (partner, matches!(def.body, Body::Splitting(_)), unsupported)
     {
         sink.push(
-            Diagnostic::error(codes::MISPLACED, span, "there is no splitting to be the partner of")
-                .help("a tableau has a second row of weights instead, a step program `return y embedded z`"),
+            Diagnostic::error(codes::MISPLACED, span, "`embedded` needs a splitting")
+                .help("in a tableau, write a second row of weights; in a step program, `return y embedded z`"),
         );
     }
     def.history = super::history::check(&def, sink);
@@ -287,7 +287,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
                 by.span,
                 "there is no multistep method to start",
             )
-            .help("`start by` belongs to a multistep method, or to a step program that reads earlier values"),
+            .help("`start by` is for multistep methods and for step programs that read earlier values"),
         ),
         _ => {}
     }
@@ -330,7 +330,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     } else if let Some((_, span)) = def.solve.as_ref().filter(|_| sink.len() == before) {
         sink.push(
             Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
-                .label("`solve by` belongs to an implicit tableau or multistep method")
+                .label("`solve by` is for implicit tableaus and multistep methods")
                 .help("in a step program, write the iteration: `repeat r { y = x + h*F(y) }`"),
         );
     } else if def.fields.is_empty() && def.list.is_none() && sink.len() == before {
@@ -355,11 +355,11 @@ fn started(def: &SchemeDef, by: &Ident, sink: &mut Vec<Diagnostic>) {
     let d = |code, message: &str| Diagnostic::error(code, by.span, message);
     if def.history.past.is_empty() {
         let d = d(codes::NOTHING_TO_START, "there is nothing to start")
-            .label("no step reads what an earlier one made");
+            .label("no step reads a value of an earlier step");
         sink.push(d.help("`v[-1]` is the value of `v` in the step before"));
     } else if def.fields.len() != 1 || def.list.is_some() {
         let message = "`start by` takes a step program of one field";
         let d = d(codes::FIELD_COUNT, message);
-        sink.push(d.help("make the first entries in `start { … }`"));
+        sink.push(d.help("set the first values in `start { … }`"));
     }
 }

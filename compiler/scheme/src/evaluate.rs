@@ -1,7 +1,7 @@
-//! Evaluations of fields, and combinations made into values, each once.
+//! Evaluates fields and makes values of combinations, each once.
 //!
-//! Sums of fields become sums of evaluations, `increment(Φ)` and `map(Φ)` the flow itself. The same parameters at the same
-//! value are evaluated once. Leaves the schemes that ask for evaluations to the other files of the machine.
+//! A sum of fields becomes a sum of evaluations; `increment(Φ)` and `map(Φ)` become the flow itself. The same parameters at the same
+//! value are evaluated once.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
@@ -21,7 +21,7 @@ pub(super) struct Evaluation {
     usage: usize,
     at: Vec<ValueId>,
     when: Option<Coeff>,
-    /// The time that is said of it, where nobody knows whether the field reads it.
+    /// Its time, where it is not known whether the field reads it.
     said: Option<(ValueId, Coeff)>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Used {
 }
 
 impl Machine<'_> {
-    /// What stands for a field parameter.
+    /// The argument of a field parameter.
     pub(super) fn argument(&self, name: &str, frame: &Frame) -> Option<FlowArg> {
         let i = frame
             .flow

@@ -1,4 +1,4 @@
-//! What lines of numbers are compared with exact solutions by: tableaus' weights, words in flows, recursions, series.
+//! Compares steps with exact solutions: by the weights of tableaus, words in flows, recursions, or series.
 //!
 //! Takes a [`Placed`] line; gives an expansion and the trees that it is compared on. Leaves the mathematics to `odec-numerics`.
 
@@ -14,7 +14,7 @@ use odec_numerics::{Trees, draw};
 /// Highest order that a claim may name.
 pub const MAX_CLAIM: u64 = 30;
 
-/// What an expansion is made of, and the trees it is compared on.
+/// The form of an expansion, and the trees it is compared on.
 pub struct Expanded {
     pub method: Box<dyn Expansion>,
     pub trees: Trees,
@@ -80,7 +80,7 @@ impl Expanded {
     /// The tree, the elementary differential and both values.
     pub fn shown(&self, v: &Violation) -> String {
         format!(
-            "the condition of {} does not hold: the scheme has {}, the exact solution {}\n{}",
+            "the order condition of {} fails: the scheme has {}, the exact solution has {}\n{}",
             draw::differential(&self.trees, v.tree, &self.fields),
             short(&v.value),
             v.expected,

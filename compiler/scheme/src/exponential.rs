@@ -1,7 +1,7 @@
 //! Functions of a linear field, applied to a state: `exp(h*L)(x)`, `phi1(h/2*L)(F(x))`.
 //!
-//! Takes a call whose callee is such a function; gives an instruction of the stage program. `phi0` is `exp`. The field is a
-//! number for each column, the primitive `decay`: functions of it act column by column. Leaves their values to `odec-model`.
+//! Takes a call whose callee is such a function; gives an instruction of the stage program. `phi0` is `exp`. The field is a number for
+//! each column, the layer `decay`: functions of it act column by column. `odec-model` computes their values.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
@@ -111,7 +111,7 @@ impl Machine<'_> {
             let d = Diagnostic::error(
                 codes::LINEAR_FIELD,
                 argument.value.span,
-                "this is no multiple of a linear field",
+                "this is not a multiple of a linear field",
             );
             return self.fail(d.label("`h*L`, or a part of it, is expected").help(HELP));
         };
@@ -212,7 +212,7 @@ impl Machine<'_> {
         false
     }
 
-    /// The linear field that a parameter stands for.
+    /// The linear field given for a parameter.
     fn linear(&mut self, field: &Ident, names: &Names) -> Option<Rc<Leaf>> {
         let entry = names.fields.get(&field.name).cloned();
         let arg = entry.or_else(|| self.argument(&field.name, names.frame))?;
@@ -229,9 +229,9 @@ impl Machine<'_> {
         {
             return Some(leaf.clone());
         }
-        let message = format!("what stands for `{}` is no linear field", field.name);
+        let message = format!("the field given for `{}` is not linear", field.name);
         let d = Diagnostic::error(codes::LINEAR_FIELD, arg.span, message)
-            .label("`decay` alone is a number for each column")
+            .label("a field that is `decay` alone is expected")
             .also(field.span, "a function of it is applied here")
             .help("name a field for it: `field leak = decay`");
         self.fail(d)
@@ -244,13 +244,10 @@ fn one_argument(span: Span, callee: &Expr) -> Diagnostic {
     Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(HELP)
 }
 
-/// What is said of `exp(h*L)` without a state; `None`: the name is none of a function.
+/// The error for `exp(h*L)` without a state; `None`: the name is not a function.
 pub(super) fn without_state(name: &Ident, span: Span) -> Option<Diagnostic> {
     function(&name.name)?;
-    let message = format!("`{}(…)` is applied to nothing", name.name);
+    let message = format!("`{}(…)` is not applied to a state", name.name);
     let d = Diagnostic::error(codes::LINEAR_FIELD, span, message);
-    Some(
-        d.label("it is a function of states, not a number")
-            .help(HELP),
-    )
+    Some(d.label("it acts on states and is not a number").help(HELP))
 }

@@ -1,4 +1,4 @@
-//! Expressions that stand for schemes: `adjoint(S)`, `compose(S(a), T(b))`, `power(S, n)`, `extrapolate(S, k)`, `average(S, T)`.
+//! Reads expressions that denote schemes: `adjoint(S)`, `compose(S(a), T(b))`, `power(S, n)`, `extrapolate(S, k)`, `average(S, T)`.
 //!
 //! Takes syntax; gives a scheme whose body is a [`Term`], its names looked up and its shape checked. An operand is a scheme
 //! with its settings; it takes the fields around it in their order, or those it names. Leaves numbers to `algebra.rs`,
@@ -59,7 +59,7 @@ impl Resolver<'_, '_> {
         if let Some(from) = self.making.iter().position(|n| n.span == name.span) {
             let round = self.making[from..].iter().chain([name]);
             let round: Vec<&str> = round.map(|n| n.name.as_str()).collect();
-            let message = format!("scheme `{}` is made of itself", name.name);
+            let message = format!("scheme `{}` is defined by itself", name.name);
             let d = Diagnostic::error(codes::CYCLIC_DEFINITION, e.span, message);
             let d = d.label(round.join(" → "));
             return self.fail(d);
@@ -88,8 +88,8 @@ impl Resolver<'_, '_> {
         super::unused::operands(&own.fields, &term, self.sink);
         if let (Some((_, span)), 0) = (&own.solve, around.adjoints) {
             let d = Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
-                .label("only adjoints are solved for here")
-                .help("an operand takes its own settings: `compose(gauss4(r: 5), heun)`");
+                .label("here `solve by` applies to adjoints only")
+                .help("give an operand its own settings: `compose(gauss4(r: 5), heun)`");
             return self.fail(d);
         }
         let algebra = Algebra {
@@ -269,18 +269,18 @@ impl Resolver<'_, '_> {
         if !scheme.looks_back() && !matches!(scheme.body, Body::Multistep(_)) {
             return Some(());
         }
-        let message = format!("`{}` looks back at earlier steps", name.name);
+        let message = format!("`{}` reads values of earlier steps", name.name);
         let d = Diagnostic::error(codes::NESTED_HISTORY, name.span, message)
-            .label("a method of one step is expected here")
+            .label("a one-step method is expected here")
             .also(scheme.name.span, "defined here");
-        self.fail(d.help("take a method of one step, such as `heun`, `rk4` or `gauss4`; a history belongs to an `evolve`"))
+        self.fail(d.help("take a one-step method, such as `heun`, `rk4` or `gauss4`; only an `evolve` keeps a history"))
     }
 
     fn no_by(&mut self, a: &Arg) -> Option<()> {
         let Some(by) = &a.by else {
             return Some(());
         };
-        let d = Diagnostic::error(codes::MISPLACED, by.span, "`by` has no meaning here")
+        let d = Diagnostic::error(codes::MISPLACED, by.span, "`by` cannot be used here")
             .label("operands are schemes without their fields")
             .help("inner schemes are named where the method is applied: `adjoint(strang)(ffn by heun, att)`");
         self.fail(d)
@@ -352,7 +352,7 @@ impl Resolver<'_, '_> {
                             Some(_) => (term.span, first.span),
                             None => (first.span, term.span),
                         };
-                        let message = "this operand does not say its fraction of `h`";
+                        let message = "this operand has no fraction of `h`";
                         let d = Diagnostic::error(codes::MISSING_ARGUMENT, bare, message)
                             .also(said, "this one does");
                         return self.fail(d.help("write fractions for all operands, or for none: then each takes the same"));
@@ -403,7 +403,7 @@ fn no_fraction(span: Span) -> Diagnostic {
     Diagnostic::error(
         codes::MISPLACED,
         span,
-        "a fraction of `h` has no meaning here",
+        "a fraction of `h` cannot be used here",
     )
     .label("only operands of `compose` take parts of the step")
     .help("settings have names: `gauss4(r: 5)`")

@@ -1,7 +1,7 @@
-//! Arithmetic of step programs: numbers, states, and what a state may be multiplied by.
+//! Arithmetic of step programs: sums and products of numbers and states.
 //!
-//! A state may be multiplied by another, column by column, and by a number beside one: `(1 - g)*k`. Products are
-//! multiplied out, so that what is left is a linear combination of values, some of which are products.
+//! A state may be multiplied, column by column, by another state or by a sum such as `1 - g`: `(1 - g)*k`. Products are multiplied out,
+//! so that the result is a linear combination of values, some of which are products.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
@@ -31,7 +31,7 @@ impl Item {
         match self {
             Item::Number(_) => "a number",
             Item::Vector(_) => "a state",
-            Item::Factor { .. } => "a number beside a state",
+            Item::Factor { .. } => "a sum of a number and a state",
         }
     }
 

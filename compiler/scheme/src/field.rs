@@ -1,6 +1,6 @@
-//! Expressions that stand for fields: names, pipelines, sums, `increment(Φ)`, `map(Φ)`.
+//! Reads expressions that denote fields: names, pipelines, sums, `increment(Φ)`, `map(Φ)`.
 //!
-//! A pipeline of layers is one leaf; its inside is read by `odec-model`, which knows the sizes.
+//! A pipeline of layers is one leaf. `odec-model`, which knows the sizes, reads its layers.
 
 use super::expression::is_method;
 use super::flow::{Field, Leaf};

@@ -1,4 +1,4 @@
-//! What names and expressions stand for once they are resolved: fields, and schemes applied to them.
+//! Names and expressions after resolution: fields, and schemes applied to fields.
 
 use super::define::SchemeDef;
 use super::layer::Layers;
@@ -43,7 +43,7 @@ pub type Terms = Vec<(Exact, Rc<Field>, Span)>;
 pub struct Flow {
     pub scheme: Rc<SchemeDef>,
     pub args: Vec<FlowArg>,
-    /// What stands for the list parameter.
+    /// The argument of the list parameter.
     pub list: Vec<FlowArg>,
     pub settings: Vec<(String, Setting)>,
     /// The scheme that takes the first steps of a multistep method.
@@ -51,7 +51,7 @@ pub struct Flow {
     pub span: Span,
 }
 
-/// What stands for a field parameter.
+/// The argument of a field parameter.
 #[derive(Clone, Debug)]
 pub struct FlowArg {
     pub kind: FlowArgKind,
@@ -80,7 +80,7 @@ pub struct Method {
 pub struct Applied {
     pub scheme: Rc<SchemeDef>,
     pub settings: Vec<(String, Setting)>,
-    /// What stands for its list parameter, by number.
+    /// The arguments of its list parameter, by number.
     pub listed: usize,
     pub start_by: Option<Rc<Method>>,
     pub span: Span,

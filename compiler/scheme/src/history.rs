@@ -1,4 +1,4 @@
-//! What a step keeps for later ones: `v[-j]`, `start { v = … }`.
+//! Values that a step keeps for later steps: `v[-j]`, `start { v = … }`.
 //!
 //! Takes a step program; gives the names that have a history, and past values as instructions of the stage program,
 //! each loaded once. Before the first step a value is zero, unless `start` made an entry. The program of a step thus
@@ -69,7 +69,7 @@ pub(super) struct Lengths {
     pub longest: usize,
 }
 
-/// The history of a scheme; complains about a `start` without a step program or with names that nobody reads.
+/// The history of a scheme; reports a `start` without a step program or with names that are never read.
 pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> History {
     let (body, start) = match (&def.body, &def.start) {
         (Body::Step(step), start) => (step, start),
@@ -84,7 +84,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> History {
         (_, Some((_, span))) => {
             let message = "`start { … }` without a step program";
             let d = Diagnostic::error(codes::NOTHING_TO_START, *span, message)
-                .help("say what a step is with `step x { … return … }`");
+                .help("define the step: `step x { … return … }`");
             sink.push(d);
             return History::default();
         }
@@ -142,7 +142,7 @@ impl Machine<'_> {
                     span,
                     "there is no step before the start",
                 )
-                .label("`start` makes the first entry and cannot read earlier ones"),
+                .label("`start` sets the first values and cannot read earlier ones"),
             );
         };
         if history.constants.contains(&name.name) {
@@ -206,8 +206,8 @@ impl Machine<'_> {
 /// A history in `increment(Φ)`, `map(Φ)`, or a flow of a splitting.
 fn nested(span: Span, flow: &Flow) -> Diagnostic {
     let name = &flow.scheme.name.name;
-    let message = format!("`{name}` looks back at earlier steps, and stands inside another flow");
+    let message = format!("`{name}` reads values of earlier steps and is inside another flow");
     Diagnostic::error(codes::NESTED_HISTORY, span, message)
-        .label("a history belongs to an `evolve`")
+        .label("only an `evolve` keeps a history")
         .help(format!("apply it outermost: `evolve {name}(…) for …`"))
 }

@@ -73,7 +73,7 @@ impl Machine<'_> {
             }
             (None, Some((_, span))) => self.fail(
                 Diagnostic::error(codes::NOTHING_TO_SOLVE, *span, "there is nothing to solve")
-                    .label("every stage of this tableau is known from those before it")
+                    .label("every stage of this tableau depends on earlier ones only")
                     .also(t.span, "the tableau is explicit"),
             ),
             (Some((i, j, span)), None) => {
@@ -85,9 +85,7 @@ impl Machine<'_> {
                 self.fail(
                     Diagnostic::error(codes::MISSING_SOLVER, span, "this tableau is implicit")
                         .label(format!("stage {} depends on {on}", i + 1))
-                        .help(
-                            "say how its stages are found: `solve by fixed_point(iterations: 3)`",
-                        ),
+                        .help("choose a solver: `solve by fixed_point(iterations: 3)`"),
                 )
             }
         }
@@ -271,7 +269,7 @@ impl Machine<'_> {
             Item::Number(c) if c.is_zero() => Combination::zero(),
             Item::Vector(v) => v,
             _ => {
-                let message = "this is no state to start from";
+                let message = "the initial guess is not a state";
                 let d = Diagnostic::error(codes::NOT_A_STATE, from.span, message);
                 return self.fail(d.label("a state, or 0, is expected"));
             }

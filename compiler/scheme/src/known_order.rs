@@ -44,7 +44,7 @@ impl Machine<'_> {
             Ok(known) if known.order > 0 => known,
             other => {
                 let why = match other {
-                    Ok(_) => "it has order 0: more steps do not come nearer to the solution".into(),
+                    Ok(_) => "it has order 0: more steps do not converge to the solution".into(),
                     Err(why) => why,
                 };
                 let message = "the order of this method is not known";

@@ -166,7 +166,7 @@ fn starts(
     items.iter().map(each).collect::<Result<_, _>>().map(Some)
 }
 
-/// Complains about names that are taken, and about coefficients that nobody uses.
+/// Reports names that are reserved, and coefficients that are not used.
 pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
     if let Some((_, span)) = &def.keep
         && def.learns.is_empty()
@@ -175,7 +175,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
         let message = "no coefficient of this scheme is learned";
         let d = Diagnostic::error(codes::KEEP_ORDER, *span, message)
             .label("there is nothing to keep")
-            .help("a claim about coefficients that do not move is `order 2`");
+            .help("for fixed coefficients, claim `order 2`");
         sink.push(d);
     }
     let Some(first) = def.learns.first() else {
@@ -202,13 +202,14 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
     for l in &def.learns {
         let name = l.name.name.as_str();
         if let (true, Some((_, keep))) = (name == DIRECTION, &def.keep) {
-            let message = format!("`{name}` is what `keep order` calls the directions it trains");
+            let message =
+                format!("`{name}` is reserved for the directions that `keep order` trains");
             let d = Diagnostic::error(codes::REDEFINITION, l.name.span, message)
                 .label("choose another name")
                 .also(*keep, "kept here");
             sink.push(d);
         } else if ["h", "t"].contains(&name) {
-            let message = format!("`{name}` keeps its meaning");
+            let message = format!("`{name}` cannot be redefined");
             let mut d = Diagnostic::error(codes::NOT_ASSIGNABLE, l.name.span, message)
                 .label("choose another name");
             if name == "h" {
@@ -218,7 +219,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) {
         } else if matches!(l.len, LearnLen::History) && def.history.past.is_empty() {
             let message = format!("`{name}` is as long as the history, and this scheme has none");
             let d = Diagnostic::error(codes::NO_HISTORY, l.span, message)
-                .label("no step reads what an earlier one made")
+                .label("no step reads a value of an earlier step")
                 .help(format!(
                     "a sum over earlier values is `sum j in 0.. {{ {name}[j]*f[-j] }}`"
                 ));

@@ -1,8 +1,8 @@
 //! Methods with learned coefficients that start from another scheme's: `learn tableau from rk4`, `learn multistep from ab4`.
 //!
-//! The scheme takes over the other one's rows, constants, parameters, start and way to solve, the last three where it
-//! does not say its own; then the entries that make a method of this kind become learned coefficients. A tableau stays as
-//! explicit as it was, and a multistep method as long: what is structurally zero stays zero.
+//! The scheme takes the rows, constants, parameters, start and solver of the other one, the last three unless it gives its own. Then the
+//! entries that this kind of method may have become learned coefficients. A tableau stays explicit, and a multistep method keeps its
+//! length: structural zeros stay zero.
 
 use super::coeff::Coeff;
 use super::define::{Body, SchemeDef};
@@ -46,7 +46,7 @@ impl Resolver<'_, '_> {
             let bare = kind.trim_start_matches("a ");
             let message = format!("`{}` has no {bare} to start from", from.name);
             let d = Diagnostic::error(codes::LEARN_SOURCE, from.span, message)
-                .label(format!("a scheme that is written as {kind} is expected"))
+                .label(format!("a scheme given as {kind} is expected"))
                 .also(source.name.span, "defined here");
             return self.fail(match source.body {
                 Body::Tableau(_) => d.help("write `learn tableau from …`"),

@@ -1,4 +1,4 @@
-//! Schemes: names resolved; tableaus, splittings and step programs turned into stage programs with exact coefficients.
+//! Schemes: resolves names, and turns tableaus, splittings and step programs into stage programs with exact coefficients.
 //!
 //! Takes a syntax tree; gives a [`stage::Program`] for each flow. A scheme, however it is written, is *executed* on
 //! exact linear combinations ([`run`]): what comes out is a straight line of field evaluations and combinations, and

@@ -1,7 +1,7 @@
-//! Which names a step program writes, and which it reads with an index: `k1[-j]`, `beta[2]`.
+//! Which names a step program sets, and which it reads with an index: `k1[-j]`, `beta[2]`.
 //!
-//! Takes syntax; gives sets of names. Used to know what a step must keep for later ones, and which learned
-//! coefficients, fields and values nobody uses. Leaves meaning to `step.rs`.
+//! Takes syntax; gives sets of names. They tell what a step must keep for later steps, and which learned coefficients, fields and values
+//! are unused.
 
 use odec_grammar::Span;
 use odec_grammar::ast::{

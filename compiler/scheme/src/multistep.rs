@@ -36,7 +36,7 @@ pub struct Multistep {
 }
 
 impl Multistep {
-    /// Steps a step looks back, itself included.
+    /// The number of steps k of a k-step method.
     pub fn steps(&self) -> usize {
         self.alpha.len().max(self.beta.len()).saturating_sub(1)
     }
@@ -66,7 +66,7 @@ impl Multistep {
         let (alpha, beta) = (row("alpha"), row("beta"));
         for (name, _) in rows {
             if !["alpha", "beta"].contains(&name.name.as_str()) {
-                let message = format!("`{}` is no row of a multistep method", name.name);
+                let message = format!("`{}` is not a row of a multistep method", name.name);
                 let d = Diagnostic::error(codes::MULTISTEP_ROWS, name.span, message);
                 sink.push(d.label("`alpha` or `beta` is expected"));
             }
@@ -83,7 +83,7 @@ pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
         let d = Diagnostic::error(
             codes::MULTISTEP_ROWS,
             m.span,
-            "this method has no earlier value",
+            "this method reads no earlier value",
         );
         sink.push(d.help("each row has an entry for the new step and one for each earlier one"));
     }
@@ -91,15 +91,15 @@ pub fn check(def: &SchemeDef, m: &Multistep, sink: &mut Vec<Diagnostic>) {
         (None, 2..) => {
             let message = format!("a method of {} needs a start", count(steps, "step"));
             let d = Diagnostic::error(codes::MISSING_START, m.span, message)
-                .label("the first steps have nothing to look back at")
-                .help("say how they are taken: `start by heun`");
+                .label("the first steps have no earlier values")
+                .help("take them with another scheme: `start by heun`");
             sink.push(d);
         }
         (Some(by), 0 | 1) => {
-            let message = "a method of one step needs no start";
+            let message = "a one-step method needs no start";
             sink.push(
                 Diagnostic::error(codes::NOTHING_TO_START, by.span, message)
-                    .also(m.span, "it reads nothing older than the state"),
+                    .also(m.span, "it reads no earlier values"),
             );
         }
         _ => {}
@@ -286,7 +286,7 @@ impl Machine<'_> {
                     "this method is implicit",
                 )
                 .label("the new state depends on its own evaluation")
-                .help("say how it is found: `solve by fixed_point(iterations: 3)`"),
+                .help("choose a solver: `solve by fixed_point(iterations: 3)`"),
             ),
         }
     }
@@ -306,7 +306,7 @@ impl Machine<'_> {
             let d = Diagnostic::error(
                 codes::INCONSISTENT_ROWS,
                 m.alpha[0].span,
-                "the new state has no weight",
+                "the coefficient of the new state is 0",
             );
             return self.fail(d.label("a number other than 0 is expected"));
         };
@@ -314,8 +314,8 @@ impl Machine<'_> {
         if !sum.is_zero() {
             let message = format!("the entries of `alpha` sum to {sum}, not to 0");
             let d = Diagnostic::error(codes::INCONSISTENT_ROWS, spans(&m.alpha), message)
-                .label("a state that does not change would change")
-                .help("look for a slip in the row; it stands newest first");
+                .label("a constant state would not stay constant")
+                .help("check the row for a typo; the newest entry comes first");
             return self.fail(d);
         }
         let weighted = |i: usize| &Exact::int(-(i as i64)) * &alpha[i];
@@ -325,9 +325,9 @@ impl Machine<'_> {
             let message = format!("the entries of `beta` sum to {sum}, not to {slope}");
             let d = Diagnostic::error(codes::INCONSISTENT_ROWS, spans(&m.beta), message)
                 .label(format!(
-                    "`alpha` asks for {slope}: a constant rate would be integrated wrongly"
+                    "`alpha` requires {slope}: a constant rate would be integrated wrongly"
                 ))
-                .help("look for a slip in the row; it stands newest first");
+                .help("check the row for a typo; the newest entry comes first");
             return self.fail(d);
         }
         let scaled = |row: Vec<Exact>| -> Result<Vec<Coeff>, _> {

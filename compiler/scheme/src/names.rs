@@ -1,4 +1,4 @@
-//! The namespace of schemes, fields and layers: the user's file, what it imports, and the library by name.
+//! The namespace of schemes, fields and layers: the user's file, its imports, and the library.
 //!
 //! Takes a parsed file and a [`Loader`]; gives definitions by name. Library schemes are parsed when they are first
 //! named. A file's own definition comes before a library scheme of the same name, except in the library itself. Leaves reading files to the loader, expressions to `resolve.rs`.
@@ -76,7 +76,7 @@ const MAX_IMPORTS: usize = 64;
 
 pub struct Namespace<'s> {
     sources: &'s mut Sources,
-    /// The layers that fields are made of.
+    /// The layers of fields.
     pub layers: &'static Vocabulary,
     /// By name, with the place of the name; `None`: defined, but wrongly.
     names: BTreeMap<String, (Option<Definition>, Span)>,
@@ -208,10 +208,7 @@ impl<'s> Namespace<'s> {
         let clash = |what: String| Diagnostic::error(codes::REDEFINITION, name.span, what);
         let word = name.name.as_str();
         if self.layers.takes(word) || RESERVED.contains(&word) {
-            sink.push(
-                clash(format!("`{word}` already means something to odec"))
-                    .help("choose another name"),
-            );
+            sink.push(clash(format!("`{word}` is a reserved name")).help("choose another name"));
         } else if let Some((_, first)) = self.names.get(word) {
             sink.push(
                 clash(format!("`{word}` is defined twice")).also(*first, "first defined here"),
@@ -226,9 +223,9 @@ impl<'s> Namespace<'s> {
                 let message = format!("`{word}` is also the name of a library {what}");
                 sink.push(
                     Diagnostic::warning(codes::REDEFINITION, name.span, message)
-                        .label("this one is meant wherever this file is used")
+                        .label("this definition is used instead of the library's")
                         .help(format!(
-                            "the library's is in {}; choose another name to have both",
+                            "the library's scheme is in {}; choose another name to use both",
                             library.path()
                         )),
                 );
@@ -237,7 +234,7 @@ impl<'s> Namespace<'s> {
         }
     }
 
-    /// What a name stands for where it is written. `Err(true)`: it is defined, but wrongly, and that has been said.
+    /// The definition of a name. `Err(true)`: its definition is wrong, and the error was reported.
     pub fn get(&mut self, name: &Ident, sink: &mut Vec<Diagnostic>) -> Result<Definition, bool> {
         let word = name.name.as_str();
         if !self.library_sources.contains(&name.span.source)

@@ -1,10 +1,10 @@
-//! Which fields have parameters of their own at each place they are written at (`weights per use`).
+//! Which fields have their own parameters at each place in the source (`weights per use`).
 //!
-//! Two evaluations at one value are one evaluation, unless their field is among these.
+//! Two evaluations at one value are one evaluation, unless their field is one of these.
 
 use std::collections::BTreeMap;
 
-/// What is said of all fields, and of single ones.
+/// The policy for all fields, and for single ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerUse {
     pub all: bool,

@@ -1,6 +1,6 @@
 //! `root(x^3 - 3*x + 1, 0.35)`: the real root of a polynomial that is nearest to a number.
 //!
-//! The variable is the one name in the polynomial that stands for no number where it is written.
+//! The variable is the one name in the polynomial that is not defined as a number.
 
 use super::coeff::Coeff;
 use super::scalar::{ROOT_WORK, Scope, constant, evaluated, exact, name_of, unknown_name};
@@ -79,7 +79,7 @@ pub fn bound(named: &Named) -> Diagnostic {
     let message = format!("`{name}` is a state here");
     Diagnostic::error(codes::NOT_A_NUMBER, named.variable.span, message)
         .label("a number is expected, or the variable of a polynomial")
-        .help("states have no roots; the variable of a polynomial is a name that means nothing else: `root(z^3 - 3*z + 1, 0.35)`")
+        .help("states have no roots; the variable of a polynomial is a name that is not defined: `root(z^3 - 3*z + 1, 0.35)`")
 }
 
 fn explained(why: ExactError, coefficients: &[Exact], near: &Exact, named: &Named) -> Diagnostic {

@@ -1,4 +1,4 @@
-//! Expressions that stand for flows, resolved by name and checked for their kinds.
+//! Reads expressions that denote flows: resolves names and checks kinds.
 //!
 //! Takes syntax and a namespace; gives [`Flow`]s: a scheme applied to fields. Leaves fields to `field.rs`.
 
@@ -179,7 +179,7 @@ impl<'n, 's> Resolver<'n, 's> {
                     )
                     .label("a scheme applied to fields is expected here")
                     .help(format!(
-                        "say how it is integrated: `euler({})`",
+                        "apply a scheme to it: `euler({})`",
                         name.map_or(String::new(), |n| n.name)
                     ))
                 }
@@ -195,7 +195,7 @@ impl<'n, 's> Resolver<'n, 's> {
             return self.apply(scheme, call, e.span);
         }
         let Some(name) = name_of(&call.callee) else {
-            let message = "this is no scheme to apply";
+            let message = "this is not a scheme";
             let d = Diagnostic::error(codes::NOT_A_SCHEME, call.callee.span, message);
             return self
                 .fail(d.label("a scheme, or a method such as `adjoint(heun)`, is expected"));
@@ -207,7 +207,7 @@ impl<'n, 's> Resolver<'n, 's> {
                 format!("`{}(…)` is a field, not a flow", name.name),
             )
             .label("a scheme applied to fields is expected here")
-            .help("say how it is integrated: `euler(…)`");
+            .help("apply a scheme to it: `euler(…)`");
             return self.fail(d);
         }
         match self.definition(&name)? {
@@ -262,5 +262,5 @@ pub fn repeated_argument(label: &Ident, first: Span) -> Diagnostic {
         label.span,
         format!("argument `{}` is given twice", label.name),
     )
-    .also(first, "the first time")
+    .also(first, "first given here")
 }

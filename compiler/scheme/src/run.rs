@@ -1,4 +1,4 @@
-//! Flows to stage programs: every scheme is executed on exact linear combinations instead of tensors.
+//! Turns flows into stage programs: every scheme is executed on exact linear combinations instead of tensors.
 //!
 //! Takes a resolved [`Flow`]; gives the [`Program`] of one step. Nested flows are inlined: their start state becomes a
 //! value of its own, so that terms of the outer step are not copied into inner combinations; `increment(Φ)` takes
@@ -275,7 +275,7 @@ impl<'s> Machine<'s> {
         }
         self.fail(
             Diagnostic::error(codes::TOO_LARGE, span, "the stage program grows too large")
-                .label("gave up here")
+                .label("the limit is reached here")
                 .help(format!(
                     "one step may take about {MAX_WORK} terms, all steps together {MAX_TOTAL} and {MAX_EVALUATIONS} evaluations"
                 )),
@@ -462,7 +462,7 @@ impl<'s> Machine<'s> {
                         Diagnostic::error(codes::PARAMETER_COLLISION, flow.span, message)
                             .label("one belongs to this flow")
                             .also(other, "the other one belongs to this flow")
-                            .help("write a scheme of your own with another name for one of them"),
+                            .help("define a scheme of your own with another name for one of them"),
                     );
                 }
             }
@@ -498,12 +498,12 @@ pub fn too_much_mixing(span: Span) -> Diagnostic {
     Diagnostic::error(
         codes::TOO_LARGE,
         span,
-        "anderson's mixing takes too many operations",
+        "Anderson mixing takes too many operations",
     )
     .label(format!(
         "squares of memories, over all iterations, sum to more than {MAX_MIXING}"
     ))
-    .help("fewer steps, fewer iterations, a smaller memory, or `fixed_point(tol: …, max: …)`")
+    .help("take fewer steps, fewer iterations, a smaller memory, or `fixed_point(tol: …, max: …)`")
 }
 
 pub fn too_many_evaluations(span: Span) -> Diagnostic {
@@ -512,5 +512,5 @@ pub fn too_many_evaluations(span: Span) -> Diagnostic {
         span,
         format!("more than {MAX_EVALUATIONS} field evaluations"),
     )
-    .help("fewer steps, fewer iterations, or a cheaper scheme")
+    .help("take fewer steps, fewer iterations, or a cheaper scheme")
 }

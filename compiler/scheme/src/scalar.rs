@@ -1,4 +1,4 @@
-//! Numbers as they are written, evaluated exactly: coefficients, fractions of `h`, sizes, options.
+//! Evaluates numbers in the source exactly: coefficients, fractions of `h`, sizes, options.
 
 use super::coeff::{Coeff, CoeffError, MAX_TERMS};
 use super::polynomial;
@@ -18,7 +18,7 @@ const MAX_WORK: usize = 200_000;
 /// What a root counts for: the factors of a number are looked for.
 pub(super) const ROOT_WORK: usize = 50;
 
-/// The value of an expression that stands for a number.
+/// The value of a numeric expression.
 pub fn scalar(e: &Expr, scope: &Scope) -> Result<Coeff, Diagnostic> {
     measured(e, scope).map(|(value, _)| value)
 }
@@ -52,7 +52,7 @@ pub(super) fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coe
             if *work > MAX_WORK {
                 let message = "this number takes too long to compute";
                 let d = Diagnostic::error(codes::TOO_LARGE, e.span, message);
-                return Err(d.help("fewer quotients of sums of roots, or a decimal"));
+                return Err(d.help("write fewer quotients of sums of roots, or a decimal"));
             }
             Ok(value)
         }
@@ -173,9 +173,9 @@ pub fn length_of(list: &str) -> String {
     format!("{LENGTH}({list})")
 }
 
-/// `len(L)`, the number of fields that stand for a list parameter.
+/// `len(L)`, the number of fields given for a list parameter.
 fn length(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
-    let help = "`len(L)` is the number of fields that stand for `L` in `scheme name(A, L[..])`";
+    let help = "`len(L)` is the number of fields given for `L` in `scheme name(A, L[..])`";
     let [arg] = &call.args[..] else {
         let message = format!("`{LENGTH}` takes one list");
         return Err(Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(help));
@@ -186,7 +186,7 @@ fn length(call: &Call, scope: &Scope, span: Span) -> Result<Coeff, Diagnostic> {
         Diagnostic::error(
             codes::NOT_A_LIST,
             arg.value.span,
-            "this is no list of fields",
+            "this is not a list of fields",
         )
         .label("a list parameter of this scheme is expected")
         .help(help)

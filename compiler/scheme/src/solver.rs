@@ -1,4 +1,4 @@
-//! How fixed points are found, as it is written: `anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit`, `broyden(…)`.
+//! Reads fixed-point solvers: `anderson(memory: 5, tol: 1e-3, max: 40) gradient implicit`, `broyden(…)`.
 //!
 //! Takes the syntax; gives a [`Solver`] with numbers in bounds. `implicit.rs` runs it.
 
@@ -17,7 +17,7 @@ use std::fmt;
 pub const MAX_ITERATIONS: u64 = 1000;
 /// Most differences of earlier iterates.
 pub const MAX_MEMORY: u64 = 8;
-/// Differences that `anderson` and `broyden` keep where nothing is said.
+/// The default number of differences that `anderson` and `broyden` keep.
 const MEMORY: usize = 5;
 
 /// The ways to solve that this version knows, and those of the language that it does not.
@@ -113,7 +113,7 @@ impl Machine<'_> {
 
     fn finds(&mut self, call: &Expr, scope: &Scope) -> Option<solve::Solver> {
         let Some(mut args) = Args::of(call) else {
-            let message = "this is no way to solve";
+            let message = "this is not a solver";
             let d = Diagnostic::error(codes::UNKNOWN_OPTION, call.span, message);
             return self.fail(d.help("write `fixed_point(iterations: 3)` after `by`"));
         };
@@ -121,8 +121,7 @@ impl Machine<'_> {
         if LATER.contains(&name.name.as_str()) {
             let d = not_supported(name.span, &format!("`{}`", name.name));
             return self.fail(d.help(
-                "its linear equations need products with the Jacobian, which no graph of this version has; write \
-                 `broyden(memory: 5, tol: 1e-3, max: 40)`, which builds up its inverse from iterates",
+                "it needs products with the Jacobian, which this version does not have; write `broyden(memory: 5, tol: 1e-3, max: 40)`, which approximates the inverse from iterates",
             ));
         }
         if !METHODS.contains(&name.name.as_str()) {
@@ -186,8 +185,8 @@ impl Machine<'_> {
         {
             let message = format!("a memory of {memory} for {most} iterations");
             let d = Diagnostic::error(codes::OUT_OF_RANGE, e.span, message)
-                .label("more than there are iterations to remember");
-            return self.fail(d.also(span, "as many iterations at most"));
+                .label("this is more than the number of iterations");
+            return self.fail(d.also(span, "the number of iterations"));
         }
         Some(memory as usize)
     }
@@ -199,7 +198,7 @@ impl Machine<'_> {
         }
         let d = out_of_range(&tol, e.span).label("a number between 0 and 1 is expected");
         self.fail(d.help(
-            "a token is solved when its residual is smaller than this share of its length: `tol: 1e-3`",
+            "a token is solved when the norm of its residual, divided by the norm of its state, is below this: `tol: 1e-3`",
         ))
     }
 
@@ -207,13 +206,13 @@ impl Machine<'_> {
         let known = ["unroll", "implicit", "phantom", "last"];
         let expected = "`unroll`, `implicit`, `phantom(k)` or `last(k)` is expected";
         let Some(mut args) = Args::of(g) else {
-            let d = Diagnostic::error(codes::UNKNOWN_OPTION, g.span, "this is no gradient");
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, g.span, "this is not a gradient");
             return self.fail(d.label(expected));
         };
         let name = args.callee.clone();
         if name.name == "backsolve" {
             let d = not_supported(g.span, "`gradient backsolve`");
-            return self.fail(d.help("write `gradient implicit`: it keeps no iterate either"));
+            return self.fail(d.help("write `gradient implicit`: it stores no iterates either"));
         }
         if !known.contains(&name.name.as_str()) {
             return self.fail(unknown_option("a gradient", &name, &known).label(expected));

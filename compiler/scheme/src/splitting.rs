@@ -1,7 +1,7 @@
-//! Splittings: flows taken one after the other, each over its fraction of the step.
+//! Splittings: flows of single fields, one after the other, each over its fraction of the step.
 //!
-//! A field stands for its own flow, advanced by one Euler step or by the scheme named after `by`. Coefficients may be any
-//! exact numbers, negative ones too.
+//! A field stands for its own flow, integrated by one Euler step or by the scheme named after `by`. Coefficients may be any exact
+//! numbers, also negative ones.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};

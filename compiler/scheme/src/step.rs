@@ -32,7 +32,7 @@ impl Machine<'_> {
                         Diagnostic::error(
                             codes::MISSING_RETURN,
                             span_of(next),
-                            "this is never reached",
+                            "this statement is never reached",
                         )
                         .label("`return` must be the last statement")
                         .also(span_of(stmt), "the step ends here"),
@@ -123,8 +123,7 @@ impl Machine<'_> {
                     Diagnostic::error(codes::BEFORE_FIRST_STEP, span, message)
                         .label("later steps read it here")
                         .help(format!(
-                            "where the history is too short, `start by` takes the step, and `{name}` keeps the last value that needs no \
-                             earlier ones: set it to one first, such as `{name} = …`"
+                            "steps without a full history are taken by `start by`, and then `{name}` keeps its last value that reads no history: set such a value first, `{name} = …`"
                         )),
                 );
             };
@@ -273,7 +272,7 @@ impl Machine<'_> {
             Diagnostic::error(
                 codes::NOT_ASSIGNABLE,
                 name.span,
-                format!("`{}` is {what} and keeps its meaning", name.name),
+                format!("`{}` is {what} and cannot be redefined", name.name),
             )
             .label("choose another name"),
         )

@@ -1,4 +1,4 @@
-//! Runge–Kutta tableaus: shape and row sums checked, stages emitted.
+//! Reads Runge–Kutta tableaus: checks shape and row sums, and emits the stages.
 //!
 //! Yᵢ = x + h Σ aᵢⱼ kⱼ, kᵢ = F(Yᵢ), result x + h Σ bᵢ kᵢ, embedded partner x + h Σ b̂ᵢ kᵢ. Stages that neither needs are
 //! left out. Leaves stages that depend on later ones to `implicit.rs`.
@@ -142,7 +142,7 @@ impl Machine<'_> {
                 Diagnostic::error(
                     codes::TABLEAU_SHAPE,
                     late.span,
-                    "a stage stands after the weights",
+                    "a stage comes after the weights",
                 )
                 .label("rows with a node `c` come first, then the weights, which have none"),
             );
@@ -177,7 +177,7 @@ impl Machine<'_> {
                             format!("node {} of stage {} is not the sum of its row", node, i + 1),
                         )
                         .label(format!("the row sums to {sum}"))
-                        .help(format!("write {sum} here, or look for a slip in the row")),
+                        .help(format!("write {sum} here, or check the row for a typo")),
                     );
                     good = false;
                 }
@@ -218,7 +218,7 @@ impl Machine<'_> {
                     format!("this row has {} entries", row.entries.len()),
                 )
                 .label(format!("the tableau has {}", count(stages, "stage")))
-                .help("an entry that contains blanks is put in parentheses: `(1/2 - 1/6)`"),
+                .help("put an entry that contains blanks in parentheses: `(1/2 - 1/6)`"),
             );
         }
         let values: Vec<Option<Exact>> = row

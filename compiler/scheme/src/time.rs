@@ -85,9 +85,10 @@ pub(super) fn settle(instrs: &mut [Instr], starts: &dyn Fn(&str) -> Option<Exact
 }
 
 fn not_of_row_sum(place: Span) -> Diagnostic {
-    let message = "the order that this scheme claims is that of fields that do not depend on time";
+    let message =
+        "the order that this scheme claims holds only for fields that do not depend on time";
     Diagnostic::warning(codes::UNPROVED_CLAIM, place, message)
-        .label("another time than the row sum of the argument, and a field here depends on it")
+        .label("this time is not the row sum of the argument, and a field here depends on time")
 }
 
 impl Machine<'_> {
@@ -108,7 +109,7 @@ impl Machine<'_> {
         }
     }
 
-    /// When a field is evaluated at a value; `Some(None)`: nobody knows.
+    /// When a field is evaluated at a value; `Some(None)`: it is not known.
     #[inline(never)]
     pub(super) fn time_of(
         &mut self,
@@ -220,8 +221,12 @@ impl Machine<'_> {
         if names.frame.outermost {
             return Some(Coeff::symbol(T));
         }
-        let d = Diagnostic::error(codes::MISPLACED, span, "there is no `t` in a step of a step")
-            .label("this scheme is applied inside another one, whose fields may have come to different times");
-        self.fail(d.help("fields know their time: `time(embed: 16)` in a pipeline"))
+        let d = Diagnostic::error(
+            codes::MISPLACED,
+            span,
+            "`t` is not defined in a scheme inside another scheme",
+        )
+        .label("the outer scheme's fields may be at different times");
+        self.fail(d.help("give the time to a field instead: `time(embed: 16)` in its pipeline"))
     }
 }

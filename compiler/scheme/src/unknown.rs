@@ -1,4 +1,4 @@
-//! Equations that are solved to a tolerance, as those see them that read coefficients alone.
+//! Equations that are solved to a tolerance, in a form for analyses that read coefficients only.
 //!
 //! An equation is read once, with its unknowns as values of their own: at h = 0 it says z = m z + c with a number m. Its solution is
 //! z = (c + h …)/(1 − m), evaluations at z included, so a step that solves is an implicit one. Where m is 1 the equation does not determine z.
@@ -18,14 +18,14 @@ use odec_graph::Exact;
 /// What an equation is not said to be.
 const OPEN: &str = "its equation is part of itself";
 const WEIGHED: &str =
-    "a learned coefficient, or a power of `h`, stands before the unknown of an equation";
+    "a learned coefficient, or a power of `h`, multiplies the unknown of an equation";
 const COUPLED: &str =
-    "unknowns that are solved for together stand outside of `h*F` in their equations";
+    "unknowns that are solved for together are used outside of `h*F` in their equations";
 const NESTED: &str = "an equation reads its unknown through more than evaluations";
 const SINGULAR: &str =
     "an equation does not determine its unknown: at h = 0 it holds for every value, or for none";
 const FEW: &str =
-    "its unknown stands in an equation outside of `h*F`, and few iterations are taken";
+    "its unknown is used outside of `h*F` in an equation, and few iterations are taken";
 
 /// All that an equation is not said to be.
 pub(super) const REASONS: [&str; 6] = [OPEN, WEIGHED, COUPLED, NESTED, SINGULAR, FEW];
@@ -175,7 +175,7 @@ fn away_from(m: &Exact, iterations: usize, tol: &Exact) -> Option<String> {
     let size = if m.is_negative() { -m } else { m.clone() };
     if size >= Exact::one() {
         return Some(format!(
-            "at h = 0 each plain iteration multiplies the distance to the solution by {m}, so it does not get there: write \
+            "at h = 0 each plain iteration multiplies the distance to the solution by {m}, so it does not converge: write \
              `anderson(…)` or `broyden(…)`"
         ));
     }
@@ -187,6 +187,6 @@ fn away_from(m: &Exact, iterations: usize, tol: &Exact) -> Option<String> {
         left = &left * &size;
     }
     (&left > tol).then(|| {
-        format!("at h = 0 each plain iteration leaves {size} of the distance to the solution, and {iterations} leave more than {tol}")
+        format!("at h = 0 each plain iteration multiplies the distance to the solution by {size}, and after {iterations} it is still above {tol}")
     })
 }

@@ -1,4 +1,4 @@
-//! A flow unrolled over the steps of an evolution: the distinct stage programs, and which one each step runs.
+//! Unrolls a flow over the steps of an evolution: the distinct stage programs, and which one each step runs.
 //!
 //! Takes a resolved flow and a number of steps. A step is run again only where its program may differ from the first
 //! one: a setting with one value per step, or a history that is still growing. Leaves weights and sizes of steps to
@@ -75,7 +75,7 @@ pub fn unroll(
     if let (Some((back, _)), Some((other, _))) = (flows.iter().find(past), flows.iter().find(other))
     {
         let name = &back.scheme.name.name;
-        let message = format!("`{name}` looks back at earlier steps, which other schemes take");
+        let message = format!("`{name}` reads values of earlier steps, which other schemes take");
         let other = if Rc::ptr_eq(&back.scheme, &other.scheme) {
             first
         } else {

@@ -1,4 +1,4 @@
-//! Warnings about what a scheme names and never reads: fields, numbers, values of a step.
+//! Warns about fields, numbers and values of a scheme that are never read.
 //!
 //! Takes the syntax of a scheme. A name that begins with `_` may stay unread. Leaves the fields of a method made of others to `expression.rs`,
 //! where its operands are known, and stages of a tableau to `tableau.rs`.
@@ -101,7 +101,7 @@ fn field(name: &Ident) -> Diagnostic {
     Diagnostic::warning(codes::UNUSED_NAME, name.span, message)
         .label("no step reads it")
         .help(format!(
-            "what is given for it is no part of the model and is not trained; evaluate it, or call it `_{}` if that is meant",
+            "a field given for it is not part of the model and is not trained; evaluate it, or rename it `_{}` if this is intended",
             name.name
         ))
 }
@@ -111,7 +111,7 @@ pub(super) fn number(name: &Ident) -> Diagnostic {
     Diagnostic::warning(codes::UNUSED_NAME, name.span, message)
         .label("its value changes nothing")
         .help(format!(
-            "remove it, or call it `_{}` if that is meant",
+            "remove it, or rename it `_{}` if this is intended",
             name.name
         ))
 }
@@ -121,7 +121,7 @@ fn value(name: &Ident) -> Diagnostic {
     Diagnostic::warning(codes::UNUSED_NAME, name.span, message)
         .label("what the step returns does not depend on it")
         .help(format!(
-            "nothing is trained through it; read it, remove it, or call it `_{}` if that is meant",
+            "nothing is trained through it; read it, remove it, or rename it `_{}` if this is intended",
             name.name
         ))
 }

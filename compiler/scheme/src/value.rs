@@ -1,4 +1,4 @@
-//! Expressions of step programs: exact numbers and exact combinations of states.
+//! Evaluates expressions of step programs: exact numbers and exact combinations of states.
 //!
 //! Takes syntax and the names set so far; gives an [`Item`]. A sum is added up term by term; `0..` runs over the history.
 
@@ -53,7 +53,7 @@ impl Machine<'_> {
             if history.past.is_empty() {
                 let message = "this range runs over the history, and this scheme has none";
                 let d = Diagnostic::error(codes::NO_HISTORY, range.span, message)
-                    .label("no step reads what an earlier one made")
+                    .label("no step reads a value of an earlier step")
                     .help("give the range an end: `0..n`");
                 return self.fail(d);
             }
@@ -75,7 +75,7 @@ impl Machine<'_> {
                     "a number is added to a state",
                 )
                 .label("states are added to states and multiplied by numbers")
-                .help("only as a factor does this mean something: `(1 - g)*k`"),
+                .help("such a sum is only allowed as a factor: `(1 - g)*k`"),
             ),
             Item::Number(_) => self.fail(
                 Diagnostic::error(codes::NOT_A_STATE, e.span, "this is a number")
@@ -117,7 +117,7 @@ impl Machine<'_> {
             ExprKind::Tuple(items) if items.len() == 1 => self.item(&items[0], names),
             ExprKind::Quantity(..) => self.number(e, &Scope::new()).map(Item::Number),
             _ => self.fail(
-                Diagnostic::error(codes::NOT_A_STATE, e.span, "this has no meaning in a step")
+                Diagnostic::error(codes::NOT_A_STATE, e.span, "this cannot be used in a step")
                     .label("a state or a number is expected here"),
             ),
         }
@@ -305,7 +305,7 @@ impl Machine<'_> {
 }
 
 impl Names<'_> {
-    /// The parameter that stands for a list of fields.
+    /// The list parameter.
     pub fn list(&self) -> Option<&Ident> {
         self.frame.flow.scheme.list.as_ref()
     }

@@ -1,6 +1,6 @@
-//! What the language knows of layers before any sizes are known: their names, and what they say of a field.
+//! What the language knows about layers before sizes are known: their names and basic properties.
 //!
-//! The layers themselves belong to the model stage, which gives their names to [`super::Namespace`]; nothing here names one.
+//! The layers themselves are in `odec-model`, which gives their names to [`super::Namespace`]. No layer is named here.
 
 use super::layer::Layers;
 use super::scalar::{name_of, not_supported};
@@ -22,7 +22,7 @@ impl Facts {
         reads_time: false,
         diagonal: false,
     };
-    /// Of a field that any other may stand for, where a scheme is looked at without a model.
+    /// Of an arbitrary field, for schemes without a model.
     pub const OPEN: Facts = Facts {
         reads_time: false,
         diagonal: true,
@@ -38,7 +38,7 @@ pub struct LayerName {
     pub takes_fields: bool,
 }
 
-/// The layers that fields are made of.
+/// The layers of fields.
 #[derive(Debug)]
 pub struct Vocabulary {
     pub layers: &'static [LayerName],
@@ -75,7 +75,7 @@ impl Vocabulary {
         self.layers.iter().find(|l| l.name == name)
     }
 
-    /// What is said of a layer of a later version.
+    /// The error for a layer of a later version.
     pub fn later(&self, name: &Ident) -> Option<Diagnostic> {
         let (_, near) = self.later.iter().find(|(n, _)| *n == name.name)?;
         let layers: Vec<String> = self.names().map(|p| format!("`{p}`")).collect();

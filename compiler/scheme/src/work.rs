@@ -1,8 +1,7 @@
-//! Evaluations of fields: how many, and how many must wait for each other.
+//! Counts evaluations of fields, and how many depend on each other.
 //!
-//! Takes stage programs; gives counts. The longest chain of evaluations, each of which needs the result of the one before it, is what
-//! remains of a step's time where everything independent runs at once (Jackson & Nørsett 1995, SIAM J. Numer. Anal. 32, 49:
-//! "parallel stages").
+//! Takes stage programs; gives counts. The longest chain of dependent evaluations is what remains of a step's time when all independent
+//! ones run at once (Jackson & Nørsett 1995, SIAM J. Numer. Anal. 32, 49: "parallel stages").
 
 use super::stage::{Instr, Moment, Program};
 use super::unroll::Unrolled;

@@ -1,4 +1,4 @@
-//! What a model costs, exactly: evaluations, parameters, operations, memory.
+//! Exact costs of a model: evaluations, parameters, operations, memory.
 //!
 //! Takes a built model; gives numbers that the executed program has as well (`compiler/tests/passes/costs.rs` counts them). Work
 //! of stage programs is counted in `work.rs`, operations on graphs in `operations.rs`; memory is what the passes plan.

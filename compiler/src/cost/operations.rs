@@ -1,4 +1,4 @@
-//! Multiply-adds of a graph: contractions and attention, as papers count them.
+//! Counts the multiply-adds of a graph: contractions and attention, as papers count them.
 //!
 //! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; of attention, the products of
 //! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those

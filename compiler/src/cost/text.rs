@@ -51,12 +51,12 @@ pub fn write(page: &mut Page, c: &Cost) {
     if c.solves {
         page.fact(
             "solves",
-            "to a tolerance; the most iterations are counted in all that follows",
+            "to a tolerance; costs are counted with the most iterations",
         );
     }
     let (depth, all) = (c.depth(), c.evaluations());
     let beside = if depth < all {
-        "; the others can run beside them"
+        "; others can run in parallel"
     } else {
         ""
     };
@@ -94,7 +94,7 @@ pub fn write(page: &mut Page, c: &Cost) {
         thousands(c.context)
     ));
     let mut table = Table::new(1);
-    let heads = ["activations", "steps again", "FLOP per token, training"];
+    let heads = ["activations", "recomputed", "FLOP per token, training"];
     let first = [Cell::left("policy")].into_iter();
     table.row(first.chain(heads.map(Cell::right)).collect());
     for p in &c.policies {
@@ -114,7 +114,7 @@ pub fn write(page: &mut Page, c: &Cost) {
     if let Some(d) = c.decode {
         let (each, all) = (bytes(d.bytes_per_token), bytes(c.cache_bytes));
         page.fact(
-            "keys, values",
+            "KV cache",
             &format!("{each} per token, {all} for the context"),
         );
     }

@@ -1,6 +1,6 @@
-//! Designs as `.ode` files: what `odec-numerics` found, written in the language, with the claims that hold.
+//! Writes designed methods as `.ode` files, with the claims that hold.
 //!
-//! Takes a [`Design`]; gives text and a picture. That the claims hold is for the compiler to prove, as of any other file.
+//! Takes a [`Design`]; gives text and a picture. The compiler proves the claims, as in any other file.
 
 mod picture;
 

@@ -1,4 +1,4 @@
-//! What was traded for what: the least error that was found at each level of a goal.
+//! The trade-off of a design: the least error found for each value of a goal.
 
 use super::{Design, called, value};
 use crate::analysis::svg::{Anchor, Axis, Plot, Sheet, width};

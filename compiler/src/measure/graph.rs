@@ -1,8 +1,8 @@
-//! A method applied to the equation of [`super::problem`], as a planned program in f64.
+//! A method applied to a test equation of [`super::problem`], as a planned program in f64.
 //!
-//! Takes a flow on nameless fields and a step size; gives a [`Manifest`] whose entry `forward` maps the input `x` to the output
-//! `y`. A method of one step is a program of one step, to be run again and again; one that looks back is unrolled, its
-//! history starting anew in each run. Leaves running it to the caller.
+//! Takes a flow on nameless fields and a step size; gives a [`Manifest`] whose entry `forward` maps the input `x` to the output `y`. A
+//! one-step method becomes a program of one step, which is run repeatedly. A method with a history is unrolled, and its history starts
+//! anew in each run. The caller runs it.
 
 use super::problem::{Matrix, Problem, WIDTH};
 use crate::model::BuildError;

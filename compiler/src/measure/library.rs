@@ -1,4 +1,4 @@
-//! Schemes as they are measured: of the library, or of a file.
+//! The schemes to measure: of the library, or of a file.
 //!
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
@@ -19,7 +19,7 @@ use odec_graph::Exact;
 use odec_library::Library;
 use std::rc::Rc;
 
-/// A scheme with what is said, and known, of it.
+/// A scheme with its claim and what is known about it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: String,

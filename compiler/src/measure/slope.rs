@@ -1,4 +1,4 @@
-//! Errors over step counts, and the slope of their logarithms.
+//! Errors against step counts, and the slope of their logarithms.
 //!
 //! Takes a method and who runs programs; gives points in the region where errors fall as a power of the step size: below what is
 //! still rough, above rounding.

@@ -332,13 +332,13 @@ fn what_is_integrated_instead_can_be_claimed() {
             "F",
             average,
             "energy_preserving",
-            Some("keeps the energy up to order 4"),
+            Some("preserves the energy up to order 4"),
         ),
         (
             "F",
             "multistep { alpha 1 -1; beta 0 3/2 -1/2 } start by heun",
             "effective_order 1",
-            Some("methods of one step"),
+            Some("one-step methods"),
         ),
     ];
     for (fields, body, claim, wrong) in cases {

@@ -306,10 +306,13 @@ fn entries_of_a_list_are_read_by_number() {
     with("s(att, ffn, layer, both)").on_its_flow().checked();
     compile_text(scheme).checked();
     for (refused, message) in [
-        (with("s(att, ffn, both)"), "-4 is no place in a list of 3"),
+        (
+            with("s(att, ffn, both)"),
+            "-4 is not an index of a list of 3",
+        ),
         (
             compile_text(&scheme.replace("L[2]", "L[1000000000]")),
-            "1000000000 is no place",
+            "1000000000 is not an index",
         ),
     ] {
         let rendered = refused.rendered();

@@ -152,7 +152,7 @@ fn a_start_of_low_order_is_told() {
     assert_eq!(
         outcome.checked().claims[0].note,
         format!(
-            "for exact starting values; as computed order 2: started by euler, of order 1, for 3 steps: {limits}"
+            "with exact starting values; order 2 as computed: started by euler, of order 1, for 3 steps: {limits}"
         )
     );
     let shown = text::text(&report(&low));

@@ -99,7 +99,10 @@ fn nested_roots_that_do_not_depend_on_each_other() {
     let text = format!("scheme n {{\n  order 2\n  tableau {{\n    0 |\n{rows}{tail}");
     let outcome = compile_text(&text);
     let shown = outcome.rendered();
-    assert!(shown.contains("at most four nested roots"), "{shown}");
+    assert!(
+        shown.contains("at most four independent nested roots"),
+        "{shown}"
+    );
     let long: Vec<String> = (2..400)
         .map(|n| format!("sqrt({n} + sqrt({}))", n + 1))
         .collect();

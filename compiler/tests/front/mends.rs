@@ -74,7 +74,7 @@ fn numbers_signs_and_fractions() {
         // The weights of an implicit method.
         (
             "scheme s(F) { order 4\n tableau { (1/2 - sqrt(3)/6) | 1/4 (1/4 - sqrt(3)/6);  (1/2 + sqrt(3)/6) | (1/4 + sqrt(3)/6) 1/4;  | 1/3 2/3 }\n solve by fixed_point(iterations: 3) }",
-            "the weights would do with 1/2 as entry 1 and 1/2 as entry 2",
+            "the weights would have the order with 1/2 as entry 1 and 1/2 as entry 2",
         ),
     ] {
         let told = told(text);

@@ -353,11 +353,11 @@ fn pairs_and_splittings() {
         ),
         (
             "(A, B) { symmetric; A(1/2) B(1) A(1/4) A(1/8) A(1/8) B(0) B(1/8) }",
-            "it has B(1/8) in the place of A(1/2)",
+            "it has B(1/8) in place of A(1/2)",
         ),
         (
             "(F) { symmetric; tableau { 0 |\n 1 | 1\n | 1/2 1/2 } }",
-            "reversing it gives another method",
+            "its adjoint is another method",
         ),
     ];
     for (parts, why) in refused {

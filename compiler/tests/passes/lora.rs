@@ -468,7 +468,7 @@ fn weights_of_time_go_on_with_other_steps() {
         .run("four", &model(4), Some(("three", 2)), 0)
         .unwrap_err();
     assert!(
-        refused.contains("factors of weights of time belong to their steps"),
+        refused.contains("LoRA factors of weights of time belong to single steps"),
         "{refused}"
     );
     assert!(

@@ -1,6 +1,6 @@
-//! How numbers, tables and pages look on a terminal.
+//! Layout of numbers, tables and pages on a terminal.
 //!
-//! Takes values and words; gives text. Leaves what is said to whoever says it.
+//! Takes values and words; gives text. Callers decide what to say.
 
 pub mod number;
 pub mod page;

@@ -14,7 +14,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Where nobody says: wide enough for most tableaus, narrow enough for a page.
+    /// The default: wide enough for most tableaus, narrow enough for a page.
     pub const PLAIN: Screen = Screen {
         width: 100,
         colour: false,

@@ -1,5 +1,4 @@
-//! Diagnostics: a code, a sentence, labelled places, and a hint. Whoever finds a mistake makes one;
-//! only the command line prints them.
+//! Diagnostics: a code, a sentence, labelled places, and help. Only the command line prints them.
 
 use crate::escape::{escaped, escaped_lines};
 use crate::span::{Sources, Span};
@@ -32,7 +31,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The place to look at first, then related ones.
     pub labels: Vec<Label>,
-    /// What was expected, or how to mend it.
+    /// What was expected, or how to fix it.
     pub help: Option<String>,
 }
 

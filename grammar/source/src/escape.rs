@@ -1,4 +1,4 @@
-//! Which characters of names and sources are not printed as they are: a terminal would obey them, or show something else than is there.
+//! Escapes characters of names and sources that would control a terminal or mislead a reader.
 
 /// Whether a character moves the cursor, ends the line or changes the direction of writing (Unicode's control characters, its
 /// separators of lines and paragraphs, and the marks of its bidirectional algorithm, UAX #9).

@@ -1,6 +1,6 @@
-//! Sources and what is said about them: texts, places in them, diagnostics and how they are rendered, codes, suggestions.
+//! Source texts and messages about them: positions, diagnostics and their rendering, error codes, suggestions.
 //!
-//! Takes texts and findings; gives sentences with places. Knows no grammar: everything that has a place in a source stands on this.
+//! Takes texts and findings; gives messages with places. Knows no grammar: every crate that reports errors in a source uses this one.
 
 pub mod codes;
 pub mod diag;

@@ -1,6 +1,6 @@
-//! How much was done, counted in loops that could grow faster than their input: comparisons, nodes, places looked at.
+//! Counts the work of loops that could grow faster than their input: comparisons, nodes, places.
 //!
-//! One number for each thread. Tests compare it for small and large inputs; nothing else reads it.
+//! One counter for each thread. Tests compare the counts for small and large inputs; nothing else reads them.
 
 use std::cell::Cell;
 

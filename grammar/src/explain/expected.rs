@@ -1,4 +1,4 @@
-//! The general case: what was expected, and what was found.
+//! The general syntax error: what was expected, and what was found.
 //!
 //! Takes a [`Failure`] that is no common slip; gives a sentence made of the rules that were tried.
 
@@ -34,7 +34,7 @@ impl Failure<'_> {
                 self.span(before),
                 format!("{wanted} after `{}`, found {found}", self.short(before)),
             )
-            .label("this is not complete");
+            .label("this is incomplete");
         }
         let context = self.context(self.at.min(self.tokens.len().saturating_sub(1)));
         let (span, found) = match self.token() {

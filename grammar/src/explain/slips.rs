@@ -1,6 +1,6 @@
-//! Common slips, each recognised and answered in its own words.
+//! Common syntax mistakes, each with its own message.
 //!
-//! Takes a [`Failure`]; gives `None` where the slip is another one. Leaves their order to `explain.rs`.
+//! Takes a [`Failure`]; gives `None` where the mistake is another one. `explain.rs` decides the order.
 
 use super::Failure;
 use crate::codes;
@@ -14,12 +14,8 @@ impl Failure<'_> {
     pub(super) fn exhausted(&self) -> Option<Diagnostic> {
         let span = self.token().map_or(self.end(), |t| self.span(t));
         self.exhausted.then(|| {
-            Diagnostic::error(
-                codes::NESTED_TOO_DEEPLY,
-                span,
-                "this is nested too deeply to be read",
-            )
-            .help("name parts of it with `let` or `field`")
+            Diagnostic::error(codes::NESTED_TOO_DEEPLY, span, "this is nested too deeply")
+                .help("name inner parts with `let` or `field`")
         })
     }
 
@@ -35,7 +31,7 @@ impl Failure<'_> {
                 self.span(doc),
                 "this doc comment documents nothing",
             )
-            .label("`///` stands before an item or a statement")
+            .label("`///` must precede a definition or a statement")
             .help("put it before what it describes, or write `//` for a plain comment"),
         )
     }
@@ -51,7 +47,7 @@ impl Failure<'_> {
         let word = self.word(token);
         let inside = words::home(word);
         let message = match token.kind {
-            Kind::Word if inside.is_some() => format!("`{word}` does not stand on its own"),
+            Kind::Word if inside.is_some() => format!("`{word}` is not allowed on its own"),
             Kind::Word => format!("unknown keyword `{word}`"),
             _ => format!("expected an item, found `{}`", self.short(token)),
         };
@@ -59,12 +55,14 @@ impl Failure<'_> {
         let close = nearest(word, ITEMS.into_iter().chain([words::LAYER]));
         Some(match (inside, close) {
             (Some(home), _) => error
-                .label("no item begins so")
-                .help(format!("`{word}` stands inside {home}")),
+                .label("no definition begins like this")
+                .help(format!("`{word}` belongs in {home}")),
             (None, Some(close)) if token.kind == Kind::Word => error
                 .label(format!("did you mean `{close}`?"))
                 .help(words::ITEMS_HELP),
-            _ => error.label("no item begins so").help(words::ITEMS_HELP),
+            _ => error
+                .label("no definition begins like this")
+                .help(words::ITEMS_HELP),
         })
     }
 
@@ -82,7 +80,7 @@ impl Failure<'_> {
             .into_iter()
             .find(|&at| row.contains(&at) && operator(at));
         if let Some(spaced) = spaced {
-            let error = error(spaced, "an entry of a row stands without blanks")
+            let error = error(spaced, "an entry of a row contains no blanks")
                 .label("blanks separate entries");
             return Some(
                 error.help("put an entry that contains blanks in parentheses: `(1/2 - sqrt(3)/6)`"),
@@ -160,11 +158,11 @@ impl Failure<'_> {
             |message: String| Diagnostic::error(codes::UNKNOWN_KEYWORD, self.span(first), message);
         match words::home(word) {
             Some(home) => {
-                let error = stray(format!("`{word}` does not stand in {}", context.name()));
+                let error = stray(format!("`{word}` is not allowed in {}", context.name()));
                 Some(
                     error
                         .label("not here")
-                        .help(format!("`{word}` stands inside {home}")),
+                        .help(format!("`{word}` belongs in {home}")),
                 )
             }
             None if words::is_keyword(word) => None,
@@ -232,7 +230,7 @@ impl Failure<'_> {
         let memory = self.word(&self.tokens[start]) == "memory";
         Some(match (keyword, self.bracket()) {
             (_, None) if memory => error
-                .label("no memory policy is written like this")
+                .label("this is not a memory policy")
                 .help("the policies are `store`, `revolve(slots: 8)` and `budget(4 GiB)`"),
             _ if labelled => error.label("expected `:` before this").help(format!(
                 "a label is followed by `:`, as in `evolve {a}: {b}`"
@@ -242,7 +240,7 @@ impl Failure<'_> {
                 .help("a product is written `a*b`; arguments are separated by commas"),
             (Some(keyword), None) => error.label(format!("expected an operator or `{keyword}`")),
             _ => error.label("expected an operator").help(
-                "a product is written `a*b`; a new statement stands on its own line or after `;`",
+                "a product is written `a*b`; a new statement begins on its own line or after `;`",
             ),
         })
     }

@@ -1,4 +1,4 @@
-//! What shares a line, and what stands in one column.
+//! Which statements share a line, and which tokens are aligned in columns.
 //!
 //! Takes the statements of one block; gives the lines they stand on, and the blanks to add before the tokens that are
 //! aligned with those of other lines: keys of models and training, `=` of fields, names and constants, `{` of schemes

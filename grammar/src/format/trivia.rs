@@ -1,4 +1,4 @@
-//! What stands between the tokens: comments and line ends.
+//! Comments and line ends between the tokens.
 //!
 //! Takes the text between two tokens; gives its comments, doc comments among them, and how far they stand apart.
 

@@ -1,4 +1,4 @@
-//! Attention: the specification, which its three kernels share, what it takes and gives, and its meaning.
+//! Attention: the specification that its three kernels share, its signature and its meaning.
 //!
 //! The meaning is the very bits that compiled kernels give. What the block
 //! structure leaves of the order of summation is little: forward, the running maximum and sum move on once per

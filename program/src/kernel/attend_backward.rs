@@ -1,4 +1,4 @@
-//! Gradients of attention ([`Attend`]): what it takes and gives, and its meaning.
+//! Gradients of attention ([`Attend`]): signature and meaning.
 
 use super::attend::{Apply, Attend, K, LSE, O, OF_KEYS, Q, V, add_scaled, dot, each_head};
 use super::signature::{Count, Mode, Signature};

@@ -1,4 +1,4 @@
-//! Attention to kept keys and values ([`Attend`]): what it takes and gives, and its meaning.
+//! Attention to the KV cache ([`Attend`]): signature and meaning.
 
 use super::attend::{Attend, K, O, Q, Query, V, each_head};
 use super::signature::{Dimension, Mode, Signature};

@@ -1,4 +1,4 @@
-//! Sums over rows: the specification, what it takes and gives, and its meaning.
+//! Sums over rows: specification, signature and meaning.
 
 use super::rows::evaluated;
 use super::signature::{Cols, Count, Dimension, Mode, OperandAccess, Signature, walked};

@@ -1,4 +1,4 @@
-//! Products of matrices: the specification, what it takes and gives, and its meaning.
+//! Matrix products: specification, signature and meaning.
 
 use super::signature::{Cols, Count, Mode, OperandAccess, Signature, Work, walked};
 use super::validate::{self, ALL_ROWS, MOST_OPERANDS, Scope};

@@ -1,4 +1,4 @@
-//! Rows taken from a table: the specification, which kernels of tables share, what it takes and gives, and its meaning.
+//! Rows gathered from a table: the specification that kernels of tables share, signature and meaning.
 
 use super::signature::{Count, Dimension, Mode, OperandAccess, Signature, Work};
 use super::{Indices, Kind, Launch, Sample, validate};

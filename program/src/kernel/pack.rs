@@ -1,4 +1,4 @@
-//! Right-hand operands arranged in panels: the specification, what it takes and gives, and its meaning.
+//! Right-hand operands packed in panels: specification, signature and meaning.
 
 use super::contract::Order;
 use super::signature::{Count, Mode, OperandAccess, Signature, Work};

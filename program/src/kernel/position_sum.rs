@@ -1,4 +1,4 @@
-//! Rows of the same position added up ([`Gather`]): what it takes and gives, and its meaning.
+//! Sums of rows of the same position ([`Gather`]): signature and meaning.
 
 use super::gather::Gather;
 use super::signature::{Count, Dimension, Mode, Signature, Work};

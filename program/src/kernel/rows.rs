@@ -1,4 +1,4 @@
-//! Maps and reductions over rows: the specification, what it takes and gives, and its meaning.
+//! Maps and reductions over rows: specification, signature and meaning.
 
 use super::signature::{Cols, Count, Dimension, Mode, OperandAccess, Signature, Work, walked};
 use super::validate::{self, ALL_ROWS, MOST_OPERANDS, Scope};

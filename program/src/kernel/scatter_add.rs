@@ -1,4 +1,4 @@
-//! Rows added to those of a table ([`Gather`]): what it takes and gives, and its meaning.
+//! Rows added to rows of a table ([`Gather`]): signature and meaning.
 
 use super::gather::Gather;
 use super::signature::{Mode, Signature};

@@ -1,7 +1,7 @@
-//! What a kernel takes and gives: operands with type, mode and extent, dims, scalars, scratch and work.
+//! The signature of a kernel: operands with type, mode and extent, dims, scalars, scratch and work.
 //!
-//! Each kind of kernel says it once, in [`super::KernelSpec::signature`], for a specification that is valid ([`super::KernelSpec::validate`]).
-//! Memory planning, checks of manifests, devices, profiles and listings all ask here. Leaves where operands lie to programs.
+//! Each kind of kernel defines it once, in [`super::KernelSpec::signature`], for a valid specification ([`super::KernelSpec::validate`]).
+//! Memory planning, checks of manifests, devices, profiles and listings all use it.
 
 use super::contract::Order;
 use crate::DType;
@@ -339,7 +339,7 @@ impl Signature {
     /// Checks that a launch has all arguments, and operands of so many words that reach far enough.
     ///
     /// # Errors
-    /// In words, what is missing: a fault of whoever launches.
+    /// What is missing, in words: an error of the caller.
     pub fn check(
         &self,
         words: impl ExactSizeIterator<Item = u64>,

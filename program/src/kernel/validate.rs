@@ -1,7 +1,7 @@
-//! Rules that specifications of several kinds share: numbers within bounds, indices in range, element types that go together.
+//! Validation rules that several kinds of kernels share: bounds of numbers, ranges of indices, matching element types.
 //!
-//! Everything that computes with a specification asks [`super::KernelSpec::validate`] first, so emitters, the reference device and planners may rely
-//! on it. Leaves memory and the dims of launches to `odec-runtime`, and what one target alone cannot do to its emitters.
+//! Whatever uses a specification calls [`super::KernelSpec::validate`] first, so emitters, the reference device and planners may rely on
+//! it. `odec-runtime` checks memory and the dims of launches, and emitters the limits of their target.
 
 use super::Extent;
 use super::contract::Order;

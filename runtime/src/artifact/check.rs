@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// More than any machine has; keeps the arithmetic below far from overflow.
 const LARGEST: u64 = 1 << 46;
 
-const TOO_MUCH: &str = "its memory is larger than any machine's";
+const TOO_MUCH: &str = "it needs more memory than a machine can have";
 
 /// Far more than the compiler makes.
 const MOST_PIECES: u64 = 1 << 16;
@@ -66,10 +66,10 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
         return invalid("program", TOO_MUCH);
     }
     if p.trained_bytes > p.param_bytes {
-        return invalid("program", "more bytes are trained than there are");
+        return invalid("program", "it trains more bytes than its parameters have");
     }
     if !matches!(p.real, DType::F32 | DType::F64) {
-        return invalid("program", "its reals are neither f32 nor f64");
+        return invalid("program", "its numbers are neither f32 nor f64");
     }
     numbers::check(m)?;
     tables(m)?;
@@ -78,10 +78,7 @@ pub fn manifest(m: &Manifest) -> Result<Vec<Signature>, Invalid> {
         .iter()
         .map(|k| {
             if k.symbol != k.spec.symbol() {
-                return invalid(
-                    &k.symbol,
-                    "the kernel is not the one its symbol was made for",
-                );
+                return invalid(&k.symbol, "the kernel does not belong to its symbol");
             }
             k.spec
                 .checked_signature()
@@ -156,13 +153,16 @@ fn entry(m: &Manifest, name: &str, e: &Entry, signatures: &[Signature]) -> Resul
         if io.dtype == DType::Bf16 {
             return invalid(
                 format!("entry {name}"),
-                format!("`{}` is bf16: what goes in and out is not rounded", io.name),
+                format!(
+                    "`{}` is bf16: inputs and outputs must be f32 or f64",
+                    io.name
+                ),
             );
         }
         if io_bytes(io, max).is_none_or(|n| n > LARGEST) {
             return invalid(
                 format!("entry {name}"),
-                format!("`{}` is larger than any machine's memory", io.name),
+                format!("`{}` needs more memory than a machine can have", io.name),
             );
         }
     }
@@ -260,7 +260,7 @@ fn instruction(
         let bytes = match slot_bytes(m, e, o.slot) {
             Some((bytes, dtype)) if dtype.is_none_or(|d| d == access.dtype) => bytes,
             Some(_) => return what("has another element type than its slot"),
-            None => return what("names an input or output that is not there"),
+            None => return what("names an input or output that does not exist"),
         };
         // Memory is handed out in words, whatever they hold.
         let align = access.dtype.bytes().max(WORD);

@@ -54,7 +54,7 @@ pub enum Unsigned {
     /// It is refused.
     #[default]
     Refuse,
-    /// It is not opened: the program's kernels are compiled anew.
+    /// It is not opened: the program's kernels are recompiled.
     Compile(Compile),
     /// It runs as it is.
     Trust,
@@ -77,8 +77,7 @@ pub enum ArtifactError {
     #[error("{path}: the manifest is damaged ({reason}); build the artifact again")]
     Manifest { path: String, reason: String },
     #[error(
-        "{path} has artifact format {found} and this odec reads format {FORMAT}; \
-         build it again with this version, or run it with odec {version}"
+        "{path} has artifact format {found}, and this odec reads format {FORMAT}; build it again with this version, or run it with odec {version}"
     )]
     Format {
         path: String,
@@ -98,7 +97,9 @@ pub enum ArtifactError {
         found: String,
         expected: String,
     },
-    #[error("{path}: the object name `{file}` leads out of the artifact; build the artifact again")]
+    #[error(
+        "{path}: the object name `{file}` points outside of the artifact; build the artifact again"
+    )]
     Outside { path: String, file: String },
     #[error(
         "{path} holds no compiled code; build it with code generation (`odec build` with LLVM), \
@@ -123,11 +124,10 @@ pub enum ArtifactError {
          build it here, add `--trust` if you trust whoever made it, or run it with `--device reference`"
     )]
     Unsigned { path: String, why: String },
-    #[error("the kernels of {path} cannot be compiled anew: {reason}")]
+    #[error("the kernels of {path} cannot be recompiled: {reason}")]
     Compile { path: String, reason: String },
     #[error(
-        "{path} is there and is not an artifact of odec ({why}), so it is not replaced; \
-         move it away, or choose another name with -o"
+        "{path} exists and is not an artifact of odec ({why}), so it is not replaced; move it away, or choose another name with -o"
     )]
     Occupied { path: String, why: String },
     #[error("cannot write {path}: {source}; {}, then build again", remedy(source))]
@@ -166,7 +166,7 @@ impl FromStr for DeviceChoice {
                 let gib: Option<u64> = gib.and_then(|n| n.parse().ok());
                 let memory = gib.and_then(|n| n.checked_mul(1 << 30));
                 memory.map(|memory| DeviceChoice::Dry { memory }).ok_or_else(|| {
-                    format!("`{s}` does not say how much memory a card should have; write cuda:dry:24GiB")
+                    format!("`{s}` has no amount of memory for the GPU; write cuda:dry:24GiB")
                 })
             }
             _ => (s.strip_prefix("cuda:").and_then(|n| n.parse().ok()))
@@ -405,7 +405,7 @@ impl Artifact {
         }
     }
 
-    /// The code for a target, the artifact's or compiled anew: what was looked at is what runs, whatever happens to the files.
+    /// The code for a target, the artifact's or recompiled. The bytes that were verified are the ones that run.
     fn code(&self, target: Target) -> Result<Cow<'_, [u8]>, ArtifactError> {
         let path = || self.path.shown();
         match (&self.not_ours, self.unsigned) {
@@ -521,7 +521,7 @@ fn not_signed(path: &Path, identity: &str) -> Option<String> {
         {
             None
         }
-        Ok(_) => Some("its signature is not this user's".into()),
+        Ok(_) => Some("this user's key did not sign it".into()),
         Err(e) => Some(format!("its signature cannot be compared: {e}")),
     }
 }
@@ -539,7 +539,7 @@ pub fn may_replace(path: &Path) -> Result<(), ArtifactError> {
         return Ok(());
     }
     if !path.is_dir() {
-        return Err(other("it is no folder".into()));
+        return Err(other("it is not a folder".into()));
     }
     let Listing { objects, .. } = owned::listing(path).map_err(other)?;
     let own = |name: &str| OWN_FILES.contains(&name) || objects.iter().any(|o| o.file == name);

@@ -1,7 +1,7 @@
-//! The numbers of a manifest outside of its program: model, train block, depths, starting values and tables.
+//! Checks the numbers of a manifest outside of its program: model, train block, numbers of steps, initial values and tables.
 //!
-//! Takes a manifest; says which of them nobody can compute with, before anything is divided by one or made as large. Leaves what the
-//! program says of itself to [`crate::artifact::check`].
+//! Takes a manifest; refuses numbers that cannot be used, before anything is divided by one or allocated from one.
+//! [`crate::artifact::check`] checks the program.
 
 use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;

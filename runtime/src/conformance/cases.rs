@@ -1,4 +1,4 @@
-//! Launches of single kernels with what they must give, kept in files, for devices that nobody has tried yet.
+//! Test cases of single kernels in files: launches with their expected results, for devices without a test environment.
 //!
 //! Takes kernels with their code for a GPU, and cases: operands, extents and, on tensor cores, results in float64 with a bound for
 //! each element; without bounds the reference device says what every bit must be. Gives what a device's launches differ in. A machine
@@ -168,7 +168,7 @@ impl Cases {
         for (name, t) in &tensors {
             let parts: Vec<&str> = name.split('.').collect();
             let case = parts[0].parse().ok().and_then(|n: usize| cases.get_mut(n));
-            let case = case.ok_or_else(|| format!("`{name}` is of no case"))?;
+            let case = case.ok_or_else(|| format!("`{name}` does not belong to a case"))?;
             match parts[1..] {
                 ["operand", _] => {
                     let words = t.data().as_chunks::<4>().0.iter();

@@ -1,4 +1,4 @@
-//! What a device computes beside what the reference device computes, entry by entry.
+//! Compares a device with the reference device, entry by entry.
 //!
 //! Takes an artifact and a device; runs both from the same parameters and tokens: the forward pass, steps of training with all
 //! that they leave behind, and a text read in pieces. Gives one [`Difference`] for each result. Nothing but the manifest
@@ -74,7 +74,7 @@ pub enum CompareError {
     Artifact(#[from] ArtifactError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("a launch cannot be compared, or its operands not be written: {0}")]
+    #[error("a launch cannot be compared, or its operands cannot be written: {0}")]
     Dump(std::io::Error),
 }
 

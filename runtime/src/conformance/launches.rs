@@ -1,4 +1,4 @@
-//! Every launch of a model on a device and on the reference device, from the same operands.
+//! Compares every launch of a model on a device with the reference device, from the same operands.
 //!
 //! Takes an artifact and a device; gives the launches whose results differ by more than they may, and writes the operands and
 //! both results of the first of them into a folder. Operands are the device's own, so no error adds up from launch to launch: what

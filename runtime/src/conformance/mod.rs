@@ -1,4 +1,4 @@
-//! A device beside the reference device: entries, launches, and launches that are kept in files.
+//! Compares a device with the reference device: by entry, by launch, and by launches in files.
 
 pub mod cases;
 pub mod compare;

@@ -1,7 +1,7 @@
-//! Files of texts and tokens, and what they are known by.
+//! Data files and their identity: how a run recognises its text or tokens.
 //!
-//! A [`DataFile`] is read at places of its own, never mapped: a file that is cut short or changed while a run reads it is an
-//! error that names it. An [`Identity`] goes into the checkpoint, so that a run is not resumed on other data.
+//! A [`DataFile`] is read, never mapped: a file that is cut short or changed while a run reads it is an error that names it. An
+//! [`Identity`] is stored in the checkpoint, so that a run is not resumed on other data.
 
 use crate::data::DataError;
 use crate::system::hash::hex;
@@ -58,9 +58,8 @@ impl Identity {
             let what = "has as many bytes as before, but others";
             return Some(format!("{path} {what} (SHA-256 {is}…, it was {was}…)"));
         }
-        (self.sampled && self.modified != was.modified).then(|| {
-            format!("{path} was written to since, and is too large to be compared as a whole")
-        })
+        (self.sampled && self.modified != was.modified)
+            .then(|| format!("{path} was changed since, and is too large to compare as a whole"))
     }
 
     /// The part of it that says what is in the file.
@@ -147,7 +146,7 @@ impl DataFile {
     fn altered(&self, bytes: u64) -> DataError {
         let had = self.bytes;
         let what = match bytes == had {
-            true => "it was written to".into(),
+            true => "it was changed".into(),
             false => format!("it has {bytes} bytes now and had {had}"),
         };
         DataError::Altered {
@@ -274,7 +273,7 @@ mod tests {
             let later = SystemTime::now() + Duration::from_secs(60);
             file.set_modified(later).unwrap();
         });
-        assert!(written.unwrap_err().contains("it was written to"));
+        assert!(written.unwrap_err().contains("it was changed"));
         // Another file of that name is another file.
         read(&|path| {
             fs::write(path.with_extension("new"), [8; 3]).unwrap();
@@ -302,7 +301,7 @@ mod tests {
             ..i.clone()
         };
         let since = sampled(&later).change(&sampled(&was)).unwrap();
-        assert!(since.contains("was written to since"), "{since}");
+        assert!(since.contains("was changed since"), "{since}");
         let longer = known(b"abcd").change(&was).unwrap();
         assert!(
             longer.ends_with("text has 4 bytes now and had 3"),

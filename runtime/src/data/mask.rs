@@ -1,4 +1,4 @@
-//! Tokens that a model is to fill in.
+//! Masks tokens for masked-language training.
 //!
 //! Takes a batch of windows; hides some of its tokens behind another and makes all original ones the targets. Which ones is
 //! drawn from a stream by the number of the window and the place in it, so that any step can be drawn again. Leaves the

@@ -25,7 +25,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(
-        "there is no text at {path}; name a text of yours with --data (`make data` in odec's source tree fetches data/shakespeare.txt)"
+        "there is no text at {path}; name your own text with --data (`make data` in odec's source tree fetches data/shakespeare.txt)"
     )]
     Missing { path: String },
     #[error("cannot read {path}: {source}")]
@@ -35,10 +35,10 @@ pub enum DataError {
     #[error("{path} is empty")]
     Empty { path: String },
     #[error(
-        "{path}: byte {byte} is not UTF-8; a tokenizer takes text (`tokenizer: bytes` takes anything)"
+        "{path}: byte {byte} is not UTF-8; a tokenizer needs text in UTF-8 (`tokenizer: bytes` takes any file)"
     )]
     NotText { path: String, byte: usize },
-    #[error("{path}, line {line}: {reason}; expected is a JSON object such as {{\"text\": \"…\"}}")]
+    #[error("{path}, line {line}: {reason}; expected a JSON object such as {{\"text\": \"…\"}}")]
     Line {
         path: String,
         line: usize,
@@ -54,7 +54,7 @@ pub enum DataError {
         width: usize,
     },
     #[error(
-        "{vocabulary} kinds of tokens do not fit 2 bytes; name the file ….u32.bin instead of {path}"
+        "a vocabulary of {vocabulary} does not fit 2-byte tokens; name the file ….u32.bin instead of {path}"
     )]
     Narrow { path: String, vocabulary: u64 },
     #[error(
@@ -62,8 +62,7 @@ pub enum DataError {
     )]
     NotTokens { path: String },
     #[error(
-        "the {part} part of {path} has {has} tokens, and one window takes {needs} (context + 1); \
-         give a longer text or a shorter context"
+        "the {part} part of {path} has {has} tokens, and one sequence needs {needs} (context + 1); give a longer text or a shorter context"
     )]
     Short {
         path: String,
@@ -71,13 +70,12 @@ pub enum DataError {
         has: u64,
         needs: u64,
     },
-    #[error("the tokenizer has {needs} kinds of tokens; this model has a vocabulary of {vocab}")]
+    #[error("the tokenizer has a vocabulary of {needs}; this model has a vocabulary of {vocab}")]
     Vocabulary { needs: u64, vocab: u64 },
-    #[error("{percent} per cent cannot be held out; give 0 to 99")]
+    #[error("{percent} percent cannot be held out; give 0 to 99")]
     HeldOut { percent: u32 },
     #[error(
-        "the text of this run has changed: {what}; restore it, or name with --data the files to go on with (these again, to \
-         accept the change)"
+        "the text of this run has changed: {what}; restore it, or name the files to continue with by --data (the same files, to accept the change)"
     )]
     Changed { what: String },
     #[error("{path} has changed while it was read: {what}")]

@@ -1,4 +1,4 @@
-//! Text files to tokens.
+//! Converts text files to tokens.
 //!
 //! Takes texts (plain, or a text per line of JSON) and a [`Tokenizer`]; writes one token file, whole or not at all. A text
 //! is handed to the tokenizer in pieces of about 256 KiB that end with a line which the next line follows without blanks
@@ -87,7 +87,7 @@ pub fn write(
 pub(crate) fn refuse<T>(encoded: &Result<T, DataError>) -> io::Result<()> {
     match encoded {
         Ok(_) => Ok(()),
-        Err(_) => Err(io::Error::other("a text is refused")),
+        Err(_) => Err(io::Error::other("a text was refused")),
     }
 }
 
@@ -281,7 +281,7 @@ fn end_of_piece(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// What a parser says of a line, without the number it gives to it.
+/// A parser's error about a line, without its line number.
 fn not_json(e: &serde_json::Error) -> String {
     let said = e.to_string();
     let what = said.split(" at line ").next().unwrap_or(&said);

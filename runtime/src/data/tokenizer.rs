@@ -50,9 +50,9 @@ pub enum TokenizerError {
         found: String,
         expected: String,
     },
-    #[error("the tokenizer {path} refuses a text: {reason}")]
+    #[error("the tokenizer {path} failed on a text: {reason}")]
     Text { path: String, reason: String },
-    #[error("the tokenizer {path} refuses a token: {reason}")]
+    #[error("the tokenizer {path} failed on a token: {reason}")]
     Token { path: String, reason: String },
 }
 
@@ -244,7 +244,7 @@ impl Constructs {
                 grow(part, &mut growth)?;
             }
             if growth > GROWTH {
-                return Err(format!("it makes texts up to {growth} times as long"));
+                return Err(format!("it can make a text {growth} times as long"));
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ fn grow(value: &serde_json::Value, growth: &mut f64) -> Result<(), String> {
         Value::Object(o) => {
             match o.get("type").and_then(Value::as_str) {
                 Some("FixedLength") if o.get("length").and_then(Value::as_u64) == Some(0) => {
-                    return Err("its pieces have no characters (FixedLength 0)".into());
+                    return Err("it cuts a text into empty pieces (FixedLength 0)".into());
                 }
                 Some("Precompiled") => precompiled(o.get("precompiled_charsmap"))?,
                 Some("ByteLevel") => *growth *= 2.0,

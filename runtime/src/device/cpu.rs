@@ -34,7 +34,7 @@ pub enum CpuError {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(
-        "the system lets no process use the tile registers that {target} needs (arch_prctl, ARCH_REQ_XCOMP_PERM: {source}); \
+        "the operating system does not permit the tile registers that {target} needs (arch_prctl, ARCH_REQ_XCOMP_PERM: {source}); \
          build for cpu:avx512"
     )]
     Tiles {

@@ -1,5 +1,5 @@
-//! Compiled kernels, and the system's permission to use tile registers: what this crate trusts outside Rust beside
-//! the calls of `system/os.rs`.
+//! Unsafe code of devices: calls of compiled kernels, and the system call that permits tile registers. `system/os.rs` has the other
+//! system calls.
 
 #![allow(unsafe_code)]
 
@@ -76,13 +76,13 @@ impl Kernels {
 /// Why compiled kernels cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("the system does not load the compiled kernels: {reason}")]
+    #[error("the compiled kernels cannot be loaded: {reason}")]
     Open { reason: String },
     #[error(
         "the object file has no kernel `{symbol}`: artifact and object do not belong together; build the artifact again"
     )]
     Symbol { symbol: String },
-    #[error("kernel `{symbol}` makes no sense: {what}")]
+    #[error("kernel `{symbol}` is not valid: {what}")]
     Spec { symbol: String, what: String },
 }
 

@@ -19,7 +19,7 @@ pub type Words<'a> = &'a [Cell<u32>];
 /// Bytes in a word.
 pub const WORD: u64 = 4;
 
-/// What a word that nobody may read is filled with: a NaN as f32, in pairs as f64, and in halves as bf16.
+/// The pattern of words that must not be read: a NaN as f32, in pairs as f64, and in halves as bf16.
 pub const POISON: u32 = 0x7FF4_7FAD;
 
 /// Zeroed memory, aligned to a page; or memory that a device hands out.
@@ -86,7 +86,7 @@ impl Buffer {
     ///
     /// # Safety
     /// `bytes` bytes from `pointer` on, aligned to 64, can be read and written by this process whenever it has the buffer,
-    /// and belong to nobody else until `free` returns.
+    /// and are used by nothing else until `free` returns.
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize, free: Box<dyn Fn() + Send>) -> Buffer {
         Buffer {
             memory: Memory::Foreign(Foreign { pointer, free }),

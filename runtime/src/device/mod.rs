@@ -16,7 +16,7 @@ use crate::device::memory::{Buffer, Words};
 use std::io;
 use std::time::Duration;
 
-/// All that a device was asked for up to some moment.
+/// All work that was enqueued up to some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
 
@@ -64,12 +64,12 @@ pub trait Device {
         words.iter().for_each(|w| w.set(with));
     }
 
-    /// Sends off what was asked for so far, and gives a name to it.
+    /// Submits what was enqueued so far, and gives a mark of it.
     fn mark(&mut self) -> Mark {
         Mark(0)
     }
 
-    /// Waits for what was asked for before a mark, and for nothing else.
+    /// Waits for the work enqueued before a mark, and for nothing else.
     ///
     /// # Errors
     /// Why something failed, in words.

@@ -141,13 +141,13 @@ impl Executor {
         Ok(x)
     }
 
-    /// Waits for everything that was asked for.
+    /// Waits for all enqueued work.
     fn finish(&mut self) -> Result<(), RunError> {
         let mark = self.device.mark();
         self.device.wait(mark).map_err(RunError::Device)
     }
 
-    /// How many runs may be under way: none where a run is done when it was asked for.
+    /// How many runs may be under way: none on a synchronous device.
     pub fn ahead(&self) -> usize {
         match self.device.in_step() {
             true => 0,
@@ -238,7 +238,7 @@ impl Executor {
     /// A memory that outlives runs, laid out by the manifest's parameter table.
     ///
     /// # Panics
-    /// When a device that is not in step has changed it, and nobody has said [`Executor::fetch`] since.
+    /// When an asynchronous device has changed it and [`Executor::fetch`] was not called since.
     pub fn state(&self, state: State) -> Reals<'_> {
         let memory = &self.memories[state as usize];
         assert!(!memory.behind, "{state:?} was not fetched");
@@ -328,7 +328,7 @@ impl Executor {
         self.take(ticket)
     }
 
-    /// The outputs of a run that was asked for, when it is done. Of a device in step, it is the latest run of its entry.
+    /// The outputs of an enqueued run, when it is done. Of a device in step, it is the latest run of its entry.
     ///
     /// # Errors
     /// When the device has failed, or the run has not come to its end.

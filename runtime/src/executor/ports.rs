@@ -115,7 +115,7 @@ impl Ports {
     }
 }
 
-/// A run that was asked for, whose outputs nobody has taken yet.
+/// An enqueued run whose outputs have not been taken yet.
 #[must_use]
 pub struct Ticket {
     pub(crate) entry: EntryId,

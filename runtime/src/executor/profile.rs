@@ -40,7 +40,7 @@ pub struct Launched<'a> {
     pub time: Option<Duration>,
 }
 
-/// All launches of a kernel in an entry. Rates and times are absent where nobody knows them.
+/// All launches of a kernel in an entry. Rates and times are absent where they are not known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub entry: String,

@@ -41,7 +41,7 @@ pub enum RunError {
         vocab: u64,
     },
     #[error(
-        "batch {batch} × sequence {seq} is outside what the artifact was planned for: 1..={max_batch} × 1..={max_seq}"
+        "batch {batch} × sequence {seq} is outside the artifact's limits, 1..={max_batch} × 1..={max_seq}"
     )]
     Size {
         batch: u64,
@@ -54,8 +54,7 @@ pub enum RunError {
     #[error("{tensor} of {site} is the first tensor that is not")]
     NonFinite { site: String, tensor: String },
     #[error(
-        "the adaptive steps{evolve} have come to t = {reached:.6} of {until} in {max} attempts, so this is not the result; \
-         allow more (`max`), larger errors (`rtol`, `atol`), or train for less (smaller weights change less fast)"
+        "the adaptive steps{evolve} reached t = {reached:.6} of {until} in {max} attempts; allow more attempts (`max`) or larger errors (`rtol`, `atol`), or keep the weights smaller, which needs fewer steps"
     )]
     Unfinished {
         evolve: String,
@@ -63,7 +62,7 @@ pub enum RunError {
         until: f64,
         max: u64,
     },
-    #[error("output `{name}` is not made of f32 or f64")]
+    #[error("output `{name}` has elements other than f32 and f64")]
     OutputType { name: String },
     #[error("cannot reserve memory for the program: {0}")]
     Memory(#[from] io::Error),

@@ -36,7 +36,7 @@ pub enum ExecError {
         needs: &'static str,
         what: &'static str,
     },
-    #[error("{path}: input `{name}` is {found}; from 1 to {max} steps are drawn")]
+    #[error("{path}: input `{name}` is {found}; the number of steps must be from 1 to {max}")]
     Steps {
         path: String,
         name: String,
@@ -44,7 +44,7 @@ pub enum ExecError {
         max: u64,
     },
     #[error(
-        "{path}: no token is hidden, so there is no loss; `tokens` has {token} where `targets` is to be found"
+        "{path}: no token is masked, so there is no loss; put {token} into `tokens` where `targets` is to be predicted"
     )]
     NothingHidden { path: String, token: u64 },
     #[error("{path}: input `{name}` is {found:?}, but another input is {other:?}")]
@@ -186,8 +186,8 @@ pub fn sensible(
 /// How an input is shaped, and what it means where that is not plain.
 fn described(io: &Io) -> (&'static str, &'static str) {
     match (&io.shape[..], io.name.as_str()) {
-        ([Dim::Fixed(1)], noise::KEY) => ("[1]", ": the key that dropout's masks are drawn from"),
-        ([Dim::Fixed(1)], _) => ("[1]", ": how many steps the evolve makes"),
+        ([Dim::Fixed(1)], noise::KEY) => ("[1]", ": the random key of dropout's masks"),
+        ([Dim::Fixed(1)], _) => ("[1]", ": the number of steps of the evolve"),
         _ => ("[batch, sequence]", ""),
     }
 }

@@ -40,31 +40,28 @@ impl Default for Sampling {
 /// Why text cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    #[error("the prompt is empty; a model continues a text, so give some text with --prompt")]
+    #[error("the prompt is empty; give a text to continue with --prompt")]
     EmptyPrompt,
-    #[error("temperature {0} is not a number from 0 up")]
+    #[error("temperature {0} is not a number of at least 0")]
     Temperature(f64),
     #[error("--top-k 0 leaves no token to choose; give 1 or more")]
     TopK,
-    #[error("the tokenizer has {needs} kinds of tokens; this model has a vocabulary of {vocab}")]
+    #[error("the tokenizer has a vocabulary of {needs}; this model has a vocabulary of {vocab}")]
     Vocabulary { needs: u64, vocab: u64 },
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    #[error(
-        "the model gives numbers that are not finite after {after} tokens; its training has diverged"
-    )]
+    #[error("the model's logits are not finite after {after} tokens; its training has diverged")]
     NonFinite { after: u64 },
     #[error(
-        "this model's attention sees the tokens that come after a token, so there is no next token it could predict"
+        "this model's attention sees later tokens, so it cannot generate text; a model with `causal` attention can"
     )]
     LooksAhead,
     #[error(
-        "this model fills in hidden tokens, it was not trained to continue a text; `odec eval` measures how well it does"
+        "this model fills in masked tokens and was not trained to continue a text; `odec eval` measures its loss"
     )]
     Masked,
     #[error(
-        "this model's steps are chosen by the errors of a whole text, so keys and values of earlier tokens cannot be kept, and it \
-         does not generate; `odec eval` measures it"
+        "this model's step sizes depend on the errors of the whole text, so it cannot generate token by token; `odec eval` measures its loss"
     )]
     Adaptive,
     #[error(transparent)]

@@ -73,16 +73,14 @@ pub enum CheckpointError {
     Mismatch { path: String, list: String },
     #[error("{path} holds parameters but no optimiser state, so a run cannot be resumed from it")]
     NotResumable { path: String },
-    #[error(
-        "{path} is damaged: the SHA-256 of its contents is {found}, and it says {expected}; restore it from a copy"
-    )]
+    #[error("{path} is damaged (SHA-256 {found}, expected {expected}); restore it from a copy")]
     Hash {
         path: String,
         found: String,
         expected: String,
     },
     #[error(
-        "{path} belongs to another model than {artifact}; give both back their places, or load its parameters with --init"
+        "{path} belongs to another model than {artifact}; restore the files of the run, or load its parameters with --init"
     )]
     Foreign { path: String, artifact: String },
 }

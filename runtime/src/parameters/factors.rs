@@ -1,4 +1,4 @@
-//! Factors of low-rank adaptation in files and in a run: what is taken as it is, and what is added to its matrix.
+//! LoRA factors in files and runs: which are loaded as they are, and which are added to their matrix.
 //!
 //! ```text
 //! W' = W + B A       W [out, in], B [out, r] at `<path of W>.lora.b`, A [r, in] at `<path of W>.lora.a`
@@ -59,7 +59,7 @@ pub fn of_steps(file: &Shapes, model: &Shapes) -> Vec<String> {
         lines.map(line).collect()
     };
     let mut lines = vec![
-        "  factors of weights of time belong to their steps: a model with the same steps and rank can take them".to_string(),
+        "  LoRA factors of weights of time belong to single steps: only a model with the same steps and rank can load them".to_string(),
     ];
     lines.extend(only(&file, &model, "only in the file"));
     lines.extend(only(&model, &file, "only in the model"));

@@ -1,4 +1,4 @@
-//! Parameters from any safetensors file, by a map of names; and to one.
+//! Imports and exports parameters as safetensors, with a map of names.
 //!
 //! Takes a file and, where its tensors are not called like the parameters, a [`NameMap`]: a JSON object from parameter paths to
 //! tensor names. Names are exact but for `*`, which stands for one or more characters without a dot; what the stars of a
@@ -28,7 +28,7 @@ pub struct NameMap(BTreeMap<String, String>);
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     #[error(
-        "{path} is not a map of names: {reason}; expected is a JSON object such as {{\"step.*.att.q.weight\": \"layers.*.q\"}}"
+        "{path} is not a map of names: {reason}; expected a JSON object such as {{\"step.*.att.q.weight\": \"layers.*.q\"}}"
     )]
     Map { path: String, reason: String },
     #[error(transparent)]
@@ -77,7 +77,7 @@ impl NameMap {
     }
 }
 
-/// Whether a path is what a pattern says; `words` gets what its stars stand for.
+/// Whether a path matches a pattern; `words` gets what its stars match.
 fn matches<'p>(pattern: &str, path: &'p str, words: &mut Vec<&'p str>) -> bool {
     let Some((before, after)) = pattern.split_once('*') else {
         return pattern == path;
@@ -132,7 +132,7 @@ impl Init {
         Ok(())
     }
 
-    /// Fills all parameters but those that training adds and the file does not have; gives the names of tensors that nothing asked for.
+    /// Fills all parameters but those that training adds and the file does not have; gives the names of unused tensors.
     ///
     /// # Errors
     /// Those of [`Init::check`]; nothing is copied then.

@@ -1,4 +1,4 @@
-//! Parameters in files: checkpoints, and what is taken from and given to other programs.
+//! Parameters in files: checkpoints, imports and exports.
 
 pub mod checkpoint;
 pub mod factors;

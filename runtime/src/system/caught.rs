@@ -1,4 +1,4 @@
-//! Panics of other people's code as errors: the one place that catches them.
+//! Turns panics of third-party code into errors: the only place that catches them.
 //!
 //! Takes a computation; gives its result, or what it said when it panicked, of which nothing is printed. Leaves aborts and endless
 //! loops, which nobody can catch: what is computed has to be bounded before.
@@ -9,7 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread is an error that somebody will tell.
+    /// Whether a panic of this thread is caught and reported as an error.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Writes files atomically: a file is there whole or not at all.
 //!
 //! Takes contents; writes them in a working folder beside their destination, flushes them to the disk, renames, and flushes
 //! the folder, so that neither a killed process nor a power cut leaves half a file. The name of a working folder cannot be
@@ -236,7 +236,7 @@ fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Removes the working folders of processes that are gone. That one cannot be removed is no error: it is in nobody's way.
+/// Removes the working folders of processes that have ended. One that cannot be removed is no error.
 fn remove_leftovers(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

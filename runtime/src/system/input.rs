@@ -1,4 +1,4 @@
-//! Opening what somebody names: regular files, up to a size.
+//! Opens files that a user names: regular files, up to a size.
 //!
 //! Takes a path; gives the file or its contents. Never waits for a writer to a pipe, and never reads without end: what is no
 //! regular file, or longer than it may be, is refused in words.

@@ -25,7 +25,7 @@ pub enum KeyError {
     Folder(#[from] NotPrivate),
     #[error("the key {path} cannot be used: {source}")]
     Unusable { path: String, source: io::Error },
-    #[error("the key {path} {why}; without it, a new one is made")]
+    #[error("the key {path} {why}; remove it, and odec makes a new one")]
     Damaged { path: String, why: String },
 }
 

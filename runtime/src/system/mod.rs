@@ -1,4 +1,4 @@
-//! What the operating system gives: files that are whole or not there, what is printed, threads, this user's key.
+//! The operating system: atomic files, printing, threads, the user's key.
 //!
 //! Knows the names of the files of runs and artifacts ([`owned`]), and nothing of what is in them.
 

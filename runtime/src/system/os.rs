@@ -1,4 +1,4 @@
-//! Two calls of the system that Rust cannot check: who runs this process, and files that are mapped into memory.
+//! Two system calls that Rust cannot check: the user's number, and memory-mapped files.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Files that a person names: `-o`, `--svg`, `--outputs`.
+//! Writes files that a user names: `-o`, `--svg`, `--outputs`.
 //!
 //! Written whole or not at all. Links are followed, devices and pipes written to as they are, permissions kept. A file of a
 //! run or of an artifact is refused, before any work ([`check`]) and again when it is written.

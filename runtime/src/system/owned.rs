@@ -1,4 +1,4 @@
-//! What on a disk is odec's, known by what is inside: the folder of a run, an artifact. Names alone make nothing odec's.
+//! Recognises files and folders that odec made, by their contents: runs and artifacts. Names alone prove nothing.
 
 use super::files;
 use super::os;
@@ -86,7 +86,7 @@ pub(crate) fn listing(folder: &Path) -> Result<Listing, String> {
         return Err(format!("it has no {MANIFEST_FILE}"));
     }
     let text = std::fs::read(&manifest).map_err(|e| format!("{MANIFEST_FILE}: {e}"))?;
-    serde_json::from_slice(&text).map_err(|_| format!("its {MANIFEST_FILE} is another one"))
+    serde_json::from_slice(&text).map_err(|_| format!("it has another {MANIFEST_FILE}"))
 }
 
 /// Whether a folder is an artifact, be it damaged or of another version.

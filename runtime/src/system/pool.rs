@@ -39,7 +39,7 @@ struct Job {
 struct Shared {
     state: AtomicU64,
     job: UnsafeCell<Job>,
-    /// The first tile that nobody has taken.
+    /// The first tile that no thread has taken.
     next: AtomicU64,
     panicked: AtomicBool,
     stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! The folder that is this user's alone: compiled objects, and the key that artifacts are signed with.
+//! The user's private folder: compiled objects, and the key that signs artifacts.
 //!
 //! Takes the environment; gives the folder when nobody else can write to it, for what lies in it decides what code runs.
 
@@ -21,7 +21,7 @@ pub enum NotPrivate {
 }
 
 impl NotPrivate {
-    /// Whether somebody else may have put things there, which is worth a warning.
+    /// Whether other users may have written there, which is worth a warning.
     pub fn is_exposed(&self) -> bool {
         matches!(self, NotPrivate::Exposed { .. })
     }
@@ -30,7 +30,7 @@ impl NotPrivate {
 /// `$ODEC_CACHE`, else `$XDG_CACHE_HOME/odec`, else `$HOME/.cache/odec`, made where it is missing.
 ///
 /// # Errors
-/// When none of them is set, the folder cannot be made, or somebody else owns it or may write to it.
+/// When none of them is set, the folder cannot be made, or another user owns it or may write to it.
 pub fn folder() -> Result<PathBuf, NotPrivate> {
     let folder = named().ok_or(NotPrivate::Unset)?;
     let path = || folder.shown().to_string();
@@ -65,7 +65,9 @@ fn named() -> Option<PathBuf> {
 pub(crate) fn exposed(found: &Metadata, permissions: u32) -> Option<String> {
     let (owner, user) = (found.uid(), os::user());
     if owner != user {
-        return Some(format!("belongs to user {owner}, and this is user {user}"));
+        return Some(format!(
+            "belongs to user {owner}, and odec runs as user {user}"
+        ));
     }
     let mode = found.mode() & 0o777;
     (mode & permissions != 0)

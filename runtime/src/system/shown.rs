@@ -1,4 +1,4 @@
-//! Paths as they are printed: in one line, and without what a terminal would obey.
+//! Paths as they are printed: on one line, without control characters.
 
 use odec_source::escape::escaped;
 use std::path::Path;

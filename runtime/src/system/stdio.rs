@@ -35,7 +35,7 @@ pub fn print(text: Arguments) {
     with_output(|out| out.write_fmt(text));
 }
 
-/// Prints what is to be seen at once. Whether there is still somebody to print for.
+/// Prints text and flushes it. Gives whether the output is still open.
 pub fn show(text: &str) -> bool {
     with_output(|out| out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     lost().is_none()

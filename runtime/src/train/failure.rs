@@ -1,4 +1,4 @@
-//! Why a run cannot start, or go on: sentences that say what to do.
+//! Errors of training runs, with what to do about them.
 
 use crate::artifact::ArtifactError;
 use crate::data::DataError;
@@ -20,7 +20,7 @@ pub enum TrainError {
     )]
     NoTrainBlock { path: String },
     #[error(
-        "a batch of {batch} does not fit the {planned} that the artifact was planned for; build it again"
+        "a batch of {batch} does not fit the artifact, which was built for {planned}; build it again"
     )]
     Batch { batch: u64, planned: u64 },
     #[error(
@@ -28,24 +28,21 @@ pub enum TrainError {
     )]
     Occupied { path: String },
     #[error(
-        "{path} is there, and {run} is not the folder of a run that odec began, so it is not overwritten; \
-         move it away, or choose another folder with --out"
+        "{path} exists, and {run} is not a run of odec, so it is not overwritten; move it away, or choose another folder with --out"
     )]
     ForeignFile { path: String, run: String },
     #[error("another process is training in {path}; wait for it, or choose another folder")]
     Busy { path: String },
-    #[error(
-        "{path} is not the folder of a run ({source}); start one with `odec train FILE --out {path}`"
-    )]
+    #[error("{path} is not a run ({source}); start one with `odec train FILE --out {path}`")]
     NotARun {
         path: String,
         source: CheckpointError,
     },
     #[error(
-        "{path} has {done} steps behind it, so it cannot end after {asked}; ask for more with --steps, which counts all steps of the run"
+        "{path} has done {done} steps already, so it cannot end after {asked}; give more --steps, which counts all steps of the run"
     )]
     Behind { path: String, done: u64, asked: u64 },
-    #[error("a time limit of {0} seconds is none; give a positive number")]
+    #[error("a time limit of {0} seconds is not positive; give a number of seconds above 0")]
     TimeLimit(f64),
     #[error(
         "the {what} is not finite at step {step}{place}; the last good checkpoint is {checkpoint} (step {saved}). \
@@ -69,8 +66,7 @@ pub enum TrainError {
     },
     /// The disk refuses in the course of a run.
     #[error(
-        "the run stops at step {step}: cannot write {path}: {source}. The checkpoint of step {saved} is untouched; \
-         {remedy}, then go on with `odec train --resume {run}`"
+        "the run stops at step {step}: cannot write {path}: {source}. The checkpoint of step {saved} is untouched; {remedy}, then continue with `odec train --resume {run}`"
     )]
     Save {
         path: String,
@@ -82,14 +78,12 @@ pub enum TrainError {
     },
     /// The folder is not the one that the run began in.
     #[error(
-        "the run stops at step {step}: {run} was moved, deleted or begun anew by another process, so nothing more is written \
-         there; step {saved} was the last that was saved"
+        "the run stops at step {step}: another process moved, deleted or restarted {run}, so nothing more is written there; the last saved step is {saved}"
     )]
     Lost { run: String, step: u64, saved: u64 },
     /// The text cannot be read in the course of a run.
     #[error(
-        "the run stops at step {step}: {source}. The checkpoint of step {saved} is untouched; \
-         restore the file, then go on with `odec train --resume {run}`"
+        "the run stops at step {step}: {source}. The checkpoint of step {saved} is untouched; restore the file, then continue with `odec train --resume {run}`"
     )]
     Text {
         source: DataError,

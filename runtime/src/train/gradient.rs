@@ -24,10 +24,10 @@ pub struct Found {
     pub made: Made,
 }
 
-/// A gradient that was asked for, the numbers of steps drawn for it, and what is known of it so far.
+/// An enqueued gradient, the numbers of steps drawn for it, and what is known about it so far.
 pub struct Asked {
     drawn: Vec<(String, i32)>,
-    /// Runs that nobody has looked at, and their shares.
+    /// Runs whose results have not been read yet, and their shares.
     runs: VecDeque<(f64, Ticket)>,
     found: Found,
 }

@@ -1,4 +1,4 @@
-//! Whose a run's folder is: odec's, and of one process at a time.
+//! Locks the folder of a run: one process at a time trains in it.
 //!
 //! `.lock` says in its contents that the folder is a run's, and is locked by the process that trains. A new run is begun in a
 //! folder that has none of a run's files, or that was begun by odec and never had a checkpoint; names alone make nothing odec's.
@@ -11,7 +11,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The lock may be removed and made anew while it is being taken.
+/// The lock file may be removed and created again while it is being locked.
 const TRIES: usize = 16;
 
 /// The lock of a run's folder. It ends with the process, however that ends.
@@ -55,7 +55,7 @@ impl Lock {
         Err(foreign(out, LOCK))
     }
 
-    /// Whether the folder is still the one that was locked, not one that was deleted and begun anew.
+    /// Whether the folder is still the one that was locked, not one that was deleted and created again.
     pub fn is_held(&self) -> bool {
         files::is_same(&self.path, &self.file)
     }

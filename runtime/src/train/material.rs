@@ -1,4 +1,4 @@
-//! What a run trains on: its texts or token files, and its tokenizer.
+//! The data of a run: its texts or token files, and its tokenizer.
 //!
 //! Takes a run's folder, or what a run is made of; gives the dataset and the tokenizer. Token files made from texts are kept
 //! beside the run, for all runs in that place. Leaves making and reading them to [`mod@crate::data`].

@@ -1,4 +1,4 @@
-//! Whether a run learns nothing: a gradient that is exactly zero, or a loss that stays what guessing gives.
+//! Detects runs that learn nothing: the gradient is exactly zero, or the loss stays at that of guessing.
 //!
 //! Takes the steps of a run in their order, those of earlier sittings too, so that a resumed run says what an uninterrupted one says; gives one
 //! warning at most. Leaves diverging runs, whose numbers are not finite, to [`mod@crate::train::step`].
@@ -58,8 +58,7 @@ impl Stall {
                 s.lr
             ),
             (true, _) => format!(
-                "the gradient has been exactly zero for the first {ZERO} steps: nothing that is trained reaches the loss (a field that is \
-                 multiplied by 0, or never evaluated)"
+                "the gradient has been exactly zero for the first {ZERO} steps: no trained parameter affects the loss (a field is multiplied by 0, or never evaluated)"
             ),
             (false, true) => format!(
                 "the loss has been ln {} = {guessing:.3} for {FLAT} steps, which is that of guessing: the learning rate ({:e}) is too small, or so large \

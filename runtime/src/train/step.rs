@@ -1,4 +1,4 @@
-//! One optimiser step: asked for, and looked at.
+//! One optimiser step: enqueued, and later awaited.
 //!
 //! Each step draws a batch by (seed, step), runs entry `grad`, then `update`. [`Run::ask`] asks for that and [`Run::settle`]
 //! looks at loss and gradient norm, the step before last at the latest: a device that works by itself goes from one step to the
@@ -26,7 +26,7 @@ use odec_program::{Bindings, EntryId};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Steps that were asked for and not looked at, in their order.
+/// Steps that were enqueued and not awaited yet, in their order.
 #[derive(Default)]
 pub(crate) struct Pending {
     steps: VecDeque<UnderWay>,
@@ -44,7 +44,7 @@ struct UnderWay {
 }
 
 impl Run {
-    /// Steps that were asked for since the model's start.
+    /// Steps that were enqueued since the model's start.
     pub fn asked(&self) -> u64 {
         self.progress.step + self.pending.steps.len() as u64
     }

@@ -412,7 +412,7 @@ fn a_run_begun_anew_is_not_overwritten_by_the_old_process() {
     fs::remove_dir_all(p.at("run")).unwrap();
     let said = old.save().unwrap_err().to_string();
     assert!(said.contains("the run stops at step 1:"), "{said}");
-    assert!(said.contains("moved, deleted or begun anew"), "{said}");
+    assert!(said.contains("moved, deleted or restarted"), "{said}");
     assert!(!p.at("run").exists());
     let s = Settings {
         seed: Some(5),

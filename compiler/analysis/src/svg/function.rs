@@ -1,4 +1,4 @@
-//! Complex numbers, and stability functions at them.
+//! Complex numbers, and the values of stability functions at them.
 
 use odec_graph::Exact;
 use odec_numerics::poly::Poly;

@@ -1,7 +1,7 @@
-//! Reports as pictures: the tableau, where the method is stable, its order star, and what it makes of oscillations.
+//! Reports as pictures: the tableau, the region of stability, the order star, and dissipation and dispersion.
 //!
-//! Takes a report; gives self-contained SVG that follows the page into the dark, equal bytes for equal reports. A picture decides nothing:
-//! its curves are sampled in floating point, the numbers that are written beside them are those of the report.
+//! Takes a report; gives self-contained SVG that adapts to dark pages, with equal bytes for equal reports. Pictures decide nothing: their
+//! curves are sampled in floating point, and the numbers beside them are those of the report.
 
 mod contour;
 mod function;

@@ -1,4 +1,4 @@
-//! What a method makes of oscillations x' = iωx: how fast it damps them, and how fast it turns them.
+//! Dissipation and dispersion: how fast a method damps oscillations x' = iωx, and how fast it turns them.
 //!
 //! Of R(iy), y = hω: the modulus (1 for the equation: dissipation), and the argument over y (1 as well: dispersion, van der Houwen & Sommeijer 1987,
 //! SIAM J. Numer. Anal. 24, 595).

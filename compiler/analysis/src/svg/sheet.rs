@@ -1,4 +1,4 @@
-//! SVG elements in the look of training's charts: classes for colours, so that a dark page gets a dark picture.
+//! SVG elements in the style of the training charts: colours are classes, so that a dark page gets a dark picture.
 
 use std::fmt::Write;
 

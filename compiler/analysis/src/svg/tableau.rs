@@ -1,4 +1,4 @@
-//! The tableau as it is printed in books: fractions with a bar, a line between the nodes, the fields and the weights.
+//! The Butcher tableau as textbooks print it: stacked fractions, and lines between nodes, fields and weights.
 
 use super::sheet::{Anchor, Sheet, width};
 use crate::report::Report;

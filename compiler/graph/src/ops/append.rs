@@ -1,4 +1,4 @@
-//! Rows of new tokens put behind those of earlier ones.
+//! Appends rows of new tokens to the cache of earlier ones.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

@@ -1,4 +1,4 @@
-//! Reals rounded to bf16 and kept so, in two bytes each.
+//! Rounds to bf16 and stores two bytes per element.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

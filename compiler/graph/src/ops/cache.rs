@@ -1,4 +1,4 @@
-//! Keys or values of the tokens so far: memory that outlives a run, fed by its path.
+//! The KV cache: keys or values of earlier tokens, which outlive a run.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

@@ -1,4 +1,4 @@
-//! Causal attention of new tokens to themselves and to all earlier ones, whose keys and values are kept.
+//! Causal attention of new tokens to themselves and to all earlier ones, from the KV cache.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Attention;

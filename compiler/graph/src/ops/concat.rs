@@ -1,4 +1,4 @@
-//! Rows put side by side.
+//! Concatenates the columns of several tensors.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::Slice;

@@ -1,4 +1,4 @@
-//! Which indices are a given one: where the masked tokens stand.
+//! Compares indices with a given one: finds the masked tokens.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

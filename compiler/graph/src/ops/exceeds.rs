@@ -1,4 +1,4 @@
-//! Whether a whole number that a run is given is larger than one known before: 1 where it is, else 0.
+//! 1 where a whole number given at run time is larger than a fixed one, else 0.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

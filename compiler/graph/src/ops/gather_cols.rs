@@ -1,4 +1,4 @@
-//! One column of every row, chosen by an index: the score of the target.
+//! One column of every row, chosen by an index: the logit of the target.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::ScatterCols;

@@ -1,4 +1,4 @@
-//! A tensor the caller gives by name: tokens, targets, a state.
+//! A tensor that the caller supplies by name: tokens, targets, a state.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

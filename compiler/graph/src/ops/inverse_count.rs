@@ -1,4 +1,4 @@
-//! `1 / size`, the size known at launch: what makes a sum over tokens their mean.
+//! `1 / size` for a size known at launch: turns a sum over tokens into their mean.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

@@ -1,4 +1,4 @@
-//! A trained tensor, fed by its path.
+//! A trained tensor, supplied by its path.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

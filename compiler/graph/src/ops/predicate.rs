@@ -1,4 +1,4 @@
-//! A number that says whether a region is made: where it is not positive, no derivative leaves the region ([`super::RegionBegin`]).
+//! The condition of a region: where it is not positive, no derivative leaves the region ([`super::RegionBegin`]).
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};

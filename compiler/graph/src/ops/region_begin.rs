@@ -1,4 +1,4 @@
-//! A value as a step that may not be made reads it: itself, and no derivative comes back from a step whose flag is not positive.
+//! A value as read by a conditional step: the value itself, whose derivative is 0 where the step is not taken.
 //!
 //! So everything in the derivative of such a step, too, is only read by [`Select`]s that do not choose it. The flag may be computed
 //! from what the step has made (whether its error is small enough), so it is said later, by the [`super::Predicate`] of the same region.

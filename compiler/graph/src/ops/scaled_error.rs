@@ -1,4 +1,4 @@
-//! How large an error is beside the tolerances, element by element and squared (Hairer, Nørsett & Wanner 1993, II.4, eq. 4.10).
+//! The squared error of each element relative to its tolerance (Hairer, Nørsett & Wanner 1993, II.4, eq. 4.10).
 
 use crate::exact::Exact;
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};

@@ -1,4 +1,4 @@
-//! A number per row put into the column an index chooses, zero elsewhere: the transpose of `gather_cols`.
+//! Puts a number per row into the column that an index chooses, zero elsewhere: the transpose of `gather_cols`.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::GatherCols;

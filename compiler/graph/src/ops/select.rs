@@ -1,4 +1,4 @@
-//! `a` where a flag is positive, else `b`, as a whole: the state after a step that was made, or that was not.
+//! Selects `a` where a scalar flag is positive, else `b`: the state after a step that was taken, or not.
 //!
 //! Of the two sides only the one that is chosen is looked at, so what only the other one needs, need not be computed: the
 //! compiler's `predication` lets a run pass over it.

@@ -1,4 +1,4 @@
-//! Some columns of every row: the transpose of rows put side by side.
+//! Some columns of every row: the transpose of concatenation.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::Concat;

@@ -1,4 +1,4 @@
-//! Strokes, colours and letters: the only place that writes SVG elements.
+//! Strokes, colours and text: the only file that writes SVG elements.
 
 use std::fmt::Write;
 

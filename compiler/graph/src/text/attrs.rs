@@ -1,4 +1,4 @@
-//! Attributes of ops as text: what an op's own file is written and read with.
+//! Attributes of ops as text, written and read by each op's own file.
 //!
 //! Takes what stands between the operands and the types of a node; gives values to [`crate::Op::from_attrs`], which asks for each by
 //! name. What nobody asked for is an error.
@@ -258,7 +258,7 @@ impl<'t> Attrs<'t> {
         self.cursor.error(at, what)
     }
 
-    /// Whether all was asked for.
+    /// Whether all attributes were read.
     pub(super) fn end(&self, op: &str) -> Parsed<()> {
         match self.given.iter().find(|g| !g.read) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Sums of a block on their way to memory.
+//! Stores the sums of a finished tile of a contraction.
 //!
 //! Takes the sums of a tile for one block of the inner length; adds them to those of earlier blocks or to what C holds, and
 //! applies the epilogue after the last one.

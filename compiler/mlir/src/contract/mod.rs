@@ -23,7 +23,7 @@ use odec_program::{DType, tile};
 
 /// Elements of scratch between the panel of A and the register tile.
 const OVERRUN: u64 = 256;
-/// How many rows of a packed panel ahead are asked for.
+/// How many rows ahead a packed panel is prefetched.
 const PREFETCH: u64 = 16;
 /// As many panels of rows as make widening a block of B worth its stores.
 const SEVERAL: i64 = 4;

@@ -1,5 +1,4 @@
-//! What kernels for GPUs need besides arithmetic: their place in the grid, memory shared by a block, barriers, and values
-//! from other threads of the warp.
+//! GPU operations beyond arithmetic: grid indices, shared memory, barriers, and shuffles between threads of a warp.
 //!
 //! A kernel takes its arguments one by one ([`odec_program::gpu`]). Addresses are generic; LLVM finds out which are
 //! global and which shared.

@@ -1,4 +1,4 @@
-//! Rows picked by number, and their gradient; the gradient of rows added by position.
+//! Gathers rows by index, with their gradient, and the gradient of position embeddings.
 //!
 //! Takes a [`Gather`] spec. Copies and sums by position run a group of threads per row. The gradient of a gather runs a
 //! warp for each piece of each row of the table, which looks through all indices for the row's number, 32 at a time, and

@@ -32,25 +32,29 @@ const BASE: Argument = Argument::number(
 const ROPE: Argument = Argument::options(
     "rope",
     &[BASE],
-    "queries and keys are rotated by their positions (Su et al. 2021), the first half of a head's columns against the second",
+    "rotary positions (Su et al. 2021) for queries and keys; column i of a head is paired with column i + d/2",
 );
-const BIAS: Argument = Argument::some("bias", &MAPS, "all four maps have a bias, or these");
+const BIAS: Argument = Argument::some(
+    "bias",
+    &MAPS,
+    "biases for all four maps, or for those listed",
+);
 const HEADS: Argument = Argument::size("heads", "heads, which divide the width among them");
 const KV_HEADS: Argument = Argument::whole(
     "kv_heads",
     "`heads`",
-    "heads of keys and values, each shared by as many heads of queries (Ainslie et al. 2023)",
+    "heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023)",
 );
 const WINDOW: Argument = Argument::whole(
     "window",
     "all tokens",
-    "tokens that a token sees, itself among them (Beltagy, Peters & Cohan 2020); with `causal` only",
+    "how many tokens a token sees, itself included (Beltagy, Peters & Cohan 2020); only with `causal`",
 );
 const SCALE: Argument = Argument::number(
     "scale",
     Bounds::Within(1e-6, 1e6),
     Silent::Follows("1/√d, d the columns of a head"),
-    "what scores q·k are multiplied by",
+    "the factor of the scores q·k",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,22 +71,22 @@ pub struct Attention {
 impl Layer for Attention {
     const NAME: &'static str = "attention";
     const ABOUT: About = About {
-        summary: "Each token takes from the tokens that it sees, by how well its query fits their keys, a mean of their values: in several heads side by side.",
+        summary: "Multi-head attention: in each head, a token takes a mean of the values of the tokens that it sees, weighted by how well its query matches their keys.",
         formula: "o(softmax(scale · q(x) k(x)ᵀ) v(x)), softmax over the tokens that are seen, in each head by itself",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &[
-            "Reading on, as generation does, keeps the keys and values of the tokens so far: 2 · kv_heads · (width/heads) numbers of each token.",
+            "While text is generated, the keys and values of earlier tokens are kept: 2 · kv_heads · (width/heads) numbers of each token.",
         ],
     };
     const ARGUMENTS: &'static [Argument] = &[CAUSAL, ROPE, BIAS, HEADS, KV_HEADS, WINDOW, SCALE];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "attention(heads: 8, causal, rope)",
-            meaning: "as LLaMA has it",
+            meaning: "as in LLaMA",
         },
         Example {
             text: "attention(heads: 8, kv_heads: 2, causal, rope(base: 1000000), bias: [q, k, v])",
-            meaning: "as Qwen2 has it: four heads share keys and values",
+            meaning: "as in Qwen2: four heads share keys and values",
         },
         Example {
             text: "attention(heads: 4, causal, window: 3, scale: 1/16, bias)",
@@ -90,7 +94,7 @@ impl Layer for Attention {
         },
         Example {
             text: "attention(heads: 2)",
-            meaning: "all tokens see all: for models of hidden tokens",
+            meaning: "all tokens see all: for models that fill in masked tokens",
         },
     ];
     const ROLE: Option<&'static str> = Some("attention");
@@ -116,9 +120,9 @@ impl Layer for Attention {
                 Diagnostic::error(
                     codes::HEAD_COUNT,
                     heads_expr.span,
-                    format!("heads of {head} columns cannot be rotated"),
+                    format!("`rope` cannot rotate heads of {head} columns"),
                 )
-                .label("`rope` turns pairs of columns: their number must be even"),
+                .label("`rope` rotates pairs of columns, so a head needs an even number of them"),
             );
         }
         if !causal && r.misspelt(&CAUSAL) {
@@ -131,9 +135,9 @@ impl Layer for Attention {
         let window = match window {
             Some(e) if causal => Some(r.whole(e, MAX_WINDOW)?),
             Some(e) => {
-                let message = "a window of attention that sees all tokens";
+                let message = "`window` needs `causal`";
                 let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message)
-                    .label("it counts the tokens up to the one that looks")
+                    .label("a window counts the tokens up to the current one")
                     .help("write `attention(heads: …, causal, window: …)`");
                 return r.fail(d);
             }

@@ -1,4 +1,4 @@
-//! `concat`: results of several fields side by side.
+//! `concat`: concatenates the columns of several results.
 
 use super::arguments::Silent;
 use super::network::Network;
@@ -14,7 +14,7 @@ const PARTS: Argument = Argument::unnamed(
     "parts",
     Form::Fields,
     Silent::Needed,
-    "parameters of the field, or pipelines that begin with what the layer is applied to",
+    "parameters of the field, or pipelines that are applied to the layer's input",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Concat {
 impl Layer for Concat {
     const NAME: &'static str = "concat";
     const ABOUT: About = About {
-        summary: "Puts results side by side: their columns, one after the other.",
+        summary: "Concatenates the columns of its parts.",
         formula: "[p₁(x), p₂(x), …]",
         source: "",
         notes: &[
@@ -36,11 +36,11 @@ impl Layer for Concat {
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "concat(id, rmsnorm |> linear(4))",
-            meaning: "the input, and four columns made of it",
+            meaning: "the input, and four columns computed from it",
         },
         Example {
             text: "concat(linear(1) |> sigmoid, linear(2), attention(heads: 2, causal))",
-            meaning: "three parts with parameters of their own",
+            meaning: "three parts, each with its own parameters",
         },
     ];
     const ROLE: Option<&'static str> = None;
@@ -55,7 +55,7 @@ impl Layer for Concat {
             width += columns;
         }
         if parts.is_empty() {
-            let message = "`concat` puts nothing side by side";
+            let message = "`concat` has no parts";
             let d = Diagnostic::error(codes::ARGUMENT_COUNT, r.span(), message);
             return r.fail(d.help("name its parts: `concat(u, v)`"));
         }

@@ -15,7 +15,7 @@ const RATE: Argument = Argument::number(
     "rate",
     Bounds::Within(1e-6, 1e6),
     Silent::Ratio(1, 1),
-    "how fast columns decay where training starts",
+    "the initial rate of decay",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl Layer for Decay {
         formula: "λ x, λ = −rate · e^w for each column, w = 0 at the start",
         source: "Gu & Dao 2023, arXiv:2312.00752, for the form of λ",
         notes: &[
-            "Alone it is a linear field, which exponential integrators take: `exp(h*L)(x)`, `phi1(h/2*L)(F(x))`.",
+            "Alone it is a linear field for exponential integrators: `exp(h*L)(x)`, `phi1(h/2*L)(F(x))`.",
         ],
     };
     const ARGUMENTS: &'static [Argument] = &[RATE];

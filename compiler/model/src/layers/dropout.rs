@@ -1,4 +1,4 @@
-//! `dropout`: part of the elements zero while the model is trained.
+//! `dropout`: sets a random share of the elements to zero in training.
 
 use super::arguments::Silent;
 use super::{
@@ -16,7 +16,7 @@ const RATE: Argument = Argument::unnamed(
     "rate",
     Form::UnnamedNumber(BOUNDS),
     Silent::Needed,
-    "the part of the elements that is dropped",
+    "the share of the elements that is dropped",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,11 +29,11 @@ pub struct Dropout {
 impl Layer for Dropout {
     const NAME: &'static str = "dropout";
     const ABOUT: About = About {
-        summary: "Makes part of the elements zero while the model is trained, and divides the others by 1 − rate.",
+        summary: "In training, sets a random share of the elements to zero and divides the others by 1 − rate.",
         formula: "x · mask / (1 − rate)",
         source: "Srivastava et al. 2014, JMLR 15",
         notes: &[
-            "Evaluation and generation know nothing of it. A mask belongs to a field and a step: all stages of a scheme see one right-hand side.",
+            "Evaluation and generation leave it out. Each field has one mask per step, so all stages of a step see the same right-hand side.",
         ],
     };
     const ARGUMENTS: &'static [Argument] = &[RATE];
@@ -44,7 +44,7 @@ impl Layer for Dropout {
         },
         Example {
             text: "dropout(rate: 1/4)",
-            meaning: "with its name",
+            meaning: "the same, with the argument's name",
         },
     ];
     const ROLE: Option<&'static str> = None;

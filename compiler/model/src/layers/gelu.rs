@@ -20,7 +20,7 @@ pub struct Gelu(Mlp);
 impl Layer for Gelu {
     const NAME: &'static str = "gelu";
     const ABOUT: About = About {
-        summary: "An MLP of each token by itself, with the Gaussian error linear unit between its two maps.",
+        summary: "An MLP applied to each token: two linear maps with the Gaussian error linear unit between them.",
         formula: "down(gelu(up(x))), gelu(z) = z Φ(z), Φ the normal distribution",
         source: "Hendrycks & Gimpel 2016, arXiv:1606.08415",
         notes: &[],
@@ -33,7 +33,7 @@ impl Layer for Gelu {
         },
         Example {
             text: "gelu(hidden: 4*width, bias, approximate: tanh)",
-            meaning: "as GPT-2 has it",
+            meaning: "as in GPT-2",
         },
     ];
     const ROLE: Option<&'static str> = Some("mlp");

@@ -1,4 +1,4 @@
-//! `id`: what it is applied to.
+//! `id`: the identity.
 
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
@@ -11,7 +11,7 @@ pub struct Identity;
 impl Layer for Identity {
     const NAME: &'static str = "id";
     const ABOUT: About = About {
-        summary: "What it is applied to, unchanged: a part of a sum or of `concat`.",
+        summary: "The identity: its input unchanged, as a part of a sum or of `concat`.",
         formula: "x",
         source: "",
         notes: &[],

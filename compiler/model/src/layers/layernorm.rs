@@ -12,7 +12,7 @@ const EPS: Argument = Argument::number(
     "eps",
     args::EPS,
     Silent::Ratio(1, 100_000),
-    "what is added inside the root",
+    "added to the variance inside the root",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ pub struct LayerNorm {
 impl Layer for LayerNorm {
     const NAME: &'static str = "layernorm";
     const ABOUT: About = About {
-        summary: "Takes the mean of each token's columns away, divides them by their deviation, multiplies them by a trained gain and adds a trained bias.",
+        summary: "Subtracts the mean of each token's columns, divides by their standard deviation, multiplies by a trained gain and adds a trained bias.",
         formula: "(x − mean(x)) / √(var(x) + eps) · gain + bias",
         source: "Ba, Kiros & Hinton 2016, arXiv:1607.06450",
         notes: &[],
@@ -39,7 +39,7 @@ impl Layer for LayerNorm {
         },
         Example {
             text: "layernorm(eps: 1e-12)",
-            meaning: "as BERT has it",
+            meaning: "as in BERT",
         },
     ];
     const ROLE: Option<&'static str> = Some("norm");

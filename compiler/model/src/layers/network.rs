@@ -1,4 +1,4 @@
-//! What the inside of a field computes: layers one after the other, and sums of them.
+//! The computation inside a field: sequences and sums of layers.
 //!
 //! A [`Network`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves what a layer is to its file, whose parameters they are to the model.

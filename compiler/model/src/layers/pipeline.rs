@@ -1,4 +1,4 @@
-//! Fields read: pipelines of layers, and sums of them, checked against the widths they meet.
+//! Reads the fields of a model: pipelines of layers and their sums, with checked widths.
 //!
 //! Takes the syntax of a leaf field; gives a [`Network`] whose widths fit. A field with
 //! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves layers and their arguments to `reading.rs` and their files.

@@ -19,7 +19,7 @@ const SINUSOIDAL: Argument = Argument::unnamed(
     "sinusoidal",
     Form::Flag,
     Silent::Needed,
-    "sine and cosine of waves of many lengths",
+    "sines and cosines of many wavelengths",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Positions {
 impl Layer for Positions {
     const NAME: &'static str = "positions";
     const ABOUT: About = About {
-        summary: "A row for each token's position, as wide as the state: what it is applied to does not matter.",
+        summary: "A row for each token's position, as wide as the state. Its input does not matter.",
         formula: "sin(p / 10⁴^(2i/width)) at column 2i, the cosine at column 2i + 1, p the position",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &[],

@@ -1,4 +1,4 @@
-//! A layer's arguments, read: by their declarations, and what is left over is complained about.
+//! Reads the arguments of a layer by their declarations, and reports what is left over.
 //!
 //! Takes one part of a pipeline and what it meets; gives its layer and the width of its result. A part is named by its role
 //! (`norm`, `mlp`, …); where a role occurs several times in one field, its occurrences are numbered from 1. Leaves what stands around a part
@@ -30,8 +30,8 @@ pub fn takes_fields(layer: &str) -> bool {
 pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network, u64)> {
     let Some(mut args) = Args::of(e) else {
         return reader.fail(
-            Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is no part of a field").label(
-                "a primitive such as `rmsnorm` or `attention(heads: 8, causal)` is expected here",
+            Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is not a layer").label(
+                "a layer such as `rmsnorm` or `attention(heads: 8, causal)` is expected here",
             ),
         );
     };
@@ -67,7 +67,7 @@ pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network
     made.filter(|_| reader.sink.len() == before)
 }
 
-/// What is said of a name that is no layer's.
+/// The error for a name that is not a layer.
 fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
     if let Some(later) = VOCABULARY.later(&args.callee) {
         return later;
@@ -78,9 +78,9 @@ fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
     let near = layers.near(name).map(|n| format!("did you mean `{n}`?"));
-    let message = format!("`{name}` is not a primitive");
+    let message = format!("`{name}` is not a layer");
     Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
-        .label("a pipeline is made of primitives")
+        .label("a pipeline consists of layers")
         .help(near.unwrap_or_else(|| {
             "named fields and flows inside a pipeline are not supported yet".into()
         }))
@@ -92,7 +92,7 @@ pub struct Reading<'a, 'e, 'x> {
     args: Args<'e>,
     input: Input<'a>,
     definition: &'static Definition,
-    /// Arguments that the layer's rule has asked for.
+    /// Arguments that the layer has read.
     asked: Vec<&'static str>,
     /// Whether nothing more is to be said of its arguments.
     settled: bool,
@@ -168,7 +168,7 @@ impl<'e> Reading<'_, 'e, '_> {
         self.report(whole(e, self.reader.scope, 1, most))
     }
 
-    /// A number within its bounds, or what is meant where nothing is said.
+    /// A number within its bounds, or the default.
     pub fn number(&mut self, a: &Argument) -> Option<Exact> {
         match self.given(a) {
             Some(e) => self.within(a, e),
@@ -186,7 +186,7 @@ impl<'e> Reading<'_, 'e, '_> {
         self.report(value)
     }
 
-    /// Which of its words an argument says: the last where nothing is said. `wrong`: what is said of another.
+    /// Which of its words an argument has: the last by default. `wrong`: the error for another word.
     pub fn word(&mut self, a: &Argument, wrong: &str) -> Option<usize> {
         let Form::Word(words) = a.form else {
             return None;
@@ -223,7 +223,7 @@ impl<'e> Reading<'_, 'e, '_> {
         value
     }
 
-    /// Whether an argument that nobody asked for looks like this one.
+    /// Whether an unread argument looks like this one.
     pub fn misspelt(&self, a: &Argument) -> bool {
         self.args.misspelt(a.name)
     }

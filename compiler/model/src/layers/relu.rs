@@ -12,7 +12,7 @@ pub struct Relu(Mlp);
 impl Layer for Relu {
     const NAME: &'static str = "relu";
     const ABOUT: About = About {
-        summary: "An MLP of each token by itself, with the rectified linear unit between its two maps.",
+        summary: "An MLP applied to each token: two linear maps with the rectified linear unit between them.",
         formula: "down(max(up(x), 0))",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &["The derivative of max(z, 0) at 0 is 0."],
@@ -25,7 +25,7 @@ impl Layer for Relu {
         },
         Example {
             text: "relu(hidden: 4*width, bias)",
-            meaning: "as the first Transformer has it",
+            meaning: "as in the first Transformer",
         },
     ];
     const ROLE: Option<&'static str> = Some("mlp");

@@ -12,7 +12,7 @@ const EPS: Argument = Argument::number(
     "eps",
     args::EPS,
     Silent::Ratio(1, 100_000),
-    "what is added inside the root",
+    "added to the mean square inside the root",
 );
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Layer for RmsNorm {
         },
         Example {
             text: "rmsnorm(eps: 1e-6)",
-            meaning: "as LLaMA has it",
+            meaning: "as in LLaMA",
         },
     ];
     const ROLE: Option<&'static str> = Some("norm");

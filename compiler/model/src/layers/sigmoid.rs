@@ -14,7 +14,7 @@ impl Layer for Sigmoid {
         summary: "Maps each element to a number between 0 and 1.",
         formula: "1 / (1 + e^(−x))",
         source: "",
-        notes: &["A field that says when a token halts ends with it."],
+        notes: &["The field of `halting` ends with it."],
     };
     const ARGUMENTS: &'static [Argument] = &[];
     const EXAMPLES: &'static [Example] = &[Example {

@@ -19,7 +19,7 @@ pub struct SwiGlu {
 impl Layer for SwiGlu {
     const NAME: &'static str = "swiglu";
     const ABOUT: About = About {
-        summary: "An MLP of each token by itself: hidden columns, multiplied by a gate of the same width.",
+        summary: "An MLP applied to each token: its hidden columns are multiplied by a gate of the same width.",
         formula: "down(silu(gate(x)) · up(x)), silu(z) = z / (1 + e^(−z))",
         source: "Shazeer 2020, arXiv:2002.05202",
         notes: &[],

@@ -18,7 +18,7 @@ pub struct Time {
 impl Layer for Time {
     const NAME: &'static str = "time";
     const ABOUT: About = About {
-        summary: "Features of the time at which the field is evaluated, the same for all tokens: what it is applied to does not matter.",
+        summary: "Features of the time at which the field is evaluated, the same for all tokens. Its input does not matter.",
         formula: "sin(t / 10⁴^(2i/embed)) at column 2i, the cosine at column 2i + 1",
         source: "Vaswani et al. 2017, NeurIPS, for a number that need not be whole; Dehghani et al. 2019, ICLR",
         notes: &["Time is 0 at the start of an evolve and grows by h with each step."],

@@ -1,4 +1,4 @@
-//! `cross_entropy`: how unlikely the model held the next token.
+//! `cross_entropy`: the negative log-likelihood of the next token.
 
 use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;

@@ -30,15 +30,12 @@ impl LossTerm for Drift {
     /// Says where no weights differ from one step to the next, or it is not known which.
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
         if let Some(e) = evolves.iter().find(|e| e.finds_weights()) {
-            let d = incompatible(
-                span,
-                "`drift` needs steps that are known before the model runs",
-            );
-            sink.push(d.also(e.span(), "how many these are is found or drawn").help(
-                "write `for 12 steps`, or leave `drift` out: weights of time are functions of t, however many steps are made",
+            let d = incompatible(span, "`drift` needs a fixed number of steps");
+            sink.push(d.also(e.span(), "this number is found or drawn while the model runs").help(
+                "write `for 12 steps`, or leave `drift` out: weights of time are functions of t for any number of steps",
             ));
         } else if let (Some(e), false) = (evolves.first(), evolves.iter().any(|e| e.drifts())) {
-            let message = "`drift` would be 0: no two consecutive steps have weights of their own";
+            let message = "`drift` would be 0: consecutive steps share their weights";
             let d = no_effect(span, message);
             sink.push(
                 d.also(e.span(), "all of these steps have the same weights")

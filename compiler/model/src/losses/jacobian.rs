@@ -1,4 +1,4 @@
-//! `jacobian`: how much the solutions of a step's equations answer to a push, for each token.
+//! `jacobian`: an estimate of the squared norm of the Jacobian of a step's equations at their solution, for each token.
 //!
 //! The Jacobian of an equation E at its solution z is estimated by a probe ε of random signs (Hutchinson 1990, Commun. Stat. Simul.
 //! 19, 433; for equilibrium models Bai, Koltun & Kolter 2021, ICML, section 4, with z a constant, as here): E‖J ε‖² = ‖J‖²_F. `J ε` is a
@@ -41,10 +41,10 @@ impl LossTerm for Jacobian {
         if evolves.iter().any(|e| e.solves()) {
             return;
         }
-        let message = "no step of this model has a solution whose Jacobian could be made small";
+        let message = "`jacobian` needs a step that solves an equation with `gradient implicit`";
         sink.push(
             no_effect(span, message)
-                .label("an equation `z = E(z)` is expected")
+                .label("no step of this model does")
                 .help("solve one with `gradient implicit`: `solve z = F(z + G(x)) from 0 by anderson(tol: 1e-3, max: 30) gradient implicit`"),
         );
     }

@@ -30,7 +30,8 @@ impl LossTerm for Kinetic {
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
         for e in evolves {
             if let Some(learned) = e.learned_h() {
-                let message = "`kinetic` divides by the step size, and a learned one may become 0";
+                let message =
+                    "`kinetic` divides by the step size, and a learned step size can become 0";
                 let d = incompatible(span, message).also(learned, "learned here");
                 sink.push(d.help("write `h = 1/steps`"));
             } else if !e.goes_forward() {

@@ -1,4 +1,4 @@
-//! `masked(rate: 15%)`: cross-entropy of tokens that are hidden from the model.
+//! `masked(rate: 15%)`: cross-entropy of masked tokens.
 
 use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;

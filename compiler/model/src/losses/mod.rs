@@ -1,4 +1,4 @@
-//! The terms of a loss: what each of them says of itself, and the list.
+//! The trait of loss terms, and their list.
 //!
 //! A term is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Leaves sums of terms to
 //! `loss.rs`, what the graph collects for them step by step to `terms.rs`.
@@ -17,7 +17,7 @@ use std::fmt::Debug;
 /// The words of the language that this version has no meaning for, and why.
 const LATER: [(&str, &str); 1] = [(
     "mse",
-    "the models of this version predict tokens: there is no number to be near to",
+    "models of this version predict tokens, so there is no number to compare with",
 )];
 
 /// A summand of a loss.
@@ -26,7 +26,7 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     const NAME: &'static str;
     /// Whether it asks for tokens; the others are added to one that does.
     const ASKS: bool;
-    /// Whether evaluation computes the same, if it is all that is asked.
+    /// Whether evaluation computes the same, if it is the only term.
     const IS_PLAIN: bool;
     /// Whether it is one number, and not one for each token.
     const IS_OF_WEIGHTS: bool;
@@ -41,7 +41,7 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     fn definition(&self) -> String;
     /// Says which evolves it has no meaning for.
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>);
-    /// What a step gives to it: numbers for each token, of which the sum counts. The builder stands at the step.
+    /// The contribution of a step: numbers for each token, which are summed. The builder is at the step.
     fn step(
         &self,
         model: &mut dyn Training,
@@ -96,7 +96,7 @@ pub struct StepTaken {
     pub solutions: Vec<Solution>,
 }
 
-/// What the model says of its targets.
+/// What the model gives for its targets.
 pub struct Predicted {
     pub softmax: nn::Normaliser,
     pub targets: Value,
@@ -132,7 +132,11 @@ pub(super) fn read(
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Term, Option<Loss>)> {
     let Some(mut args) = Args::of(e) else {
-        let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, "this is no term of a loss");
+        let d = Diagnostic::error(
+            codes::UNKNOWN_OPTION,
+            e.span,
+            "this is not a term of a loss",
+        );
         sink.push(d.help("write, for example, `cross_entropy + 1e-4*kinetic`"));
         return None;
     };

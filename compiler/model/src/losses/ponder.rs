@@ -1,4 +1,4 @@
-//! `ponder`: how many steps a token makes that halts by itself.
+//! `ponder`: the number of steps of each token under `halting`.
 
 use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
 use crate::error::BuildError;
@@ -31,7 +31,7 @@ impl LossTerm for Ponder {
         }
         sink.push(
             no_effect(span, "no token of this model halts by itself")
-                .label("it counts the steps of tokens that do")
+                .label("`ponder` counts the steps of tokens that do")
                 .help("write `for halting(field, max: 12, threshold: 0.99) steps`"),
         );
     }

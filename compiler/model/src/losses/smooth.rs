@@ -1,4 +1,4 @@
-//! `smooth(10%)`: cross-entropy to targets of which a part is spread over all tokens.
+//! `smooth(10%)`: cross-entropy with label smoothing.
 
 use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::codes;
@@ -25,7 +25,7 @@ impl LossTerm for Smooth {
 
     fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         let Some(part) = args.positional() else {
-            let message = "`smooth` needs the part of the target that all tokens share";
+            let message = "`smooth` needs the share of the target that is spread over all tokens";
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, args.span, message);
             sink.push(d.help("write `smooth(10%)`"));
             return None;

@@ -1,4 +1,4 @@
-//! Families whose conditions are linear in no variables: solved by Newton's method, in floats and then to many digits.
+//! Families with nonlinear conditions: solved by Newton's method, first in floats and then to many digits.
 //!
 //! Low storage in Williamson's form (1980), q = Aᵢ q + h F(y), y = y + Bᵢ q, and explicit methods with so many zeros that nodes are determined, too. A solution that fractions
 //! satisfy exactly is found by rounding; any other is given to a residual that is proved.

@@ -1,4 +1,4 @@
-//! Explicit methods of a given order: nodes, weights and entries, some of which the conditions determine.
+//! Explicit methods of a given order, parametrised by nodes, weights and free entries.
 //!
 //! The weights solve the conditions of quadrature at given nodes; the other conditions up to order 4, and what is
 //! asked of the stability polynomial, are linear in entries of the last rows. So exact nodes and free entries give an exact method.

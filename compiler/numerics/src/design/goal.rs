@@ -1,4 +1,4 @@
-//! What a design is after, in floats for the search and certified for the report.
+//! The goal of a design: in floats for the search, certified for the report.
 
 use super::explicit::{Coefficients, stability};
 use crate::Tableau;

@@ -1,4 +1,4 @@
-//! Methods designed: free directions of the order conditions searched for what is best, then coefficients that are exact.
+//! Designs methods: searches the free directions of the order conditions for the best value of a goal, then makes the coefficients exact.
 //!
 //! A family turns some free numbers into a method that satisfies the conditions, in floats and in exact numbers alike ([`explicit`]). The
 //! search ([`search`]) proposes free numbers, which become fractions ([`round`]); what is said of the result is computed from its

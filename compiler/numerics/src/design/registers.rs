@@ -1,4 +1,4 @@
-//! Explicit methods of families that Newton's method solves: low storage, and zeros that determine nodes.
+//! Designs explicit methods with Newton's method: low storage, and zeros that determine nodes.
 //!
 //! Local searches along the solutions, from those of many starts that are best. What order is exact, and what to a residual, is decided by the end.
 
@@ -19,7 +19,7 @@ const SEARCHES: usize = 8;
 const EVALUATIONS: usize = 200;
 /// Sizes of first steps, one search after the other.
 const SIZES: [f64; 4] = [0.1, 0.02, 0.002, 1e-4];
-/// Losses that are tried for fractions that solve the conditions exactly, as multiples of what is asked.
+/// Losses that are tried for fractions that solve the conditions exactly, as multiples of the requested one.
 const LOSSES: [f64; 3] = [1.0, 50.0, 500.0];
 /// Denominators and the distance of such fractions, where one variable is free.
 const DENOMINATOR: i64 = 40;
@@ -45,7 +45,7 @@ struct Ended {
 /// A method of two registers.
 ///
 /// # Errors
-/// When no method can be what is asked, or none was found.
+/// When no method can meet the requirements, or none was found.
 pub fn design(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Design, Refused> {
     possible(request)?;
     if (request.stages, request.order) == (4, 4) {

@@ -1,4 +1,4 @@
-//! From floats to fractions: the simplest ones near a point, nearer and nearer until what is asked holds.
+//! Rounds floats to simple fractions: the simplest ones that still meet a goal.
 
 use crate::ssp::simplest;
 use num_rational::BigRational;
@@ -26,7 +26,7 @@ pub fn between(lo: &BigRational, hi: &BigRational) -> BigRational {
     }
 }
 
-/// What is made of fractions near some numbers, the first time that it is good enough.
+/// The first result that is good enough, computed from fractions near some numbers.
 pub fn rounded<T>(x: &[f64], make: impl Fn(&[Exact]) -> Option<T>) -> Option<T> {
     let mut before: Vec<Exact> = Vec::new();
     for k in DISTANCES {

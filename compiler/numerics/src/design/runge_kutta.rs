@@ -1,4 +1,4 @@
-//! Explicit Runge–Kutta methods of given stages and order that are best in one respect, and what of it costs how much accuracy.
+//! Designs explicit Runge–Kutta methods of given stages and order, and finds how much accuracy a goal costs.
 
 use super::curved::Curved;
 use super::explicit::{Chart, Coefficients, Explicit, MAX_ORDER, stability};
@@ -14,7 +14,7 @@ use odec_exact::Exact;
 
 /// Most stages that are searched.
 pub const MAX_STAGES: usize = 8;
-/// Starting points, evaluations from each, and how often the variables that are solved for are chosen anew.
+/// Starting points, evaluations from each, and how often the variables to solve for are chosen again.
 const STARTS: usize = 12;
 const EVALUATIONS: usize = 1500;
 const ROUNDS: usize = 3;
@@ -38,7 +38,7 @@ const MARGINS: [f64; 4] = [0.5, 2.0, 8.0, 32.0];
 /// Shares of the best level at which the least error is sought.
 const SHARES: [f64; 10] = [1.0, 0.98, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.45, 0.3];
 
-/// What is asked.
+/// The requirements of a design.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub stages: usize,
@@ -67,7 +67,7 @@ struct Local {
 }
 
 /// # Errors
-/// When no method can be what is asked, or none was found.
+/// When no method can meet the requirements, or none was found.
 pub fn design(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Design, Refused> {
     possible(request)?;
     let goal = request.goal;

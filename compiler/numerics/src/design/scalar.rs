@@ -1,4 +1,4 @@
-//! Linear equations in exact numbers and in floats: one text serves the search and what it ends with.
+//! Linear equations, generic over exact numbers and floats.
 
 use crate::poly::inverse;
 use crate::series::Number;

@@ -113,7 +113,7 @@ impl Kind {
         small.then(|| Tableau::single(m.a, m.b))
     }
 
-    /// A method that has the order, and is as stable as is asked.
+    /// A method with the required order and stability.
     fn proved(&self, gamma: &Exact, free: &[Exact]) -> Option<Tableau> {
         let t = self.tableau(gamma, free)?;
         let proved = prove(&mut Weights::new(&t)?, &mut Trees::new(1), self.order, None).order;

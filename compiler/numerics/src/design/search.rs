@@ -1,6 +1,6 @@
-//! Nonlinear programs in floats: linear approximations (Powell 1994, COBYLA), from points that spread evenly.
+//! Constrained optimisation in floats by linear approximations (Powell 1994, COBYLA), from evenly spread starting points.
 //!
-//! Deterministic: no random numbers, threads or clocks. What is found is a proposal; what is said of it is proved of exact numbers.
+//! Deterministic: no random numbers, threads or clocks. The result is a proposal; its properties are proved with exact numbers.
 
 use cobyla::{RhoBeg, StopTols, minimize};
 use std::cell::RefCell;

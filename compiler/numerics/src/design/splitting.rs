@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Most flows of the second field that are searched.
 pub const MAX_STAGES: usize = 8;
-/// Losses that are tried, as multiples of what is asked.
+/// Losses that are tried, as multiples of the requested one.
 const LOSSES: [f64; 4] = [1.0, 10.0, 100.0, 500.0];
 const STARTS: usize = 40;
 const EVALUATIONS: usize = 1200;

@@ -1,4 +1,4 @@
-//! What the first steps of a method with a history leave behind (Hairer, Nørsett & Wanner 1993, III.4 and III.8).
+//! How the first steps of a method with a history limit its order (Hairer, Nørsett & Wanner 1993, III.4 and III.8).
 //!
 //! Takes the first steps as one line, and which of its values the method finds in `y`. They are compared with ξ, the values of an exact
 //! starting procedure, at the same time. A difference of order m is made once and is never made good: it limits the order to m. Where

@@ -68,7 +68,7 @@ impl Started {
         })
     }
 
-    /// u: how often the state stands in each value.
+    /// u: the coefficient of the state in each value.
     pub fn states(&self) -> &[Exact] {
         &self.empty
     }

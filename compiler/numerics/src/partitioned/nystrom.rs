@@ -19,7 +19,7 @@ pub struct Nystrom {
     pub b: Row,
 }
 
-/// The first symplecticity condition that does not hold: stages from 0, and what stands on both sides.
+/// The first symplecticity condition that does not hold: stages from 0, and both sides of the condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
     /// One stage: `b̄ᵢ = bᵢ(1 − cᵢ)`; two: `bᵢ(b̄ⱼ − āᵢⱼ) = bⱼ(b̄ᵢ − āⱼᵢ)`.

@@ -1,4 +1,4 @@
-//! The order of a partitioned method, with p started as it serves the method best.
+//! The order of a partitioned method with the best start of p.
 //!
 //! What a step keeps as p need not be p: leapfrog keeps the velocity half a step before. So p is given an expansion ξ over trees
 //! with a root of B, while q is itself. The method has order p when there is a ξ such that a step takes it to what it is at t + h, up to
@@ -60,7 +60,7 @@ pub struct Missed {
 }
 
 impl FirstSteps {
-    /// The first power of h below `below` that is off; `Err`: a field is evaluated at another multiple of the state than 1, or there are
+    /// The first power of h below `below` that is off; `Err`: a field is evaluated at a multiple of the state other than 1, or there are
     /// too many trees.
     pub fn missed(
         &self,
@@ -91,7 +91,7 @@ impl FirstSteps {
             }
         }
         if strange.iter().any(|(v, _)| *v != self.line.result) {
-            return Err("a field is evaluated at another multiple of the state than 1");
+            return Err("a field is evaluated at a multiple of the state other than 1");
         }
         // One order more: h p has p's trees below a vertex of A.
         for n in 0..below {

@@ -1,4 +1,4 @@
-//! What kernels on tensor cores should give, in f64, and how far they may be off ([`odec_program::gpu::tensor`]).
+//! Expected results of kernels on tensor cores in f64, with error bounds ([`odec_program::gpu::tensor`]).
 //!
 //! Takes a contraction's or attention's operands; gives each element that it writes with its bound. Work is shared among threads:
 //! shapes are real ones.

@@ -1,4 +1,4 @@
-//! CUDA's driver, loaded at run time: building odec needs no CUDA, and a machine without it gets a sentence.
+//! CUDA's driver, loaded at run time: building odec needs no CUDA, and a machine without it gets an error message.
 //!
 //! Not run on a card yet.
 

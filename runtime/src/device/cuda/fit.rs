@@ -1,4 +1,4 @@
-//! Whether a program can run on a card: its age, the code there is, the memory it has left. Said before anything else is done.
+//! Checks that a program can run on a GPU, before anything else is done: compute capability, available code, free memory.
 //!
 //! Takes what a driver says of its card; gives the code to load, or why there is none that would run.
 
@@ -16,7 +16,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// What a driver says of its card.
+    /// The properties of a GPU.
     ///
     /// # Errors
     /// When the driver refuses.

@@ -1,4 +1,4 @@
-//! Launches that come again in the same order, as graphs of the driver: one call instead of one for each.
+//! CUDA graphs: sequences of launches that repeat are replayed with one call.
 //!
 //! Takes the launches of a run, which [`super::CudaDevice`] collects until something else is asked for. A sequence of kernels and
 //! shapes that is seen for the first time is launched as it is (it may never come again: a prompt of some length); the second
@@ -86,7 +86,7 @@ impl<G> Default for Graphs<G> {
     }
 }
 
-/// Queues a launch; what the driver refuses is said with the launch's name.
+/// Queues a launch; an error of the driver names the launch.
 ///
 /// # Errors
 /// When the driver refuses.

@@ -40,11 +40,11 @@ pub const CUBIN_FILE: &str = "ODEC_CUBIN";
 /// What to set to learn which launch failed.
 const ONE_BY_ONE: &str = "ODEC_GRAPHS=off CUDA_LAUNCH_BLOCKING=1";
 
-/// What a card's driver does for us. Launches, copies and events happen in the order they are asked for.
+/// The interface to a GPU's driver. Launches, copies and events happen in the order in which they are enqueued.
 pub trait Driver {
     /// Launches one after the other that are queued together.
     type Graph;
-    /// A moment between what was asked for.
+    /// A point in the queue.
     type Event;
 
     /// The card, in words.
@@ -74,7 +74,7 @@ pub trait Driver {
     fn update(&mut self, graph: &mut Self::Graph, n: usize, to: &Planned) -> Result<(), String>;
     /// Queues a graph's launches.
     fn replay(&mut self, graph: &mut Self::Graph) -> Result<(), String>;
-    /// Queues an event, with the time when it is reached where somebody will ask for that.
+    /// Queues an event; records the time when it is reached if that will be needed.
     fn record(&mut self, timed: bool) -> Result<Self::Event, String>;
     /// The time between two timed events, when both are reached; nothing where nothing is computed.
     fn between(&mut self, from: &Self::Event, to: &Self::Event)
@@ -112,7 +112,7 @@ pub enum CudaError {
         wanted: Target,
     },
     #[error(
-        "the program needs {} of GPU memory and {card} has {} left; a smaller batch or `memory revolve(slots: n)` needs less",
+        "the program needs {} of GPU memory and {card} has {} free; a smaller batch or `memory revolve(slots: n)` needs less",
         bytes(*needed),
         bytes(*free)
     )]
@@ -156,7 +156,7 @@ type Around<E> = Option<(E, E)>;
 pub struct CudaDevice<D: Driver> {
     /// Before the driver: graphs and events are given back to a context that is still there.
     graphs: Option<Graphs<D::Graph>>,
-    /// The events of marks that nobody has waited for yet, in order.
+    /// The events of marks that were not waited for yet, in order.
     events: VecDeque<(Mark, D::Event)>,
     driver: D,
     target: Target,
@@ -179,7 +179,7 @@ pub struct CudaDevice<D: Driver> {
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Loads the kernels' code, which is for `target`; `needed` bytes will be asked for.
+    /// Loads the kernels' code, which is for `target`; `needed` bytes will be allocated.
     ///
     /// # Errors
     /// When there is less memory, a kernel is none for GPUs, or the driver does not take the code.
@@ -226,7 +226,7 @@ impl<D: Driver> CudaDevice<D> {
         })
     }
 
-    /// Whether launches that come again become graphs; on unless somebody wants to see that it changes nothing.
+    /// Whether repeated launches become graphs; tests turn this off to compare.
     pub fn set_graphs(&mut self, graphs: bool) {
         self.graphs = graphs.then(Graphs::default);
     }

@@ -1,4 +1,4 @@
-//! What a launch passes to the driver: blocks, threads, arguments as 8 bytes each, and tensor maps.
+//! The arguments of a launch for the driver: blocks, threads, kernel arguments, and tensor maps.
 //!
 //! Takes a kernel and the operands of a launch; gives a [`Launch`] whose operands reach as far as the kernel does and are
 //! aligned as its accesses assume, and whose maps the driver encodes.

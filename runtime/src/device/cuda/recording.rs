@@ -1,4 +1,4 @@
-//! A driver without a card: it writes down what it is told to launch, and launches nothing.
+//! A driver without a GPU: it records launches and runs nothing.
 
 use super::graphs::Planned;
 use super::plan::Mapped;

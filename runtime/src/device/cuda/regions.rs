@@ -1,11 +1,11 @@
-//! What of the card's memory a part of this process's memory stands for.
+//! Maps ranges of this process's memory to GPU memory.
 //!
 //! Takes pairs of memories of one size; gives places on the card. Leaves their contents to copies.
 
 use super::plan::Place;
 use crate::device::memory::{WORD, Words};
 
-/// Memories of this process and what they stand for.
+/// Ranges of this process's memory and their places on the GPU.
 #[derive(Default)]
 pub struct Regions(Vec<Region>);
 

@@ -100,7 +100,7 @@ impl Factor {
 pub(super) trait Products {
     /// The thread's part of a tile has arrived, if it brought one; a barrier follows.
     fn arrived(&self, e: &mut Emitter);
-    /// Begins what may run while more tiles are asked for.
+    /// Begins what may run while more tiles are requested.
     fn begin(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
     /// Gives the sums with all products of the tiles added.
     fn finish(&self, e: &mut Emitter, tiles: [&Factor; 2], stage: Val, sums: &[Val]) -> Vec<Val>;
