@@ -1,0 +1,312 @@
+//! One entry of a program: a graph through all passes to planned instructions.
+//!
+//! Takes graphs and lists of launches; gives entries, and keeps what they share: kernels, prepared memory, caches.
+
+use super::{AssembleError, EntryMemory, Options};
+use crate::body::{self, dtype};
+use crate::epilogue_fusion::fuse_epilogues;
+use crate::fuse::{Fusion, fuse};
+use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
+use crate::layout::ParamTable;
+use crate::lower::{Homes, lower};
+use crate::plan::{Layout, check, plan};
+use crate::{Policy, row_chunking, run_graph_passes};
+use odec_graph::ops::OpKind;
+use odec_graph::{Graph, TensorType};
+use odec_program::kernel::KernelSpec;
+use odec_program::manifest::{Constant, Memory};
+use odec_program::{
+    Bindings, Coeff, Dim, Entry, EntryId, Instr, Io, Kernel, Operand, ResultId, Slot,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Distinct kernels, numbered as they come.
+#[derive(Default)]
+pub(super) struct Kernels {
+    pub(super) list: Vec<Kernel>,
+    by_symbol: BTreeMap<String, u32>,
+}
+
+impl Kernels {
+    fn add(&mut self, spec: KernelSpec) -> u32 {
+        let symbol = spec.symbol();
+        *self.by_symbol.entry(symbol.clone()).or_insert_with(|| {
+            self.list.push(Kernel { symbol, spec });
+            self.list.len() as u32 - 1
+        })
+    }
+}
+
+/// Makes the entries of one program, which share kernels and memory that outlives runs.
+pub(super) struct Maker<'a> {
+    table: &'a ParamTable,
+    constants: &'a [Constant],
+    options: Options,
+    /// How it computes, and what the gradient keeps.
+    policy: Policy,
+    /// Bytes of [`Slot::Prepared`] and of [`Slot::Cache`] so far.
+    pub(super) prepared: u64,
+    pub(super) cache: u64,
+    pub(super) kernels: Kernels,
+    pub(super) memory: Vec<EntryMemory>,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(
+        table: &'a ParamTable,
+        constants: &'a [Constant],
+        options: Options,
+        policy: Policy,
+    ) -> Maker<'a> {
+        Maker {
+            table,
+            constants,
+            options,
+            policy,
+            prepared: 0,
+            cache: 0,
+            kernels: Kernels::default(),
+            memory: vec![],
+        }
+    }
+
+    /// The entry of a graph; [`EntryId::Decode`] comes with [`EntryId::Prepare`].
+    pub(super) fn graph_entries(
+        &mut self,
+        name: EntryId,
+        graph: &Graph,
+        maxima: Bindings,
+    ) -> Result<Vec<(EntryId, Entry)>, AssembleError> {
+        let real = self.table.real;
+        // Inputs keep their numbers even where a pass finds that one is not needed.
+        let inputs: Vec<Io> = graph
+            .nodes()
+            .filter_map(|(_, n)| match &n.op {
+                OpKind::Input(i) => Some(Io {
+                    name: i.name.clone(),
+                    dtype: dtype(&i.ty, real),
+                    shape: i.ty.shape.clone(),
+                }),
+                _ => None,
+            })
+            .fold(Vec::new(), |mut list: Vec<Io>, io| {
+                if list.iter().all(|x| x.name != io.name) {
+                    list.push(io);
+                }
+                list
+            });
+        let memory = match name {
+            EntryId::Grad => self.policy.memory,
+            _ => Memory::Store,
+        };
+        let policy = Policy {
+            memory,
+            ..self.policy
+        };
+        let graph = run_graph_passes(graph, policy)?;
+        let (homes, outputs) = self.homes(name, &graph, &inputs, maxima)?;
+        let units = fuse(&graph, self.options.fusion);
+        let mut code =
+            lower(&graph, &units, &homes, self.options.tiling, real).map_err(|error| {
+                AssembleError::Lower {
+                    entry: name.into(),
+                    error,
+                }
+            })?;
+        if self.options.fusion == Fusion::On {
+            code = fuse_epilogues(code);
+        }
+        if name == EntryId::Grad {
+            self.zero_the_rest(&graph, &mut code);
+        }
+        if name != EntryId::Decode {
+            let unit = self.options.tiling.blocking.kc.into();
+            code = row_chunking::cut(code, maxima, self.options.piece, unit);
+        }
+        let mut made = Vec::new();
+        if name == EntryId::Decode {
+            let first = self.hoist_constant(name, &mut code)?;
+            let prepare = self.entry(EntryId::Prepare, first, maxima, vec![], vec![])?;
+            made.push((EntryId::Prepare, prepare));
+        }
+        made.push((name, self.entry(name, code, maxima, inputs, outputs)?));
+        Ok(made)
+    }
+
+    /// Where sources and results of a graph live, and the results that are no gradients.
+    fn homes(
+        &mut self,
+        name: EntryId,
+        graph: &Graph,
+        inputs: &[Io],
+        maxima: Bindings,
+    ) -> Result<(Homes, Vec<Io>), AssembleError> {
+        let real = self.table.real;
+        let mut outputs = Vec::new();
+        let mut homes = Homes::default();
+        for (result, v) in graph.outputs() {
+            let param = match ResultId::of(result) {
+                ResultId::Gradient(path) => self.table.find(path),
+                _ => None,
+            };
+            homes.outputs.push(match param {
+                Some(p) => Operand::at(Slot::Grads, p.offset),
+                None => {
+                    let ty = graph.ty(*v);
+                    outputs.push(Io {
+                        name: result.clone(),
+                        dtype: dtype(ty, real),
+                        shape: ty.shape.clone(),
+                    });
+                    Operand::at(Slot::Output(outputs.len() as u32 - 1), 0)
+                }
+            });
+        }
+        for (n, node) in graph.nodes() {
+            let home = match &node.op {
+                OpKind::Parameter(p) => self.table.find(&p.path).map(|p| (Slot::Params, p.offset)),
+                OpKind::Input(i) => inputs
+                    .iter()
+                    .position(|x| x.name == i.name)
+                    .map(|x| (Slot::Input(x as u32), 0)),
+                OpKind::Table(t) => self
+                    .constants
+                    .iter()
+                    .find(|c| c.table == t.table)
+                    .map(|c| (Slot::Consts, c.offset)),
+                OpKind::Cache(_) => {
+                    let ty = &node.types[0];
+                    let bytes = ty
+                        .size()
+                        .at(maxima)
+                        .and_then(|n| n.checked_mul(dtype(ty, real).bytes()));
+                    let offset = self.cache;
+                    let end = bytes.and_then(|b| reserve(offset, b));
+                    self.cache = end.ok_or_else(|| AssembleError::Cache { entry: name.into() })?;
+                    Some((Slot::Cache, offset))
+                }
+                _ => None,
+            };
+            if let Some((slot, offset)) = home {
+                homes.sources.insert(n, Operand::at(slot, offset));
+            }
+        }
+        Ok((homes, outputs))
+    }
+
+    /// Gradients of trained parameters that the loss does not depend on.
+    fn zero_the_rest(&self, graph: &Graph, code: &mut LaunchList) {
+        let given: BTreeSet<&str> = graph
+            .outputs()
+            .iter()
+            .filter_map(|(n, _)| match ResultId::of(n) {
+                ResultId::Gradient(path) => Some(path),
+                _ => None,
+            })
+            .collect();
+        for p in self
+            .table
+            .params
+            .iter()
+            .filter(|p| p.offset < self.table.trained && !given.contains(p.path.as_str()))
+        {
+            let shape: Vec<Dim> = p.shape.iter().map(|n| Dim::Fixed(*n)).collect();
+            let ty = TensorType::real(shape);
+            let (spec, dims, coeffs) = body::fill(&ty, Coeff::Value(0.0), self.table.real);
+            let home = Placement::Fixed(Operand::at(Slot::Grads, p.offset));
+            let site = ResultId::Gradient(&p.path).to_string();
+            let b = code.buffer(site.clone(), self.table.real, ty.size(), home);
+            code.launches.push(Launch {
+                spec: KernelSpec::Rows(spec),
+                args: vec![b],
+                dims,
+                coeffs,
+                site,
+                guard: None,
+                held: None,
+            });
+        }
+    }
+
+    pub(super) fn entry(
+        &mut self,
+        name: EntryId,
+        code: LaunchList,
+        maxima: Bindings,
+        inputs: Vec<Io>,
+        outputs: Vec<Io>,
+    ) -> Result<Entry, AssembleError> {
+        let layout = plan(&code, maxima).map_err(|error| AssembleError::Plan {
+            entry: name.into(),
+            error,
+        })?;
+        if cfg!(debug_assertions) {
+            check(&code, &layout, maxima).map_err(|error| AssembleError::Check {
+                entry: name.into(),
+                error,
+            })?;
+        }
+        let Layout {
+            peak,
+            unshared,
+            lower_bound,
+            ..
+        } = layout;
+        self.memory.push(EntryMemory {
+            entry: name,
+            arena: peak,
+            unshared,
+            lower_bound,
+        });
+        let mut scratch_bytes = 0;
+        let instrs = code
+            .launches
+            .iter()
+            .enumerate()
+            .map(|(n, l)| {
+                let dims: Vec<u64> = l.dims.iter().map(|d| d.at(maxima).unwrap_or(0)).collect();
+                scratch_bytes = scratch_bytes.max(l.spec.signature().scratch_bytes(&dims));
+                let place = |b: &BufferId| match &code.get(*b).home {
+                    Placement::Fixed(o) => *o,
+                    Placement::Arena => {
+                        let offset =
+                            layout.offsets[b.0 as usize].expect("launched buffers are planned");
+                        Operand::at(Slot::Arena, offset)
+                    }
+                };
+                let operand = |(arg, b): (usize, &BufferId)| Operand {
+                    row: code.moves(n, arg),
+                    ..place(b)
+                };
+                let in_place = |l: &Launch| {
+                    let held = l.held.as_ref()?;
+                    let stays = |(made, kept): &(_, _)| place(made) == place(kept);
+                    held.pairs.iter().all(stays).then_some(held.flag)
+                };
+                Instr {
+                    kernel: self.kernels.add(l.spec.clone()),
+                    operands: l.args.iter().enumerate().map(operand).collect(),
+                    dims: l.dims.clone(),
+                    coeffs: l.coeffs.clone(),
+                    site: l.site.clone(),
+                    guard: l.guard.or_else(|| in_place(l)).as_ref().map(place),
+                }
+            })
+            .collect();
+        Ok(Entry {
+            maxima,
+            inputs,
+            outputs,
+            arena_bytes: peak,
+            scratch_bytes,
+            instrs,
+            pieces: code.chunks.iter().map(|s| s.pieces).collect(),
+        })
+    }
+}
+
+/// The end of a stretch of memory, aligned for the next.
+pub(super) fn reserve(offset: u64, bytes: u64) -> Option<u64> {
+    let end = offset.checked_add(bytes)?.checked_next_multiple_of(64)?;
+    (end <= 1 << 44).then_some(end)
+}

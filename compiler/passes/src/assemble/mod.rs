@@ -1,0 +1,200 @@
+//! The whole: graphs of a model to a manifest with every entry planned.
+//!
+//! Takes a [`Model`]: its graphs, what it is called, how it is trained; gives the [`Manifest`] that `odec-mlir` adds
+//! object code to and the runtime executes. Leaves making graphs to `model`, files to the caller.
+
+mod entries;
+mod hoist;
+
+pub use super::parts::{Model, Options};
+
+use crate::Policy;
+use crate::layout::{ParamTable, TooManyParams, constants};
+use crate::lower::LowerError;
+use crate::model::Built;
+use crate::plan::{CheckError, PlanError};
+use crate::update::{accumulate, update};
+use entries::Maker;
+use odec_graph::ops::OpKind;
+use odec_graph::{Graph, TypeError};
+use odec_program::manifest::{Constant, FORMAT, Manifest, Memory, Tune};
+use odec_program::{Bindings, DType, Entry, EntryId, Io, Program, ResultId, Slot};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why no program was made.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum AssembleError {
+    #[error(transparent)]
+    Params(#[from] TooManyParams),
+    /// The entry does not fit into memory: the model is too large.
+    #[error("entry `{entry}`: {error}")]
+    Plan { entry: String, error: PlanError },
+    /// The same, for memory that outlives its runs.
+    #[error("entry `{entry}`: its keys, values and packed parameters do not fit into memory")]
+    Cache { entry: String },
+    #[error("internal: a pass made a node that does not type: {0}")]
+    Type(#[from] TypeError),
+    #[error("internal: entry `{entry}`: {error}")]
+    Lower { entry: String, error: LowerError },
+    #[error("internal: entry `{entry}`: {error}")]
+    Check { entry: String, error: CheckError },
+}
+
+/// What planning one entry found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryMemory {
+    pub entry: EntryId,
+    /// Bytes of the arena.
+    pub arena: u64,
+    /// Bytes of the same values side by side.
+    pub unshared: u64,
+    /// Bytes alive at the busiest launch.
+    pub lower_bound: u64,
+}
+
+/// A manifest and how well its memory is shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembled {
+    pub manifest: Manifest,
+    pub memory: Vec<EntryMemory>,
+}
+
+/// The manifest of a model, with every entry planned.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn build_manifest(
+    built: &Built,
+    source: &str,
+    options: Options,
+) -> Result<Assembled, AssembleError> {
+    assemble(&Model::new(built, source), options)
+}
+
+/// Builds every entry.
+///
+/// # Errors
+/// [`AssembleError::Params`] and [`AssembleError::Plan`] when the model does not fit into memory; anything else is a
+/// fault of the compiler.
+pub fn assemble(model: &Model, options: Options) -> Result<Assembled, AssembleError> {
+    let alone = Bindings::new(1, model.maxima.seq);
+    let graphs: Vec<(EntryId, &Graph, Bindings)> = [
+        (EntryId::Forward, Some(model.forward), model.maxima),
+        (EntryId::Decode, model.decode, alone),
+        (EntryId::Loss, model.loss, model.maxima),
+        (EntryId::Grad, model.grad, model.maxima),
+    ]
+    .into_iter()
+    .filter_map(|(name, g, maxima)| Some((name, g?, maxima)))
+    .collect();
+    let real = model.precision.real();
+    let table = ParamTable::new(model.params, real, tune(model))?;
+    let (constants, const_bytes) = tables(graphs.iter().map(|(_, g, _)| *g), real);
+    let mut maker = Maker::new(&table, &constants, options, policy(model));
+    let mut entries = BTreeMap::new();
+    for (name, graph, maxima) in graphs {
+        let made = maker.graph_entries(name, graph, maxima)?;
+        entries.extend(made);
+    }
+    if let (Some(train), Some(_)) = (&model.train, model.grad) {
+        let from = match train.accumulate {
+            1 => Slot::Grads,
+            _ => {
+                let (name, code) = (EntryId::Accumulate, accumulate(&table));
+                let e = maker.entry(name, code, model.maxima, vec![], vec![])?;
+                entries.insert(name, e);
+                Slot::Sums
+            }
+        };
+        let code = update(&table, train, from);
+        let outputs = vec![Io {
+            name: ResultId::GradientNorm.to_string(),
+            dtype: real,
+            shape: vec![],
+        }];
+        let name = EntryId::Update;
+        let e = maker.entry(name, code, model.maxima, vec![], outputs)?;
+        entries.insert(name, e);
+    }
+    let Maker {
+        kernels,
+        memory,
+        prepared,
+        cache,
+        ..
+    } = maker;
+    let program = Program {
+        real,
+        maxima: model.maxima,
+        kernels: kernels.list,
+        entries,
+        param_bytes: table.bytes,
+        trained_bytes: table.trained,
+        const_bytes,
+        prepared_bytes: prepared,
+        cache_bytes: cache,
+    };
+    let manifest = Manifest {
+        format: FORMAT,
+        odec: env!("CARGO_PKG_VERSION").into(),
+        name: model.name.into(),
+        source: model.source.into(),
+        model: model.model.clone(),
+        params: table.params.clone(),
+        constants,
+        train: model.train.clone(),
+        program,
+        objects: vec![],
+        claims: model.claims.clone(),
+        depths: model.depths.clone(),
+    };
+    Ok(Assembled { manifest, memory })
+}
+
+/// The gradient's entry alone, under a memory policy that need not be the model's own; none without a gradient.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn gradient(
+    model: &Model,
+    options: Options,
+    memory: Memory,
+) -> Result<Option<Entry>, AssembleError> {
+    let Some(graph) = model.grad else {
+        return Ok(None);
+    };
+    let real = model.precision.real();
+    let table = ParamTable::new(model.params, real, tune(model))?;
+    let (constants, _) = tables([graph].into_iter(), real);
+    let policy = Policy {
+        memory,
+        ..policy(model)
+    };
+    let mut maker = Maker::new(&table, &constants, options, policy);
+    let mut made = maker.graph_entries(EntryId::Grad, graph, model.maxima)?;
+    Ok(made.pop().map(|(_, entry)| entry))
+}
+
+/// What is trained of a model.
+fn tune(model: &Model) -> Tune {
+    model.train.as_ref().map_or(Tune::All, |t| t.tune)
+}
+
+/// How a model computes, and what its gradient keeps.
+fn policy(model: &Model) -> Policy {
+    Policy {
+        precision: model.precision,
+        memory: model.train.as_ref().map_or(Memory::Store, |t| t.memory),
+    }
+}
+
+/// The constants of some graphs, and their bytes.
+fn tables<'g>(graphs: impl Iterator<Item = &'g Graph>, real: DType) -> (Vec<Constant>, u64) {
+    let tables = graphs.flat_map(|g| g.nodes());
+    let tables = tables.filter_map(|(_, n)| match &n.op {
+        OpKind::Table(t) => Some(&t.table),
+        _ => None,
+    });
+    constants(tables, real)
+}

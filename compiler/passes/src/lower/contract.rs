@@ -1,0 +1,242 @@
+//! Contractions, and what is made of their right-hand operands.
+//!
+//! Where the target wants panels, a right-hand operand is packed once per (value, layout) and shared by all contractions that read
+//! it: a weight by every evaluation of a step, an activation by the weight gradients that start from it. In the
+//! backward pass a weight is packed anew for each step, so that no panel waits for steps that are computed again.
+
+use super::{LowerError, Lowering};
+use crate::body::{self, dtype};
+use crate::facts::{kind, only};
+use crate::launch_list::{BufferId, Placement};
+use odec_graph::op::Kind;
+use odec_graph::{Pass, Site, TensorType, Value};
+use odec_program::kernel::{Blocking, Contract, Extent, KernelSpec, Layout, Order, Pack};
+use odec_program::{DType, Size};
+
+/// How contractions of one real type are cut up for a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    pub blocking: Blocking,
+    /// Whether right-hand operands are packed into panels first.
+    pub packs: bool,
+    /// The blocking of factors rounded to bf16, where those are multiplied in pairs.
+    pub pairs: Option<Blocking>,
+}
+
+impl Tiling {
+    /// Order and blocking of contractions whose right-hand operands are of a type.
+    fn of(self, right: DType) -> (Order, Blocking) {
+        match self.pairs {
+            Some(pairs) if right == DType::Bf16 => (Order::Pairs, pairs),
+            _ => (Order::Chain, self.blocking),
+        }
+    }
+}
+
+/// A run of contractions for the same step of the backward pass, or the forward pass.
+#[derive(Default)]
+pub(super) struct Stretch {
+    number: u32,
+    of: Option<(String, Option<u32>)>,
+}
+
+impl Stretch {
+    /// The number of the stretch that a site continues or begins.
+    fn at(&mut self, site: &Site) -> u32 {
+        let of = (site.pass == Pass::Backward).then(|| (site.evolve.clone(), site.step));
+        if of != self.of {
+            self.of = of;
+            self.number += 1;
+        }
+        self.number
+    }
+}
+
+/// A right-hand operand made ready, by a launch, and the stretch it was last used in.
+#[derive(Clone, Copy)]
+pub(super) struct PreparedOperand {
+    buffer: BufferId,
+    launch: usize,
+    stretch: u32,
+}
+
+impl Lowering<'_> {
+    pub(super) fn contract(
+        &mut self,
+        n: u32,
+        a_transposed: bool,
+        b_transposed: bool,
+        panels: DType,
+    ) -> Result<(), LowerError> {
+        let [a, b] = self.graph.node(n).operands[..] else {
+            unreachable!("contractions have two operands")
+        };
+        let (ta, tb) = (self.graph.ty(a), self.graph.ty(b));
+        let cols = |t: &TensorType| Size::fixed(t.cols());
+        let (m, k) = if a_transposed {
+            (cols(ta), ta.rows())
+        } else {
+            (ta.rows(), cols(ta))
+        };
+        let width = if b_transposed { tb.rows() } else { cols(tb) };
+
+        let layout = match (self.tiling.packs, b_transposed) {
+            (true, _) => Layout::Panels,
+            (false, false) => Layout::Rows,
+            (false, true) => Layout::Columns,
+        };
+        let right = match layout {
+            Layout::Panels => self.packed(n, (b, b_transposed, panels), width, k)?,
+            _ if dtype(tb, self.real) == panels => self.buffer(b)?,
+            _ => self.rounded(n, b, panels)?,
+        };
+        let (order, blocking) = self.tiling.of(panels);
+        let spec = Contract {
+            dtype: self.real,
+            a: dtype(ta, self.real),
+            b: panels,
+            m: extent(m),
+            n: extent(width),
+            k: extent(k),
+            a_transposed,
+            layout,
+            accumulate: self.accumulates(n),
+            order,
+            blocking,
+            epilogue: None,
+        };
+        let (a, c) = (self.buffer(a)?, self.buffer(only(n))?);
+        self.launch(
+            KernelSpec::Contract(spec),
+            vec![a, right, c],
+            vec![m, width, k],
+            vec![],
+            n,
+        );
+        Ok(())
+    }
+
+    /// The panels of a right-hand operand with `n` columns and inner length `k`: those made before, or new ones.
+    fn packed(
+        &mut self,
+        node: u32,
+        layout: (Value, bool, DType),
+        n: Size,
+        k: Size,
+    ) -> Result<BufferId, LowerError> {
+        let stretch = self.stretch.at(&self.graph.node(node).site);
+        let packed = match self.found(layout, stretch) {
+            Some(p) => p,
+            None => self.pack(node, layout, n, k)?,
+        };
+        self.use_made(layout, packed, stretch);
+        Ok(packed)
+    }
+
+    /// A right-hand operand as it lies, in another element type: made before, or a new copy.
+    fn rounded(&mut self, node: u32, b: Value, to: DType) -> Result<BufferId, LowerError> {
+        let stretch = self.stretch.at(&self.graph.node(node).site);
+        let layout = (b, false, to);
+        let copy = match self.found(layout, stretch) {
+            Some(copy) => copy,
+            None => {
+                let ty = self.graph.ty(b);
+                let name = format!("{}, rounded", self.name(b));
+                let copy = self.code.buffer(name, to, ty.size(), Placement::Arena);
+                let (mut spec, dims) = body::copy(ty, self.real);
+                spec.operands[1] = to;
+                let from = self.buffer(b)?;
+                self.launch(KernelSpec::Rows(spec), vec![from, copy], dims, vec![], node);
+                copy
+            }
+        };
+        self.use_made(layout, copy, stretch);
+        Ok(copy)
+    }
+
+    /// Notes that the unit at hand reads what was made of a right-hand operand, by the latest launch unless it is there.
+    fn use_made(&mut self, layout: (Value, bool, DType), buffer: BufferId, stretch: u32) {
+        let last = self.code.launches.len().saturating_sub(1);
+        let earlier = self.packs.get(&layout).filter(|m| m.buffer == buffer);
+        let launch = earlier.map_or(last, |m| m.launch);
+        self.flags[launch].retain(|f| self.unneeded.contains(f));
+        let made = PreparedOperand {
+            buffer,
+            launch,
+            stretch,
+        };
+        self.packs.insert(layout, made);
+    }
+
+    /// What was made of a right-hand operand before, unless it is a weight in another stretch.
+    fn found(&self, layout: (Value, bool, DType), stretch: u32) -> Option<BufferId> {
+        let weight = matches!(kind(self.graph, layout.0.node), Kind::Source);
+        let made = self.packs.get(&layout)?;
+        (made.stretch == stretch || !weight).then_some(made.buffer)
+    }
+
+    /// Packs a right-hand operand with `n` columns and inner length `k`.
+    fn pack(
+        &mut self,
+        node: u32,
+        (b, transposed, panels): (Value, bool, DType),
+        n: Size,
+        k: Size,
+    ) -> Result<BufferId, LowerError> {
+        let (order, Blocking { nr, .. }) = self.tiling.of(panels);
+        let overflow = || LowerError::Overflow {
+            what: "the packed operand",
+            op: self.graph.node(node).op.name(),
+        };
+        let columns = match extent(n) {
+            Extent::Static(n) => n.checked_next_multiple_of(nr as u64).ok_or_else(overflow)?,
+            // The right-hand operand of a contraction is a matrix of fixed width.
+            Extent::Dynamic => return Err(overflow()),
+        };
+        // What a launch's inner length is rounded up to is less than a chunk longer.
+        let (k_factor, more) = match extent(k) {
+            Extent::Static(k) => (order.depth(k), 0),
+            Extent::Dynamic => (Some(k.factor), order.depth(1).map_or(0, |chunk| chunk - 1)),
+        };
+        let factor = k_factor.and_then(|k| columns.checked_mul(k));
+        let size = Size {
+            factor: factor.ok_or_else(overflow)?,
+            ..k
+        };
+        let name = format!("{}, packed", self.name(b));
+        let packed = self.code.buffer(name, panels, size, Placement::Arena);
+        self.code.buffers[packed.0 as usize].more =
+            columns.checked_mul(more).ok_or_else(overflow)?;
+        let spec = Pack {
+            dtype: panels,
+            from: dtype(self.graph.ty(b), self.real),
+            n: extent(n),
+            k: extent(k),
+            nr,
+            transposed,
+            order,
+        };
+        let from = self.buffer(b)?;
+        self.launch(
+            KernelSpec::Pack(spec),
+            vec![from, packed],
+            vec![n, k],
+            vec![],
+            node,
+        );
+        Ok(packed)
+    }
+}
+
+/// Part of the kernel when it is fixed, a launch argument otherwise.
+fn extent(s: Size) -> Extent {
+    match s {
+        Size {
+            factor,
+            batch: 0,
+            seq: 0,
+            past: 0,
+        } => Extent::Static(factor),
+        _ => Extent::Dynamic,
+    }
+}

@@ -1,0 +1,376 @@
+//! Units to launches: operands, packing, accumulation.
+//!
+//! Takes a graph with its [`Units`] and the homes of its sources and results; gives a [`LaunchList`] over virtual buffers.
+//! Results go straight to their homes. Leaves arena offsets to `plan`.
+
+mod contract;
+mod guards;
+mod places;
+
+pub use contract::Tiling;
+
+use crate::body::{self, Bound, dtype};
+use crate::facts::{kind, only};
+use crate::fuse::{Shape, Unit, Units, neighbourhood};
+use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
+use contract::{PreparedOperand, Stretch};
+use odec_graph::op::Kind;
+use odec_graph::{Graph, Value};
+use odec_program::kernel::{Attend, Gather, KernelSpec};
+use odec_program::{Coeff, DType, Operand, Size};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Where a graph's sources and results live.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Homes {
+    /// Source node → its place.
+    pub sources: BTreeMap<u32, Operand>,
+    /// One place per result of the graph, in order.
+    pub outputs: Vec<Operand>,
+}
+
+/// Why a graph cannot be lowered: a fault of the compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LowerError {
+    #[error(transparent)]
+    Body(#[from] body::BodyError),
+    #[error("{what} of `{op}` is too large to count")]
+    Overflow {
+        what: &'static str,
+        op: &'static str,
+    },
+    #[error("no place was given for {what}")]
+    NoHome { what: String },
+}
+
+/// Turns units into launches, in their order; reals are `real`.
+pub fn lower(
+    graph: &Graph,
+    units: &Units,
+    homes: &Homes,
+    tiling: Tiling,
+    real: DType,
+) -> Result<LaunchList, LowerError> {
+    let mut l = Lowering {
+        graph,
+        units,
+        homes,
+        tiling,
+        real,
+        code: LaunchList::default(),
+        buffers: BTreeMap::new(),
+        packs: BTreeMap::new(),
+        stretch: Stretch::default(),
+        claimed: BTreeMap::new(),
+        unneeded: BTreeSet::new(),
+        flags: Vec::new(),
+    };
+    let late = l.claim_outputs()?;
+    for unit in &units.in_order {
+        l.unneeded = l.flags_of(unit);
+        l.unit(unit)?;
+    }
+    l.unneeded.clear();
+    for (v, home) in late {
+        l.copy_out(v, home)?;
+    }
+    l.guard();
+    Ok(l.code)
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    units: &'a Units,
+    homes: &'a Homes,
+    tiling: Tiling,
+    /// What reals are computed in.
+    real: DType,
+    code: LaunchList,
+    buffers: BTreeMap<Value, BufferId>,
+    /// (right-hand operand, stored transposed, element type of its panels) → packed panels.
+    packs: BTreeMap<(Value, bool, DType), PreparedOperand>,
+    stretch: Stretch,
+    /// Values computed straight into a result's place.
+    claimed: BTreeMap<Value, Operand>,
+    /// Flags of the unit at hand: where one is not positive, it is not needed.
+    unneeded: BTreeSet<u32>,
+    /// Those of every launch.
+    flags: Vec<BTreeSet<u32>>,
+}
+
+impl Lowering<'_> {
+    /// Sums accumulated in place share one buffer with their terms.
+    fn canonical(&self, v: Value) -> Value {
+        match self.units.chains.place.get(&v.node) {
+            Some((sum, _)) => only(*sum),
+            None => v,
+        }
+    }
+
+    /// Op, place in the model and node: `matmul step.0.att.q %7`.
+    fn name(&self, v: Value) -> String {
+        let node = self.graph.node(v.node);
+        let site = node.site.to_string();
+        let parts = [node.op.name(), &site, &format!("%{}", v.node)];
+        parts
+            .into_iter()
+            .filter(|p| !p.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    fn buffer(&mut self, v: Value) -> Result<BufferId, LowerError> {
+        let v = self.canonical(v);
+        if let Some(b) = self.buffers.get(&v) {
+            return Ok(*b);
+        }
+        let ty = self.graph.ty(v);
+        let name = self.name(v);
+        let home = match kind(self.graph, v.node) {
+            Kind::Source => Placement::Fixed(self.home_of_source(v)?),
+            Kind::Append => {
+                Placement::Fixed(self.home_of_source(self.graph.node(v.node).operands[0])?)
+            }
+            Kind::FromPast => {
+                let table = self.graph.node(v.node).operands[0];
+                Placement::Fixed(Operand {
+                    stride: self.row_bytes(table),
+                    ..self.home_of_source(table)?
+                })
+            }
+            _ => self
+                .claimed
+                .get(&v)
+                .cloned()
+                .map_or(Placement::Arena, Placement::Fixed),
+        };
+        let scalar = match kind(self.graph, v.node) {
+            Kind::Scalar(c) => Some(c),
+            _ => None,
+        };
+        let b = self
+            .code
+            .buffer(name, dtype(ty, self.real), ty.size(), home);
+        self.buffers.insert(v, b);
+        if let Some(c) = scalar {
+            let unneeded = std::mem::take(&mut self.unneeded);
+            self.fill(b, v, c);
+            self.unneeded = unneeded;
+        }
+        Ok(b)
+    }
+
+    fn buffers(&mut self, values: &[Value]) -> Result<Vec<BufferId>, LowerError> {
+        values.iter().map(|v| self.buffer(*v)).collect()
+    }
+
+    fn launch(
+        &mut self,
+        spec: KernelSpec,
+        args: Vec<BufferId>,
+        dims: Vec<Size>,
+        coeffs: Vec<Coeff>,
+        node: u32,
+    ) {
+        let site = self.graph.node(node).site.to_string();
+        self.code.launches.push(Launch {
+            spec,
+            args,
+            dims,
+            coeffs,
+            site,
+            guard: None,
+            held: None,
+        });
+        self.flags.push(self.unneeded.clone());
+    }
+
+    fn bound<K>(
+        &mut self,
+        bound: Bound<K>,
+        wrap: impl Fn(K) -> KernelSpec,
+        node: u32,
+    ) -> Result<(), LowerError> {
+        let values: Vec<Value> = bound.inputs.iter().chain(&bound.outputs).copied().collect();
+        let args = self.buffers(&values)?;
+        self.launch(wrap(bound.spec), args, bound.dims, bound.coeffs, node);
+        Ok(())
+    }
+
+    fn fill(&mut self, b: BufferId, v: Value, c: Coeff) {
+        let (spec, dims, coeffs) = body::fill(self.graph.ty(v), c, self.real);
+        self.launch(KernelSpec::Rows(spec), vec![b], dims, coeffs, v.node);
+    }
+
+    /// Whether a launch adds onto what earlier terms of its sum have written.
+    fn accumulates(&self, node: u32) -> bool {
+        self.units
+            .chains
+            .place
+            .get(&node)
+            .is_some_and(|(_, i)| *i > 0)
+    }
+
+    fn unit(&mut self, unit: &Unit) -> Result<(), LowerError> {
+        let n = *unit.nodes.last().expect("units have members");
+        let node = self.graph.node(n);
+        let operands = node.operands.clone();
+        let results: Vec<Value> = (0..node.types.len() as u32)
+            .map(|port| Value { node: n, port })
+            .collect();
+        let sizes = |dims: &[usize]| {
+            dims.iter()
+                .map(|d| Size::of(&[self.graph.ty(operands[0]).shape[*d]]).expect("one dimension"))
+                .collect::<Vec<_>>()
+        };
+        match (kind(self.graph, n), &unit.shape) {
+            (Kind::Source | Kind::Scalar(_) | Kind::FromPast, _) => Ok(()),
+            (Kind::Append, _) => {
+                let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
+                match self.claimed.get(&x) == Some(&home) {
+                    true => Ok(()),
+                    false => self.copy_out(x, home),
+                }
+            }
+            (Kind::Rows { .. }, Shape::Rows(domain)) => {
+                let made = unit.nodes.iter().map(|n| only(*n));
+                let stored = made.filter(|v| self.units.stored.contains(v));
+                let stored: Vec<Value> = stored.collect();
+                let held = self.held(unit, &stored)?;
+                let bound = body::rows(self.graph, &unit.nodes, *domain, stored, self.real)?;
+                self.bound(bound, KernelSpec::Rows, self.speaker(&unit.nodes))?;
+                if let Some(launch) = self.code.launches.last_mut() {
+                    launch.held = held;
+                }
+                Ok(())
+            }
+            (Kind::Rows { .. }, Shape::Single) => unreachable!("row ops have a domain"),
+            (Kind::Columns, _) => {
+                let bound = body::columns(self.graph, &unit.nodes, self.accumulates(n), self.real)?;
+                self.bound(bound, KernelSpec::Columns, n)
+            }
+            (
+                Kind::Contract {
+                    a_transposed,
+                    b_transposed,
+                    rounded,
+                },
+                _,
+            ) => {
+                let panels = if rounded { DType::Bf16 } else { self.real };
+                self.contract(n, a_transposed, b_transposed, panels)
+            }
+            (Kind::Attend(spec), _) => {
+                let dims = sizes(&[0, 1]);
+                let args = self.buffers(&[operands.clone(), results].concat())?;
+                self.launch(
+                    KernelSpec::Attend(Attend {
+                        dtype: self.real,
+                        inputs: dtype(self.graph.ty(operands[0]), self.real),
+                        ..spec
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::AttendBackward(spec), _) => {
+                let dims = sizes(&[0, 1]);
+                let args = self.buffers(&[operands.clone(), results].concat())?;
+                self.launch(
+                    KernelSpec::AttendBackward(Attend {
+                        dtype: self.real,
+                        inputs: dtype(self.graph.ty(operands[0]), self.real),
+                        ..spec
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::AttendCached(spec), _) => {
+                let args = self.buffers(&[operands.clone(), results].concat())?;
+                let spec = Attend {
+                    dtype: self.real,
+                    inputs: dtype(self.graph.ty(operands[0]), self.real),
+                    ..spec
+                };
+                let dims = vec![Size::SEQ, Size::PAST];
+                self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
+                Ok(())
+            }
+            (Kind::Gather, _) => {
+                let (table, index) = (operands[0], operands[1]);
+                let dims = vec![
+                    self.graph.ty(results[0]).rows(),
+                    self.graph.ty(table).rows(),
+                ];
+                let cols = self.graph.ty(table).cols();
+                let args = self.buffers(&[index, table, results[0]])?;
+                self.launch(
+                    KernelSpec::Gather(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::PositionSum, _) => {
+                let rows = self.graph.ty(results[0]).rows();
+                let cols = self.graph.ty(results[0]).cols();
+                let args = self.buffers(&[operands[0], results[0]])?;
+                self.launch(
+                    KernelSpec::PositionSum(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
+                    args,
+                    vec![Size::BATCH, Size::SEQ, rows],
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::ScatterAdd, _) => {
+                let (index, rows) = (operands[0], operands[1]);
+                let out = self.buffer(results[0])?;
+                if !self.accumulates(n) {
+                    self.fill(out, results[0], Coeff::Value(0.0));
+                }
+                let dims = vec![self.graph.ty(rows).rows(), self.graph.ty(results[0]).rows()];
+                let cols = self.graph.ty(rows).cols();
+                let mut args = self.buffers(&[index, rows])?;
+                args.push(out);
+                self.launch(
+                    KernelSpec::ScatterAdd(Gather {
+                        dtype: self.real,
+                        cols,
+                    }),
+                    args,
+                    dims,
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// The member of a unit that names its place: the last in the step and evaluation that most members belong to.
+    fn speaker(&self, nodes: &[u32]) -> u32 {
+        let place = |n: &u32| neighbourhood(&self.graph.node(*n).site);
+        let votes = |n: &u32| nodes.iter().filter(|m| place(m) == place(n)).count();
+        let most = nodes.iter().map(votes).max();
+        let speaker = nodes.iter().rev().find(|n| Some(votes(n)) == most);
+        *speaker.expect("units have members")
+    }
+}

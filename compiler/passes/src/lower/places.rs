@@ -1,0 +1,89 @@
+//! Where values live: sources where they are given, results where they are wanted.
+//!
+//! A result is computed in its place; what cannot be (a source, a number, a value that is a result twice) is copied there.
+
+use super::{LowerError, Lowering};
+use crate::body::{self, dtype};
+use crate::facts::kind;
+use crate::launch_list::Placement;
+use odec_graph::Value;
+use odec_graph::op::Kind;
+use odec_program::Operand;
+use odec_program::kernel::KernelSpec;
+
+impl Lowering<'_> {
+    /// Results computed in place; gives those that must be copied at the end: sources, launch arguments, and values
+    /// that are a result twice.
+    pub(super) fn claim_outputs(&mut self) -> Result<Vec<(Value, Operand)>, LowerError> {
+        let mut late = Vec::new();
+        for (i, (name, v)) in self.graph.outputs().iter().enumerate() {
+            let home = self
+                .homes
+                .outputs
+                .get(i)
+                .ok_or_else(|| LowerError::NoHome {
+                    what: format!("result `{name}`"),
+                })?;
+            let v = self.canonical(*v);
+            if !self.claim(v, *home) {
+                late.push((v, *home));
+            }
+        }
+        for (n, node) in self.graph.nodes() {
+            if let Kind::Append = kind(self.graph, n) {
+                let home = self.appended(n)?;
+                self.claim(self.canonical(node.operands[1]), home);
+            }
+        }
+        Ok(late)
+    }
+
+    /// Has a value computed at a place, unless it is not computed or has another place.
+    fn claim(&mut self, v: Value, home: Operand) -> bool {
+        let not_computed = matches!(
+            kind(self.graph, v.node),
+            Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::Append
+        );
+        let free = !not_computed && !self.claimed.contains_key(&v);
+        if free {
+            self.claimed.insert(v, home);
+        }
+        free
+    }
+
+    /// Where an append puts its rows.
+    pub(super) fn appended(&self, n: u32) -> Result<Operand, LowerError> {
+        let cache = self.graph.node(n).operands[0];
+        let home = self.home_of_source(cache)?;
+        Ok(Operand {
+            stride: self.row_bytes(cache),
+            ..home
+        })
+    }
+
+    pub(super) fn row_bytes(&self, v: Value) -> u64 {
+        let ty = self.graph.ty(v);
+        ty.cols() * dtype(ty, self.real).bytes()
+    }
+
+    pub(super) fn home_of_source(&self, v: Value) -> Result<Operand, LowerError> {
+        let home = self.homes.sources.get(&v.node).copied();
+        home.ok_or_else(|| LowerError::NoHome {
+            what: format!("source {}", self.name(v)),
+        })
+    }
+
+    pub(super) fn copy_out(&mut self, v: Value, home: Operand) -> Result<(), LowerError> {
+        let ty = self.graph.ty(v);
+        let from = self.buffer(v)?;
+        let to = self.code.buffer(
+            "copy",
+            dtype(ty, self.real),
+            ty.size(),
+            Placement::Fixed(home),
+        );
+        let (spec, dims) = body::copy(ty, self.real);
+        self.launch(KernelSpec::Rows(spec), vec![from, to], dims, vec![], v.node);
+        Ok(())
+    }
+}
