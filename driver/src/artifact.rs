@@ -161,7 +161,7 @@ fn build_if(
     let mut parsed = parsed(path, overrides)?;
     let mut built = parsed.built()?;
     let target = target(name, built.precision())?;
-    parsed.settle(&mut built, target)?;
+    parsed.resolve_memory(&mut built, target)?;
     report(&precision_fits(&built, target), &parsed.sources)?;
     let assembled = assembled(&built, parsed.sources.text(parsed.main), target)?;
     worth(&built, &assembled, target)?;

@@ -9,7 +9,7 @@ use odec_compiler::cost::{Cost, cost};
 use odec_compiler::model::sources::{Tokenized, too_many};
 use odec_compiler::model::{Built, Checked, CompileError, compile};
 use odec_compiler::passes::Options;
-use odec_compiler::passes::budget::settle;
+use odec_compiler::passes::budget::resolve;
 use odec_compiler::scheme::names::Loader;
 use odec_grammar::ast::File;
 use odec_grammar::{Diagnostic, MAX_BYTES, Severity, Sources, parse, render, set};
@@ -155,7 +155,7 @@ impl Parsed {
                     report(&tokenizer_fits(built), &self.sources)?;
                     report(&parameters_fit(built), &self.sources)?;
                     if built.named.budget.is_some() {
-                        self.settle(built, target("cpu", built.precision())?)?;
+                        self.resolve_memory(built, target("cpu", built.precision())?)?;
                     }
                 }
                 Ok(checked)
@@ -182,8 +182,8 @@ impl Parsed {
     }
 
     /// Finds the memory policy of a model that says a budget, for a target.
-    pub fn settle(&self, built: &mut Built, target: Target) -> Done<()> {
-        let settled = settle(built, Options::of(target, built.real()));
+    pub fn resolve_memory(&self, built: &mut Built, target: Target) -> Done<()> {
+        let settled = resolve(built, Options::of(target, built.real()));
         let fits = settled.map_err(Failure::internal)?;
         report(&fits.err().into_iter().collect::<Vec<_>>(), &self.sources)
     }

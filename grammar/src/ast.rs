@@ -423,7 +423,7 @@ pub enum PolicyKind {
     Shared,
     Every(Expr),
     Cycle(Expr),
-    OfTime(Vec<Arg>),
+    TimeDependent(Vec<Arg>),
 }
 
 /// `train { … }` or `explore { … }`: entries in source order.

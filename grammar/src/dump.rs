@@ -386,7 +386,7 @@ fn policy(policy: &Policy) -> Node {
         PolicyKind::Shared => atom("shared"),
         PolicyKind::Every(count) => list("every", [expr(count)]),
         PolicyKind::Cycle(count) => list("cycle", [expr(count)]),
-        PolicyKind::OfTime(args) => list("of-time", args.iter().map(arg)),
+        PolicyKind::TimeDependent(args) => list("of-time", args.iter().map(arg)),
     }
 }
 

@@ -193,7 +193,7 @@ fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place,
             EvolveOption::Weights { policies, .. } => {
                 for (_, policy) in policies {
                     match &mut policy.kind {
-                        PolicyKind::OfTime(args) => each_argument(&segments, args, see),
+                        PolicyKind::TimeDependent(args) => each_argument(&segments, args, see),
                         PolicyKind::Every(count) => see(&place("every"), count),
                         PolicyKind::Cycle(count) => see(&place("cycle"), count),
                         PolicyKind::PerStep | PolicyKind::PerUse | PolicyKind::Shared => {}

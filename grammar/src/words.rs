@@ -211,7 +211,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_shared | Rule::shared => "shared",
         Rule::k_every | Rule::every => "every",
         Rule::k_cycle | Rule::cycle => "cycle",
-        Rule::k_of | Rule::of_time => "of",
+        Rule::k_of | Rule::time_dependent => "of",
         Rule::k_time => "time",
         _ => return None,
     })

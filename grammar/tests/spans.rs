@@ -6,7 +6,14 @@ use serde_json::Value;
 /// Shows every expression of a serialised tree.
 fn expressions(node: &Value, see: &mut impl FnMut(&Value)) {
     // A policy looks like an expression and is none: `per step`.
-    let policies = ["PerStep", "PerUse", "Shared", "Every", "Cycle", "OfTime"];
+    let policies = [
+        "PerStep",
+        "PerUse",
+        "Shared",
+        "Every",
+        "Cycle",
+        "TimeDependent",
+    ];
     if let (Some(kind), Some(_)) = (node.get("kind"), node.get("span"))
         && !policies
             .iter()

@@ -40,13 +40,13 @@ pub struct Manifest {
     pub claims: Vec<Claim>,
     /// Evolves whose number of steps is decided while they run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depths: Vec<Depth>,
+    pub depths: Vec<StepCount>,
 }
 
 /// An evolve whose number of steps is decided while it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Depth {
+pub enum StepCount {
     /// By the errors of steps; entries tell in their outputs how far they came ([`depth`]).
     Adaptive {
         /// Empty where there is one evolve without a label.
@@ -68,21 +68,21 @@ pub enum Depth {
     Halting { evolve: String, max: u64 },
 }
 
-impl Depth {
+impl StepCount {
     /// The input that says the number of steps, where it is one.
     pub fn input(&self) -> Option<String> {
         match self {
-            Depth::Adaptive { .. } | Depth::Halting { .. } => None,
-            Depth::Random { evolve, .. } => Some(depth::input(evolve)),
+            StepCount::Adaptive { .. } | StepCount::Halting { .. } => None,
+            StepCount::Random { evolve, .. } => Some(depth::input(evolve)),
         }
     }
 
     /// The most steps, or attempts.
     pub fn max(&self) -> u64 {
         match self {
-            Depth::Adaptive { max, .. }
-            | Depth::Random { max, .. }
-            | Depth::Halting { max, .. } => *max,
+            StepCount::Adaptive { max, .. }
+            | StepCount::Random { max, .. }
+            | StepCount::Halting { max, .. } => *max,
         }
     }
 }

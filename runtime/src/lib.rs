@@ -68,7 +68,7 @@ pub use infer::generate::{Reader, Sampling, generate};
 pub use system::files::remedy;
 pub use system::progress::Show;
 pub use system::shown::Shown;
+pub use train::dataset::{dataset_of, tokenizer_of};
 pub use train::failure::TrainError;
-pub use train::material::{dataset_of, tokenizer_of};
 pub use train::run::{Run, open_run, open_run_with};
 pub use train::{End, Settings, Summary, resume, train};

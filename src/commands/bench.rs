@@ -9,8 +9,8 @@ use odec_program::{Bindings, EntryId, Slot};
 use odec_runtime::data::dataset::Batch;
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
-use odec_runtime::executor::depth;
-use odec_runtime::train::gradient::ask;
+use odec_runtime::executor::step_count;
+use odec_runtime::train::gradient::enqueue;
 use odec_runtime::{Artifact, Reader};
 use odec_runtime::{out, outln};
 use serde_json::json;
@@ -74,7 +74,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let batches = vec![micro; accumulate as usize];
     let n = n * accumulate as usize;
 
-    let usual = depth::usual(&manifest.depths);
+    let usual = step_count::usual(&manifest.depths);
     let mut times = Vec::new();
     let real = executor.real();
     let mut loss = 0.0;
@@ -87,7 +87,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
             executor.start_profile();
         }
         if step < steps {
-            let gradient = ask(executor, &batches, &usual).map_err(Failure::input)?;
+            let gradient = enqueue(executor, &batches, &usual).map_err(Failure::input)?;
             let mut scalars = vec![(named::LR, 1e-3)];
             if let Some(train) = &manifest.train {
                 scalars.extend(train.optimizer.scalars(step + 1));

@@ -91,7 +91,7 @@ pub fn run(args: &cli::Build) -> Done {
         Emit::Program | Emit::Mlir | Emit::Ptx => {
             let mut built = parsed.built()?;
             let target = artifact::target(&args.target, built.precision())?;
-            parsed.settle(&mut built, target)?;
+            parsed.resolve_memory(&mut built, target)?;
             let assembled = artifact::assembled(&built, parsed.sources.text(parsed.main), target)?;
             match emit {
                 Emit::Mlir => mlir(&assembled.manifest.program.kernels, target)?,

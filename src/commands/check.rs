@@ -1,7 +1,7 @@
 //! `odec check`: checks files for errors and describes each model.
 
 use crate::cli;
-use odec_compiler::analysis::report::{Evolved, lift_of, order_of, steps_of};
+use odec_compiler::analysis::report::{Evolved, order_of, order_upgrade_of, steps_of};
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
@@ -99,13 +99,14 @@ fn order(e: &Evolved) -> String {
                 None => found.limit.as_ref().map(text::brief),
             };
             let limit = limit.map_or(String::new(), |l| format!("; {l}"));
-            let lift = lift_of(e, found.order, LIBRARY).map(|l| format!("; {}", l.sentence()));
-            let lift = lift.unwrap_or_default();
+            let upgrade =
+                order_upgrade_of(e, found.order, LIBRARY).map(|l| format!("; {}", l.sentence()));
+            let upgrade = upgrade.unwrap_or_default();
             let least = found.first.as_ref().is_some_and(|first| !first.exactly);
             let least = if least { "at least " } else { "" };
             let on = unequal.map_or(String::new(), |u| format!(" {}", u.brief(found.order)));
             format!(
-                "{least}{} as computed{on} ({}{limit}{lift})",
+                "{least}{} as computed{on} ({}{limit}{upgrade})",
                 found.order, e.title
             )
         }

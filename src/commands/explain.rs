@@ -59,7 +59,7 @@ fn one(code: &Code) -> Done {
     let mut page = Page::new(terminal::screen());
     page.paragraph(&format!("{}: {}", code.name, code.meaning));
     page.blank();
-    page.paragraph(code.mend);
+    page.paragraph(code.remedy);
     outln!("{}", page.finish());
     for line in example.lines() {
         outln!("{}", format!("    {line}").trim_end());
@@ -81,7 +81,7 @@ fn markdown() -> Done {
     out!("{HEAD}");
     for code in sorted() {
         let (example, shown) = example(code)?;
-        outln!("\n## {}\n\n{}\n\n{}", code.name, code.meaning, code.mend);
+        outln!("\n## {}\n\n{}\n\n{}", code.name, code.meaning, code.remedy);
         outln!("\n```text\n{}\n```", example.trim_end());
         outln!("\n```text\n{shown}\n```");
     }

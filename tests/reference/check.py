@@ -118,8 +118,8 @@ def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
         else:
             # Large enough for scores and gates to leave their linear range, small enough that f32 itself errs by 3e-6 only.
             value = rng.standard_normal(dims) / np.sqrt(dims[1])
-            owner, of_time, last = path.partition(".time.")
-            if of_time and last in ("weight", "proj.weight"):
+            owner, time_dependent, last = path.partition(".time.")
+            if time_dependent and last in ("weight", "proj.weight"):
                 # What time adds to a parameter is no larger than the parameter.
                 value *= 0.2 if len(table[owner]) < 2 else 1 / np.sqrt(table[owner][1])
         drawn[path] = np.asarray(value, np.float32)

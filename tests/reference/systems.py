@@ -13,7 +13,7 @@ import history
 import jax
 import jax.numpy as jnp
 import numpy as np
-import of_time
+import time_dependent
 from jax import Array, lax
 from parts import (
     EPS,
@@ -471,7 +471,7 @@ def halting(step: Callable[[Step, Array], Array], most: int, threshold: float) -
 
 def sum_at(s: Step, y: Array, t: Array | float) -> Array:
     """`att + ffn` with the weights of a time; weights that have none are the same at all times."""
-    now = replace(s, p=of_time.at_time(s.p, t))
+    now = replace(s, p=time_dependent.at_time(s.p, t))
     return now.att(y) + now.ffn(y)
 
 
@@ -548,7 +548,7 @@ def strang_of_time(s: Step, x: Array) -> Array:
     """Each field at the times that it has come to itself; the weights of the end of each step for `att`."""
 
     def at(t: float) -> Step:
-        return replace(s, p=of_time.at_time(s.p, t))
+        return replace(s, p=time_dependent.at_time(s.p, t))
 
     t, h = float(s.k), 1.0
     x = x + h / 2 * at(t).ffn(x)
@@ -562,7 +562,7 @@ def timed(*kinds: str, vectors_by_mlp: bool = False) -> Callable[[Shape], Table]
     def table(shape: Shape) -> Table:
         fields = dict(zip(("att", "ffn"), kinds, strict=True))
         plain = System(lie, fields=fields, owner=lambda name, k: "")
-        return of_time.table(plain.table(replace(shape, steps=1)), vectors_by_mlp)
+        return time_dependent.table(plain.table(replace(shape, steps=1)), vectors_by_mlp)
 
     return table
 
@@ -631,7 +631,7 @@ def lie(s: Step, x: Array) -> Array:
 
 
 # Without its closing brace.
-OF_TIME = f"weights of time {{ embed: {of_time.WAVES}, hidden: {of_time.HIDDEN}, scale: {of_time.SCALE:g}"
+OF_TIME = f"weights of time {{ embed: {time_dependent.WAVES}, hidden: {time_dependent.HIDDEN}, scale: {time_dependent.SCALE:g}"
 
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.

@@ -6,16 +6,18 @@
 //! in `odec-numerics`.
 
 use super::general::general;
+use super::opaque_field::{Settings, alone};
 use super::pair::pair;
 use super::rates::without_h;
-use super::stand_in::{Settings, alone};
 use super::start::{Limited, limited, started, with_start};
-use super::{mend, suspect, written};
+use super::{blame, declared_tableau, fix_suggestion};
 use crate::codes;
 use crate::scheme::define::{Body, OrderClaim, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
-use crate::scheme::method::{Beyond, DIFFERENT_POWERS, Placed, away, placed, to_tolerance};
+use crate::scheme::method::{
+    DIFFERENT_POWERS, LocatedStep, Unsupported, away, located, to_tolerance,
+};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{exact, whole};
 use crate::scheme::stage::Steps;
@@ -81,7 +83,7 @@ fn claim(
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(ClaimStatus, String)> {
     let mut told = |r: Result<_, Diagnostic>| r.map_err(|d| sink.push(d)).ok();
-    let scope = written::scope(&i.scheme, &i.settings, i.listed)?;
+    let scope = declared_tableau::scope(&i.scheme, &i.settings, i.listed)?;
     let order = told(whole(&c.order, &scope, 1, MAX_CLAIM))? as usize;
     let within = match &c.within {
         None => None,
@@ -95,7 +97,7 @@ fn claim(
             Some(within)
         }
     };
-    let unproved = |beyond: Beyond, sink: &mut Vec<Diagnostic>| {
+    let unproved = |beyond: Unsupported, sink: &mut Vec<Diagnostic>| {
         let name = &i.scheme.name.name;
         let message = format!("cannot prove that `{name}` has {}: {}", c.text, beyond.why);
         let d = Diagnostic::warning(codes::UNPROVED_CLAIM, c.span, message).label("claimed here");
@@ -113,7 +115,7 @@ fn claim(
         Some((ClaimStatus::ClaimedNotProved, beyond.why))
     };
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let made = placed(&flow, Steps::Exact, &SHARED);
+    let made = located(&flow, Steps::Exact, &SHARED);
     let (line, mut expanded) = match made.and_then(|p| Ok((expanded(&p)?, p))) {
         Ok((e, p)) => (Some(p), e),
         // What a step keeps may depend on itself; then a starting procedure is found for it.
@@ -135,12 +137,12 @@ fn claim(
                 expanded.fields.len()
             );
             let span = c.span;
-            return unproved(Beyond { span, why }, sink);
+            return unproved(Unsupported { span, why }, sink);
         };
         // A number that cannot be compared makes no condition false.
         if let Err(why) = violation.value.clone().checked() {
             let (span, why) = (c.span, format!("of its coefficients together: {why}"));
-            return unproved(Beyond { span, why }, sink);
+            return unproved(Unsupported { span, why }, sink);
         }
         sink.push(false_claim(
             i,
@@ -243,7 +245,7 @@ fn too_short(
 
 /// A method of any order whose errors grow from step to step (Dahlquist 1956).
 fn diverges(i: &Instance, flow: &Flow) -> Option<String> {
-    let stable = match written::multistep(&i.scheme, &i.settings) {
+    let stable = match declared_tableau::multistep(&i.scheme, &i.settings) {
         Some((alpha, beta)) => Multistep { alpha, beta }.zero_stable()?,
         None if i.scheme.history.past.is_empty() => return None,
         None => general(flow).ok()?.glm.zero_stable()?.0,
@@ -253,7 +255,7 @@ fn diverges(i: &Instance, flow: &Flow) -> Option<String> {
 
 /// What Euler sub-steps make of a splitting's order.
 fn sub_steps(flow: &Flow, order: usize) -> Option<String> {
-    let p = placed(flow, Steps::Euler, &SHARED).ok()?;
+    let p = located(flow, Steps::Euler, &SHARED).ok()?;
     let mut e = expanded(&p).ok()?;
     let proof = e.prove(order, None);
     let violation = proof.violation.as_ref()?;
@@ -269,7 +271,7 @@ fn false_claim(
     c: &OrderClaim,
     (order, proof, violation): (usize, &Proof, &Violation),
     expanded: &Expanded,
-    line: Option<&Placed>,
+    line: Option<&LocatedStep>,
 ) -> Diagnostic {
     let name = &i.scheme.name.name;
     let shown: Vec<String> = i
@@ -300,7 +302,8 @@ fn false_claim(
                 };
                 row.map_or(t.span, |r| r.span)
             };
-            let written = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
+            let written =
+                declared_tableau::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
             if written
                 .as_ref()
                 .is_some_and(|t| exact_order(t, order) == order)
@@ -310,27 +313,27 @@ fn false_claim(
                 None
             } else {
                 let found = written.or_else(|| line.tableau().ok());
-                let found = found.and_then(|t| suspect::row(&t, order, false));
+                let found = found.and_then(|t| blame::row(&t, order, false));
                 found.map(|f| (row(f.stage), "check this row", f.sentence()))
             }
         }
         (Body::Step(step), Some(line)) => {
             let evaluation = || {
-                let found = suspect::row(&line.tableau().ok()?, order, true)?;
+                let found = blame::row(&line.tableau().ok()?, order, true)?;
                 let place = found.stage.and_then(|n| line.stages().get(n).copied());
                 let place = place.unwrap_or(step.span);
                 Some((place, "check this evaluation", found.of_evaluations()))
             };
-            let here = |m: mend::Mend| (m.span, "check this", m.sentence);
+            let here = |m: fix_suggestion::Fix| (m.span, "check this", m.sentence);
             let mut trees = Trees::new(expanded.fields.len()).linear(line.line.linear());
             while trees.orders() <= proof.order && trees.grow() {}
-            mend::step(i, step, order, (trees.len(), line))
+            fix_suggestion::step(i, step, order, (trees.len(), line))
                 .map(here)
                 .or_else(evaluation)
         }
         (Body::Splitting(_), Some(line)) => {
-            let here = |m: mend::Mend| (m.span, "check this", m.sentence);
-            mend::splitting(line, order, expanded.trees.len()).map(here)
+            let here = |m: fix_suggestion::Fix| (m.span, "check this", m.sentence);
+            fix_suggestion::splitting(line, order, expanded.trees.len()).map(here)
         }
         (Body::Multistep(_) | Body::LearnedFrom(_) | Body::Method(_) | Body::Algebra(_), _) => None,
     };

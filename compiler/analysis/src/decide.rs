@@ -5,17 +5,17 @@
 //! apply to this kind of scheme is false. The mathematics is in `odec-numerics`.
 
 use super::claims::Instance;
+use super::declared_tableau;
 use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::iterated::Iterated;
 use super::modified::ModifiedEquation;
+use super::opaque_field::alone;
 use super::pair_facts::{PairFacts, facts};
 use super::pair_start::steps_off;
 use super::report::{embedded, embedded_in, evaluations, modified_of, stability};
-use super::stand_in::alone;
-use super::written;
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{Beyond, Placed, placed, to_tolerance};
+use crate::scheme::method::{LocatedStep, Unsupported, located, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;
@@ -45,9 +45,9 @@ type Word = Vec<(usize, Exact)>;
 /// A scheme as the methods that claims may be about.
 pub struct Subject {
     flow: Flow,
-    computed: Result<Tableau, Beyond>,
+    computed: Result<Tableau, Unsupported>,
     /// Its step.
-    placed: Option<Placed>,
+    located: Option<LocatedStep>,
     implicit: Option<Tableau>,
     multistep: Option<Multistep>,
     /// Of a scheme that reads earlier steps.
@@ -57,38 +57,39 @@ pub struct Subject {
     /// Of a step program that keeps a velocity or a momentum.
     pair: Option<PairFacts>,
     /// The same, with its partner.
-    flows: Option<Placed>,
+    flows: Option<LocatedStep>,
     /// Evaluations of a step.
     evaluated: Option<usize>,
     /// Of a method whose coefficients are functions of a linear field.
-    stiff: Option<Result<Stiff, Beyond>>,
+    stiff: Option<Result<Stiff, Unsupported>>,
     tolerance: Option<Exact>,
 }
 
 impl Subject {
     pub fn new(i: &Instance) -> Subject {
         let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-        let exact = placed(&flow, Steps::Exact, &SHARED).ok();
-        let computed = placed(&flow, Steps::Euler, &SHARED);
+        let exact = located(&flow, Steps::Exact, &SHARED).ok();
+        let computed = located(&flow, Steps::Euler, &SHARED);
         let solved = to_tolerance(&flow, &SHARED);
         let evaluated = evaluations(&flow);
-        let flows = exact.filter(Placed::has_flows);
+        let flows = exact.filter(LocatedStep::has_flows);
         let stiff = computed.as_ref().ok().and_then(stiff);
-        let placed = computed.clone().ok();
+        let located = computed.clone().ok();
         let computed = computed.and_then(|p| p.tableau());
-        let rows = written::multistep(&i.scheme, &i.settings);
+        let rows = declared_tableau::multistep(&i.scheme, &i.settings);
         let several = computed.is_err() && rows.is_none();
         Subject {
             general: several.then(|| general(&flow).ok()).flatten(),
             pair: several.then(|| facts(&flow)).flatten(),
             word: flows.as_ref().map(|p| p.line.word()),
             flows,
-            implicit: written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit()),
+            implicit: declared_tableau::tableau(&i.scheme, &i.settings)
+                .filter(|t| !t.is_explicit()),
             multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
             tolerance: solved.map(|(tol, _)| tol),
             computed,
             stiff,
-            placed,
+            located,
             evaluated,
             flow,
         }
@@ -369,8 +370,8 @@ fn damped(name: &str, s: &Subject) -> Decided {
             facts.a_stable.zip(far).map(|(is, far)| is && far)
         }
         (None, None) => {
-            let placed = s.placed.as_ref().filter(|_| s.implicit.is_none());
-            let stability = stability(s.of_one_field()?, placed).ok_or_else(undecided)?;
+            let located = s.located.as_ref().filter(|_| s.implicit.is_none());
+            let stability = stability(s.of_one_field()?, located).ok_or_else(undecided)?;
             match a {
                 true => stability.a_stable,
                 false => stability.l_stable,

@@ -2,7 +2,7 @@
 //!
 //! Takes a step as numbers; gives facts with the words of reports. The conditions are in `odec_numerics::exponential`.
 
-use crate::scheme::method::{Beyond, Placed};
+use crate::scheme::method::{LocatedStep, Unsupported};
 use odec_numerics::exponential::{Exponential, StiffOrder, Unfit, stiff_order};
 use serde_json::{Value, json};
 
@@ -14,11 +14,11 @@ pub struct Stiff {
 }
 
 /// `None`: no function of a linear field occurs.
-pub fn stiff(p: &Placed) -> Option<Result<Stiff, Beyond>> {
+pub fn stiff(p: &LocatedStep) -> Option<Result<Stiff, Unsupported>> {
     if !p.line.linear().contains(&true) {
         return None;
     }
-    let beyond = |value, why: &str| Beyond {
+    let beyond = |value, why: &str| Unsupported {
         span: p.span(value),
         why: why.into(),
     };

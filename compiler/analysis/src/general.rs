@@ -6,13 +6,13 @@
 use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::{
-    Asked, Beyond, GeneralLinear, Incoming, general_linear, late, program_span,
+    Asked, GeneralLinear, Incoming, Unsupported, general_linear, late, program_span,
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Program, Steps};
 use odec_graph::Exact;
 use odec_numerics::glm::{Glm, MAX_STAGES, MAX_VALUES};
-use odec_numerics::line::{Inputs, Row, Value};
+use odec_numerics::linear_step::{Inputs, Row, Value};
 use std::collections::BTreeMap;
 
 /// A method, and what its values are called.
@@ -43,7 +43,7 @@ impl General {
 }
 
 /// The method of a flow with a history.
-pub fn general(flow: &Flow) -> Result<General, Beyond> {
+pub fn general(flow: &Flow) -> Result<General, Unsupported> {
     let late = late(flow, Steps::Euler, &SHARED)?;
     let here = of_program(flow, &late.here)?;
     match &late.next {
@@ -53,14 +53,14 @@ pub fn general(flow: &Flow) -> Result<General, Beyond> {
 }
 
 /// The method of one program.
-pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyond> {
+pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Unsupported> {
     let GeneralLinear {
-        placed,
+        located,
         names: kept,
     } = general_linear(flow, program)?;
-    let evaluations = placed.stages();
+    let evaluations = located.stages();
     if let Some(span) = evaluations.get(MAX_STAGES) {
-        return Err(Beyond::at(*span, "it has too many evaluations"));
+        return Err(Unsupported::at(*span, "it has too many evaluations"));
     }
     let (mut names, mut asked) = (vec!["x".to_string()], Vec::new());
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
@@ -68,7 +68,7 @@ pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyo
         first.insert(name, names.len());
         if names.len() + kept.depth > MAX_VALUES {
             let why = "it reads too many values of earlier steps";
-            return Err(Beyond::at(program_span(flow), why));
+            return Err(Unsupported::at(program_span(flow), why));
         }
         let times = match kept.power {
             None | Some(0) => String::new(),
@@ -80,13 +80,13 @@ pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyo
     }
     let incoming = |(name, ago): &Incoming| Some(first.get(name.as_str())? + ago - 1);
     let ends = kept.values().map(|k| k.value);
-    let ends: Vec<Value> = [placed.line.result].into_iter().chain(ends).collect();
+    let ends: Vec<Value> = [located.line.result].into_iter().chain(ends).collect();
     let inputs = Inputs {
         count: names.len(),
         place: &incoming,
     };
-    let rows = placed.line.rows(&ends, inputs);
-    let rows = rows.map_err(|no| placed.why_not(&no))?;
+    let rows = located.line.rows(&ends, inputs);
+    let rows = rows.map_err(|no| located.why_not(&no))?;
     let (mut b, mut v) = (Vec::new(), Vec::new());
     let depths = [1].into_iter().chain(kept.values().map(|k| k.depth));
     for (row, depth) in rows.ends.into_iter().zip(depths) {
@@ -104,7 +104,7 @@ pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<General, Beyo
     let (a, u) = rows.points.into_iter().map(split).unzip();
     Ok(General {
         glm: Glm {
-            fields: placed.line.fields.clone(),
+            fields: located.line.fields.clone(),
             field_of: rows.stages.iter().map(|(field, _)| *field).collect(),
             a,
             u,

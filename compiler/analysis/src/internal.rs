@@ -4,7 +4,7 @@
 //! `odec-numerics`.
 
 use super::report::{OneField, Report};
-use crate::scheme::method::{Beyond, Placed};
+use crate::scheme::method::{LocatedStep, Unsupported};
 use odec_numerics::internal::{Internal, internal};
 use odec_numerics::poly::Extent;
 use odec_text::number::subscript;
@@ -16,7 +16,7 @@ const LARGE: f64 = 1e3;
 
 /// On the real interval of stability; `None`: there is none, or the step is not explicit or too long.
 pub(super) fn internal_stability(
-    computed: &Result<Placed, Beyond>,
+    computed: &Result<LocatedStep, Unsupported>,
     facts: Option<&OneField>,
 ) -> Option<Internal> {
     let line = &computed.as_ref().ok()?.line;

@@ -237,7 +237,7 @@ pub fn json(r: &Report) -> Value {
         "stages_found_exactly": r.implicit.as_ref().map(|(_, f)| found(f)),
         "embedded_order": r.embedded,
         "error_constants": r.error.as_ref().map(error),
-        "lift": r.lift.as_ref().map(|l| json!({
+        "lift": r.upgrade.as_ref().map(|l| json!({
             "order": l.order, "shared_weights": l.shared,
             "by": l.by.iter().map(|(field, scheme)| json!([field, scheme])).collect::<Vec<_>>(),
         })),

@@ -6,12 +6,12 @@
 //! computing them to `odec-model`.
 
 use super::claims::Instance;
+use super::declared_tableau;
 use super::learned::{Condition, Conditions, DEGREE, MAX_CONDITIONS, WORK, conditions};
-use super::written;
 use crate::codes;
 use crate::scheme::coeff::{Coeff, CoeffError};
 use crate::scheme::learn::{DIRECTION, Owner};
-use crate::scheme::method::Beyond;
+use crate::scheme::method::Unsupported;
 use crate::scheme::scalar::{arithmetic, whole};
 use crate::scheme::stage::Derived;
 use crate::scheme::{Learned, Program};
@@ -46,7 +46,7 @@ pub struct Kept {
 /// How a scheme keeps an order; `None`: it does not say so.
 pub fn kept(i: &Instance) -> Option<Result<Kept, Diagnostic>> {
     let (order, span) = i.scheme.keep.as_ref()?;
-    let found = written::scope(&i.scheme, &i.settings, i.listed).map(|scope| {
+    let found = declared_tableau::scope(&i.scheme, &i.settings, i.listed).map(|scope| {
         let order = whole(order, &scope, 1, MAX_ORDER)? as usize;
         solved(i, order, *span)
     });
@@ -64,7 +64,7 @@ fn refused(span: Span, order: usize, why: &str) -> Diagnostic {
 }
 
 fn solved(i: &Instance, order: usize, span: Span) -> Result<Kept, Diagnostic> {
-    let beyond = |b: Beyond| {
+    let beyond = |b: Unsupported| {
         let d = refused(span, order, &b.why);
         match b.span == span {
             true => d,

@@ -4,10 +4,10 @@
 //! at, so that conditions are polynomials ([`Jet`]). Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.
 
 use super::claims::Instance;
-use super::stand_in::alone;
+use super::opaque_field::alone;
 use crate::scheme::Learned;
 use crate::scheme::coeff::Coeff;
-use crate::scheme::method::{Beyond, placed_at, program};
+use crate::scheme::method::{Unsupported, located_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_graph::Exact;
@@ -70,7 +70,7 @@ impl Conditions {
 
 /// The conditions up to an order, or up to where there are too many or they take too much work: whole polynomials where that takes
 /// little enough, else values and slopes.
-pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
+pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Unsupported> {
     let whole = polynomials(i, up_to)?;
     match whole.are_whole {
         true => Ok(whole),
@@ -84,16 +84,16 @@ pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
 }
 
 /// The same, lost where they take too much work.
-pub fn polynomials(i: &Instance, up_to: usize) -> Result<Conditions, Beyond> {
+pub fn polynomials(i: &Instance, up_to: usize) -> Result<Conditions, Unsupported> {
     with(i, up_to, Space::new(DEGREE, WORK))
 }
 
-fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Beyond> {
+fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Unsupported> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let program = program(&flow, Steps::Exact, &SHARED)?;
     let learned = program.learned.clone();
     if learned.len() > MAX_COEFFICIENTS {
-        return Err(Beyond {
+        return Err(Unsupported {
             span: i.scheme.name.span,
             why: format!("more than {MAX_COEFFICIENTS} coefficients are learned"),
         });
@@ -119,13 +119,13 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
         }
         Some(sum)
     };
-    let placed = placed_at(&flow, &program, &SHARED, &known)?;
-    let (mut series, states) = Series::of(&placed.line);
+    let located = located_at(&flow, &program, &SHARED, &known)?;
+    let (mut series, states) = Series::of(&located.line);
     let mut all = Vec::new();
     for (value, off) in states {
         if !off.value().is_zero() {
-            return Err(Beyond {
-                span: placed.span(value),
+            return Err(Unsupported {
+                span: located.span(value),
                 why: format!(
                     "it takes {} of the old state where a method of one step takes 1",
                     &off.value() + &Exact::one()
@@ -140,12 +140,12 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
             });
         }
     }
-    let n = placed.line.fields.len();
-    let trees = match placed.line.is_product_of_flows() {
+    let n = located.line.fields.len();
+    let trees = match located.line.is_product_of_flows() {
         true => Trees::tall(n),
-        false => Trees::new(n).linear(placed.line.linear()),
+        false => Trees::new(n).linear(located.line.linear()),
     };
-    let mut trees = trees.for_values(placed.line.steps.len());
+    let mut trees = trees.for_values(located.line.steps.len());
     let mut orders = 0;
     for order in 1..=up_to {
         if !trees.grow() || all.len() + trees.of_order(order).count() > MAX_CONDITIONS {
@@ -169,7 +169,7 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
         all,
         trees,
         orders,
-        fields: placed.line.fields.clone(),
+        fields: located.line.fields.clone(),
         of_earlier_steps: earlier.get(),
     })
 }
@@ -204,7 +204,7 @@ pub struct Learning {
 }
 
 /// `order`: what the scheme has at the initial values. `None`: nothing is learned.
-pub fn learning(i: &Instance, order: usize) -> Option<Result<Learning, Beyond>> {
+pub fn learning(i: &Instance, order: usize) -> Option<Result<Learning, Unsupported>> {
     if i.scheme.learns.is_empty() && i.scheme.learned.is_none() {
         return None;
     }

@@ -5,7 +5,7 @@
 
 use super::latex;
 use super::report::Found;
-use crate::scheme::method::Placed;
+use crate::scheme::method::LocatedStep;
 use odec_graph::Exact;
 use odec_numerics::effective::{Reached, effective};
 use odec_numerics::invariants::{energy, symplectic};
@@ -145,7 +145,7 @@ pub(super) fn of_tableau(t: &Tableau, order: &Found) -> Option<ModifiedEquation>
 }
 
 /// Of a method with exact flows, in commutators if these are made one after the other.
-pub(super) fn of_flows(p: &Placed, order: &Found) -> Option<ModifiedEquation> {
+pub(super) fn of_flows(p: &LocatedStep, order: &Found) -> Option<ModifiedEquation> {
     let order = known(order)?;
     let (line, fields) = (&p.line, p.line.fields.len());
     if p.reach > 0 {
@@ -174,7 +174,7 @@ pub(super) fn of_flows(p: &Placed, order: &Found) -> Option<ModifiedEquation> {
     })
 }
 
-fn in_commutators(p: &Placed, order: usize) -> Option<Orders> {
+fn in_commutators(p: &LocatedStep, order: usize) -> Option<Orders> {
     let (line, fields) = (&p.line, p.line.fields.len());
     let mut words = Words::new(line).ok()??;
     let each = line.steps.len() * words.dimension() * words.dimension();

@@ -9,7 +9,9 @@ use crate::scheme::define::Body;
 use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::refusal::{FROM_START, PRODUCT, SEVERAL, TOO_LONG};
-use crate::scheme::method::{Beyond, DIFFERENT_POWERS, at_start, coefficient, late, program_span};
+use crate::scheme::method::{
+    DIFFERENT_POWERS, Unsupported, at_start, coefficient, late, program_span,
+};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
 use odec_grammar::Span;
@@ -114,13 +116,13 @@ pub(super) struct Reading<'p> {
     span: Span,
 }
 
-fn beyond<T>(span: Span, why: &str) -> Result<T, Beyond> {
+fn beyond<T>(span: Span, why: &str) -> Result<T, Unsupported> {
     let why = why.to_string();
-    Err(Beyond { span, why })
+    Err(Unsupported { span, why })
 }
 
 impl<'p> Reading<'p> {
-    pub fn new(flow: &Flow, program: &'p Program) -> Result<Reading<'p>, Beyond> {
+    pub fn new(flow: &Flow, program: &'p Program) -> Result<Reading<'p>, Unsupported> {
         let span = program_span(flow);
         if program.instrs.len() > MAX_INSTRS {
             return beyond(span, TOO_LONG);
@@ -165,7 +167,7 @@ impl<'p> Reading<'p> {
         Ok(r)
     }
 
-    fn sum(&self, of: &Combination) -> Result<Sum, Beyond> {
+    fn sum(&self, of: &Combination) -> Result<Sum, Unsupported> {
         let mut sum = Sum::new();
         for (v, c) in of.terms() {
             let known = |c: &_| at_start(self.program, c);
@@ -289,7 +291,7 @@ impl Scales {
 }
 
 /// The method of a flow.
-pub fn pair(flow: &Flow) -> Result<Pair, Beyond> {
+pub fn pair(flow: &Flow) -> Result<Pair, Unsupported> {
     if !matches!(flow.scheme.body, Body::Step(_)) || flow.scheme.history.past.is_empty() {
         return beyond(flow.span, "it keeps no second state");
     }
@@ -309,7 +311,7 @@ fn pure(sum: &Sum) -> Row {
 }
 
 /// The method of one program.
-pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<Pair, Beyond> {
+pub(super) fn of_program(flow: &Flow, program: &Program) -> Result<Pair, Unsupported> {
     let mut reading = Reading::new(flow, program)?;
     let settled = reading.without_zeros();
     Finder {
@@ -331,7 +333,7 @@ struct Finder<'p> {
 }
 
 impl Finder<'_> {
-    fn beyond<T>(&self, why: &str) -> Result<T, Beyond> {
+    fn beyond<T>(&self, why: &str) -> Result<T, Unsupported> {
         beyond(self.span, why)
     }
 
@@ -347,7 +349,7 @@ impl Finder<'_> {
     }
 
     /// All terms of a sum have one scale, and it is that of what they make.
-    fn relate(&mut self, what: &Scaled, sum: &Sum) -> Result<(), Beyond> {
+    fn relate(&mut self, what: &Scaled, sum: &Sum) -> Result<(), Unsupported> {
         for (atom, (_, n)) in sum {
             let of = self.scaled(atom);
             if !self.scales.relate(what, &of, -n) {
@@ -357,7 +359,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    fn find_scales(&mut self) -> Result<(), Beyond> {
+    fn find_scales(&mut self) -> Result<(), Unsupported> {
         let result = self.reading.result.clone();
         self.relate(&Scaled::State, &result)?;
         for atom in self.reached.clone() {
@@ -385,7 +387,7 @@ impl Finder<'_> {
     }
 
     /// The fields, A before B; `true`: the equation is of second order, and there is no A.
-    fn fields(&self) -> Result<(Vec<String>, bool), Beyond> {
+    fn fields(&self) -> Result<(Vec<String>, bool), Unsupported> {
         let mut fields: Vec<String> = Vec::new();
         for atom in &self.reached {
             if let Scaled::Field(name) = self.scaled(atom)
@@ -416,7 +418,7 @@ impl Finder<'_> {
         self.beyond("what it keeps is neither a velocity nor a momentum")
     }
 
-    fn pair(mut self) -> Result<Pair, Beyond> {
+    fn pair(mut self) -> Result<Pair, Unsupported> {
         self.find_scales()?;
         let (fields, second_order) = self.fields()?;
         let momentum = match second_order {
@@ -445,7 +447,7 @@ impl Finder<'_> {
     }
 
     /// The step in what is left of earlier steps: the state and one name.
-    fn rows(&self) -> Result<Rows, Beyond> {
+    fn rows(&self) -> Result<Rows, Unsupported> {
         let result = pure(&self.reading.result);
         let mut known: BTreeMap<Atom, Row> = BTreeMap::new();
         let mut kept: Vec<String> = Vec::new();
@@ -521,7 +523,7 @@ impl Finder<'_> {
         rows: Rows,
         fields: Vec<String>,
         scales: BTreeMap<String, Scale>,
-    ) -> Result<Pair, Beyond> {
+    ) -> Result<Pair, Unsupported> {
         let (state, kept) = (Atom::State, rows.past());
         let of = |row: &Row, atom: &Atom| row.get(atom).cloned().unwrap_or_default();
         let [xx, xv] = [&state, &kept].map(|a| of(&rows.result, a));
@@ -573,11 +575,11 @@ impl Finder<'_> {
         rows: Rows,
         fields: Vec<String>,
         scales: BTreeMap<String, Scale>,
-    ) -> Result<Pair, Beyond> {
+    ) -> Result<Pair, Unsupported> {
         let n = rows.stages.len();
         let kept = rows.past();
         let number = |field: &String| usize::from(*field == fields[1]);
-        let row = |row: &Row, of_p: bool| -> Result<Vec<Exact>, Beyond> {
+        let row = |row: &Row, of_p: bool| -> Result<Vec<Exact>, Unsupported> {
             let mut all = vec![Exact::zero(); n];
             let own = if of_p { &kept } else { &Atom::State };
             if row.get(own).is_none_or(|c| !c.is_one()) {
@@ -593,7 +595,7 @@ impl Finder<'_> {
         };
         let of_stage = |(_, field, at): &(Atom, String, Row)| row(at, number(field) == A);
         let a = rows.stages.iter().map(of_stage);
-        let a = a.collect::<Result<Vec<_>, Beyond>>()?;
+        let a = a.collect::<Result<Vec<_>, Unsupported>>()?;
         let (x, v) = (row(&rows.result, false)?, row(&rows.next, true)?);
         let tableau = Tableau {
             field_of: rows.stages.iter().map(|(_, f, _)| number(f)).collect(),

@@ -7,11 +7,11 @@
 use super::pair::{Atom, Pair, Reading, Scale, Sum, of_program, pair};
 use super::start::Limited;
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{Beyond, first_programs};
+use crate::scheme::method::{Unsupported, first_programs};
 use crate::scheme::stage::Program;
 use odec_graph::Exact;
 use odec_numerics::draw;
-use odec_numerics::line::{Line, Step, Value};
+use odec_numerics::linear_step::{LinearStep, Step, Value};
 use odec_numerics::partitioned::order::{FirstSteps, Missed};
 use odec_numerics::partitioned::{A, B};
 use odec_numerics::trees::Trees;
@@ -38,7 +38,7 @@ struct First<'f> {
 }
 
 /// What the first steps leave of an order, where that is less.
-pub fn limited(flow: &Flow, pair: &Pair, order: usize) -> Result<Option<Limited>, Beyond> {
+pub fn limited(flow: &Flow, pair: &Pair, order: usize) -> Result<Option<Limited>, Unsupported> {
     let seen = Cell::new(0);
     let usual = |p: &Program| {
         let before = seen.replace(seen.get() + 1);
@@ -116,8 +116,8 @@ pub fn steps_off(offset: &Exact) -> String {
 }
 
 impl First<'_> {
-    fn beyond<T>(&self, why: &str) -> Result<T, Beyond> {
-        Err(Beyond {
+    fn beyond<T>(&self, why: &str) -> Result<T, Unsupported> {
+        Err(Unsupported {
             span: self.flow.scheme.name.span,
             why: why.to_string(),
         })
@@ -151,7 +151,7 @@ impl First<'_> {
 
     /// What `start` makes has no h: a velocity or momentum is whatever it makes of one; other names are multiples of the state, and
     /// evaluations at it.
-    fn start(&mut self, r: &Reading) -> Result<(), Beyond> {
+    fn start(&mut self, r: &Reading) -> Result<(), Unsupported> {
         let mut velocity: Option<Sum> = None;
         let mut kept = BTreeMap::new();
         for (name, _) in &r.program.keeps {
@@ -202,7 +202,7 @@ impl First<'_> {
     }
 
     /// A multiple of the state, or of an evaluation at it.
-    fn multiple(&mut self, r: &Reading, sum: &Sum, scale: Scale) -> Result<Value, Beyond> {
+    fn multiple(&mut self, r: &Reading, sum: &Sum, scale: Scale) -> Result<Value, Unsupported> {
         let strange = "its `start` sets values other than states, velocities and evaluations";
         let (first, (c, _)) = match sum.iter().next() {
             Some(found) => found,
@@ -240,7 +240,7 @@ impl First<'_> {
         }
     }
 
-    fn step(&mut self, r: &Reading) -> Result<(), Beyond> {
+    fn step(&mut self, r: &Reading) -> Result<(), Unsupported> {
         let mut made = BTreeMap::new();
         let mut kept = BTreeMap::new();
         for (name, _) in &r.program.keeps {
@@ -266,7 +266,7 @@ impl First<'_> {
         sum: &Sum,
         made: &mut BTreeMap<usize, (Value, Scale)>,
         depth: usize,
-    ) -> Result<Kept, Beyond> {
+    ) -> Result<Kept, Unsupported> {
         if depth > MAX_DEPTH {
             return self.beyond("its first steps solve an equation");
         }
@@ -316,7 +316,7 @@ impl First<'_> {
         v: usize,
         made: &mut BTreeMap<usize, (Value, Scale)>,
         depth: usize,
-    ) -> Result<(Value, Scale), Beyond> {
+    ) -> Result<(Value, Scale), Unsupported> {
         if let Some(known) = made.get(&v) {
             return Ok(*known);
         }
@@ -341,7 +341,7 @@ impl First<'_> {
         Ok(known)
     }
 
-    fn ends(&mut self, steps: usize) -> Result<FirstSteps, Beyond> {
+    fn ends(&mut self, steps: usize) -> Result<FirstSteps, Unsupported> {
         let last = self.kept.last().and_then(|k| k.get(&self.pair.kept));
         let kept = last.copied().flatten();
         let [of_x, of_v] = self.pair.velocity.clone();
@@ -361,7 +361,7 @@ impl First<'_> {
         let p = self.push(Step::Combine(terms));
         let names = self.pair.fields.to_vec();
         Ok(FirstSteps {
-            line: Line {
+            line: LinearStep {
                 fields: names,
                 result: self.state,
                 steps: self.steps.clone(),
@@ -377,7 +377,7 @@ impl First<'_> {
 }
 
 /// The pair of a flow and what its first steps leave of an order; `None`: it is no pair.
-pub fn of_flow(flow: &Flow, order: usize) -> Option<Result<Option<Limited>, Beyond>> {
+pub fn of_flow(flow: &Flow, order: usize) -> Option<Result<Option<Limited>, Unsupported>> {
     let own = pair(flow).ok()?;
     Some(limited(flow, &own, order))
 }

@@ -5,7 +5,7 @@
 
 use super::claims::Instance;
 use super::decide::{Found, Subject, decide};
-use super::written;
+use super::declared_tableau;
 use crate::codes;
 use crate::scheme::define::PropertyClaim;
 use crate::scheme::scalar::exact;
@@ -28,7 +28,7 @@ fn claim(
     s: &Subject,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Claim> {
-    let scope = written::scope(&i.scheme, &i.settings, i.listed)?;
+    let scope = declared_tableau::scope(&i.scheme, &i.settings, i.listed)?;
     let value = match &c.value {
         None => None,
         Some(e) => Some(exact(e, &scope).map_err(|d| sink.push(d)).ok()?),

@@ -3,26 +3,26 @@
 //! Takes a scheme or an evolve; gives facts in exact numbers. `text.rs`, `json.rs` and `latex.rs` print them.
 
 use super::claims::Instance;
+use super::declared_tableau;
 use super::exponential::{Stiff, stiff};
 use super::general::{General, general};
 use super::internal::internal_stability;
 use super::iterated::Iterated;
 use super::keep::{self, Kept};
 use super::learned::{self, Learning};
-use super::lift::{Lift, lift};
 use super::modified::{self, ModifiedEquation};
+use super::opaque_field::{alone, opaque};
+use super::order_upgrade::{OrderUpgrade, order_upgrade};
 use super::pair::pair;
 use super::pair_facts::{self, PairFacts};
-use super::stand_in::{alone, opaque};
 use super::start::{Limited, Started, limited, started};
 use super::unequal::{Sizes, Unequal, unequal};
 use super::varied::keeps_differ;
-use super::written;
 use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::{Expanded, MAX_CLAIM, expanded};
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{Beyond, Placed, away, late, placed, to_tolerance};
+use crate::scheme::method::{LocatedStep, Unsupported, away, late, located, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::exact;
 use crate::scheme::stage::Steps;
@@ -123,11 +123,11 @@ pub struct Report {
     pub kind: &'static str,
     pub claims: Vec<String>,
     /// As claims are meant.
-    pub order: Result<Found, Beyond>,
+    pub order: Result<Found, Unsupported>,
     /// With Euler sub-steps, for splittings.
     pub stepped: Option<Found>,
     /// As it is computed.
-    pub tableau: Result<Tableau, Beyond>,
+    pub tableau: Result<Tableau, Unsupported>,
     /// Of a splitting: its flows in turn, each with its part of the step.
     pub flows: Vec<(String, Exact)>,
     /// As it is written, where stages are found by iteration; with its own order.
@@ -153,11 +153,11 @@ pub struct Report {
     pub lipschitz: Option<Exact>,
     pub multistep: Option<(Multistep, Facts)>,
     /// What the conditions say about learned coefficients.
-    pub learning: Option<Result<Learning, Beyond>>,
+    pub learning: Option<Result<Learning, Unsupported>>,
     /// The manifold that they are kept on.
     pub kept: Option<Kept>,
     /// What would lift the order as it is computed.
-    pub lift: Option<Lift>,
+    pub upgrade: Option<OrderUpgrade>,
     /// Evaluations of a step far from the start.
     pub work: Option<StepWork>,
     /// Of a step program with a history.
@@ -166,11 +166,11 @@ pub struct Report {
     pub started: Option<Started>,
     /// The order as it is computed, where that may be another: of schemes with a history, first steps included, and of equations that
     /// iterations do not solve.
-    pub computed: Option<Result<Found, Beyond>>,
+    pub computed: Option<Result<Found, Unsupported>>,
     /// For an evolve whose history has steps of other sizes.
     pub unequal: Option<Unequal>,
     /// Of an exponential integrator.
-    pub stiff: Option<Result<Stiff, Beyond>>,
+    pub stiff: Option<Result<Stiff, Unsupported>>,
     /// Of a step program that keeps a velocity or a momentum.
     pub pair: Option<PairFacts>,
 }
@@ -194,16 +194,16 @@ pub(super) fn found(e: &mut Expanded, within: Option<&Exact>) -> Found {
 
 /// An order of later steps with what the first ones leave of it.
 fn as_computed(
-    order: Result<Found, Beyond>,
+    order: Result<Found, Unsupported>,
     flow: &Flow,
     general: Option<&General>,
-) -> Result<Found, Beyond> {
+) -> Result<Found, Unsupported> {
     let mut found = order?;
     if general
         .and_then(|g| g.glm.zero_stable())
         .is_some_and(|s| !s.0)
     {
-        return Err(Beyond {
+        return Err(Unsupported {
             span: flow.scheme.name.span,
             why: "it is not zero-stable: its errors grow from step to step".into(),
         });
@@ -228,7 +228,10 @@ fn of_tableau(t: &Tableau, within: Option<&Exact>) -> Option<Found> {
 }
 
 /// What a method of one step integrates instead; where it has flows they are exact.
-pub(super) fn modified_of(t: Option<&Tableau>, flows: Option<&Placed>) -> Option<ModifiedEquation> {
+pub(super) fn modified_of(
+    t: Option<&Tableau>,
+    flows: Option<&LocatedStep>,
+) -> Option<ModifiedEquation> {
     match (flows, t) {
         (Some(p), _) => modified::of_flows(p, &order(&Ok(p.clone()), None).ok()?),
         (None, t) => modified::of_tableau(t?, &of_tableau(t?, None)?),
@@ -236,12 +239,15 @@ pub(super) fn modified_of(t: Option<&Tableau>, flows: Option<&Placed>) -> Option
 }
 
 /// The residual that a scheme's claim allows.
-fn residual(scheme: &SchemeDef, settings: &super::stand_in::Settings) -> Option<Exact> {
+fn residual(scheme: &SchemeDef, settings: &super::opaque_field::Settings) -> Option<Exact> {
     let within = scheme.claims.iter().find_map(|c| c.within.as_ref())?;
-    exact(within, &written::scope(scheme, settings, 0)?).ok()
+    exact(within, &declared_tableau::scope(scheme, settings, 0)?).ok()
 }
 
-fn order(p: &Result<Placed, Beyond>, within: Option<&Exact>) -> Result<Found, Beyond> {
+fn order(
+    p: &Result<LocatedStep, Unsupported>,
+    within: Option<&Exact>,
+) -> Result<Found, Unsupported> {
     let mut e = expanded(p.as_ref().map_err(Clone::clone)?)?;
     Ok(found(&mut e, within))
 }
@@ -279,7 +285,7 @@ pub(super) fn embedded(t: &Tableau, within: Option<&Exact>) -> Option<usize> {
 }
 
 /// The order of the partner of a line, with exact sub-flows where it has such.
-pub(super) fn embedded_in(p: &Placed, within: Option<&Exact>) -> Option<usize> {
+pub(super) fn embedded_in(p: &LocatedStep, within: Option<&Exact>) -> Option<usize> {
     let mut partner = expanded(&p.partner()?).ok()?;
     Some(partner.prove(MAX_CLAIM as usize, within).order)
 }
@@ -296,13 +302,13 @@ pub fn kind(scheme: &SchemeDef) -> &'static str {
 }
 
 /// A scheme's line, as claims are meant.
-fn meant(i: &Instance) -> Result<Placed, Beyond> {
+fn meant(i: &Instance) -> Result<LocatedStep, Unsupported> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    placed(&flow, Steps::Exact, &SHARED)
+    located(&flow, Steps::Exact, &SHARED)
 }
 
 /// The order that is proved of a scheme, first steps included, within the residual that its claim allows.
-pub fn proved(i: &Instance) -> Result<Found, Beyond> {
+pub fn proved(i: &Instance) -> Result<Found, Unsupported> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let within = residual(&i.scheme, &i.settings);
     let found = order(&meant(i), within.as_ref());
@@ -330,14 +336,14 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
     let within = residual(&i.scheme, &i.settings);
     let within = within.as_ref();
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let meant = placed(&flow, Steps::Exact, &SHARED);
-    let computed = placed(&flow, Steps::Euler, &SHARED);
-    let has_flows = meant.as_ref().is_ok_and(Placed::has_flows);
+    let meant = located(&flow, Steps::Exact, &SHARED);
+    let computed = located(&flow, Steps::Euler, &SHARED);
+    let has_flows = meant.as_ref().is_ok_and(LocatedStep::has_flows);
     let (work, tolerance) = (work(&flow, &SHARED), tolerance(&flow));
     let tableau = computed.clone().and_then(|p| p.tableau());
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
-    let written = computed.as_ref().map_or(Vec::new(), Placed::stages);
-    let implicit = written::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
+    let written = computed.as_ref().map_or(Vec::new(), LocatedStep::stages);
+    let implicit = declared_tableau::tableau(&i.scheme, &i.settings).filter(|t| !t.is_explicit());
     let implicit = implicit.and_then(|t| {
         let found = of_tableau(&t, within)?;
         Some((t, found))
@@ -360,7 +366,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
     };
     let one_field = (best.filter(|t| t.fields.len() == 1))
         .map(|t| one_field(t, computed.as_ref().ok().filter(|_| implicit.is_none())));
-    let rows = written::multistep(&i.scheme, &i.settings);
+    let rows = declared_tableau::multistep(&i.scheme, &i.settings);
     let known = order.as_ref().map_or(0, |f| f.order.min(MAX_LEARNING));
     let all = history(&flow);
     let otherwise = flow.scheme.looks_back() || away(&flow).is_some();
@@ -406,9 +412,9 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
             let facts = m.facts();
             (m, facts)
         }),
-        lift: stepped
+        upgrade: stepped
             .as_ref()
-            .and_then(|f| lift(&flow, &SHARED, within, f.order, library)),
+            .and_then(|f| order_upgrade(&flow, &SHARED, within, f.order, library)),
         work,
         tolerance,
         general: general.map(|g| {
@@ -420,7 +426,7 @@ pub fn scheme(i: &Instance, library: Library) -> Report {
         unequal: None,
         stiff: computed.as_ref().ok().and_then(stiff),
         pair,
-        flows: written::flows(&i.scheme, &i.settings),
+        flows: declared_tableau::flows(&i.scheme, &i.settings),
         iterated,
         order,
         tableau,
@@ -444,10 +450,10 @@ fn with_history(flow: &Flow) -> Option<General> {
 
 /// An order, or that of a general linear method or a pair where a line has none.
 fn order_or(
-    order: Result<Found, Beyond>,
+    order: Result<Found, Unsupported>,
     (flow, general): (&Flow, Option<&General>),
     within: Option<&Exact>,
-) -> Result<Found, Beyond> {
+) -> Result<Found, Unsupported> {
     order.or_else(|beyond| {
         let expanded = general.and_then(General::expanded);
         let expanded = expanded.or_else(|| Some(pair(flow).ok()?.expanded()));
@@ -456,7 +462,7 @@ fn order_or(
 }
 
 /// `computed`: the step that the tableau is made of.
-fn one_field(t: &Tableau, computed: Option<&Placed>) -> OneField {
+fn one_field(t: &Tableau, computed: Option<&LocatedStep>) -> OneField {
     let stability = stability(t, computed);
     OneField {
         properties: Properties::new(t),
@@ -468,9 +474,9 @@ fn one_field(t: &Tableau, computed: Option<&Placed>) -> OneField {
 }
 
 /// By the values of the step where they are known, which are fewer terms than the tableau has.
-pub(super) fn stability(t: &Tableau, computed: Option<&Placed>) -> Option<Stability> {
+pub(super) fn stability(t: &Tableau, computed: Option<&LocatedStep>) -> Option<Stability> {
     let line = computed.filter(|_| t.is_explicit()).map(|p| &p.line);
-    match line.and_then(StabilityFunction::of_line) {
+    match line.and_then(StabilityFunction::of_linear_step) {
         Some(function) => Some(Stability::of(function)),
         None => Stability::new(t),
     }
@@ -491,39 +497,39 @@ fn additive(t: &Tableau, written: &[Span]) -> Option<Additive> {
 
 /// What is known of an evolve as it is computed.
 struct Computed {
-    order: Result<Found, Beyond>,
-    tableau: Result<Tableau, Beyond>,
+    order: Result<Found, Unsupported>,
+    tableau: Result<Tableau, Unsupported>,
     general: Option<General>,
     unequal: Option<Unequal>,
-    stiff: Option<Result<Stiff, Beyond>>,
+    stiff: Option<Result<Stiff, Unsupported>>,
     /// Its step.
-    placed: Option<Placed>,
+    located: Option<LocatedStep>,
 }
 
 /// The order of an evolve as it is computed, and its tableau. Where each written occurrence has weights of its own, each field stands
 /// in the equation with the weight that the scheme gives it.
 fn computed(e: &Evolved) -> Computed {
-    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+    let settings = super::opaque_field::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
     let whole = opaque(&e.flow, e.step);
-    let placed = placed(&whole, Steps::Euler, &e.per_use);
+    let located = located(&whole, Steps::Euler, &e.per_use);
     let general = match e.per_use.is_any() {
         true => None,
         false => with_history(&whole),
     };
-    let tableau = placed.clone().and_then(|p| p.tableau());
-    let stiff = placed.as_ref().ok().and_then(stiff);
+    let tableau = located.clone().and_then(|p| p.tableau());
+    let stiff = located.as_ref().ok().and_then(stiff);
     let found = match &tableau {
         Ok(t) if e.per_use.is_any() => of_tableau(&t.normalised(), within.as_ref()),
         _ => None,
     };
-    let order = found.map_or_else(|| order(&placed, within.as_ref()), Ok);
+    let order = found.map_or_else(|| order(&located, within.as_ref()), Ok);
     let order = match e.per_use.is_any() {
         true => order,
         false => order_or(order, (&whole, general.as_ref()), within.as_ref()),
     };
     let order = match tableau.is_err() && keeps_differ(e) {
-        true => Err(Beyond {
+        true => Err(Unsupported {
             span: e.flow.span,
             why: "earlier steps, with other settings, keep other values".into(),
         }),
@@ -532,7 +538,7 @@ fn computed(e: &Evolved) -> Computed {
     let looks_back = tableau.is_err().then(|| unequal(e, &order)).flatten();
     let with_first_steps = |order| match e.per_use.is_any() && whole.scheme.looks_back() {
         false => as_computed(order, &whole, history(&whole).as_ref()),
-        true => order.and(Err(Beyond {
+        true => order.and(Err(Unsupported {
             span: whole.span,
             why: "each occurrence of a field has weights of its own, in the first steps too".into(),
         })),
@@ -552,7 +558,7 @@ fn computed(e: &Evolved) -> Computed {
         general: general.filter(|_| unequal.is_none()),
         unequal,
         stiff,
-        placed: placed.ok(),
+        located: located.ok(),
     }
 }
 
@@ -564,9 +570,9 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
         general,
         unequal,
         stiff,
-        placed,
+        located,
     } = computed(e);
-    let written = placed.as_ref().map_or(Vec::new(), Placed::stages);
+    let written = located.as_ref().map_or(Vec::new(), LocatedStep::stages);
     let flow = opaque(&e.flow, e.step);
     let tolerance = tolerance(&flow);
     let tableau = computed_tableau(tableau, tolerance.as_ref(), &flow);
@@ -583,10 +589,10 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
         claims: Vec::new(),
         stepped: None,
         flows: Vec::new(),
-        lift: order
+        upgrade: order
             .as_ref()
             .ok()
-            .and_then(|f| lift_of(e, f.order, library)),
+            .and_then(|f| order_upgrade_of(e, f.order, library)),
         work: work(&flow, &e.per_use),
         tolerance,
         implicit: None,
@@ -601,7 +607,7 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
         internal: None,
         one_field: built
             .filter(|t| t.fields.len() == 1)
-            .map(|t| one_field(t, placed.as_ref())),
+            .map(|t| one_field(t, located.as_ref())),
         additive: built.and_then(|t| additive(t, &written)),
         h: Some(e.h.clone()),
         lipschitz: None,
@@ -625,10 +631,10 @@ pub fn evolve(e: &Evolved, library: Library) -> Report {
 }
 
 /// What would lift an evolve above the order that it has.
-pub fn lift_of(e: &Evolved, has: usize, library: Library) -> Option<Lift> {
-    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+pub fn order_upgrade_of(e: &Evolved, has: usize, library: Library) -> Option<OrderUpgrade> {
+    let settings = super::opaque_field::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
-    lift(
+    order_upgrade(
         &opaque(&e.flow, e.step),
         &e.per_use,
         within.as_ref(),
@@ -638,12 +644,12 @@ pub fn lift_of(e: &Evolved, has: usize, library: Library) -> Option<Lift> {
 }
 
 /// The orders of an evolve and of its embedded partner, as they are computed.
-pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Beyond> {
-    let settings = super::stand_in::settings(&e.flow.settings, e.step);
+pub fn orders_of_pair(e: &Evolved) -> Result<[usize; 2], Unsupported> {
+    let settings = super::opaque_field::settings(&e.flow.settings, e.step);
     let within = residual(&e.flow.scheme, &settings);
     let Computed { order, tableau, .. } = computed(e);
     let (order, tableau) = (order?, tableau?);
-    let none = || Beyond {
+    let none = || Unsupported {
         span: e.flow.span,
         why: "it has no embedded partner".into(),
     };
@@ -665,13 +671,13 @@ fn tolerance(flow: &Flow) -> Option<Exact> {
 
 /// What is solved to a tolerance is not computed by the iterations that decide its order.
 fn computed_tableau(
-    of: Result<Tableau, Beyond>,
+    of: Result<Tableau, Unsupported>,
     tolerance: Option<&Exact>,
     flow: &Flow,
-) -> Result<Tableau, Beyond> {
+) -> Result<Tableau, Unsupported> {
     match tolerance {
         None => of,
-        Some(tol) => Err(Beyond {
+        Some(tol) => Err(Unsupported {
             span: flow.scheme.name.span,
             why: format!("it is solved for, to {tol}"),
         }),
@@ -679,12 +685,12 @@ fn computed_tableau(
 }
 
 /// The order of an evolve as it is computed, and what limits it.
-pub fn order_of(e: &Evolved) -> Result<Found, Beyond> {
+pub fn order_of(e: &Evolved) -> Result<Found, Unsupported> {
     computed(e).order
 }
 
 /// The same, and what is known of its steps where they are not equal.
-pub fn steps_of(e: &Evolved) -> (Result<Found, Beyond>, Option<Unequal>) {
+pub fn steps_of(e: &Evolved) -> (Result<Found, Unsupported>, Option<Unequal>) {
     let Computed { order, unequal, .. } = computed(e);
     (order, unequal)
 }

@@ -7,13 +7,13 @@
 
 use super::claims::Instance;
 use super::general::{General, general, of_program};
+use super::opaque_field::{alone, settings};
 use super::pair::pair;
 use super::pair_start;
-use super::stand_in::{alone, settings};
 use crate::scheme::define::Body;
 use crate::scheme::expansion::{MAX_CLAIM, expanded};
 use crate::scheme::flow::{Flow, Method};
-use crate::scheme::method::{Beyond, first_programs, first_steps, placed, short_steps};
+use crate::scheme::method::{Unsupported, first_programs, first_steps, located, short_steps};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
@@ -81,7 +81,7 @@ pub fn limited(
     flow: &Flow,
     order: usize,
     within: Option<&Exact>,
-) -> Result<Option<Limited>, Beyond> {
+) -> Result<Option<Limited>, Unsupported> {
     if !flow.scheme.looks_back() {
         return Ok(None);
     }
@@ -105,9 +105,9 @@ pub fn limited(
 }
 
 /// The order of a scheme that takes first steps.
-fn order_of(method: &Method) -> Result<usize, Beyond> {
+fn order_of(method: &Method) -> Result<usize, Unsupported> {
     let starter = alone(&method.scheme, None, settings(&method.settings, 0), 0);
-    let line = placed(&starter, Steps::Exact, &SHARED)?;
+    let line = located(&starter, Steps::Exact, &SHARED)?;
     Ok(expanded(&line)?.prove(MAX_CLAIM as usize, None).order)
 }
 
@@ -115,14 +115,14 @@ fn expanded_from_the_start(
     flow: &Flow,
     order: usize,
     within: Option<&Exact>,
-) -> Result<Option<Limited>, Beyond> {
+) -> Result<Option<Limited>, Unsupported> {
     let usual = general(flow)?;
     let programs = first_programs(flow, &|p| of_program(flow, p).is_ok_and(|g| g == usual))?;
     let steps = programs.len() - usize::from(flow.scheme.start.is_some());
     if programs.is_empty() {
         return Ok(None);
     }
-    let beyond = |why: &str| Beyond::at(flow.scheme.name.span, why);
+    let beyond = |why: &str| Unsupported::at(flow.scheme.name.span, why);
     let (mut method, mut trees) = usual
         .glm
         .expansion()

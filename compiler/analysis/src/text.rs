@@ -262,8 +262,8 @@ fn orders(page: &mut Page, r: &Report) {
         page.fact("Euler sub-steps", &order(f));
         limited(page, f);
     }
-    if let Some(lift) = &r.lift {
-        page.fact("raised by", &lift.sentence());
+    if let Some(upgrade) = &r.upgrade {
+        page.fact("raised by", &upgrade.sentence());
     }
     if let Some((_, f)) = r.implicit.as_ref().filter(|_| r.tolerance.is_none()) {
         page.fact("stages found exactly", &order(f));

@@ -3,15 +3,15 @@
 //! Takes the step sizes; gives the lowest order of any step, with exact past values, and how perturbations grow. Learned sizes are
 //! variables, and the conditions polynomials in them. `scheme/multistep.rs` computes the coefficients of a grid.
 
+use super::declared_tableau;
+use super::opaque_field::{Settings, opaque, settings};
 use super::report::{Evolved, Found, found, steps_of};
-use super::stand_in::{Settings, opaque, settings};
-use super::written;
 use crate::codes;
 use crate::scheme::Coeff;
 use crate::scheme::expansion::expanded;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::{
-    Beyond, Placed, at_start, late, placed, placed_in, placed_on, short_steps,
+    LocatedStep, Unsupported, at_start, late, located, located_in, located_on, short_steps,
 };
 use crate::scheme::stage::Steps;
 use odec_grammar::Span;
@@ -118,8 +118,8 @@ impl Growth {
 /// What is known of an evolve, and the order that it has there; `None`: steps are equal, or it has no history.
 pub fn unequal(
     e: &Evolved,
-    equal: &Result<Found, Beyond>,
-) -> Option<(Unequal, Result<Found, Beyond>)> {
+    equal: &Result<Found, Unsupported>,
+) -> Option<(Unequal, Result<Found, Unsupported>)> {
     if e.sizes == Sizes::Equal || e.flow.scheme.history.past.is_empty() {
         return None;
     }
@@ -152,7 +152,7 @@ pub fn unequal(
 
 /// The rows of a multistep method.
 fn rows(e: &Evolved, set: &Settings) -> Option<Multistep> {
-    let (alpha, beta) = written::multistep(&e.flow.scheme, set)?;
+    let (alpha, beta) = declared_tableau::multistep(&e.flow.scheme, set)?;
     Some(Multistep { alpha, beta })
 }
 
@@ -175,7 +175,7 @@ fn ratios(sizes: &[Exact]) -> Option<[Exact; 2]> {
 }
 
 /// The lowest order of all steps that find the history they read.
-fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Found, Beyond> {
+fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Found, Unsupported> {
     let late = placed_late(e, flow)?;
     let (reach, first) = (late.reach as usize, short_steps(flow));
     let mut seen: BTreeSet<Vec<Exact>> = BTreeSet::new();
@@ -191,10 +191,10 @@ fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Fou
         if seen.len() > MAX_WINDOWS {
             return beyond(flow, "its steps have too many different sizes");
         }
-        let Some(placed) = placed_in(flow, k, sizes, &e.per_use)? else {
+        let Some(located) = located_in(flow, k, sizes, &e.per_use)? else {
             return beyond(flow, "its first steps have no history on this grid");
         };
-        let here = found(&mut expanded(&placed)?, equal.within.as_ref());
+        let here = found(&mut expanded(&located)?, equal.within.as_ref());
         if lowest.as_ref().is_none_or(|l| here.order < l.order) {
             lowest = Some(here);
         }
@@ -202,13 +202,13 @@ fn known(e: &Evolved, flow: &Flow, sizes: &[Exact], equal: &Found) -> Result<Fou
     Ok(lowest.unwrap_or_else(|| equal.clone()))
 }
 
-fn beyond<T>(flow: &Flow, why: &str) -> Result<T, Beyond> {
-    Err(Beyond::at(flow.scheme.name.span, why))
+fn beyond<T>(flow: &Flow, why: &str) -> Result<T, Unsupported> {
+    Err(Unsupported::at(flow.scheme.name.span, why))
 }
 
 /// On equal steps.
-fn placed_late(e: &Evolved, flow: &Flow) -> Result<Placed, Beyond> {
-    let made = placed(flow, Steps::Euler, &e.per_use);
+fn placed_late(e: &Evolved, flow: &Flow) -> Result<LocatedStep, Unsupported> {
+    let made = located(flow, Steps::Euler, &e.per_use);
     made.or_else(|_| {
         beyond(
             flow,
@@ -218,7 +218,7 @@ fn placed_late(e: &Evolved, flow: &Flow) -> Result<Placed, Beyond> {
 }
 
 /// The order for all sizes, as polynomials in the ratios of earlier steps to the one at hand.
-fn learned(e: &Evolved, flow: &Flow, equal: &Found) -> Result<Found, Beyond> {
+fn learned(e: &Evolved, flow: &Flow, equal: &Found) -> Result<Found, Unsupported> {
     placed_late(e, flow)?;
     let program = late(flow, Steps::Euler, &e.per_use)?.here;
     let space = Space::new(DEGREE, WORK);
@@ -227,7 +227,7 @@ fn learned(e: &Evolved, flow: &Flow, equal: &Found) -> Result<Found, Beyond> {
         0 => Jet::constant(&Exact::one()),
         _ => Jet::variable(ago as u32, &Exact::zero(), &space),
     };
-    let line = placed_on(flow, &program, &e.per_use, &start, &ratio)?.line;
+    let line = located_on(flow, &program, &e.per_use, &start, &ratio)?.line;
     let (mut series, states) = Series::of(&line);
     if states
         .iter()
@@ -277,8 +277,8 @@ fn halving(e: &Evolved, flow: &Flow) -> Option<Found> {
     let program = late(flow, Steps::Euler, &e.per_use).ok()?.here;
     let start = |c: &Coeff, _| at_start(&program, c);
     let ratio = |ago: i64| (0..ago).fold(Exact::one(), |h, _| &h + &h);
-    let placed = placed_on(flow, &program, &e.per_use, &start, &ratio).ok()?;
-    Some(found(&mut expanded(&placed).ok()?, None))
+    let located = located_on(flow, &program, &e.per_use, &start, &ratio).ok()?;
+    Some(found(&mut expanded(&located).ok()?, None))
 }
 
 /// How perturbations grow; where sizes are learned, rows are the same in all steps.

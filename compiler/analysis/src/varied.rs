@@ -3,8 +3,8 @@
 //! Past values are analysed as if all steps were like the current one. Takes an evolve; compares what the program of a late step keeps
 //! under its own settings and under those of other steps.
 
+use super::opaque_field::{all_settings, opaque, settings_at};
 use super::report::Evolved;
-use super::stand_in::{all_settings, opaque, settings_at};
 use crate::scheme::flow::Setting;
 use crate::scheme::method::late;
 use crate::scheme::stage::{Instr, Program, Steps};

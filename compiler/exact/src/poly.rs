@@ -199,7 +199,7 @@ pub fn real_roots(p: &[BigInt]) -> Vec<Between> {
     let ends = BigInt::one() << (size + 1);
     let mut found = Vec::new();
     let mut open = vec![(-ends.clone(), ends, 0u64)];
-    // Depth first, the left half last on the list, so that roots come in order.
+    // StepCount first, the left half last on the list, so that roots come in order.
     while let Some((lo, hi, bits)) = open.pop() {
         let count = changes(&lo, bits).saturating_sub(changes(&hi, bits));
         if count == 1 && &hi - &lo <= BigInt::one() {

@@ -11,10 +11,10 @@
 //! q being the smaller order of the pair; a step that would end beyond 99% of what is left ends at its end. Step sizes are constants
 //! to the gradient: it is that of the steps that were accepted. An error that is no number is too large.
 
-use super::depth::Adaptive;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::phase::Pass;
+use super::step_count::Adaptive;
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{

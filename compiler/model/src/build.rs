@@ -3,12 +3,12 @@
 //! Takes a checked [`Spec`]; gives graphs in which every node has its site and the span it comes from. Leaves what stands in them to
 //! [`GraphBuilder`], everything about speed to the passes.
 
-use super::depth::Depth;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
 use super::layers::network::Network;
 use super::spec::Spec;
+use super::step_count::StepCount;
 use crate::codes;
 use crate::error::{BuildError, MAX_NODES};
 use odec_grammar::Span;
@@ -41,7 +41,7 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let next = matches!(spec.loss, Loss::Next);
-    let adaptive = |e: &EvolveSpec| matches!(e.depth, Depth::Adaptive(_));
+    let adaptive = |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_));
     if !next
         || !spec.input.grows()
         || spec.evolves.iter().any(adaptive)

@@ -5,7 +5,7 @@
 //! numbers, by Horner's rule, and multiplied into its term. Equal products are one node, so that an entry of a history
 //! that several iterations read is scaled once and its coefficient's gradient summed once.
 
-use super::of_time::Time;
+use super::time_dependent::Time;
 use crate::error::BuildError;
 use crate::scheme::stage::Derived;
 use crate::scheme::{Coeff, Combination, ValueId};

@@ -1,14 +1,14 @@
 //! The front half of the compiler in one call: from a parsed file to everything that later stages need.
 
 use super::build;
-use super::depth::Depth;
 use super::evolve::EvolveSpec;
+use super::step_count::StepCount;
 use super::train::Named;
 use super::{constrain, layers, lora, params, spec, train, unread};
 use crate::analysis::claims::{self, Instance};
 use crate::analysis::keep;
+use crate::analysis::opaque_field::{self, Settings};
 use crate::analysis::report::Evolved;
-use crate::analysis::stand_in::{self, Settings};
 use crate::codes;
 use crate::error::BuildError;
 use crate::scheme::flow::{Applied, Field, Setting};
@@ -73,7 +73,7 @@ pub struct Built {
     pub grad: Graph,
     pub config: manifest::Model,
     pub claims: Vec<manifest::Claim>,
-    pub depths: Vec<manifest::Depth>,
+    pub depths: Vec<manifest::StepCount>,
     pub train: Option<manifest::Train>,
     /// The files that the train block names.
     pub named: Named,
@@ -331,7 +331,7 @@ fn assemble(
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {
-                    at_most: e.depth != Depth::Known,
+                    at_most: e.depth != StepCount::Known,
                     ..EvolveWork::of(&e.label, &e.unrolled)
                 };
                 match e.halting() {
@@ -398,13 +398,13 @@ fn alone(def: &Rc<SchemeDef>, r: &mut Resolver) -> Option<(Instance, Vec<Program
     let sink = &mut *r.sink;
     let settings = defaults(&scheme, sink)?;
     let mut shown: Vec<String> = scheme.fields.iter().map(|f| f.name.clone()).collect();
-    let listed = stand_in::listed(&scheme);
+    let listed = opaque_field::listed(&scheme);
     if let Some(list) = &scheme.list {
         let entries = (1..=listed).map(|i| format!("{}.{i}", list.name));
         shown.push(format!("[{}]", entries.collect::<Vec<_>>().join(", ")));
     }
     shown.extend(settings.iter().map(|(name, v)| format!("{name}: {v}")));
-    let flow = stand_in::alone(&scheme, start_by.clone(), settings.clone(), listed);
+    let flow = opaque_field::alone(&scheme, start_by.clone(), settings.clone(), listed);
     let title = format!("scheme {}({})", scheme.name.name, shown.join(", "));
     let flows = [(Rc::new(flow), title)];
     let mut unrolled = unroll(
@@ -491,7 +491,7 @@ impl Claims {
             Setting::One(_) => None,
         });
         for step in 0..lists.max().unwrap_or(1) {
-            let settings = stand_in::settings(&applied.settings, step);
+            let settings = opaque_field::settings(&applied.settings, step);
             let own = default.as_ref() == Some(&settings);
             let instance = Instance {
                 scheme: applied.scheme.clone(),

@@ -45,7 +45,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     }
     let timed = spec.evolves.iter().find(|e| {
         let mut all = e.policies.iter().flatten();
-        all.any(|s| matches!(s, Sharing::OfTime(_)))
+        all.any(|s| matches!(s, Sharing::TimeDependent(_)))
     });
     if let Some(e) = timed {
         let message = "`constrain` bounds matrices that are parameters, and weights of time are computed from other parameters";

@@ -6,11 +6,11 @@
 //! keeps a network near a flow (Haber & Ruthotto 2017, Inverse Problems 34, 014004, section 3.3, there divided by h).
 //! Takes evolves; gives the pairs, and their sum in the graph. Leaves the coefficient to `loss.rs`.
 
-use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
 use super::graph_builder::GraphBuilder;
-use super::of_time::{OfTime, Time, Timed};
 use super::params::{factor_path, field_name, field_path};
+use super::step_count::StepCount;
+use super::time_dependent::{Time, TimeDependent, Timed};
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Mul, SumCols, SumRows};
@@ -23,7 +23,7 @@ struct Weight {
     path: String,
     shape: Vec<u64>,
     /// How it depends on time, when it is taken, and the path of its factors.
-    at: Option<(OfTime, Exact, String)>,
+    at: Option<(TimeDependent, Exact, String)>,
 }
 
 impl EvolveSpec {
@@ -34,7 +34,7 @@ impl EvolveSpec {
 
     /// The weights of the step before step `k` and of step `k`, where they are not the same.
     fn moves(&self, k: usize) -> Vec<[Weight; 2]> {
-        if self.depth != Depth::Known {
+        if self.depth != StepCount::Known {
             return Vec::new();
         }
         let mut before = self.weights(k - 1);
@@ -53,7 +53,7 @@ impl EvolveSpec {
         for (field, layer) in self.layers[n].iter().enumerate() {
             let policy = self.policies[n][field];
             let time = match policy {
-                Sharing::OfTime(o) => self.t.get(k).map(|t| match o.at_end {
+                Sharing::TimeDependent(o) => self.t.get(k).map(|t| match o.at_end {
                     true => (o, t + &self.h[k]),
                     false => (o, t.clone()),
                 }),

@@ -1,12 +1,12 @@
 //! One `evolve`: its flow, steps, step sizes and weights policies, and the stage program of every step.
 
 use super::args::report;
-use super::depth::{Depth, Halting, extent, fit, gradient};
 use super::layers::network::Network;
-use super::of_time::{self, OfTime};
+use super::step_count::{Halting, StepCount, extent, fit, gradient};
+use super::time_dependent::{self, TimeDependent};
 use crate::analysis::keep;
+use crate::analysis::opaque_field::settings_at;
 use crate::analysis::report::Evolved;
-use crate::analysis::stand_in::settings_at;
 use crate::analysis::unequal::{self, Sizes};
 use crate::codes;
 use crate::scheme::resolve::Resolver;
@@ -31,7 +31,7 @@ pub struct EvolveSpec {
     /// The steps that are unrolled: all, or the most that there can be.
     pub steps: u64,
     /// What decides how many of them are made.
-    pub depth: Depth,
+    pub depth: StepCount,
     /// How many of the last steps the gradient goes through; all by default.
     pub last: Option<u64>,
     /// One flow for all steps, or one for each, as they are written.
@@ -64,7 +64,7 @@ pub enum Sharing {
     /// Steps `k` and `k + n` share.
     Cycle(usize),
     /// All use the same, which give weights for every time.
-    OfTime(OfTime),
+    TimeDependent(TimeDependent),
 }
 
 impl Sharing {
@@ -72,7 +72,7 @@ impl Sharing {
     /// of them, unless all share.
     pub fn owner(self, at: Phase) -> Option<Phase> {
         match (self, at) {
-            (Sharing::Shared | Sharing::OfTime(_), _) => None,
+            (Sharing::Shared | Sharing::TimeDependent(_), _) => None,
             (_, Phase::Start) => Some(Phase::Start),
             (Sharing::PerStep | Sharing::PerUse, Phase::Step(k)) => Some(Phase::Step(k)),
             (Sharing::Every(n), Phase::Step(k)) => Some(Phase::Step(k / n * n)),
@@ -89,7 +89,7 @@ impl fmt::Display for Sharing {
             Sharing::Shared => f.write_str("shared by all steps"),
             Sharing::Every(n) => write!(f, "shared by every {n} steps"),
             Sharing::Cycle(n) => write!(f, "in a cycle of {n}"),
-            Sharing::OfTime(_) => f.write_str("of time"),
+            Sharing::TimeDependent(_) => f.write_str("of time"),
         }
     }
 }
@@ -205,27 +205,27 @@ impl EvolveSpec {
     /// The field that decides for each token whether it halts.
     pub fn halting(&self) -> Option<&Halting> {
         match &self.depth {
-            Depth::Halting(h) => Some(h),
+            StepCount::Halting(h) => Some(h),
             _ => None,
         }
     }
 
     /// What the runtime must know of a number of steps that is decided while it runs.
-    pub fn decided(&self) -> Option<manifest::Depth> {
+    pub fn decided(&self) -> Option<manifest::StepCount> {
         let (evolve, max) = (self.label.clone(), self.steps);
         match &self.depth {
-            Depth::Known => None,
-            Depth::Adaptive(a) => Some(manifest::Depth::Adaptive {
+            StepCount::Known => None,
+            StepCount::Adaptive(a) => Some(manifest::StepCount::Adaptive {
                 evolve,
                 max,
                 until: a.until.to_f64(),
             }),
-            Depth::Random(r) => Some(manifest::Depth::Random {
+            StepCount::Random(r) => Some(manifest::StepCount::Random {
                 evolve,
                 mean: r.mean,
                 max,
             }),
-            Depth::Halting(_) => Some(manifest::Depth::Halting { evolve, max }),
+            StepCount::Halting(_) => Some(manifest::StepCount::Halting { evolve, max }),
         }
     }
 
@@ -329,7 +329,7 @@ fn sizes(h: &[Exact], learned: Option<&Learned>) -> Sizes {
 /// `h = 1/steps`, `h = 1/(k+1)`, `learn per channel h = 1`; 1 by default.
 fn step_sizes(
     e: &Evolve,
-    (steps, depth): &(u64, Depth),
+    (steps, depth): &(u64, StepCount),
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Vec<Exact>, Option<Learned>)> {
     let steps = *steps;
@@ -355,7 +355,7 @@ fn step_sizes(
         }
         rule = Some((value, span));
     }
-    if let Depth::Adaptive(a) = depth {
+    if let StepCount::Adaptive(a) = depth {
         // As large as they may be; an `h = …` is refused later.
         return Some((vec![a.until.clone(); steps as usize], None));
     }
@@ -365,7 +365,7 @@ fn step_sizes(
     let whole = |n: u64| Coeff::constant(Exact::int(n as i64));
     let mut work = 0u64;
     let mut at = |k: Option<u64>| -> Result<Exact, Diagnostic> {
-        let known = (*depth == Depth::Known).then(|| ("steps".to_string(), whole(steps)));
+        let known = (*depth == StepCount::Known).then(|| ("steps".to_string(), whole(steps)));
         let mut scope: Scope = known.into_iter().collect();
         scope.extend(k.map(|k| ("k".to_string(), whole(k))));
         let (h, took) = measured(rule, &scope)?;
@@ -436,7 +436,8 @@ struct Policies {
 impl Policies {
     fn is_timed(&self) -> bool {
         let all = self.fields.iter().map(|(_, s)| s).chain([&self.all]);
-        all.into_iter().any(|s| matches!(s, Sharing::OfTime(_)))
+        all.into_iter()
+            .any(|s| matches!(s, Sharing::TimeDependent(_)))
     }
 
     fn per_use(&self) -> PerUse {
@@ -503,7 +504,9 @@ fn policies(e: &Evolve, sink: &mut Vec<Diagnostic>) -> Option<Policies> {
 
 fn sharing(policy: &Policy, sink: &mut Vec<Diagnostic>) -> Option<Sharing> {
     match &policy.kind {
-        PolicyKind::OfTime(args) => of_time::read(policy.span, args, sink).map(Sharing::OfTime),
+        PolicyKind::TimeDependent(args) => {
+            time_dependent::read(policy.span, args, sink).map(Sharing::TimeDependent)
+        }
         _ => report(shared(policy), sink),
     }
 }
@@ -516,7 +519,7 @@ fn shared(policy: &Policy) -> Result<Sharing, Diagnostic> {
     Ok(match &policy.kind {
         PolicyKind::PerStep => Sharing::PerStep,
         PolicyKind::PerUse => Sharing::PerUse,
-        PolicyKind::Shared | PolicyKind::OfTime(_) => Sharing::Shared,
+        PolicyKind::Shared | PolicyKind::TimeDependent(_) => Sharing::Shared,
         PolicyKind::Every(e) => Sharing::Every(n(e)?),
         PolicyKind::Cycle(e) => Sharing::Cycle(n(e)?),
     })

@@ -3,13 +3,13 @@
 //! Stage programs are unrolled step by step (`phase.rs`): an `Eval` becomes the field's layer, a `Combine` one op with exact coefficients.
 //! A parameter is made once: before the steps if all share it (`shared_values.rs`), else where it is first used.
 
-use super::depth::Depth;
 use super::kv::KvMode;
-use super::of_time::Timed;
 use super::param_values::ParamValues;
 use super::position_tables::PositionTables;
 use super::spec::Spec;
+use super::step_count::StepCount;
 use super::terms::Collected;
+use super::time_dependent::Timed;
 use crate::error::BuildError;
 use odec_graph::ops::{Dropout, Input, Parameter};
 use odec_graph::{Builder, TypeError, Value};
@@ -86,10 +86,10 @@ impl<'s> GraphBuilder<'s> {
         self.common(b)?;
         for e in &self.spec.evolves {
             x = match &e.depth {
-                Depth::Known => self.known(b, e, e.steps, x)?,
-                Depth::Adaptive(a) => self.adaptive(b, e, a, x)?,
-                Depth::Random(r) => self.random(b, e, r, x)?,
-                Depth::Halting(h) => self.halting(b, e, h, x)?,
+                StepCount::Known => self.known(b, e, e.steps, x)?,
+                StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
+                StepCount::Random(r) => self.random(b, e, r, x)?,
+                StepCount::Halting(h) => self.halting(b, e, h, x)?,
             };
         }
         self.last_state(b, x)

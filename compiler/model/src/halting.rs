@@ -10,7 +10,6 @@
 //! attend to, so what is causal stays causal. All M steps are unrolled; one that no token makes is passed over. N is a constant to the
 //! gradient. A sum that is no number has reached the threshold.
 
-use super::depth::Halting;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
@@ -19,6 +18,7 @@ use super::phase::Pass;
 use super::random::Perhaps;
 use super::scoped_params::ScopedParams;
 use super::step::Kept;
+use super::step_count::Halting;
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Broadcast, Mul, Shift, WherePositive};

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //!
-//! - Weights of time are made of parameters and the time in the graph (`of_time.rs`), once per time; decoding
+//! - Weights of time are made of parameters and the time in the graph (`time_dependent.rs`), once per time; decoding
 //!   makes them in `prepare`.
 //! - A mask of dropout belongs to a field and a step, never to an evaluation.
 //! - Decoding is the forward graph with kept keys and values (`kv.rs`, `KvMode::Cached`): reading a text in
@@ -30,7 +30,6 @@ pub mod chapters;
 pub mod coefficient;
 mod compile;
 mod constrain;
-mod depth;
 mod drift;
 pub mod embeddings;
 mod ends;
@@ -44,7 +43,6 @@ pub mod layers;
 mod lora;
 pub mod loss;
 mod losses;
-mod of_time;
 pub mod outputs;
 pub mod page;
 mod param_values;
@@ -60,7 +58,9 @@ mod shared_values;
 pub mod sources;
 mod spec;
 pub mod step;
+mod step_count;
 mod terms;
+mod time_dependent;
 mod train;
 mod unread;
 mod widths;

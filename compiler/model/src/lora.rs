@@ -13,11 +13,11 @@
 //! `odec_program`, memory to `passes/layout.rs`.
 
 use super::args::Args;
-use super::depth::Depth;
 use super::evolve::{EvolveSpec, Sharing};
 use super::graph_builder::GraphBuilder;
 use super::layers::{LayerParam, MAX_WIDTH};
 use super::spec::Spec;
+use super::step_count::StepCount;
 use crate::codes;
 use crate::scheme::scalar::{Scope, name_of};
 use odec_grammar::Span;
@@ -70,7 +70,8 @@ pub fn fits(spec: &Spec, (tune, span): (Tune, Span), sink: &mut Vec<Diagnostic>)
     }
     let timed = |e: &&EvolveSpec| {
         let mut all = e.policies.iter().flatten();
-        matches!(e.depth, Depth::Adaptive(_)) && all.any(|s| matches!(s, Sharing::OfTime(_)))
+        matches!(e.depth, StepCount::Adaptive(_))
+            && all.any(|s| matches!(s, Sharing::TimeDependent(_)))
     };
     if let Some(e) = spec.evolves.iter().find(timed) {
         let message = "LoRA of weights of time has factors for each step, and here the number of steps is found while the model runs";

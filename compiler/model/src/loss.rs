@@ -5,9 +5,9 @@
 //! term is to `losses/`, the graph to `terms.rs`.
 
 use super::args::Args;
-use super::depth::{Depth, positive};
 use super::evolve::{EvolveSpec, Sharing};
 use super::losses::{self, Along, Term};
+use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
 use odec_grammar::Span;
@@ -78,7 +78,7 @@ impl Along for EvolveSpec {
     }
 
     fn goes_forward(&self) -> bool {
-        let chosen = matches!(self.depth, Depth::Adaptive(_));
+        let chosen = matches!(self.depth, StepCount::Adaptive(_));
         chosen || self.h.iter().all(|h| *h > Exact::zero())
     }
 
@@ -92,8 +92,8 @@ impl Along for EvolveSpec {
     }
 
     fn finds_weights(&self) -> bool {
-        let of_time = |s: &Sharing| matches!(s, Sharing::OfTime(_));
-        self.depth != Depth::Known && self.policies.iter().flatten().any(of_time)
+        let time_dependent = |s: &Sharing| matches!(s, Sharing::TimeDependent(_));
+        self.depth != StepCount::Known && self.policies.iter().flatten().any(time_dependent)
     }
 
     fn drifts(&self) -> bool {

@@ -7,10 +7,10 @@
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
-use super::depth::Halting;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
 use super::spec::Spec;
+use super::step_count::Halting;
 use super::{constrain, lora};
 use crate::codes;
 use crate::scheme::Learned;
@@ -49,7 +49,9 @@ pub fn factor_path(
     at: Phase,
 ) -> String {
     match evolve.policies[program][field] {
-        Sharing::OfTime(_) => path(evolve, Some(at), field_name(evolve, program, field, usage)),
+        Sharing::TimeDependent(_) => {
+            path(evolve, Some(at), field_name(evolve, program, field, usage))
+        }
         _ => field_path(evolve, program, field, usage, at),
     }
 }
@@ -140,7 +142,7 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                     for p in layer.params() {
                         let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
                         let more = match e.policies[n][field] {
-                            Sharing::OfTime(o) => o.params(&p, spec.std),
+                            Sharing::TimeDependent(o) => o.params(&p, spec.std),
                             _ => Vec::new(),
                         };
                         for (path, shape, init) in [own].into_iter().chain(more) {

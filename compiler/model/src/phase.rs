@@ -5,10 +5,10 @@
 use super::coefficient::Coefficients;
 use super::evolve::{EvolveSpec, Sharing};
 use super::graph_builder::GraphBuilder;
-use super::of_time::{At, OfTime, Timed};
 use super::params::{factor_path, field_name, field_path, learned_path};
 use super::scoped_params::ScopedParams;
 use super::step::{Evaluation, Fields, Function, Kept, Place};
+use super::time_dependent::{At, TimeDependent, Timed};
 use crate::error::{BuildError, MAX_NODES};
 use crate::scheme::Coeff;
 use crate::scheme::stage::Phase;
@@ -143,7 +143,7 @@ impl Fields for Layers<'_, '_> {
         let site = b.site.clone();
         b.site.path = field_name(e, number, of.field, 0);
         // Weights of time are those that the step begins with.
-        let timed = matches!(e.policies[number][of.field], Sharing::OfTime(_));
+        let timed = matches!(e.policies[number][of.field], Sharing::TimeDependent(_));
         let begin = timed.then(|| Coeff::symbol("t"));
         let mut below = self.below(b, of.field, 0, begin.as_ref())?;
         let rates = e.layers[number][of.field].rates(b, &mut below)?;
@@ -175,10 +175,10 @@ impl<'s> Layers<'_, 's> {
     ) -> Result<ScopedParams<'_, 's>, BuildError> {
         let (e, number) = (self.evolve, self.number);
         let weights = match e.policies[number][field] {
-            Sharing::OfTime(o) => Some(o),
+            Sharing::TimeDependent(o) => Some(o),
             _ => None,
         };
-        let ends = weights.is_some_and(|o| o.at_end).then(OfTime::end);
+        let ends = weights.is_some_and(|o| o.at_end).then(TimeDependent::end);
         let time = match ends.as_ref().or(when) {
             None => None,
             Some(when) => Some(At {

@@ -5,11 +5,11 @@
 //! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
 //! runtime.
 
-use super::depth::Random;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::phase::Pass;
 use super::step::Kept;
+use super::step_count::Random;
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{

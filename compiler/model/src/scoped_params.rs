@@ -4,7 +4,7 @@
 
 use super::graph_builder::GraphBuilder;
 use super::layers::{Angles, Weights};
-use super::of_time::At;
+use super::time_dependent::At;
 use odec_graph::ops::Attention;
 use odec_graph::{Builder, Site, TypeError, Value, nn};
 use odec_program::manifest::Waves;

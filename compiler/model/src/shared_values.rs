@@ -41,7 +41,7 @@ impl GraphBuilder<'_> {
                     }
                     let used = e.unrolled.programs[program].usages[field] > 0;
                     let policy = e.policies[program][field];
-                    if used && matches!(policy, Sharing::Shared | Sharing::OfTime(_)) {
+                    if used && matches!(policy, Sharing::Shared | Sharing::TimeDependent(_)) {
                         b.site = Site {
                             evolve: e.label.clone(),
                             path: field_name(e, program, field, 0),
@@ -50,7 +50,7 @@ impl GraphBuilder<'_> {
                         let prefix = field_path(e, program, field, 0, Phase::Start);
                         for p in layer.params() {
                             self.param(b, &format!("{prefix}.{}", p.path))?;
-                            if let Sharing::OfTime(o) = policy {
+                            if let Sharing::TimeDependent(o) = policy {
                                 for (path, ..) in o.params(&p, 0.0) {
                                     self.param(b, &format!("{prefix}.{path}"))?;
                                 }

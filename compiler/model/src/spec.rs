@@ -4,7 +4,6 @@
 //! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`, what an input or an output is to its file.
 
 use super::args::Bounds;
-use super::depth::Depth;
 use super::embeddings::{EMBEDDINGS, Embedding};
 use super::evolve::{EvolveSpec, evolve};
 use super::inputs::{INPUTS, Input};
@@ -14,6 +13,7 @@ use super::loss::Objective;
 use super::outputs::{OUTPUTS, Output};
 use super::part::expect;
 use super::positions::{self, Positions};
+use super::step_count::StepCount;
 use super::widths;
 use crate::codes;
 use crate::scheme::resolve::Resolver;
@@ -126,7 +126,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             Some(layers) => e.layers = layers,
             None => fit = false,
         }
-        if let Depth::Halting(halting) = &mut e.depth {
+        if let StepCount::Halting(halting) = &mut e.depth {
             fit &= halting.read(sizes, r.sink).is_some();
         }
     }

@@ -78,7 +78,9 @@ fn of_option<'a>(option: &'a EvolveOption, used: &mut Mentions<'a>) {
             for (_, policy) in policies {
                 match &policy.kind {
                     PolicyKind::Every(e) | PolicyKind::Cycle(e) => used.expr(e),
-                    PolicyKind::OfTime(args) => args.iter().for_each(|a| used.expr(&a.value)),
+                    PolicyKind::TimeDependent(args) => {
+                        args.iter().for_each(|a| used.expr(&a.value))
+                    }
                     PolicyKind::PerStep | PolicyKind::PerUse | PolicyKind::Shared => {}
                 }
             }

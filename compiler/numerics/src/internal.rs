@@ -6,7 +6,7 @@
 //! n < N is at most `1/cos(πn/2N)` times larger between them (Ehlich & Zeller 1964). The values are computed in fixed-point numbers with a bound of their error, which is
 //! why there are as many digits as the bound asks for.
 
-use crate::line::{Line, Step, Value};
+use crate::linear_step::{LinearStep, Step, Value};
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
 use odec_exact::Exact;
@@ -36,7 +36,7 @@ pub struct Internal {
 }
 
 /// Sums that cancel, `8 x − 4 y − 2 z − …`, lose digits however errors are passed on.
-fn cancelling(line: &Line) -> f64 {
+fn cancelling(line: &LinearStep) -> f64 {
     let mut is_state = vec![true];
     let mut most = 1.0;
     for step in &line.steps {
@@ -88,7 +88,7 @@ impl Fixed {
 }
 
 /// The points that fields are evaluated at, but for the start and the end of the step, and for which evaluation each is made.
-fn stages(line: &Line) -> Vec<(Value, usize)> {
+fn stages(line: &LinearStep) -> Vec<(Value, usize)> {
     let evaluated = line.steps.iter().filter_map(|s| match s {
         Step::Eval { at, .. } => Some(*at),
         _ => None,
@@ -104,7 +104,7 @@ fn stages(line: &Line) -> Vec<(Value, usize)> {
 }
 
 /// On `[−reach, 0]`. `None`: the step is not explicit, has one stage, or is too long.
-pub fn internal(line: &Line, reach: &Exact) -> Option<Internal> {
+pub fn internal(line: &LinearStep, reach: &Exact) -> Option<Internal> {
     let explicit = |(i, s): (usize, &Step)| match s {
         Step::Eval { at, .. } => *at <= i,
         Step::Combine(_) => true,
@@ -139,7 +139,7 @@ pub fn internal(line: &Line, reach: &Exact) -> Option<Internal> {
 
 /// With so many binary digits after the point; `None`: they are too few.
 fn enclosed(
-    line: &Line,
+    line: &LinearStep,
     stages: &[(Value, usize)],
     reach: f64,
     degree: usize,

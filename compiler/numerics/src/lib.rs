@@ -26,7 +26,7 @@ pub mod invariants;
 pub mod jet;
 pub mod joint;
 pub mod lie;
-pub mod line;
+pub mod linear_step;
 pub mod manifold;
 pub mod modified;
 mod modular;
@@ -50,7 +50,7 @@ mod unit_disc;
 pub mod variable;
 pub mod words;
 
-pub use line::Line;
+pub use linear_step::LinearStep;
 pub use order::{Proof, Violation, prove};
 pub use tableau::Tableau;
 pub use trees::{TreeId, Trees};

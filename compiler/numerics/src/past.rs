@@ -5,7 +5,7 @@
 //! evaluation there has `n τⁿ⁻¹/γ(t)` for n ≤ m + 1, since 1/γ is a product over subtrees. So each fixed-point iteration is uniform up to one
 //! order more, and one number stands for all conditions of an order (Hairer, Nørsett & Wanner 1993, III.2).
 
-use crate::line::{Line, Step};
+use crate::linear_step::{LinearStep, Step};
 use crate::order::{Expansion, expected};
 use crate::trees::{MAX_ORDER, TreeId, Trees};
 use odec_exact::Exact;
@@ -21,7 +21,7 @@ pub struct Past(Uniform);
 
 impl Past {
     /// `None`: the line has several fields, exact flows or implicit stages, or is not uniform up to the first order whose conditions do not hold.
-    pub fn new(line: &Line) -> Option<Past> {
+    pub fn new(line: &LinearStep) -> Option<Past> {
         let powers = |time: &Exact| -> Uniform {
             let first = Some(Exact::one());
             std::iter::successors(first, |p| Some(p * time))
@@ -74,7 +74,7 @@ fn evaluation(at: &Uniform) -> Uniform {
 
 impl Expansion for Past {
     fn coefficient(&mut self, trees: &Trees, t: TreeId) -> Exact {
-        // Beyond what is known nothing is asked: the first condition that does not hold is known.
+        // Unsupported what is known nothing is asked: the first condition that does not hold is known.
         let c = self.0.get(trees.order(t)).cloned().unwrap_or_default();
         &c * &expected(trees, t)
     }

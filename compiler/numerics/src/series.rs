@@ -6,7 +6,7 @@
 //! Slower than [`crate::order::Weights`], which tableaus use, but nothing about a line is asked.
 
 use crate::exponential::sums::over_factorial;
-use crate::line::{Line, NoTableau, Step, Value};
+use crate::linear_step::{LinearStep, NoTableau, Step, Value};
 use crate::order::{Expansion, expected};
 use crate::trees::{TreeId, Trees};
 use odec_exact::Exact;
@@ -57,14 +57,14 @@ struct Known<C> {
 
 /// The expansion of a line's result.
 pub struct Series<C = Exact> {
-    line: Line<C>,
+    line: LinearStep<C>,
     known: Vec<Known<C>>,
     /// The coefficient of the old state in each value.
     states: Vec<C>,
     result: usize,
 }
 
-impl<C: Number> Line<C> {
+impl<C: Number> LinearStep<C> {
     /// The coefficient of the old state in each value: that of the empty tree.
     pub fn states(&self) -> Vec<C> {
         let mut states = vec![one::<C>()];
@@ -84,7 +84,7 @@ impl<C: Number> Line<C> {
 
 impl Series {
     /// Refused where a field meets, or the step ends with, a multiple of the state: such a line has no B-series.
-    pub fn new(line: &Line) -> Result<Series, NoTableau> {
+    pub fn new(line: &LinearStep) -> Result<Series, NoTableau> {
         line.comparable()?;
         let (series, states) = Series::of(line);
         match states.into_iter().next() {
@@ -97,7 +97,7 @@ impl Series {
 impl<C: Number> Series<C> {
     /// The expansion as if the old state stood once in every state that a field meets and in the result; where it does
     /// not, the value and what is too much.
-    pub fn of(line: &Line<C>) -> (Series<C>, Vec<(usize, C)>) {
+    pub fn of(line: &LinearStep<C>) -> (Series<C>, Vec<(usize, C)>) {
         let states = line.states();
         let less = C::exact(&Exact::int(-1));
         let met = line.steps.iter().filter_map(|step| match step {

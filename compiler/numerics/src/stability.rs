@@ -3,7 +3,7 @@
 //! `R(z) = det(I − zA + z·1bᵀ) / det(I − zA)`, by Faddeev and LeVerrier's recursion; for explicit methods
 //! stage by stage (`stages.rs`). Where `R = rⁿ`, as for n equal steps, `|R| ≤ 1` is decided on r. I-stability is decided on the E-polynomial `|Q(iy)|² − |P(iy)|²`, A-stability on it and the poles.
 
-use crate::line::Line;
+use crate::linear_step::LinearStep;
 use crate::poly::{Extent, Poly, extent, inverse};
 use crate::stages;
 use crate::tableau::Tableau;
@@ -60,8 +60,10 @@ impl StabilityFunction {
     }
 
     /// That of an explicit step of one field, value by value; `None`: the step is none.
-    pub fn of_line(line: &Line) -> Option<StabilityFunction> {
-        Some(StabilityFunction::of_polynomial(stages::of_line(line)?.0))
+    pub fn of_linear_step(line: &LinearStep) -> Option<StabilityFunction> {
+        Some(StabilityFunction::of_polynomial(
+            stages::of_linear_step(line)?.0,
+        ))
     }
 
     fn of_polynomial(numerator: Poly) -> StabilityFunction {

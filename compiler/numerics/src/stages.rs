@@ -1,10 +1,10 @@
 //! The stability function of an explicit method, stage by stage: `Pᵢ = 1 + z Σ aᵢⱼ Pⱼ`, `R = 1 + z Σ bⱼ Pⱼ`.
 //!
-//! A step as it is computed is taken value by value (`of_line`); of a tableau, a stage that differs from the one before it in a few coefficients
+//! A step as it is computed is taken value by value (`of_linear_step`); of a tableau, a stage that differs from the one before it in a few coefficients
 //! alone, as in a composition, is made from that one.
 //! Each polynomial has one denominator, so that sums take products of whole numbers and one greatest common divisor.
 
-use crate::line::{Line, Step};
+use crate::linear_step::{LinearStep, Step};
 use crate::poly::Poly;
 use crate::ring::{Int, Ring};
 use crate::tableau::Tableau;
@@ -67,7 +67,7 @@ pub fn stability(t: &Tableau) -> Option<(Poly, u64)> {
 
 /// The same of an explicit step as it is computed, value by value: a recursion of three terms stays one. `None` also where the step
 /// is not made of evaluations of earlier values alone.
-pub fn of_line(line: &Line) -> Option<(Poly, u64)> {
+pub fn of_linear_step(line: &LinearStep) -> Option<(Poly, u64)> {
     let coefficients = line.steps.iter().flat_map(|s| match s {
         Step::Combine(terms) => &terms[..],
         _ => &[],

@@ -7,7 +7,7 @@
 //! onto the integers mod p), p divides its norm. The sums of absolute values bound all its conjugates by some B; so it is 0 if it is 0
 //! modulo primes whose product is above Bᵈ, and not 0 if it is not 0 modulo one.
 
-use crate::line::{Line, NoTableau, Step};
+use crate::linear_step::{LinearStep, NoTableau, Step};
 use crate::modular::Prime;
 use crate::order::Expansion;
 use crate::ring::{Int, LARGE, Ring};
@@ -44,7 +44,7 @@ impl Coordinates {
 
 /// The expansion of a product of flows, or of a combination of such products.
 pub struct Words {
-    line: Line,
+    line: LinearStep,
     field: Field,
     /// Where conjugates are known to be as large as the numbers: [`Field::sizes`].
     sizes: Vec<f64>,
@@ -62,7 +62,7 @@ pub struct Words {
 
 impl Words {
     /// `None`: the line is no product of flows, or its coefficients have nested or too many roots.
-    pub fn new(line: &Line) -> Result<Option<Words>, NoTableau> {
+    pub fn new(line: &LinearStep) -> Result<Option<Words>, NoTableau> {
         if !line.is_product_of_flows() {
             return Ok(None);
         }
@@ -271,7 +271,7 @@ fn start<T: Clone>(others: usize, zero: T, one: T) -> Vec<T> {
     all
 }
 
-fn coefficients(line: &Line) -> impl Iterator<Item = &Exact> + Clone {
+fn coefficients(line: &LinearStep) -> impl Iterator<Item = &Exact> + Clone {
     line.steps.iter().flat_map(|s| match s {
         Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),
         Step::Flow { fraction, .. } => vec![fraction],

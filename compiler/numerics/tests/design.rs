@@ -3,7 +3,7 @@
 use odec_exact::Exact;
 use odec_numerics::design::runge_kutta::{Request, design, error_of};
 use odec_numerics::design::{Design, Goal, Method, Refused, registers, sdirk, splitting};
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::{Weights, prove};
 use odec_numerics::stability::Stability;
 use odec_numerics::words::Words;
@@ -196,7 +196,7 @@ fn flows(stages: usize, order: usize, loss: f64) -> (Vec<(usize, Exact)>, f64) {
         at: n,
         fraction: part.clone(),
     };
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["A".into(), "B".into()],
         steps: flows.iter().enumerate().map(step).collect(),
         result: flows.len(),

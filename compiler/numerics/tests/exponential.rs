@@ -3,9 +3,9 @@
 use odec_exact::Exact;
 use odec_numerics::exponential::sums::vanishes;
 use odec_numerics::exponential::{ExpSum, Exponential, StiffOrder, stiff_order};
-use odec_numerics::line::{NoTableau, Step, Value};
+use odec_numerics::linear_step::{NoTableau, Step, Value};
 use odec_numerics::series::Series;
-use odec_numerics::{Line, Trees, prove};
+use odec_numerics::{LinearStep, Trees, prove};
 use std::collections::BTreeMap;
 
 fn q(n: i64, d: i64) -> Exact {
@@ -51,8 +51,8 @@ impl Made {
         self.push(Step::Eval { field: 1, at })
     }
 
-    fn line(self, result: Value) -> Line {
-        Line {
+    fn line(self, result: Value) -> LinearStep {
+        LinearStep {
             fields: vec!["L".into(), "F".into()],
             steps: self.steps,
             result,
@@ -85,7 +85,7 @@ fn weights(m: &mut Made, k: [Value; 4], shares: [i64; 2]) -> Value {
     )
 }
 
-fn etd2rk() -> Line {
+fn etd2rk() -> LinearStep {
     let mut m = made();
     let k1 = m.eval(0);
     let a = m.stage(ONE, &[(k1, &[(1, ONE, ONE)])]);
@@ -101,7 +101,7 @@ fn etd2rk() -> Line {
 }
 
 /// Cox & Matthews 2002, equations 26 to 29, with the third stage from the first.
-fn etdrk4() -> Line {
+fn etdrk4() -> LinearStep {
     let mut m = made();
     let half: [Phi; 1] = [(1, HALF, HALF)];
     let k1 = m.eval(0);
@@ -121,7 +121,7 @@ fn etdrk4() -> Line {
     m.line(end)
 }
 
-fn krogstad4() -> Line {
+fn krogstad4() -> LinearStep {
     let mut m = made();
     let k1 = m.eval(0);
     let a = m.stage(HALF, &[(k1, &[(1, HALF, HALF)])]);
@@ -146,7 +146,7 @@ fn krogstad4() -> Line {
     m.line(end)
 }
 
-fn strehmel_weiner4() -> Line {
+fn strehmel_weiner4() -> LinearStep {
     let mut m = made();
     let k1 = m.eval(0);
     let a = m.stage(HALF, &[(k1, &[(1, HALF, HALF)])]);
@@ -173,7 +173,7 @@ fn strehmel_weiner4() -> Line {
 }
 
 /// Hochbruck & Ostermann 2005, equation 5.19.
-fn hochbruck_ostermann4() -> Line {
+fn hochbruck_ostermann4() -> LinearStep {
     let mut m = made();
     let k1 = m.eval(0);
     let a = m.stage(HALF, &[(k1, &[(1, HALF, HALF)])]);
@@ -218,7 +218,7 @@ fn hochbruck_ostermann4() -> Line {
     m.line(end)
 }
 
-fn lawson4() -> Line {
+fn lawson4() -> LinearStep {
     let mut m = made();
     let k1 = m.eval(0);
     let a = m.stage(HALF, &[(k1, &[(0, HALF, HALF)])]);
@@ -239,13 +239,13 @@ fn lawson4() -> Line {
     m.line(end)
 }
 
-fn classical(line: &Line) -> usize {
+fn classical(line: &LinearStep) -> usize {
     let mut trees = Trees::new(2).linear(line.linear());
     let mut series = Series::new(line).expect("a series");
     prove(&mut series, &mut trees, 6, None).order
 }
 
-fn stiff(line: &Line) -> StiffOrder {
+fn stiff(line: &LinearStep) -> StiffOrder {
     stiff_order(&Exponential::new(line).expect("coefficients")).expect("short ones")
 }
 

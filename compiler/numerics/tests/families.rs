@@ -5,7 +5,7 @@ mod written;
 use odec_exact::Exact;
 use odec_numerics::blocks;
 use odec_numerics::jet::{Jet, Space};
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::manifold::{Chart, NoChart};
 use odec_numerics::order::{Weights, expected, prove};
 use odec_numerics::properties::Properties;
@@ -318,7 +318,7 @@ fn conditions(t: &Tableau, order: usize) -> Vec<Jet> {
             });
         }
     }
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["F".into()],
         result: steps.len(),
         steps,

@@ -8,7 +8,7 @@ use odec_numerics::angle::Angle;
 use odec_numerics::glm::characteristic::Characteristic;
 use odec_numerics::glm::first::{Missed, Why, missed};
 use odec_numerics::glm::{Facts, Glm, of_multistep};
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::{Extent, Poly};
 use odec_numerics::stability::{Stability, StabilityFunction};
@@ -431,7 +431,7 @@ fn first_steps(
     ends: &[Option<usize>],
     steps: usize,
 ) -> Option<Missed> {
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["F".into()],
         steps: line.to_vec(),
         result: 0,
@@ -512,7 +512,7 @@ fn values_without_an_expansion() {
 #[test]
 fn first_steps_within_a_residual() {
     let ab2 = glm(&["0"], &["1 0"], &["3/2", "1"], &["1 -1/2", "0 0"]);
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["F".into()],
         steps: vec![
             Step::Eval { field: 0, at: 0 },

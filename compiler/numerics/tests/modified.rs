@@ -7,7 +7,7 @@ use odec_numerics::effective::{Reached, conjugate, effective};
 use odec_numerics::internal::internal;
 use odec_numerics::invariants::{energy, symplectic};
 use odec_numerics::lie::{self, lyndon};
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::modified::Modified;
 use odec_numerics::order::{Weights, prove};
 use odec_numerics::series::Series;
@@ -451,13 +451,13 @@ fn two_fields() {
     assert_eq!(with(&lie, |m| effective(m, 4)), reached(1, true));
 }
 
-fn flows(word: &[(usize, Exact)]) -> Line {
+fn flows(word: &[(usize, Exact)]) -> LinearStep {
     let flow = |(i, (field, c)): (usize, &(usize, Exact))| Step::Flow {
         field: *field,
         at: i,
         fraction: c.clone(),
     };
-    Line {
+    LinearStep {
         fields: vec!["A".into(), "B".into()],
         steps: word.iter().enumerate().map(flow).collect(),
         result: word.len(),
@@ -569,7 +569,7 @@ proptest! {
 }
 
 /// Stages as Euler steps of these sizes, one after the other.
-fn euler_steps(sizes: &[Exact]) -> Line {
+fn euler_steps(sizes: &[Exact]) -> LinearStep {
     let mut steps = Vec::new();
     let mut at = 0;
     for c in sizes {
@@ -577,7 +577,7 @@ fn euler_steps(sizes: &[Exact]) -> Line {
         steps.push(Step::Combine(vec![(at, q(1, 1)), (steps.len(), c.clone())]));
         at = steps.len();
     }
-    Line {
+    LinearStep {
         fields: vec!["F".into()],
         result: at,
         steps,
@@ -586,7 +586,7 @@ fn euler_steps(sizes: &[Exact]) -> Line {
 }
 
 /// Chebyshev's method of order 1 by its recurrence: `Qⱼ = U_{s−j}`, at most s − j + 1 on the interval 2s², and that at z = 0.
-fn chebyshev(s: usize) -> Line {
+fn chebyshev(s: usize) -> LinearStep {
     let c = q(1, (s * s) as i64);
     let mut steps = vec![
         Step::Eval { field: 0, at: 0 },
@@ -603,7 +603,7 @@ fn chebyshev(s: usize) -> Line {
         ]));
         (before, at) = (at, steps.len());
     }
-    Line {
+    LinearStep {
         fields: vec!["F".into()],
         result: at,
         steps,
@@ -623,7 +623,7 @@ fn errors_of_stages_are_enclosed() {
         assert_eq!((found.stage, found.sums), (2, 3.0));
     }
     // RK4: Q₂ = z/3 + z²/6 + z³/12, largest at the end of the interval; Q₃ = z/3 + z²/6, Q₄ = z/6.
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["F".into()],
         steps: vec![
             Step::Eval { field: 0, at: 0 },

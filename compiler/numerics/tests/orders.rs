@@ -1,7 +1,7 @@
 //! Orders of known methods and of near misses; numbers of trees.
 
 use odec_exact::Exact;
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::{Expansion, Proof, Weights, principal_error, prove};
 use odec_numerics::series::Series;
 use odec_numerics::{Tableau, Trees};
@@ -205,14 +205,14 @@ fn principal_errors() {
     assert!((norm - 1.45e-2).abs() < 0.005e-2, "{norm}");
 }
 
-fn flows(fractions: &[(usize, Exact)], fields: usize) -> Line {
+fn flows(fractions: &[(usize, Exact)], fields: usize) -> LinearStep {
     let steps = fractions.iter().enumerate();
     let steps = steps.map(|(at, (field, fraction))| Step::Flow {
         field: *field,
         at,
         fraction: fraction.clone(),
     });
-    Line {
+    LinearStep {
         fields: (0..fields).map(|f| format!("F{f}")).collect(),
         steps: steps.collect(),
         result: fractions.len(),
@@ -220,7 +220,7 @@ fn flows(fractions: &[(usize, Exact)], fields: usize) -> Line {
     }
 }
 
-fn flow_order(line: &Line, tall: bool) -> usize {
+fn flow_order(line: &LinearStep, tall: bool) -> usize {
     let mut trees = match tall {
         true => Trees::tall(line.fields.len()),
         false => Trees::new(line.fields.len()),
@@ -278,7 +278,7 @@ fn splittings_with_exact_flows() {
 /// Adams–Bashforth with exact past values (Hairer, Nørsett & Wanner, III.1).
 #[test]
 fn past_values() {
-    let ab2 = |newer: Exact, older: Exact| Line {
+    let ab2 = |newer: Exact, older: Exact| LinearStep {
         fields: vec!["F".into()],
         steps: vec![
             Step::Eval { field: 0, at: 0 },
@@ -319,7 +319,7 @@ proptest! {
     #[test]
     fn tableaus_and_series_agree(entries in prop::collection::vec((-4i64..5, 1i64..5), 9)) {
         let q: Vec<Exact> = entries.iter().map(|(n, d)| Exact::ratio(*n, *d)).collect();
-        let line = Line {
+        let line = LinearStep {
             fields: vec!["A".into(), "B".into()],
             steps: vec![
                 Step::Eval { field: 0, at: 0 },
@@ -417,7 +417,7 @@ proptest! {
 #[test]
 fn implicit_lines() {
     let half = Exact::ratio(1, 2);
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["F".into()],
         steps: vec![
             Step::Eval { field: 0, at: 3 },

@@ -5,7 +5,7 @@ mod written;
 
 use odec_exact::Exact;
 use odec_numerics::Tableau;
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::properties::Properties;
 use odec_numerics::ssp::{Ssp, ssp};
@@ -334,7 +334,7 @@ fn words_of_flows() {
         at,
         fraction: q(n, d),
     };
-    let line = Line {
+    let line = LinearStep {
         fields: vec!["A".into(), "B".into()],
         steps: vec![
             flow(0, 0, 1, 2),

@@ -3,7 +3,7 @@
 mod written;
 
 use odec_exact::Exact;
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::{Expansion, Proof, prove};
 use odec_numerics::past::Past;
 use odec_numerics::poly::Extent;
@@ -79,7 +79,7 @@ fn only_powers_have_roots() {
 }
 
 /// Verwer's recursion of three terms for Chebyshev polynomials, with short numbers: `Tⱼ(1 + z/n²)`.
-fn chebyshev(n: usize) -> Line {
+fn chebyshev(n: usize) -> LinearStep {
     let w = q(1, (n * n) as i64);
     let mut steps = vec![
         Step::Eval { field: 0, at: 0 },
@@ -98,7 +98,7 @@ fn chebyshev(n: usize) -> Line {
         steps.push(Step::Combine(terms));
         before = last;
     }
-    Line {
+    LinearStep {
         fields: vec!["F".into()],
         result: steps.len(),
         steps,
@@ -109,11 +109,11 @@ fn chebyshev(n: usize) -> Line {
 /// Of a step as it is computed each stage takes as much work as its degree; of its tableau as much as that times the stages before.
 #[test]
 fn recursions_cost_what_their_terms_cost() {
-    let work = |n| stages::of_line(&chebyshev(n)).unwrap().1;
+    let work = |n| stages::of_linear_step(&chebyshev(n)).unwrap().1;
     let (small, large) = (work(20), work(80));
     assert!(large < 20 * small, "{small} and {large}");
     let line = chebyshev(12);
-    let (by_values, few) = stages::of_line(&line).unwrap();
+    let (by_values, few) = stages::of_linear_step(&line).unwrap();
     let (by_stages, many) = stages::stability(&line.tableau().unwrap()).unwrap();
     assert_eq!(by_values, by_stages);
     assert!(few < many, "{few} and {many}");
@@ -133,13 +133,13 @@ fn discs_of_long_polynomials_are_not_sought() {
     assert!(of(20).1.disc.is_some());
 }
 
-fn flows(parts: &[(usize, Exact)], fields: usize) -> Line {
+fn flows(parts: &[(usize, Exact)], fields: usize) -> LinearStep {
     let step = |(at, (field, fraction)): (usize, &(usize, Exact))| Step::Flow {
         field: *field,
         at,
         fraction: fraction.clone(),
     };
-    Line {
+    LinearStep {
         fields: (0..fields).map(|f| format!("F{f}")).collect(),
         steps: parts.iter().enumerate().map(step).collect(),
         result: parts.len(),
@@ -167,7 +167,7 @@ fn composed(
         .collect()
 }
 
-fn words(line: &Line) -> (Proof, u64, Words, Trees) {
+fn words(line: &LinearStep) -> (Proof, u64, Words, Trees) {
     let mut words = Words::new(line).unwrap().unwrap();
     let mut trees = Trees::tall(line.fields.len());
     let proof = prove(&mut words, &mut trees, 10, None);
@@ -222,7 +222,7 @@ fn numbers_that_agree_modulo_many_primes_are_told_apart() {
 }
 
 /// Adams and Bashforth's method of k steps.
-fn adams(k: i64) -> Line {
+fn adams(k: i64) -> LinearStep {
     let weight = |j: i64| {
         // ∫₀¹ Π (t + i)/(i − j)
         let mut p = vec![Exact::one()];
@@ -252,7 +252,7 @@ fn adams(k: i64) -> Line {
         terms.push((steps.len(), weight(j)));
     }
     steps.push(Step::Combine(terms));
-    Line {
+    LinearStep {
         fields: vec!["F".to_string()],
         result: steps.len(),
         steps,
@@ -296,7 +296,7 @@ proptest! {
             steps.push(Step::Eval { field: 0, at: steps.len() });
         }
         let result = steps.len() - 1;
-        let line = Line { fields: vec!["F".into()], steps, result, embedded: None };
+        let line = LinearStep { fields: vec!["F".into()], steps, result, embedded: None };
         let mut other = line.clone();
         let root = Exact::int(2).root(2).unwrap();
         other.steps.push(Step::Combine(vec![(0, root)]));
@@ -346,7 +346,7 @@ proptest! {
             let terms = vec![(0, Exact::one()), (1, c.clone()), (steps.len(), d.clone())];
             steps.push(Step::Combine(terms));
         }
-        let line = Line { fields: vec!["F".into()], result: steps.len(), steps, embedded: None };
+        let line = LinearStep { fields: vec!["F".into()], result: steps.len(), steps, embedded: None };
         if let Some(mut past) = Past::new(&line) {
             let own = prove(&mut past, &mut Trees::tall(1), 6, None);
             let found = prove(&mut Series::new(&line).unwrap(), &mut Trees::new(1), 6, None);

@@ -20,7 +20,7 @@ const MOST_AGAIN: u64 = 4;
 ///
 /// # Errors
 /// `Ok(Err)` where nothing fits: a message with the least memory that there is. Else as [`super::assemble()`].
-pub fn settle(
+pub fn resolve(
     built: &mut Built,
     options: Options,
 ) -> Result<Result<(), Diagnostic>, AssembleError> {

@@ -7,7 +7,7 @@ use super::lower::Tiling;
 use crate::model::Built;
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
-use odec_program::manifest::{self, Claim, Depth, Precision, Train};
+use odec_program::manifest::{self, Claim, Precision, StepCount, Train};
 use odec_program::{Bindings, DType, Target};
 
 /// What a manifest is assembled from.
@@ -30,7 +30,7 @@ pub struct Model<'a> {
     pub train: Option<Train>,
     pub precision: Precision,
     pub claims: Vec<Claim>,
-    pub depths: Vec<Depth>,
+    pub depths: Vec<StepCount>,
     /// Largest batch and sequence that memory is planned for.
     pub maxima: Bindings,
 }

@@ -12,9 +12,9 @@ use super::define::Body;
 use super::embedded::Reached;
 use super::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
 use super::implicit::Stages;
-use super::method::{Beyond, Equivalent, Stage};
+use super::method::{Equivalent, Stage, Unsupported};
 use super::resolve::flow_for_field;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::solver::Solver;
 use super::stage::Steps;
 use super::tableau::{Row, Rows};
@@ -32,7 +32,7 @@ struct From<'h> {
     solver: Option<&'h Solver>,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// One step of the adjoint of a term.
     pub(super) fn adjoint(
         &mut self,
@@ -165,7 +165,7 @@ impl Machine<'_> {
     /// One step of the adjoint of a tableau.
     fn reversed(
         &mut self,
-        found: Result<Equivalent, Beyond>,
+        found: Result<Equivalent, Unsupported>,
         flow: &Flow,
         span: Span,
         from: From,
@@ -175,7 +175,7 @@ impl Machine<'_> {
             tableau: Tableau { a, b, .. },
         } = match found {
             Ok(found) => found,
-            Err(Beyond { span: at, why }) => {
+            Err(Unsupported { span: at, why }) => {
                 let d = Diagnostic::error(codes::NO_ADJOINT, span, "this method has no adjoint here")
                     .label(why)
                     .help("the adjoint of a step is known where every state in it is the old one plus multiples of `h*F(y)`, and of flows one after the other");

@@ -10,7 +10,7 @@ use super::combination::{Combination, ValueId};
 use super::define::SchemeDef;
 use super::embedded::Reached;
 use super::flow::{Flow, Setting};
-use super::run::{Frame, MAX_EVALUATIONS, Machine};
+use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::Scope;
 use super::solver::Solver;
 use crate::codes;
@@ -74,7 +74,7 @@ pub struct Operand {
     pub fields: Vec<usize>,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// The body of a scheme; the partner of an extrapolation is the entry of the table before the last one.
     pub(super) fn algebra(&mut self, term: &Term, frame: &Frame) -> Option<Reached> {
         let (end, embedded) = match &term.kind {

@@ -8,7 +8,7 @@ use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::mentions::Mentions;
 use super::resolve::{flow_for_field, unknown_argument};
-use super::run::Machine;
+use super::run::StageTracer;
 use super::scalar::{name_of, out_of_range, unknown_name};
 use super::stage::{Instr, Phase, Projection, default_eps};
 use super::time::Said;
@@ -19,7 +19,7 @@ use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident, Range};
 use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn call(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
         if let ExprKind::Index(list, at) = &call.callee.kind {
             let entries = self.entries_of(list, names)?;

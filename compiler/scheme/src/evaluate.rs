@@ -6,7 +6,7 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::flow::{Field, FlowArg, Leaf, Terms};
-use super::run::{Frame, MAX_EVALUATIONS, Machine, too_many_evaluations};
+use super::run::{Frame, MAX_EVALUATIONS, StageTracer, too_many_evaluations};
 use super::stage::{Instr, Unknown};
 use crate::codes;
 use odec_grammar::Span;
@@ -42,7 +42,7 @@ pub(super) struct Used {
     pub timed: bool,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// The argument of a field parameter.
     pub(super) fn argument(&self, name: &str, frame: &Frame) -> Option<FlowArg> {
         let i = frame

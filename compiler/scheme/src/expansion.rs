@@ -1,10 +1,10 @@
 //! Compares steps with exact solutions: by the weights of tableaus, words in flows, recursions, or series.
 //!
-//! Takes a [`Placed`] line; gives an expansion and the trees that it is compared on. Leaves the mathematics to `odec-numerics`.
+//! Takes a [`LocatedStep`] line; gives an expansion and the trees that it is compared on. Leaves the mathematics to `odec-numerics`.
 
-use super::method::{Beyond, Placed};
+use super::method::{LocatedStep, Unsupported};
 use odec_graph::Exact;
-use odec_numerics::line::Step;
+use odec_numerics::linear_step::Step;
 use odec_numerics::order::{Expansion, Proof, Violation, Weights, highest, prove};
 use odec_numerics::past::Past;
 use odec_numerics::series::Series;
@@ -22,7 +22,7 @@ pub struct Expanded {
 }
 
 /// The expansion of a line: by its tableau where there is one, word by word for products of flows.
-pub fn expanded(p: &Placed) -> Result<Expanded, Beyond> {
+pub fn expanded(p: &LocatedStep) -> Result<Expanded, Unsupported> {
     let steps = &p.line.steps;
     let one_step = |s: &Step| matches!(s, Step::Eval { .. } | Step::Combine(_));
     let (n, fields) = (p.line.fields.len(), p.line.fields.clone());

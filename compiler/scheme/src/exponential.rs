@@ -7,7 +7,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::factor::Item;
 use super::flow::{Field, FlowArg, FlowArgKind, Leaf};
-use super::run::Machine;
+use super::run::StageTracer;
 use super::scalar::name_of;
 use super::stage::Instr;
 use super::value::Names;
@@ -47,7 +47,7 @@ pub fn called(index: u32) -> String {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// `exp(h*L)(x)`, whose callee is a call.
     #[inline(never)]
     pub(super) fn function_applied(

@@ -5,7 +5,7 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::run::Machine;
+use super::run::StageTracer;
 use super::scalar::{binary, cost};
 use crate::codes;
 use odec_grammar::Span;
@@ -45,7 +45,7 @@ impl Item {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn arithmetic(&mut self, op: BinOp, a: Item, b: Item, span: Span) -> Option<Item> {
         let (a, b) = match (a, b) {
             (Item::Number(a), Item::Number(b)) => {

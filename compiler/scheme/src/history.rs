@@ -3,14 +3,14 @@
 //! Takes a step program; gives the names that have a history, and past values as instructions of the stage program,
 //! each loaded once. Before the first step a value is zero, unless `start` made an entry. The program of a step thus
 //! depends on how many steps went before it. With `start by` a value that is not there yet is none: what needs it is left out
-//! (`Machine::tried`), and another scheme takes the step. Leaves unrolling to `unroll.rs`, finding the values to `odec-model`.
+//! (`StageTracer::tried`), and another scheme takes the step. Leaves unrolling to `unroll.rs`, finding the values to `odec-model`.
 
 use super::combination::Combination;
 use super::define::{Body, SchemeDef};
 use super::flow::Flow;
 use super::mentions::Mentions;
 use super::multistep;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::stage::{Instr, Moment, Phase};
 use crate::codes;
 use odec_grammar::Span;
@@ -110,7 +110,7 @@ pub(super) fn check(def: &SchemeDef, sink: &mut Vec<Diagnostic>) -> History {
     history
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// What a name of the evolve's own scheme was at an earlier moment.
     pub(super) fn past(&mut self, name: &str, when: Moment) -> Combination {
         let known = self.pasts.get(&(name.to_string(), when)).copied();

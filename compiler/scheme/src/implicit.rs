@@ -10,7 +10,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::factor::Item;
 use super::mentions::Mentions;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::solver::{Gradient, Solver};
 use super::stage::{Instr, Iterates};
 use super::tableau::Row;
@@ -26,11 +26,11 @@ const DECIDES: usize = 16;
 
 /// One application of an equation: from its unknowns to what it makes of them.
 pub(super) type Update<'u> =
-    &'u mut dyn FnMut(&mut Machine<'_>, &[Combination]) -> Option<Vec<Combination>>;
+    &'u mut dyn FnMut(&mut StageTracer<'_>, &[Combination]) -> Option<Vec<Combination>>;
 
 /// How a stage of some kind is evaluated.
 pub(super) type Evaluate<'e> =
-    &'e dyn Fn(&mut Machine<'_>, usize, Combination, Span) -> Option<Combination>;
+    &'e dyn Fn(&mut StageTracer<'_>, usize, Combination, Span) -> Option<Combination>;
 
 /// Stages of one step: Yᵢ = start + h Σ aᵢⱼ kⱼ.
 pub(super) struct Stages<'e> {
@@ -54,7 +54,7 @@ impl Stages<'_> {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// Evaluations of the stages, solved if that is necessary; nothing for explicit stages that are not needed.
     pub(super) fn stages(
         &mut self,

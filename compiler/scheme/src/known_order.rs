@@ -8,9 +8,9 @@ use super::Coeff;
 use super::algebra::{Term, TermKind};
 use super::embedded::Reached;
 use super::expansion::{MAX_CLAIM, expanded};
-use super::method::{Aside, Equivalent, at_start, placed_at};
+use super::method::{Aside, Equivalent, at_start, located_at};
 use super::per_use::SHARED;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::stage::Instr;
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub symmetric: bool,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn order_of(&mut self, of: &Term, frame: &Frame) -> Option<Known> {
         let key = (of.span, frame.scope.clone());
         if let Some(known) = self.orders.get(&key) {
@@ -111,14 +111,14 @@ fn of_flows(aside: &Aside, within: Option<&Exact>) -> Result<Known, String> {
         return Err("it mixes exact flows and implicit stages".into());
     }
     let start = |c: &Coeff, _| at_start(program, c);
-    let placed = placed_at(&aside.flow, program, &SHARED, &start);
-    let placed = placed.map_err(|b| b.why)?;
-    let mut e = expanded(&placed).map_err(|b| b.why)?;
+    let located = located_at(&aside.flow, program, &SHARED, &start);
+    let located = located.map_err(|b| b.why)?;
+    let mut e = expanded(&located).map_err(|b| b.why)?;
     let proof = e.prove(MAX_CLAIM as usize, within);
     // The adjoint of a product of exact flows is the product in reverse.
     let symmetric = |word: Vec<(usize, Exact)>| word.iter().eq(word.iter().rev());
     Ok(Known {
         order: proof.order,
-        symmetric: placed.line.word().is_some_and(symmetric),
+        symmetric: located.line.word().is_some_and(symmetric),
     })
 }

@@ -10,7 +10,7 @@ use super::learn::Learned;
 use super::multistep::{self, Coefficients, Multistep};
 use super::names::Definition;
 use super::resolve::Resolver;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::tableau::{Row, Rows};
 use crate::codes;
 use odec_grammar::ast::LearnFrom;
@@ -128,7 +128,7 @@ impl Learning<'_> {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// All weights; of the stages all entries, or those up to the diagonal where all behind it are zero, or those below it
     /// where the diagonal is zero too. The partner of a method whose coefficients move estimates nothing.
     pub(super) fn learn_tableau(

@@ -11,7 +11,7 @@ use super::define::SchemeDef;
 use super::embedded::Reached;
 use super::flow::{Flow, FlowArgKind};
 use super::resolve::{count, flow_for_field};
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::scalar::{Scope, arithmetic};
 use super::solver::{Gradient, Solver};
 use super::stage::{Moment, Phase};
@@ -112,7 +112,7 @@ pub(super) struct Coefficients {
     pub beta: Vec<Coeff>,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn multistep(&mut self, m: &Multistep, frame: &Frame) -> Option<Reached> {
         let arg = frame.flow.args.first()?;
         let FlowArgKind::Field { field, by: None } = &arg.kind else {
@@ -179,7 +179,7 @@ impl Machine<'_> {
         }
         let mut end = known.clone();
         if let Some(solver) = solver {
-            let mut update = |machine: &mut Machine, end: &[Combination]| {
+            let mut update = |machine: &mut StageTracer, end: &[Combination]| {
                 let outer = machine.say(frame.start, frame.h.clone(), None);
                 let f = machine.field(field, end[0].clone(), m.span);
                 machine.unsay(outer);

@@ -72,7 +72,7 @@ pub struct Run {
 
 /// The program of one phase of a flow.
 pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
-    let mut m = Machine::new(at, sink);
+    let mut m = StageTracer::new(at, sink);
     let reached = m.nested(flow.span, |m| {
         m.flow_inside(flow, ValueId::STATE, &Coeff::symbol("h"), true)
     })?;
@@ -128,9 +128,9 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
         let learned = program.learned.iter().find(|l| l.name == s);
         learned.map(|l| l.init.clone())
     };
-    time::settle(&mut program.instrs, &starts);
+    time::resolve_times(&mut program.instrs, &starts);
     let partner = program.embedded.iter_mut();
-    partner.for_each(|e| time::settle(&mut e.instrs, &starts));
+    partner.for_each(|e| time::resolve_times(&mut e.instrs, &starts));
     let symbols = program.symbols();
     let used = |l: &Learned| symbols.contains(l.name.as_str());
     program.learned.retain(used);
@@ -142,7 +142,7 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
     })
 }
 
-pub(super) struct Machine<'s> {
+pub(super) struct StageTracer<'s> {
     sink: &'s mut Vec<Diagnostic>,
     pub(super) instrs: Vec<Instr>,
     /// Combinations that are values already; only looked up, never listed.
@@ -194,9 +194,9 @@ pub(super) struct Frame<'f> {
     pub outermost: bool,
 }
 
-impl<'s> Machine<'s> {
+impl<'s> StageTracer<'s> {
     pub(super) fn new(at: At<'s>, sink: &'s mut Vec<Diagnostic>) -> Self {
-        Machine {
+        StageTracer {
             sink,
             instrs: Vec::new(),
             known: HashMap::new(),

@@ -3,7 +3,7 @@
 //! Takes the syntax; gives a [`Solver`] with numbers in bounds. `implicit.rs` runs it.
 
 use super::args::Args;
-use super::run::{MAX_EVALUATIONS, Machine};
+use super::run::{MAX_EVALUATIONS, StageTracer};
 use super::scalar::{Scope, not_supported, out_of_range, unknown_option};
 use crate::codes;
 use odec_grammar::Span;
@@ -95,7 +95,7 @@ impl fmt::Display for Solver {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// A way to solve, with its numbers.
     pub(super) fn solver(&mut self, method: &Method, scope: &Scope) -> Option<Solver> {
         let before = self.messages();

@@ -7,14 +7,14 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, FlowArg, FlowArgKind};
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::scalar::unknown_name;
 use super::stage::Steps;
 use odec_grammar::Span;
 use odec_grammar::ast::SubFlow;
 use std::collections::BTreeMap;
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn splitting(&mut self, flows: &[SubFlow], frame: &Frame) -> Option<Reached> {
         let (start, none) = (Combination::value(frame.start), BTreeMap::new());
         let end = self.sub_flows(flows, start.clone(), &none, frame)?;

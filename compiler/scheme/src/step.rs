@@ -9,7 +9,7 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::factor::Item;
-use super::run::{Frame, MAX_EVALUATIONS, Machine};
+use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
@@ -17,7 +17,7 @@ use odec_grammar::ast::{Ident, Over, RepeatCount, Step, Stmt};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn step_program(&mut self, step: &Step, frame: &Frame) -> Option<Reached> {
         let mut names = Names::new(step, frame, false);
         let mut result = None;

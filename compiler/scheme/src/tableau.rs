@@ -9,7 +9,7 @@ use super::embedded::Reached;
 use super::flow::FlowArgKind;
 use super::implicit::Stages;
 use super::resolve::count;
-use super::run::{Frame, Machine};
+use super::run::{Frame, StageTracer};
 use super::scalar::Scope;
 use crate::codes;
 use odec_grammar::Span;
@@ -69,7 +69,7 @@ impl Rows {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     pub(super) fn tableau(&mut self, t: &Tableau, frame: &Frame) -> Option<Reached> {
         let field = match &frame.flow.args.first()?.kind {
             FlowArgKind::Field { field, by: None } => field.clone(),

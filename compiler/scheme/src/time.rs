@@ -10,7 +10,7 @@
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
-use super::run::Machine;
+use super::run::StageTracer;
 use super::stage::Instr;
 use super::value::Names;
 use crate::codes;
@@ -66,7 +66,7 @@ impl Clocks {
 }
 
 /// Puts the initial values of learned coefficients into times; what then holds another symbol is not known.
-pub(super) fn settle(instrs: &mut [Instr], starts: &dyn Fn(&str) -> Option<Exact>) {
+pub(super) fn resolve_times(instrs: &mut [Instr], starts: &dyn Fn(&str) -> Option<Exact>) {
     for i in instrs {
         let Instr::Eval { when, .. } = i else {
             continue;
@@ -91,7 +91,7 @@ fn not_of_row_sum(place: Span) -> Diagnostic {
         .label("this time is not the row sum of the argument, and a field here depends on time")
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// Has evaluations take place at the time of a value, or that much later, until [`Self::unsay`] is given what comes back; unless
     /// what is around them says when. `claimed`: a place where a claim may then not be about this time.
     #[inline(never)]

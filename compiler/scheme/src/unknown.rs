@@ -9,7 +9,7 @@
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::implicit::Update;
-use super::run::Machine;
+use super::run::StageTracer;
 use super::solver::Solver;
 use super::stage::{Instr, Unknown};
 use odec_grammar::Span;
@@ -37,7 +37,7 @@ enum Read {
     Without(&'static str),
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// The unknowns of an equation, from `z` on where few iterations are taken. `decides`: as many iterations are as good as a solution to whoever
     /// reads coefficients alone.
     pub(super) fn unknown(

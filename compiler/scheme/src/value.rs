@@ -8,7 +8,7 @@ use super::factor::Item;
 use super::flow::FlowArg;
 use super::names::MAX_MESSAGES;
 use super::polynomial;
-use super::run::{Frame, MAX_EVALUATIONS, Machine};
+use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
 use super::stage::Moment;
 use crate::codes;
@@ -32,7 +32,7 @@ pub(super) struct Names<'f> {
     pub last: BTreeMap<String, Combination>,
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// The numbers of a range; without an end, all entries of the history from its beginning.
     pub(super) fn bounds(
         &mut self,

@@ -3,16 +3,16 @@
 //! Takes source texts; gives each scheme with its claim, what is proved of it, and a flow on nameless fields.
 
 use crate::analysis::claims::Instance;
+use crate::analysis::opaque_field::alone;
 use crate::analysis::pair::Pair;
 use crate::analysis::pair_facts;
 use crate::analysis::report::{self, Evolved};
-use crate::analysis::stand_in::alone;
 use crate::analysis::unequal::Sizes;
 use crate::model::{CompileError, compile};
 use crate::scheme::NoFiles;
 use crate::scheme::define::Body;
 use crate::scheme::flow::{Flow, FlowArgKind, Method};
-use crate::scheme::method::Beyond;
+use crate::scheme::method::Unsupported;
 use crate::scheme::per_use::SHARED;
 use odec_grammar::{Sources, parse};
 use odec_graph::Exact;
@@ -85,10 +85,13 @@ pub fn entry(i: &Instance, library: Library) -> Result<Entry, String> {
     let pair = pair_facts::facts(&flow);
     let force = pair.as_ref().and_then(|f| force(i, &f.pair));
     let order = match &pair {
-        Some(f) => f.state.filter(|_| force.is_some()).ok_or_else(|| Beyond {
-            span: flow.span,
-            why: format!("it is a method for {}", f.pair.equation()),
-        }),
+        Some(f) => f
+            .state
+            .filter(|_| force.is_some())
+            .ok_or_else(|| Unsupported {
+                span: flow.span,
+                why: format!("it is a method for {}", f.pair.equation()),
+            }),
         None => order.map(|found| found.order),
     };
     let proved = order.as_ref().ok().copied().filter(|p| *p > 0);

@@ -2,16 +2,16 @@
 //! extrapolation; as stage programs, and as messages where they mean nothing.
 
 use crate::common::{Outcome, compile_text, model};
+use odec_compiler::analysis::opaque_field;
 use odec_compiler::analysis::report::{self, Report};
-use odec_compiler::analysis::stand_in;
 use odec_compiler::codes;
-use odec_compiler::scheme::method::{placed, solved};
+use odec_compiler::scheme::method::{located, solved};
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::stage::Steps;
 use odec_graph::Exact;
 use odec_library::shipped;
 use odec_numerics::Tableau;
-use odec_numerics::line::Step;
+use odec_numerics::linear_step::Step;
 use odec_numerics::poly::Poly;
 use odec_numerics::stability::StabilityFunction;
 use proptest::prelude::*;
@@ -255,10 +255,10 @@ fn averages() {
 fn word(text: &str) -> Vec<(usize, Exact)> {
     let outcome = compile_text(text);
     let i = &outcome.checked().instances[0];
-    let flow = stand_in::alone(&i.scheme, None, i.settings.clone(), 0);
-    let placed = placed(&flow, Steps::Exact, &SHARED).expect("flows");
+    let flow = opaque_field::alone(&i.scheme, None, i.settings.clone(), 0);
+    let located = located(&flow, Steps::Exact, &SHARED).expect("flows");
     let mut word: Vec<(usize, Exact)> = Vec::new();
-    for step in &placed.line.steps {
+    for step in &located.line.steps {
         let Step::Flow {
             field, fraction, ..
         } = step
@@ -452,9 +452,9 @@ fn symbols_and_numbers_give_one_tableau() {
         let text = format!("scheme mine {{ method compose({name}, {name}) }}");
         let outcome = compile_text(&text);
         let instance = &outcome.checked().instances[0];
-        let flow = stand_in::alone(&instance.scheme, None, instance.settings.clone(), 0);
+        let flow = opaque_field::alone(&instance.scheme, None, instance.settings.clone(), 0);
         let symbols = solved(&flow).expect(name);
-        let numbers = placed(&flow, Steps::Exact, &SHARED).expect(name);
+        let numbers = located(&flow, Steps::Exact, &SHARED).expect(name);
         let numbers = numbers.tableau().expect(name);
         assert_eq!((symbols.a, symbols.b), (numbers.a, numbers.b), "{name}");
     }

@@ -93,7 +93,7 @@ fn codes_are_in_order_and_explained() {
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c == '-');
             assert!(plain, "{}", code.name);
-            for sentence in [code.meaning, code.mend] {
+            for sentence in [code.meaning, code.remedy] {
                 assert!(sentence.len() > 10 && sentence.ends_with('.'), "{sentence}");
             }
         }

@@ -1,9 +1,9 @@
 //! Step programs with two states: velocity Verlet, leapfrog, Störmer's method and partitioned methods, written in every way.
 
 use crate::common::{Cases, compile_text};
+use odec_compiler::analysis::opaque_field::alone;
 use odec_compiler::analysis::pair_facts::{PairFacts, facts};
 use odec_compiler::analysis::report::{self, Report};
-use odec_compiler::analysis::stand_in::alone;
 use odec_compiler::analysis::{json, text};
 use odec_graph::Exact;
 use odec_library::shipped;

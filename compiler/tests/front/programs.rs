@@ -18,7 +18,7 @@ use odec_compiler::analysis::text::tableau;
 use odec_compiler::scheme::Program;
 use odec_compiler::scheme::expansion::expanded;
 use odec_compiler::scheme::flow::Flow;
-use odec_compiler::scheme::method::{Placed, at_start, placed_at};
+use odec_compiler::scheme::method::{LocatedStep, at_start, located_at};
 use odec_compiler::scheme::per_use::SHARED;
 use odec_compiler::scheme::text::parse;
 use odec_numerics::Tableau;
@@ -45,9 +45,9 @@ fn flow(program: &Program) -> Rc<Flow> {
 }
 
 /// The line of a program, with learned coefficients at their start; every step before it was alike.
-fn line(program: &Program) -> Result<Placed, String> {
+fn line(program: &Program) -> Result<LocatedStep, String> {
     let known = |c: &_, _| at_start(program, c);
-    placed_at(&flow(program), program, &SHARED, &known).map_err(|no| no.why)
+    located_at(&flow(program), program, &SHARED, &known).map_err(|no| no.why)
 }
 
 fn equivalent(program: &Program) -> Result<Tableau, String> {

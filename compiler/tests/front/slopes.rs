@@ -4,9 +4,9 @@
 //! slope is as steep as the proof says. A false proof is off by one, rounding by 10⁻⁴. `ODEC_SLOPES=5000` takes so many programs.
 
 use crate::common::compile_text;
+use odec_compiler::analysis::opaque_field::alone;
 use odec_compiler::analysis::pair_facts::facts;
 use odec_compiler::analysis::report::{Evolved, Found, order_of};
-use odec_compiler::analysis::stand_in::alone;
 use odec_compiler::analysis::unequal::Sizes;
 use odec_compiler::measure::Problem;
 use odec_compiler::measure::graph::fields;

@@ -2,7 +2,7 @@
 //! exponentials, which is compared with exp(h (A + B)) word by word in the letters A and B.
 
 use crate::common::{compile_text, model};
-use odec_compiler::analysis::report::{self, lift_of, order_of};
+use odec_compiler::analysis::report::{self, order_of, order_upgrade_of};
 use odec_compiler::scheme::{Combination, Instr};
 use odec_graph::Exact;
 use odec_library::shipped;
@@ -145,7 +145,7 @@ fn inner_schemes_lift_the_order() {
         let has = order_of(e).expect("an order").order;
         (
             has,
-            lift_of(e, has, shipped::library()).map(|l| l.sentence()),
+            order_upgrade_of(e, has, shipped::library()).map(|l| l.sentence()),
         )
     };
     let shared = "weights shared";
@@ -187,8 +187,8 @@ fn inner_schemes_lift_the_order() {
         ),
         ("rk4(layer)", shared, 4, None),
     ];
-    for (flow, options, has, lift) in cases {
-        assert_eq!(lifted(flow, options), (has, lift), "{flow}, {options}");
+    for (flow, options, has, upgrade) in cases {
+        assert_eq!(lifted(flow, options), (has, upgrade), "{flow}, {options}");
     }
     for (flow, order) in [
         ("strang(ffn by heun, att by heun)", 2),

@@ -320,7 +320,7 @@ fn a_run_on_a_card_goes_on_where_it_was_left() {
     run.save().unwrap();
     // What is done and under way after that is lost.
     run.step().unwrap();
-    run.ask().unwrap();
+    run.enqueue().unwrap();
     drop(run);
     let mut run = Run::resume_on(&p.at("parts"), &s, |a| made(&late, a)).unwrap();
     assert_eq!(run.progress().step, 3);

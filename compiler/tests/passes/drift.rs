@@ -2,8 +2,8 @@
 //! states are kept.
 
 use crate::losses::{built, given, near, results, run, scalar};
-use crate::of_time::{features, times};
 use crate::systems::options;
+use crate::time_dependent::{features, times};
 use odec_graph::interp::Tensor;
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use odec_program::manifest::{Loss, Manifest, named};
 use odec_program::{Bindings, EntryId};
 use odec_runtime::data::dataset::Batch;
 use odec_runtime::data::mask;
-use odec_runtime::executor::depth::usual;
+use odec_runtime::executor::step_count::usual;
 use odec_runtime::train::gradient::gradient;
 use odec_runtime::{Executor, Reader, Value};
 

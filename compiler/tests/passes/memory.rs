@@ -98,7 +98,7 @@ fn budgets_choose_the_most_that_fits() {
     };
     let settled = |bytes: u64| {
         let (mut built, _) = model(flow, steps, &format!("budget({bytes})"));
-        let settled = budget::settle(&mut built, options()).unwrap();
+        let settled = budget::resolve(&mut built, options()).unwrap();
         settled.map(|()| built.train.unwrap().memory)
     };
     let revolve = |slots| Memory::Revolve { slots };

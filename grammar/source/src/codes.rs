@@ -8,14 +8,14 @@ pub struct Code {
     /// What is wrong, in one or two sentences.
     pub meaning: &'static str,
     /// What to do about it.
-    pub mend: &'static str,
+    pub remedy: &'static str,
 }
 
 macro_rules! codes {
-    ($(#[$about:meta])* $list:ident $(#[doc = $meaning:literal] $constant:ident = $name:literal, $mend:literal;)*) => {
+    ($(#[$about:meta])* $list:ident $(#[doc = $meaning:literal] $constant:ident = $name:literal, $remedy:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
         $(#[$about])*
-        pub const $list: &[Code] = &[$(Code { name: $constant, meaning: $meaning.trim_ascii(), mend: $mend }),*];
+        pub const $list: &[Code] = &[$(Code { name: $constant, meaning: $meaning.trim_ascii(), remedy: $remedy }),*];
     };
 }
 

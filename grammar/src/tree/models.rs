@@ -192,7 +192,7 @@ impl Builder<'_> {
             }
             _ => {
                 let args = inner.rest().filter(|p| p.as_rule() == Rule::arg);
-                PolicyKind::OfTime(args.map(|p| self.arg(p)).collect())
+                PolicyKind::TimeDependent(args.map(|p| self.arg(p)).collect())
             }
         };
         Policy { kind, span }

@@ -6,7 +6,7 @@
 use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
-use odec_program::manifest::{Depth, Init, Loss, Manifest, Memory, Table, Train, Tune, Waves};
+use odec_program::manifest::{Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Waves};
 
 /// Token kinds, so that their numbers are exact in f32.
 pub const MOST_TOKENS: u64 = 1 << 24;
@@ -43,13 +43,13 @@ pub fn check(m: &Manifest) -> Result<(), Invalid> {
     m.train.as_ref().map_or(Ok(()), |t| train(t, m))
 }
 
-fn depth(d: &Depth) -> Result<(), Invalid> {
+fn depth(d: &StepCount) -> Result<(), Invalid> {
     let place = "depths";
     within(&format!("{place}: steps"), d.max(), 1, MOST_DEPTH)?;
     match d {
-        Depth::Adaptive { until, .. } => positive(place, "time to reach", *until),
-        Depth::Random { mean, max, .. } => within(&format!("{place}: mean"), *mean, 1, *max),
-        Depth::Halting { .. } => Ok(()),
+        StepCount::Adaptive { until, .. } => positive(place, "time to reach", *until),
+        StepCount::Random { mean, max, .. } => within(&format!("{place}: mean"), *mean, 1, *max),
+        StepCount::Halting { .. } => Ok(()),
     }
 }
 

@@ -6,25 +6,25 @@
 //! one run to the next. Leaves inputs and outputs to `ports`, what a run is for to [`mod@crate::train`],
 //! [`mod@crate::infer::evaluate`], [`mod@crate::infer::generate`] and [`mod@crate::infer::exec`].
 
-pub mod depth;
 pub mod init;
-pub(crate) mod ports;
+pub(crate) mod io_buffers;
+pub(crate) mod nonfinite;
 pub mod profile;
 pub(crate) mod run_error;
-pub(crate) mod watch;
+pub mod step_count;
 
 use crate::artifact::Artifact;
 use crate::device::Device;
 use crate::device::memory::{Buffer, POISON, WORD, Words};
 use crate::device::reals::{Reals, RealsMut};
-pub use crate::executor::ports::{Outputs, Value};
+pub use crate::executor::io_buffers::{Outputs, Value};
+use crate::executor::nonfinite::{finite, reached, tensor_name};
 use crate::executor::profile::{Launched, Profile};
 use crate::executor::run_error::no_entry;
 pub use crate::executor::run_error::{RunError, find};
-use crate::executor::watch::{finite, reached, tensor_name};
+use io_buffers::{IoBuffers, Ticket};
 use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, Coeff, DType, EntryId, Operand, Piece, Slot};
-use ports::{Ports, Ticket};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -88,9 +88,9 @@ pub struct Executor {
     prepared: Buffer,
     cache: Buffer,
     arena: Buffer,
-    ports: BTreeMap<EntryId, Ports>,
+    ports: BTreeMap<EntryId, IoBuffers>,
     poison: bool,
-    watch: bool,
+    check_nonfinite: bool,
     skip: bool,
     skipped: usize,
     profile: Option<Profile>,
@@ -111,7 +111,7 @@ impl Executor {
         device.copy_in(words, words);
         let mut ports = BTreeMap::new();
         for (name, e) in &p.entries {
-            ports.insert(*name, Ports::new(e, &mut *device)?);
+            ports.insert(*name, IoBuffers::new(e, &mut *device)?);
         }
         let mut memories = Vec::new();
         for state in State::ALL {
@@ -130,7 +130,7 @@ impl Executor {
             arena: device.allocate(arena.unwrap_or(0))?,
             ports,
             poison: false,
-            watch: false,
+            check_nonfinite: false,
             skip: true,
             skipped: 0,
             profile: None,
@@ -181,8 +181,8 @@ impl Executor {
 
     /// Whether to look at everything that is written, and fail with [`RunError::NonFinite`] at the first launch
     /// that gives an infinity or a NaN. Slow; made for finding out, not for training.
-    pub fn set_watch(&mut self, watch: bool) {
-        self.watch = watch;
+    pub fn set_check_nonfinite(&mut self, check: bool) {
+        self.check_nonfinite = check;
     }
 
     /// Whether to pass over instructions whose guard says that nothing reads their results; on unless a test wants to see that it
@@ -385,7 +385,7 @@ impl Executor {
         };
         let place = &mut ports.place;
         let into = stage.as_mut().map_or(&mut place.inputs, |s| &mut s.inputs);
-        ports::fill_all(manifest, (entry, e), at, inputs, into)?;
+        io_buffers::fill_all(manifest, (entry, e), at, inputs, into)?;
         let scalar = |name: &str| {
             let found = named.iter().find(|(n, _)| *n == name).map(|(_, x)| *x);
             found.ok_or_else(|| RunError::MissingScalar {
@@ -398,7 +398,7 @@ impl Executor {
         if let Some(stage) = &mut stage {
             let pairs = e.inputs.iter().zip(&mut stage.inputs).zip(&input_words);
             for ((io, from), to) in pairs {
-                let n = ports::words(io, at);
+                let n = io_buffers::words(io, at);
                 device.copy_in(&from.words()[..n], &to[..n]);
             }
         }
@@ -467,7 +467,7 @@ impl Executor {
                 let time = in_step.then(|| start.elapsed());
                 launched.push((i.kernel, dims.clone(), time));
             }
-            if self.watch {
+            if self.check_nonfinite {
                 let touched = &self.artifact.signatures()[i.kernel as usize].operands;
                 let pairs = operands.iter().zip(touched).enumerate();
                 let written: Vec<_> = pairs.filter(|(_, (_, o))| o.mode.writes()).collect();
@@ -503,7 +503,7 @@ impl Executor {
         if let Some(stage) = &mut stage {
             let pairs = e.outputs.iter().zip(&mut stage.outputs).zip(&output_words);
             for ((io, to), from) in pairs {
-                let n = ports::words(io, at);
+                let n = io_buffers::words(io, at);
                 device.copy_out(&from[..n], &to.words()[..n]);
             }
         }

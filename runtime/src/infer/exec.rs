@@ -9,7 +9,7 @@ use crate::executor::{self, Executor, RunError, State, Value};
 use crate::parameters::checkpoint::{self, CheckpointError, Tensor};
 use crate::system::output::{self, OutputError};
 use crate::system::shown::Shown;
-use odec_program::manifest::{Depth, Loss, depth};
+use odec_program::manifest::{Loss, StepCount, depth};
 use odec_program::{Bindings, DType, Dim, EntryId, Io, ResultId, names, noise};
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeSet;
@@ -153,7 +153,7 @@ pub fn sensible(
     name: &str,
     given: &[i32],
     loss: Option<Loss>,
-    depths: &[Depth],
+    depths: &[StepCount],
 ) -> Result<(), ExecError> {
     let path = path.shown();
     match loss {
@@ -166,7 +166,7 @@ pub fn sensible(
         _ => {}
     }
     let drawn = depths.iter().find_map(|d| match d {
-        Depth::Random { evolve, max, .. } if depth::input(evolve) == name => Some(*max),
+        StepCount::Random { evolve, max, .. } if depth::input(evolve) == name => Some(*max),
         _ => None,
     });
     match (drawn, given) {

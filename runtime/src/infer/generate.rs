@@ -10,7 +10,7 @@ use crate::device::reals::Reals;
 use crate::device::rng::Stream;
 use crate::executor::{Executor, RunError, Value};
 use crate::infer::evaluate::window;
-use odec_program::manifest::{Depth, Loss};
+use odec_program::manifest::{Loss, StepCount};
 use odec_program::{Bindings, EntryId, names};
 use std::io;
 
@@ -102,7 +102,10 @@ pub fn generate(
         return Err(GenerateError::Masked);
     }
     let depths = &x.manifest().depths;
-    if depths.iter().any(|d| matches!(d, Depth::Adaptive { .. })) {
+    if depths
+        .iter()
+        .any(|d| matches!(d, StepCount::Adaptive { .. }))
+    {
         return Err(GenerateError::Adaptive);
     }
     if !x.has_entry(EntryId::Decode) {

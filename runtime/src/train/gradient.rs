@@ -3,12 +3,12 @@
 //! Takes batches; runs entry `grad` on each and, where the program takes several in a step, `accumulate` after each:
 //! `sums ← keep·sums + share·grads`, the share being the micro-batch's part of all target tokens. So loss and gradient
 //! are those of the mean over all tokens of the step, as in one large batch, up to the rounding of the sums. What was found may be
-//! looked at later ([`ask`]), so that a device which works by itself does not wait for this process. Leaves drawing batches
+//! looked at later ([`enqueue`]), so that a device which works by itself does not wait for this process. Leaves drawing batches
 //! to [`crate::data`] and what is done with the gradient to entry `update`.
 
 use crate::data::dataset::Batch;
-use crate::executor::depth::Made;
-use crate::executor::ports::Ticket;
+use crate::executor::io_buffers::Ticket;
+use crate::executor::step_count::Made;
 use crate::executor::{Executor, RunError, Value};
 use odec_program::manifest::named;
 use odec_program::{Bindings, DType, EntryId, ResultId, names, noise};
@@ -25,14 +25,14 @@ pub struct Found {
 }
 
 /// An enqueued gradient, the numbers of steps drawn for it, and what is known about it so far.
-pub struct Asked {
+pub struct Enqueued {
     drawn: Vec<(String, i32)>,
     /// Runs whose results have not been read yet, and their shares.
     runs: VecDeque<(f64, Ticket)>,
     found: Found,
 }
 
-/// Computes the gradient that `update` reads; `drawn` are numbers of steps ([`crate::executor::depth::drawn`]), the same for all micro-batches.
+/// Computes the gradient that `update` reads; `drawn` are numbers of steps ([`crate::executor::step_count::drawn`]), the same for all micro-batches.
 ///
 /// # Errors
 /// When a batch does not fit the program, or adaptive steps do not reach their end.
@@ -41,7 +41,7 @@ pub fn gradient(
     batches: &[Batch],
     drawn: &[(String, i32)],
 ) -> Result<Found, RunError> {
-    ask(x, batches, drawn)?.found(x)
+    enqueue(x, batches, drawn)?.found(x)
 }
 
 /// The same, without waiting for it where the device works by itself. Runs that are too many to be under way at once are looked at
@@ -49,14 +49,14 @@ pub fn gradient(
 ///
 /// # Errors
 /// As [`gradient`].
-pub fn ask(
+pub fn enqueue(
     x: &mut Executor,
     batches: &[Batch],
     drawn: &[(String, i32)],
-) -> Result<Asked, RunError> {
+) -> Result<Enqueued, RunError> {
     let total: u64 = batches.iter().map(Batch::predicted).sum();
     let several = x.has_entry(EntryId::Accumulate);
-    let mut asked = Asked {
+    let mut asked = Enqueued {
         drawn: drawn.to_vec(),
         runs: VecDeque::new(),
         found: Found {
@@ -83,7 +83,7 @@ pub fn ask(
     Ok(asked)
 }
 
-impl Asked {
+impl Enqueued {
     /// The loss, when all runs were looked at already.
     pub fn known(&self) -> Option<f64> {
         self.runs.is_empty().then_some(self.found.loss)

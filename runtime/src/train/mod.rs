@@ -4,10 +4,10 @@
 //! step, its time limit, or when it was asked to stop. Leaves what a step is to [`mod@crate::train::run`].
 
 pub mod chart;
+pub mod dataset;
 pub mod failure;
 pub mod gradient;
 pub mod lock;
-pub mod material;
 pub mod metrics;
 pub mod run;
 pub(crate) mod stall;
@@ -168,7 +168,7 @@ impl Run {
         // A run that goes on for longer than it was planned for is less far than it was.
         let mut looks = self.progress().looks.min(due(self.position()));
         let end = loop {
-            let under_way = self.asked() - self.progress().step;
+            let under_way = self.enqueued() - self.progress().step;
             if under_way == 0 {
                 if self.progress().step >= steps {
                     break End::Complete;
@@ -186,15 +186,15 @@ impl Run {
             let look_due = |run: &Run| due(run.position()) > looks && run.can_afford_a_look();
             let last_of_some = |run: &Run| {
                 let asked = s.stop.load(Ordering::Relaxed) || run.out_of_time();
-                asked || run.asked() >= steps || save_due(last_save) || look_due(run)
+                asked || run.enqueued() >= steps || save_due(last_save) || look_due(run)
             };
             if under_way == 0 {
-                self.ask()?;
+                self.enqueue()?;
             }
             while self.may_ask() && !last_of_some(self) {
-                self.ask()?;
+                self.enqueue()?;
             }
-            let Some(done) = self.settle()? else {
+            let Some(done) = self.await_step()? else {
                 continue;
             };
             last_loss = Some(done.loss);
@@ -207,7 +207,7 @@ impl Run {
             let rate = blend(&mut speed, done.tokens_per_s, count);
             let at_end = done.step == steps || self.out_of_time();
             // Behind another step that is under way there is nothing to look at or to save.
-            if self.asked() == done.step {
+            if self.enqueued() == done.step {
                 let look = at_end || look_due(self);
                 if look {
                     looks = due(position);

@@ -22,9 +22,9 @@ use crate::system::owned::{CHART, CHECKPOINT, METRICS, MODEL, TOKENIZER};
 use crate::system::shown::Shown;
 use crate::train::Settings;
 use crate::train::chart::{self, Curve};
+use crate::train::dataset::{open_dataset, same_data, saved_tokenizer, with_files};
 use crate::train::failure::TrainError;
 use crate::train::lock::{self, Lock};
-use crate::train::material::{open_dataset, same_data, saved_tokenizer, with_files};
 use crate::train::metrics::{HeldOut, Metrics, Record, Step, Warning};
 use crate::train::stall::Stall;
 use crate::train::step::Pending;
@@ -248,7 +248,7 @@ impl Run {
     pub fn position(&self) -> Position {
         let p = &self.progress;
         Position::new(
-            self.asked(),
+            self.enqueued(),
             p.steps,
             p.time_limit.map(|limit| (p.seconds, limit)),
         )
@@ -299,7 +299,7 @@ impl Run {
     /// # Errors
     /// When the disk refuses, or a number to be saved is not finite; the last checkpoint is then still there.
     pub fn save(&mut self) -> Result<(), TrainError> {
-        debug_assert_eq!(self.asked(), self.progress.step, "steps are under way");
+        debug_assert_eq!(self.enqueued(), self.progress.step, "steps are under way");
         let start = Instant::now();
         if !self.lock.is_held() {
             return Err(self.lost());

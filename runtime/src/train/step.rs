@@ -1,6 +1,6 @@
 //! One optimiser step: enqueued, and later awaited.
 //!
-//! Each step draws a batch by (seed, step), runs entry `grad`, then `update`. [`Run::ask`] asks for that and [`Run::settle`]
+//! Each step draws a batch by (seed, step), runs entry `grad`, then `update`. [`Run::enqueue`] asks for that and [`Run::await_step`]
 //! looks at loss and gradient norm, the step before last at the latest: a device that works by itself goes from one step to the
 //! next while this process prepares another and looks at the last. On a device in step everything is known when it was asked for,
 //! and a loss is looked at before the update. Leaves when to do either to [`mod@crate::train`].
@@ -11,17 +11,17 @@
 use crate::data::dataset::Batch;
 use crate::data::{DataError, mask};
 use crate::device::reals::decimal;
-use crate::executor::depth;
-use crate::executor::ports::Ticket;
+use crate::executor::io_buffers::Ticket;
+use crate::executor::step_count;
 use crate::executor::{RunError, State};
 use crate::parameters::checkpoint::Progress;
 use crate::system::owned::CHECKPOINT;
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
-use crate::train::gradient::{Asked, Found, ask, gradient};
+use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
 use crate::train::metrics::{Record, Step};
 use crate::train::run::Run;
-use odec_program::manifest::{Depth, named};
+use odec_program::manifest::{StepCount, named};
 use odec_program::{Bindings, EntryId};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -39,13 +39,13 @@ struct UnderWay {
     lr: f64,
     batches: Vec<Batch>,
     drawn: Vec<(String, i32)>,
-    gradient: Asked,
+    gradient: Enqueued,
     update: Ticket,
 }
 
 impl Run {
     /// Steps that were enqueued since the model's start.
-    pub fn asked(&self) -> u64 {
+    pub fn enqueued(&self) -> u64 {
         self.progress.step + self.pending.steps.len() as u64
     }
 
@@ -60,9 +60,9 @@ impl Run {
     /// # Errors
     /// When the loss or the gradient's norm is not finite.
     pub fn step(&mut self) -> Result<Step, TrainError> {
-        self.ask()?;
+        self.enqueue()?;
         loop {
-            let done = self.settle()?;
+            let done = self.await_step()?;
             if let Some(done) = done.filter(|_| self.pending.steps.is_empty()) {
                 return Ok(done);
             }
@@ -73,16 +73,16 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::step`], when it is known already; when the data cannot be read.
-    pub fn ask(&mut self) -> Result<(), TrainError> {
+    pub fn enqueue(&mut self) -> Result<(), TrainError> {
         let start = Instant::now();
-        let step = self.asked();
+        let step = self.enqueued();
         let optimizer = &self.train.optimizer;
         let lr = optimizer.rate() * self.train.schedule.factor(self.position());
         let mut scalars = vec![(named::LR, lr)];
         scalars.extend(optimizer.scalars(step + 1));
         let batches = self.batches(step).map_err(|e| self.cannot_read(e))?;
-        let drawn = depth::drawn(&self.x.manifest().depths, self.progress.seed, step);
-        let gradient = ask(&mut self.x, &batches, &drawn)?;
+        let drawn = step_count::drawn(&self.x.manifest().depths, self.progress.seed, step);
+        let gradient = enqueue(&mut self.x, &batches, &drawn)?;
         if gradient.known().is_some_and(|loss| !loss.is_finite()) {
             return Err(self.broken("loss", &batches, &drawn));
         }
@@ -120,7 +120,7 @@ impl Run {
     ///
     /// # Errors
     /// When the loss or the gradient's norm is not finite; all steps under way are then forgotten.
-    pub fn settle(&mut self) -> Result<Option<Step>, TrainError> {
+    pub fn await_step(&mut self) -> Result<Option<Step>, TrainError> {
         let Some(first) = self.pending.steps.pop_front() else {
             return Ok(None);
         };
@@ -146,7 +146,7 @@ impl Run {
         let tokens_per_s = tokens as f64 / seconds.max(1e-9);
         let real = self.x.real();
         let depths = &self.x.manifest().depths;
-        let adaptive = |d: &Depth| matches!(d, Depth::Adaptive { .. });
+        let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
         let done = Step {
             step: self.progress.step,
             loss: decimal(loss, real),
@@ -181,9 +181,9 @@ impl Run {
         if let Some(tensor) = self.x.not_finite()? {
             return Ok(format!(": {tensor} has not been since the step before"));
         }
-        self.x.set_watch(true);
+        self.x.set_check_nonfinite(true);
         let watched = gradient(&mut self.x, batches, drawn);
-        self.x.set_watch(false);
+        self.x.set_check_nonfinite(false);
         if let Err(e @ RunError::NonFinite { .. }) = watched {
             return Ok(format!(": {e}"));
         }

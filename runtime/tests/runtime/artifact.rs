@@ -409,7 +409,7 @@ fn numbers_that_nobody_can_compute_with_are_refused() {
     );
     refused("clip is -1", &train(|t| t.clip = Some(-1.0)));
     refused("depths: steps", &|m| {
-        m.depths = vec![odec_program::manifest::Depth::Halting {
+        m.depths = vec![odec_program::manifest::StepCount::Halting {
             evolve: String::new(),
             max: u64::MAX,
         }]

@@ -12,7 +12,7 @@ pub struct Samples {
 /// An edge of the grid: its lower left point, and whether it goes up.
 type Edge = (usize, usize, bool);
 
-/// Beyond this a value only says "large", so that poles do not pull the curve.
+/// Unsupported this a value only says "large", so that poles do not pull the curve.
 const LARGE: f64 = 3.0;
 
 impl Samples {

@@ -4,7 +4,7 @@
 //! with. Leaves what is true of them to [`super::stiff`].
 
 use super::sums::ExpSum;
-use crate::line::{Line, Step, Value};
+use crate::linear_step::{LinearStep, Step, Value};
 use odec_exact::Exact;
 
 /// Most stages.
@@ -58,7 +58,7 @@ impl Sum {
 }
 
 impl Exponential {
-    pub fn new(line: &Line) -> Result<Exponential, Unfit> {
+    pub fn new(line: &LinearStep) -> Result<Exponential, Unfit> {
         let unfit = |value: Value, why: &'static str| Unfit { value, why };
         let linear = line.linear();
         let count = |is: bool| linear.iter().filter(|l| **l == is).count();

@@ -6,7 +6,7 @@
 
 use super::matrix::dot;
 use super::order::Started;
-use crate::line::{Line, Step, Value};
+use crate::linear_step::{LinearStep, Step, Value};
 use crate::series::Series;
 use crate::trees::{TreeId, Trees};
 use odec_exact::Exact;
@@ -43,7 +43,7 @@ pub struct TooMany;
 
 /// How many powers of h, from 0, of each value are right as a series over trees. An implicit step reads later values, so all are
 /// taken to be right at first.
-fn valid(line: &Line, states: &[Exact]) -> Vec<usize> {
+fn valid(line: &LinearStep, states: &[Exact]) -> Vec<usize> {
     let mut valid = vec![usize::MAX; states.len()];
     loop {
         let before = valid.clone();
@@ -71,7 +71,7 @@ fn valid(line: &Line, states: &[Exact]) -> Vec<usize> {
 /// Compares the values after `steps` first steps with exact ones, in powers of h below `below`; `within`: what a coefficient may be off. `ends`: the value of the line in the
 /// place of each value of the method; `None`: it is 0.
 pub fn missed(
-    line: &Line,
+    line: &LinearStep,
     ends: &[Option<Value>],
     (method, trees): (&mut Started, &mut Trees),
     steps: usize,

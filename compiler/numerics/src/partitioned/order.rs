@@ -7,7 +7,7 @@
 //! differs from ξ in a tree of m vertices limits the order to m.
 
 use super::{A, B};
-use crate::line::{Line, Value};
+use crate::linear_step::{LinearStep, Value};
 use crate::order::{Expansion, expected};
 use crate::series::Series;
 use crate::tableau::Tableau;
@@ -36,7 +36,7 @@ pub struct Started {
 #[derive(Clone, Debug)]
 pub struct FirstSteps {
     /// Fields as in the method's tableau; value 0 is both q and p at the start. Where `A(p) = p`, all values are multiples of q, h p and h² B(q).
-    pub line: Line,
+    pub line: LinearStep,
     pub q: Value,
     /// Where `A(p) = p`: h p.
     pub p: Value,

@@ -7,15 +7,15 @@ use super::super::Coeff;
 use super::super::combination::{Combination, ValueId};
 use super::super::flow::Flow;
 use super::super::per_use::{OWN, SHARED};
-use super::super::run::{At, MAX_TOTAL, Machine};
+use super::super::run::{At, MAX_TOTAL, StageTracer};
 use super::super::stage::{Instr, Phase, Steps};
 use super::reading::Symbols;
-use super::refusal::Beyond;
+use super::refusal::Unsupported;
 use super::walk::{Programs, Walk};
-use super::{Aside, Placed};
+use super::{Aside, LocatedStep};
 use odec_grammar::Span;
 use odec_numerics::Tableau;
-use odec_numerics::line::{NoTableau, Place, Sums};
+use odec_numerics::linear_step::{NoTableau, Place, Sums};
 use std::convert::Infallible;
 
 const FLOWS: &str = "it follows flows otherwise than one after the other";
@@ -37,7 +37,7 @@ pub(crate) struct Equivalent {
 
 /// Combinations of the old state and evaluations, their work counted.
 struct Counted<'m, 's> {
-    tracer: &'m mut Machine<'s>,
+    tracer: &'m mut StageTracer<'s>,
     span: Span,
 }
 
@@ -76,7 +76,7 @@ impl Sums for Counted<'_, '_> {
 }
 
 /// All values of what was run aside, stages in the order in which they are evaluated; `span` is blamed where nothing nearer can be.
-fn walked(aside: &Aside, span: Span) -> Result<Placed<Coeff, Infallible>, Beyond> {
+fn walked(aside: &Aside, span: Span) -> Result<LocatedStep<Coeff, Infallible>, Unsupported> {
     let program = &aside.program;
     let mut walk = Walk::new(Programs::Alike(program), &Symbols, &SHARED, span);
     let values = || (1..=program.instrs.len() as u32).map(ValueId);
@@ -93,13 +93,13 @@ fn walked(aside: &Aside, span: Span) -> Result<Placed<Coeff, Infallible>, Beyond
     Ok(walk.line(result, embedded))
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// The tableau of what was run aside; `span` is blamed for its size.
     pub(crate) fn tabled(
         &mut self,
         aside: &Aside,
         span: Span,
-    ) -> Option<Result<Equivalent, Beyond>> {
+    ) -> Option<Result<Equivalent, Unsupported>> {
         let stages = aside.program.instrs.iter().filter_map(|i| match i {
             Instr::Eval {
                 field, usage, span, ..
@@ -112,17 +112,17 @@ impl Machine<'_> {
         });
         let stages: Vec<Stage> = stages.collect();
         self.charge(stages.len() * stages.len(), span)?;
-        let placed = match walked(aside, span) {
-            Ok(placed) => placed,
+        let located = match walked(aside, span) {
+            Ok(located) => located,
             Err(beyond) => return Some(Err(beyond)),
         };
         let mut counted = Counted { tracer: self, span };
-        let found = placed.line.tableau_by(&mut counted).ok()?;
+        let found = located.line.tableau_by(&mut counted).ok()?;
         Some(match found {
             Ok(tableau) => Ok(Equivalent { stages, tableau }),
             // One after the other they have an adjoint.
-            Err(NoTableau::Flow(v)) => Err(Beyond::at(placed.span(v), FLOWS)),
-            Err(no) => Err(placed.why_not(&no)),
+            Err(NoTableau::Flow(v)) => Err(Unsupported::at(located.span(v), FLOWS)),
+            Err(no) => Err(located.why_not(&no)),
         })
     }
 
@@ -161,7 +161,7 @@ pub fn solved(flow: &Flow) -> Option<Tableau> {
         budget: MAX_TOTAL,
     };
     let mut sink = Vec::new();
-    let mut m = Machine::new(at, &mut sink);
+    let mut m = StageTracer::new(at, &mut sink);
     let h = Coeff::symbol("h");
     let aside = m.aside(flow, |m, frame| {
         m.flow_inside(frame.flow, ValueId::STATE, &h, true)

@@ -9,7 +9,7 @@ use super::super::embedded::{Embedded, Reached};
 use super::super::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf};
 use super::super::layer::Layers;
 use super::super::per_use::OWN;
-use super::super::run::{Frame, Machine};
+use super::super::run::{Frame, StageTracer};
 use super::super::stage::{Program, Steps};
 use super::super::vocabulary::Facts;
 use odec_grammar::Span;
@@ -44,7 +44,7 @@ fn stand_in(name: &Ident, i: Option<usize>) -> FlowArg {
     }
 }
 
-impl Machine<'_> {
+impl StageTracer<'_> {
     /// Runs something on a flow's own scheme with other fields, apart from the program that is being made; work and learned
     /// coefficients are counted here.
     pub(crate) fn aside(

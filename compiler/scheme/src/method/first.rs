@@ -9,15 +9,15 @@ use super::super::stage::Program;
 use super::Coeff;
 use super::programs::program_span;
 use super::reading::{Numbers, at_start};
-use super::refusal::{Beyond, DIFFERENT_POWERS, OTHER_FIELD};
+use super::refusal::{DIFFERENT_POWERS, OTHER_FIELD, Unsupported};
 use super::walk::{Named, Programs, Walk};
 use odec_graph::Exact;
-use odec_numerics::Line;
-use odec_numerics::line::Value;
+use odec_numerics::LinearStep;
+use odec_numerics::linear_step::Value;
 
 /// The first steps as one line, which ends with the state after them, and in it what later steps read.
 pub struct FirstSteps {
-    pub line: Line,
+    pub line: LinearStep,
     /// The state, then the values that were asked for; `None`: it is 0.
     pub ends: Vec<Option<Value>>,
 }
@@ -31,7 +31,7 @@ pub fn first_steps(
     programs: &[Program],
     fields: &[String],
     asked: &[Asked],
-) -> Result<FirstSteps, Beyond> {
+) -> Result<FirstSteps, Unsupported> {
     let known = |c: &Coeff, ago: i64| {
         let program = programs.len().checked_sub(ago as usize + 1)?;
         at_start(&programs[program], c)
@@ -58,13 +58,13 @@ pub fn first_steps(
             continue;
         }
         if power.is_some_and(|p| walk.powers[v] != Some(p)) {
-            return Err(Beyond::at(body, DIFFERENT_POWERS));
+            return Err(Unsupported::at(body, DIFFERENT_POWERS));
         }
         ends.push(Some(v));
     }
     walk.close()?;
     if walk.fields.len() > fields.len() {
-        return Err(Beyond::at(body, OTHER_FIELD));
+        return Err(Unsupported::at(body, OTHER_FIELD));
     }
     let line = walk.line(result, None).line;
     Ok(FirstSteps { line, ends })

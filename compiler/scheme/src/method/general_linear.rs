@@ -9,11 +9,11 @@ use super::super::stage::Program;
 use super::super::{Coeff, ValueId};
 use super::programs::program_span;
 use super::reading::{Reading, at_start};
-use super::refusal::{Beyond, FROM_START, TOO_LONG};
+use super::refusal::{FROM_START, TOO_LONG, Unsupported};
 use super::walk::{Programs, Walk};
-use super::{MAX_VALUES, Placed};
+use super::{LocatedStep, MAX_VALUES};
 use odec_graph::Exact;
-use odec_numerics::line::{Step, Value};
+use odec_numerics::linear_step::{Step, Value};
 use std::collections::BTreeMap;
 
 /// A name and how many steps ago.
@@ -21,7 +21,7 @@ pub type Incoming = (String, usize);
 
 /// What a step reads of the ones before, and what it makes of it.
 pub struct GeneralLinear {
-    pub placed: Placed<Exact, Incoming>,
+    pub located: LocatedStep<Exact, Incoming>,
     pub names: BTreeMap<String, Kept>,
 }
 
@@ -65,9 +65,9 @@ impl Reading for Inputs<'_> {
 }
 
 /// One program of a flow, with learned coefficients at their start.
-pub fn general_linear(flow: &Flow, program: &Program) -> Result<GeneralLinear, Beyond> {
+pub fn general_linear(flow: &Flow, program: &Program) -> Result<GeneralLinear, Unsupported> {
     if program.instrs.len() > MAX_VALUES {
-        return Err(Beyond::at(program_span(flow), TOO_LONG));
+        return Err(Unsupported::at(program_span(flow), TOO_LONG));
     }
     let mut inputs = Inputs {
         program,
@@ -92,7 +92,7 @@ fn walked(
     flow: &Flow,
     inputs: &Inputs,
     stages: &[ValueId],
-) -> Result<(GeneralLinear, Vec<ValueId>), Beyond> {
+) -> Result<(GeneralLinear, Vec<ValueId>), Unsupported> {
     let (program, body) = (inputs.program, program_span(flow));
     let mut walk = Walk::new(Programs::Alike(program), inputs, &SHARED, body);
     for v in stages {
@@ -114,7 +114,7 @@ fn walked(
             continue;
         }
         let Some(kept) = walk.kept(&name, 0) else {
-            return Err(Beyond::at(body, FROM_START));
+            return Err(Unsupported::at(body, FROM_START));
         };
         let value = walk.value(kept, 0)?;
         walk.close()?;
@@ -127,6 +127,6 @@ fn walked(
         names.insert(name, kept);
     }
     let evaluations = walk.evaluations();
-    let placed = walk.line(result, None);
-    Ok((GeneralLinear { placed, names }, evaluations))
+    let located = walk.line(result, None);
+    Ok((GeneralLinear { located, names }, evaluations))
 }

@@ -6,16 +6,16 @@ use super::super::stage::{Phase, Steps};
 use super::super::{Coeff, PerUse};
 use super::programs::at;
 use super::reading::at_start;
-use super::{Beyond, Placed, placed_on};
+use super::{LocatedStep, Unsupported, located_on};
 use odec_graph::Exact;
 
 /// The line of step `k` of an evolution whose steps have these sizes; `None`: it looks back farther than to the first one.
-pub fn placed_in(
+pub fn located_in(
     flow: &Flow,
     k: usize,
     sizes: &[Exact],
     per_use: &PerUse,
-) -> Result<Option<Placed>, Beyond> {
+) -> Result<Option<LocatedStep>, Unsupported> {
     let whole = (sizes.len(), sizes);
     let program = at(
         flow,
@@ -25,7 +25,7 @@ pub fn placed_in(
         MAX_TOTAL,
     )?
     .program;
-    let own = sizes[k].recip().map_err(|why| Beyond {
+    let own = sizes[k].recip().map_err(|why| Unsupported {
         span: flow.span,
         why: format!("of the size of step {k}: {why}"),
     })?;
@@ -34,6 +34,6 @@ pub fn placed_in(
         None => Exact::one(),
     };
     let known = |c: &Coeff, _| at_start(&program, c);
-    let placed = placed_on(flow, &program, per_use, &known, &ratio)?;
-    Ok((placed.reach <= k as i64).then_some(placed))
+    let located = located_on(flow, &program, per_use, &known, &ratio)?;
+    Ok((located.reach <= k as i64).then_some(located))
 }

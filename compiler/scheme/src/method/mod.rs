@@ -1,13 +1,13 @@
 //! Stage programs as methods: Runge–Kutta, additive, general linear and exponential ones, with the numbers that proofs ask for.
 //!
-//! One walk over the instructions (`walk/`) makes a [`Line`] of them, with coefficients that are numbers,
+//! One walk over the instructions (`walk/`) makes a [`LinearStep`] of them, with coefficients that are numbers,
 //! polynomials or stay symbols (`reading.rs`). From it come:
-//! - the line of a late step on exact past values, on equal steps or any grid: claims, reports ([`placed`], `grid.rs`);
+//! - the line of a late step on exact past values, on equal steps or any grid: claims, reports ([`located`], `grid.rs`);
 //! - the first steps as they are computed, as one line (`first.rs`);
 //! - a step over the values that the one before hands to it, a general linear method (`general_linear.rs`);
 //! - the additive tableau with symbolic entries of a step on opaque fields: adjoints, extrapolation (`additive.rs`).
 //!
-//! What lies outside is a sentence with a place ([`Beyond`]). Tracing schemes into instructions is `run.rs`; proofs are
+//! What lies outside is a sentence with a place ([`Unsupported`]). Tracing schemes into instructions is `run.rs`; proofs are
 //! `odec-numerics`'. The second-order pairs of `analysis/pair.rs` keep the powers of h that are divided out here: what
 //! equation they solve is read from these.
 
@@ -26,21 +26,21 @@ pub(super) use additive::{Equivalent, Stage};
 pub(super) use aside::Aside;
 pub use first::{Asked, FirstSteps, first_steps};
 pub use general_linear::{GeneralLinear, Incoming, general_linear};
-pub use grid::placed_in;
+pub use grid::located_in;
 pub use programs::{
     Late, away, first_programs, late, program, program_span, short_steps, to_tolerance,
 };
 pub use reading::{at_start, coefficient};
-pub use refusal::{Beyond, DIFFERENT_POWERS};
+pub use refusal::{DIFFERENT_POWERS, Unsupported};
 
 use super::flow::{Field, Flow, FlowArgKind};
 use super::stage::{Program, Steps};
 use super::{Coeff, PerUse};
 use odec_grammar::Span;
 use odec_graph::Exact;
-use odec_numerics::line::{NoTableau, Step, Value};
+use odec_numerics::linear_step::{NoTableau, Step, Value};
 use odec_numerics::series::Number;
-use odec_numerics::{Line, Tableau};
+use odec_numerics::{LinearStep, Tableau};
 use reading::Numbers;
 use std::fmt::Display;
 use walk::{Named, Programs, Walk};
@@ -50,14 +50,14 @@ const MAX_VALUES: usize = 4096;
 
 /// A line, and where its values are written.
 #[derive(Clone, Debug)]
-pub struct Placed<C = Exact, P = C> {
-    pub line: Line<C, P>,
+pub struct LocatedStep<C = Exact, P = C> {
+    pub line: LinearStep<C, P>,
     /// How many steps back it looks.
     pub reach: i64,
     spans: Vec<Span>,
 }
 
-impl<C, P> Placed<C, P> {
+impl<C, P> LocatedStep<C, P> {
     /// Where a value is written.
     pub fn span(&self, value: Value) -> Span {
         self.spans[value]
@@ -70,20 +70,20 @@ impl<C, P> Placed<C, P> {
         evals.map(|(_, span)| *span).collect()
     }
 
-    pub fn why_not<D: Display>(&self, no: &NoTableau<D>) -> Beyond {
+    pub fn why_not<D: Display>(&self, no: &NoTableau<D>) -> Unsupported {
         let (NoTableau::Flow(value)
         | NoTableau::Phi(value)
         | NoTableau::History(value)
         | NoTableau::State(value, _)
         | NoTableau::Large(value, _)
         | NoTableau::Roots(value, _)) = no;
-        Beyond::without_tableau(no, self.spans[*value])
+        Unsupported::without_tableau(no, self.spans[*value])
     }
 }
 
-impl Placed {
+impl LocatedStep {
     /// One stage for each evaluation.
-    pub fn tableau(&self) -> Result<Tableau, Beyond> {
+    pub fn tableau(&self) -> Result<Tableau, Unsupported> {
         self.line.tableau().map_err(|no| self.why_not(&no))
     }
 
@@ -93,7 +93,7 @@ impl Placed {
     }
 
     /// What gives the second result, where there is one.
-    pub fn partner(&self) -> Option<Placed> {
+    pub fn partner(&self) -> Option<LocatedStep> {
         let mut partner = self.clone();
         partner.line.result = partner.line.embedded.take()?;
         Some(partner)
@@ -101,7 +101,7 @@ impl Placed {
 }
 
 /// The line of a flow. `per_use`: fields each written occurrence of which is a field of its own.
-pub fn placed(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Placed, Beyond> {
+pub fn located(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<LocatedStep, Unsupported> {
     let late = late(flow, inner, per_use)?;
     let here = of_program(flow, &late.here, per_use);
     let Some(next) = &late.next else {
@@ -115,29 +115,33 @@ pub fn placed(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Placed, Bey
 }
 
 /// With learned coefficients at their start.
-fn of_program(flow: &Flow, program: &Program, per_use: &PerUse) -> Result<Placed, Beyond> {
-    placed_at(flow, program, per_use, &|c, _| at_start(program, c))
+fn of_program(
+    flow: &Flow,
+    program: &Program,
+    per_use: &PerUse,
+) -> Result<LocatedStep, Unsupported> {
+    located_at(flow, program, per_use, &|c, _| at_start(program, c))
 }
 
 /// The line of a program, with what coefficients are in the step that is looked at, or in one so many steps before it.
-pub fn placed_at<C: Number>(
+pub fn located_at<C: Number>(
     flow: &Flow,
     program: &Program,
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
-) -> Result<Placed<C>, Beyond> {
+) -> Result<LocatedStep<C>, Unsupported> {
     let equal = |_| C::exact(&Exact::one());
-    placed_on(flow, program, per_use, known, &equal)
+    located_on(flow, program, per_use, known, &equal)
 }
 
 /// The same on any grid: `ratio` gives the size of a step so many steps ago, over that of the step that is looked at.
-pub fn placed_on<C: Number>(
+pub fn located_on<C: Number>(
     flow: &Flow,
     program: &Program,
     per_use: &PerUse,
     known: &dyn Fn(&Coeff, i64) -> Option<C>,
     ratio: &dyn Fn(i64) -> C,
-) -> Result<Placed<C>, Beyond> {
+) -> Result<LocatedStep<C>, Unsupported> {
     let numbers = Numbers { known, ratio };
     let body = program_span(flow);
     let mut walk = Walk::new(Programs::Alike(program), &numbers, per_use, body);

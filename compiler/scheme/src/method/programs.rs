@@ -8,7 +8,7 @@ use super::super::flow::Flow;
 use super::super::per_use::SHARED;
 use super::super::run::{At, MAX_TOTAL, Run, run};
 use super::super::stage::{Instr, Phase, Program, Steps, Unknown};
-use super::refusal::Beyond;
+use super::refusal::Unsupported;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
@@ -30,7 +30,7 @@ pub fn program_span(flow: &Flow) -> Span {
 }
 
 /// The stage program of a late step.
-pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, Beyond> {
+pub fn program(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Program, Unsupported> {
     let late = late(flow, inner, per_use)?;
     match late.next {
         Some(_) => Err(late.grows),
@@ -43,7 +43,7 @@ pub struct Late {
     pub here: Program,
     pub next: Option<Program>,
     /// What to say where the difference matters.
-    pub grows: Beyond,
+    pub grows: Unsupported,
 }
 
 /// One step of a flow by itself, or its start.
@@ -53,7 +53,7 @@ pub(super) fn at(
     (steps, sizes): (usize, &[Exact]),
     how: (Steps, &PerUse),
     budget: u64,
-) -> Result<Run, Beyond> {
+) -> Result<Run, Unsupported> {
     let (inner, per_use) = how;
     let mut sink: Vec<Diagnostic> = Vec::new();
     let at = At {
@@ -67,7 +67,7 @@ pub(super) fn at(
         per_use,
         budget,
     };
-    let wrong = Beyond {
+    let wrong = Unsupported {
         span: flow.span,
         why: "it has no stage program".into(),
     };
@@ -101,14 +101,14 @@ pub fn to_tolerance(flow: &Flow, per_use: &PerUse) -> Option<(Exact, Program)> {
 }
 
 /// Why the iterations that are computed do not reach the solution that a late step is judged by.
-pub fn away(flow: &Flow) -> Option<Beyond> {
+pub fn away(flow: &Flow) -> Option<Unsupported> {
     let late = late(flow, Steps::Euler, &SHARED).ok()?;
     late.here.instrs.iter().find_map(|i| match i {
         Instr::Unknown(Unknown::Solved {
             away: Some(why),
             span,
             ..
-        }) => Some(Beyond {
+        }) => Some(Unsupported {
             span: *span,
             why: why.clone(),
         }),
@@ -117,7 +117,7 @@ pub fn away(flow: &Flow) -> Option<Beyond> {
 }
 
 /// A step that finds all the history it reads.
-pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond> {
+pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Unsupported> {
     let mut k = match &flow.scheme.body {
         Body::Multistep(m) => LATE.max(m.steps()),
         _ => LATE,
@@ -127,7 +127,7 @@ pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond>
     while here.short {
         k *= 2;
         if k > LATEST {
-            return Err(Beyond {
+            return Err(Unsupported {
                 span: program_span(flow),
                 why: format!("it reads values of more than {LATEST} steps ago"),
             });
@@ -143,7 +143,7 @@ pub fn late(flow: &Flow, inner: Steps, per_use: &PerUse) -> Result<Late, Beyond>
     Ok(Late {
         here: here.program,
         next,
-        grows: Beyond {
+        grows: Unsupported {
             span: flow.scheme.name.span,
             why: "no two of its steps are alike, because its history grows".into(),
         },
@@ -170,7 +170,7 @@ pub fn short_steps(flow: &Flow) -> usize {
 pub fn first_programs(
     flow: &Flow,
     usual: &dyn Fn(&Program) -> bool,
-) -> Result<Vec<Program>, Beyond> {
+) -> Result<Vec<Program>, Unsupported> {
     let mut budget = MAX_TOTAL;
     let mut one = |phase| {
         let done = at(flow, phase, (LATEST, &[]), (Steps::Euler, &SHARED), budget)?;
@@ -188,7 +188,7 @@ pub fn first_programs(
         }
         all.push(done.program);
     }
-    Err(Beyond {
+    Err(Unsupported {
         span: flow.scheme.name.span,
         why: format!("its first {LATE} steps differ from later ones"),
     })

@@ -5,7 +5,7 @@
 
 use super::super::Coeff;
 use super::super::stage::Program;
-use super::refusal::Beyond;
+use super::refusal::Unsupported;
 use odec_grammar::Span;
 use odec_graph::Exact;
 use odec_numerics::series::Number;
@@ -96,7 +96,7 @@ pub fn coefficient<C: Number>(
     c: &Coeff,
     span: Span,
     known: &dyn Fn(&Coeff) -> Option<C>,
-) -> Result<(C, i32), Beyond> {
+) -> Result<(C, i32), Unsupported> {
     let known = |c: &Coeff, _| known(c);
     let equal = |_| C::exact(&Exact::one());
     let numbers = Numbers {
@@ -112,8 +112,8 @@ pub(super) fn monomial<R: Reading>(
     c: &Coeff,
     span: Span,
     ago: i64,
-) -> Result<(R::Number, i32), Beyond> {
-    let beyond = |why: &str| Err(Beyond::at(span, why));
+) -> Result<(R::Number, i32), Unsupported> {
+    let beyond = |why: &str| Err(Unsupported::at(span, why));
     let mut found = None;
     for (n, c) in c.in_powers_of("h").into_iter().enumerate() {
         if c.symbols().contains("t") {

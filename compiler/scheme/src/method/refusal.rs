@@ -3,7 +3,7 @@
 //! They are here once, for claims, reports, adjoints and extrapolation alike.
 
 use odec_grammar::Span;
-use odec_numerics::line::{MAX_TERMS, NoTableau};
+use odec_numerics::linear_step::{MAX_TERMS, NoTableau};
 use std::fmt::Display;
 
 /// What no tableau has.
@@ -26,20 +26,20 @@ pub(super) const TOLERANCE: &str = "it solves to a tolerance";
 
 /// Why nothing can be said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Beyond {
+pub struct Unsupported {
     pub span: Span,
     /// One sentence without a full stop.
     pub why: String,
 }
 
-impl Beyond {
-    pub fn at(span: Span, why: impl Into<String>) -> Beyond {
+impl Unsupported {
+    pub fn at(span: Span, why: impl Into<String>) -> Unsupported {
         let why = why.into();
-        Beyond { span, why }
+        Unsupported { span, why }
     }
 
     /// `span`: where the value of [`NoTableau`] is written.
-    pub(super) fn without_tableau<C: Display>(no: &NoTableau<C>, span: Span) -> Beyond {
+    pub(super) fn without_tableau<C: Display>(no: &NoTableau<C>, span: Span) -> Unsupported {
         let why = match no {
             NoTableau::Flow(_) => "an exact flow has no stages".to_string(),
             NoTableau::Phi(_) => FUNCTION.to_string(),
@@ -52,6 +52,6 @@ impl Beyond {
             }
             NoTableau::Roots(_, why) => format!("of its coefficients together: {why}"),
         };
-        Beyond { span, why }
+        Unsupported { span, why }
     }
 }

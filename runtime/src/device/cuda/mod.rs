@@ -249,7 +249,7 @@ impl<D: Driver> CudaDevice<D> {
     }
 
     /// Asks the driver for something, after the launches so far; for nothing more once it has refused.
-    fn ask(&mut self, f: impl FnOnce(&mut D, &Regions) -> Result<(), String>) {
+    fn enqueue(&mut self, f: impl FnOnce(&mut D, &Regions) -> Result<(), String>) {
         let pending = std::mem::take(&mut self.pending);
         if self.failed.is_some() {
             return;
@@ -288,19 +288,19 @@ impl<D: Driver> Device for CudaDevice<D> {
 
     fn copy_in(&mut self, from: Words, to: Words) {
         if !from.is_empty() {
-            self.ask(|driver, regions| driver.copy_in(from, regions.place(to)?.address));
+            self.enqueue(|driver, regions| driver.copy_in(from, regions.place(to)?.address));
         }
     }
 
     fn copy_out(&mut self, from: Words, to: Words) {
         if !to.is_empty() {
-            self.ask(|driver, regions| driver.copy_out(regions.place(from)?.address, to));
+            self.enqueue(|driver, regions| driver.copy_out(regions.place(from)?.address, to));
         }
     }
 
     fn fill(&mut self, words: Words, with: u32) {
         if !words.is_empty() {
-            self.ask(|driver, regions| {
+            self.enqueue(|driver, regions| {
                 let place = regions.place(words)?;
                 driver.fill(place.address, place.words, with)
             });
@@ -311,7 +311,7 @@ impl<D: Driver> Device for CudaDevice<D> {
         self.marks += 1;
         let mark = Mark(self.marks);
         let mut event = None;
-        self.ask(|driver, _| {
+        self.enqueue(|driver, _| {
             event = Some(driver.record(false)?);
             Ok(())
         });
@@ -337,7 +337,7 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 
     fn set_timed(&mut self, timed: bool) {
-        self.ask(|_, _| Ok(()));
+        self.enqueue(|_, _| Ok(()));
         self.timed = timed.then(Vec::new);
     }
 

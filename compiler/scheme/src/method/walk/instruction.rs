@@ -1,21 +1,21 @@
-//! One instruction of a stage program as a value of a [`odec_numerics::Line`], with h divided out.
+//! One instruction of a stage program as a value of a [`odec_numerics::LinearStep`], with h divided out.
 //!
 //! Each value has a power of h, known or open; sums have one power in all their terms, and fields are evaluated at states. What no
 //! method has is refused here.
 
 use super::super::reading::{Reading, monomial};
 use super::super::refusal::{
-    ALL_EARLIER, Beyond, DIFFERENT_POWERS, FROM_START, OTHER_MULTIPLE, OTHER_TIME, PRODUCT,
-    PROJECTION, RANDOM, TOLERANCE,
+    ALL_EARLIER, DIFFERENT_POWERS, FROM_START, OTHER_MULTIPLE, OTHER_TIME, PRODUCT, PROJECTION,
+    RANDOM, TOLERANCE, Unsupported,
 };
 use super::{MAX_PAST, Named, Programs, Walk};
 use crate::stage::{Instr, Moment, Unknown};
 use crate::{Combination, ValueId};
-use odec_numerics::line::{Step, Value};
+use odec_numerics::linear_step::{Step, Value};
 
 impl<R: Reading> Walk<'_, R> {
     /// The values that it needs are known, but for those of sums, which are asked for.
-    pub(super) fn made(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
+    pub(super) fn made(&mut self, v: ValueId, ago: i64) -> Result<Value, Unsupported> {
         if ago > MAX_PAST {
             return self.beyond(self.body, ALL_EARLIER);
         }
@@ -100,7 +100,7 @@ impl<R: Reading> Walk<'_, R> {
     }
 
     /// The state that a step begins with.
-    fn start(&mut self, ago: i64) -> Result<Value, Beyond> {
+    fn start(&mut self, ago: i64) -> Result<Value, Unsupported> {
         match (self.programs, self.programs.before(ago)) {
             (_, Some(before)) => self.state(&before.result, ago + 1),
             (Programs::Alike(_), None) if ago > 0 => match self.reading.state_before(ago) {
@@ -111,7 +111,7 @@ impl<R: Reading> Walk<'_, R> {
         }
     }
 
-    fn past(&mut self, name: &str, when: &Moment, ago: i64) -> Result<Value, Beyond> {
+    fn past(&mut self, name: &str, when: &Moment, ago: i64) -> Result<Value, Unsupported> {
         let Some((v, then)) = self.earlier(name, when, ago) else {
             return self.beyond(self.body, FROM_START);
         };
@@ -140,7 +140,7 @@ impl<R: Reading> Walk<'_, R> {
         self.fields.len() - 1
     }
 
-    pub(super) fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
+    pub(super) fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Unsupported> {
         let (mut terms, mut degree): (Vec<(Value, R::Number)>, Option<i32>) = (Vec::new(), None);
         for (v, c) in c.terms() {
             let (c, power) = monomial(self.reading, c, self.body, ago)?;

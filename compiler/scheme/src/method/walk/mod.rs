@@ -1,19 +1,19 @@
-//! The walk over stage programs that every method is read from: each instruction becomes one value of a [`Line`].
+//! The walk over stage programs that every method is read from: each instruction becomes one value of a [`LinearStep`].
 //!
 //! Takes a program, or the first ones of an evolution, and a [`Reading`] of its coefficients. Makes what is asked for, after what
 //! that needs; an evaluation may be made before its argument, as in implicit stages. Leaves single instructions to
-//! `instruction.rs`, sums over evaluations to `odec_numerics::line`.
+//! `instruction.rs`, sums over evaluations to `odec_numerics::linear_step`.
 
 mod instruction;
 
 use super::reading::{Reading, monomial};
-use super::refusal::{Beyond, NO_STATE, RATE, SEVERAL, TOO_LONG};
-use super::{MAX_VALUES, Placed};
+use super::refusal::{NO_STATE, RATE, SEVERAL, TOO_LONG, Unsupported};
+use super::{LocatedStep, MAX_VALUES};
 use crate::stage::{Instr, Moment, Program};
 use crate::{Coeff, Combination, PerUse, ValueId};
 use odec_grammar::Span;
-use odec_numerics::Line;
-use odec_numerics::line::{Step, Value};
+use odec_numerics::LinearStep;
+use odec_numerics::linear_step::{Step, Value};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many steps a value may reach back.
@@ -109,9 +109,9 @@ impl<'p, R: Reading> Walk<'p, R> {
     }
 
     /// The line of what was walked over.
-    pub fn line(self, result: Value, embedded: Option<Value>) -> Placed<R::Number, R::Past> {
-        Placed {
-            line: Line {
+    pub fn line(self, result: Value, embedded: Option<Value>) -> LocatedStep<R::Number, R::Past> {
+        LocatedStep {
+            line: LinearStep {
                 fields: self.fields.into_iter().map(|f| f.shown).collect(),
                 steps: self.steps,
                 result,
@@ -123,7 +123,7 @@ impl<'p, R: Reading> Walk<'p, R> {
     }
 
     /// An evaluation before what it is evaluated at, which [`Self::close`] finds; nothing for another value, or for one that is there.
-    pub fn open(&mut self, v: ValueId, ago: i64) -> Result<(), Beyond> {
+    pub fn open(&mut self, v: ValueId, ago: i64) -> Result<(), Unsupported> {
         let Some(Instr::Eval {
             field,
             usage,
@@ -146,7 +146,7 @@ impl<'p, R: Reading> Walk<'p, R> {
     }
 
     /// Finds what is evaluated at where that was left open.
-    pub fn close(&mut self) -> Result<(), Beyond> {
+    pub fn close(&mut self) -> Result<(), Unsupported> {
         while let Some((made, of, ago)) = self.open.pop_front() {
             let v = self.value(of, ago)?;
             self.evaluable(v, self.spans[made])?;
@@ -179,18 +179,18 @@ impl<'p, R: Reading> Walk<'p, R> {
         evals.map(|((v, _), _)| *v).collect()
     }
 
-    fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Beyond> {
-        Err(Beyond::at(span, why))
+    fn beyond<T>(&self, span: Span, why: &str) -> Result<T, Unsupported> {
+        Err(Unsupported::at(span, why))
     }
 
-    fn argument(&self, at: &[ValueId], span: Span) -> Result<ValueId, Beyond> {
+    fn argument(&self, at: &[ValueId], span: Span) -> Result<ValueId, Unsupported> {
         match at {
             [at] => Ok(*at),
             _ => self.beyond(span, SEVERAL),
         }
     }
 
-    fn evaluable(&self, at: Value, span: Span) -> Result<(), Beyond> {
+    fn evaluable(&self, at: Value, span: Span) -> Result<(), Unsupported> {
         match self.powers[at] {
             None | Some(0) => Ok(()),
             Some(_) => self.beyond(span, RATE),
@@ -202,7 +202,7 @@ impl<'p, R: Reading> Walk<'p, R> {
         step: Step<R::Number, R::Past>,
         span: Span,
         power: Option<i32>,
-    ) -> Result<Value, Beyond> {
+    ) -> Result<Value, Unsupported> {
         if self.steps.len() == MAX_VALUES {
             return self.beyond(self.body, TOO_LONG);
         }
@@ -213,7 +213,7 @@ impl<'p, R: Reading> Walk<'p, R> {
     }
 
     /// A combination that is a state.
-    pub fn state(&mut self, c: &Combination, ago: i64) -> Result<Value, Beyond> {
+    pub fn state(&mut self, c: &Combination, ago: i64) -> Result<Value, Unsupported> {
         let v = match c.as_value() {
             Some(v) => self.value(v, ago)?,
             None => self.combined(c, ago)?,
@@ -225,7 +225,7 @@ impl<'p, R: Reading> Walk<'p, R> {
     }
 
     /// A value, and before it those that it is made of: chains may be thousands of values long, so without recursion.
-    pub fn value(&mut self, v: ValueId, ago: i64) -> Result<Value, Beyond> {
+    pub fn value(&mut self, v: ValueId, ago: i64) -> Result<Value, Unsupported> {
         let mut open = vec![(v, ago)];
         while let Some(&(v, ago)) = open.last() {
             if !self.known.contains_key(&(v, ago)) {

@@ -2,14 +2,14 @@
 //!
 //! Takes a scheme and the order that it claims. A number of a step program becomes a learned coefficient, so that every condition is
 //! a polynomial in its change ([`super::learned`]); the claim holds where all of them have a common root, which a gcd
-//! finds exactly. Signs are tried one by one. Gives a place and a sentence. Leaves tableaus to `suspect.rs`.
+//! finds exactly. Signs are tried one by one. Gives a place and a sentence. Leaves tableaus to `blame.rs`.
 
 use super::claims::Instance;
 use super::learned::{WORK, polynomials};
-use super::stand_in::alone;
+use super::opaque_field::alone;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::expansion::expanded;
-use crate::scheme::method::{Placed, placed};
+use crate::scheme::method::{LocatedStep, located};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::scalar::{Scope, exact, is_root};
 use crate::scheme::stage::Steps;
@@ -18,7 +18,7 @@ use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident, Learn, LearnLen, Step as W
 use odec_graph::Exact;
 use odec_numerics::Trees;
 use odec_numerics::jet::{Jet, Space};
-use odec_numerics::line::{Line, Step};
+use odec_numerics::linear_step::{LinearStep, Step};
 use odec_numerics::order::expected;
 use odec_numerics::poly::Poly;
 use odec_numerics::series::{Number, Series};
@@ -32,13 +32,13 @@ const MAX_WORK: usize = 1_000_000;
 const VARIED: &str = "a number";
 
 /// What would make a claim true.
-pub struct Mend {
+pub struct Fix {
     pub span: Span,
     pub sentence: String,
 }
 
 /// How many sites may be tried.
-fn most(trees: usize, line: &Placed) -> usize {
+fn most(trees: usize, line: &LocatedStep) -> usize {
     MAX_SITES.min(MAX_WORK / (trees * line.line.steps.len()).max(1))
 }
 
@@ -173,13 +173,13 @@ pub fn step(
     i: &Instance,
     step: &Written,
     order: usize,
-    (trees, line): (usize, &Placed),
-) -> Option<Mend> {
+    (trees, line): (usize, &LocatedStep),
+) -> Option<Fix> {
     let (mut numbers, mut signs) = sites(step);
     numbers.truncate(most(trees, line));
     signs.truncate(most(trees, line));
-    let mut best: Option<(Exact, Mend)> = None;
-    let mut offer = |by: Exact, mend: Mend| {
+    let mut best: Option<(Exact, Fix)> = None;
+    let mut offer = |by: Exact, mend: Fix| {
         let by = if by.is_negative() { -&by } else { by };
         if best.as_ref().is_none_or(|(b, _)| by < *b) {
             best = Some((by, mend));
@@ -189,7 +189,7 @@ pub fn step(
         if let Some((by, value)) = number(i, step, &site, order) {
             let span = site.number.span;
             let sentence = format!("did you mean {value} here?");
-            offer(by, Mend { span, sentence });
+            offer(by, Fix { span, sentence });
         }
     }
     for (span, at, op) in signs {
@@ -207,7 +207,7 @@ pub fn step(
         let changed = with_body(i, step, body);
         if holds(&changed, order) {
             let sentence = format!("did you mean {word} here?");
-            offer(Exact::one(), Mend { span: at, sentence });
+            offer(Exact::one(), Fix { span: at, sentence });
         }
     }
     best.map(|(_, mend)| mend)
@@ -215,7 +215,7 @@ pub fn step(
 
 fn holds(i: &Instance, order: usize) -> bool {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
-    let line = placed(&flow, Steps::Exact, &SHARED);
+    let line = located(&flow, Steps::Exact, &SHARED);
     let made = line.and_then(|p| expanded(&p));
     made.is_ok_and(|mut e| e.prove(order, None).order >= order)
 }
@@ -276,13 +276,13 @@ fn number(i: &Instance, step: &Written, site: &Site, order: usize) -> Option<(Ex
 }
 
 /// One fraction of a splitting.
-pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
+pub fn splitting(p: &LocatedStep, order: usize, trees: usize) -> Option<Fix> {
     let flows = p.line.steps.iter().enumerate();
     let flows = flows.filter_map(|(n, s)| match s {
         Step::Flow { fraction, .. } => Some((n, fraction.clone())),
         _ => None,
     });
-    let mut best: Option<(Exact, Mend)> = None;
+    let mut best: Option<(Exact, Fix)> = None;
     for (n, fraction) in flows.take(most(trees, p)) {
         let space = Space::new(64, WORK);
         let jet = |c: &Exact| Jet::constant(c);
@@ -319,7 +319,7 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
                 },
             },
         };
-        let line = Line {
+        let line = LinearStep {
             fields: p.line.fields.clone(),
             steps: p.line.steps.iter().enumerate().map(varied).collect(),
             result: p.line.result,
@@ -350,7 +350,7 @@ pub fn splitting(p: &Placed, order: usize, trees: usize) -> Option<Mend> {
             if best.as_ref().is_none_or(|(b, _)| size < *b) {
                 let sentence = format!("did you mean {} as this fraction?", &fraction + &by);
                 let span = p.span(n + 1);
-                best = Some((size, Mend { span, sentence }));
+                best = Some((size, Fix { span, sentence }));
             }
         }
     }

@@ -9,9 +9,9 @@ use crate::artifact::check;
 use crate::device::memory::{Buffer, WORD};
 use crate::device::reals::Reals;
 use crate::device::{Device, Mark};
-use crate::executor::depth;
 use crate::executor::run_error::{RunError, no_io};
-use odec_program::manifest::{Depth, Manifest};
+use crate::executor::step_count;
+use odec_program::manifest::{Manifest, StepCount};
 use odec_program::{Bindings, DType, Entry, EntryId, Io, noise};
 use std::io;
 
@@ -82,14 +82,14 @@ pub(crate) fn words(io: &Io, at: Bindings) -> usize {
 
 /// An entry's inputs and outputs where kernels see them, at the planned maxima; and stages that no run uses, the one whose outputs
 /// were taken last at the end.
-pub(crate) struct Ports {
+pub(crate) struct IoBuffers {
     pub place: Stage,
     free: Vec<Stage>,
 }
 
-impl Ports {
-    pub fn new(e: &Entry, device: &mut dyn Device) -> io::Result<Ports> {
-        Ok(Ports {
+impl IoBuffers {
+    pub fn new(e: &Entry, device: &mut dyn Device) -> io::Result<IoBuffers> {
+        Ok(IoBuffers {
             place: Stage::new(e, e.maxima, |bytes| device.allocate(bytes))?,
             free: Vec::new(),
         })
@@ -142,7 +142,7 @@ pub(crate) fn fill_all(
             entry: entry.into(),
             name: io.name.clone(),
         })?;
-        let of_depth = |d: &&Depth| d.input().as_deref() == Some(&io.name);
+        let of_depth = |d: &&StepCount| d.input().as_deref() == Some(&io.name);
         let steps = manifest.depths.iter().find(of_depth).map(|d| d.max() + 1);
         let below = match (io.name.as_str(), steps) {
             (_, Some(steps)) => steps,
@@ -218,7 +218,7 @@ impl<'a> Outputs<'a> {
             buffers,
             at,
         };
-        depth::finished(&manifest.depths, &out)?;
+        step_count::finished(&manifest.depths, &out)?;
         Ok(out)
     }
 

@@ -3,7 +3,7 @@
 //! Takes a scheme that has a stage program, so that its rows are known to fit together; gives numbers. Leaves the steps
 //! that are computed to `scheme/method`.
 
-use super::stand_in::{Settings, alone};
+use super::opaque_field::{Settings, alone};
 use crate::scheme::Coeff;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::method::solved;

@@ -1,30 +1,30 @@
 //! Numbers of steps that are decided while a model runs: drawn for each step of training, found by errors, or by each token.
 //!
-//! Takes the manifest's [`Depth`]s; gives the draws, keyed by seed and step, and reads what an entry tells in its outputs. Leaves the
+//! Takes the manifest's [`StepCount`]s; gives the draws, keyed by seed and step, and reads what an entry tells in its outputs. Leaves the
 //! decisions inside a program to the program.
 
 use crate::device::rng::Stream;
 use crate::executor::{Outputs, RunError};
-use odec_program::manifest::{Depth, depth};
+use odec_program::manifest::{StepCount, depth};
 
 /// The inputs of entry `grad` that are drawn for an optimiser step.
-pub fn drawn(depths: &[Depth], seed: u64, step: u64) -> Vec<(String, i32)> {
+pub fn drawn(depths: &[StepCount], seed: u64, step: u64) -> Vec<(String, i32)> {
     let each = depths.iter().filter_map(|d| match d {
-        Depth::Random { evolve, mean, max } => {
+        StepCount::Random { evolve, mean, max } => {
             let name = depth::input(evolve);
             let n = log_normal_poisson(&Stream::new(seed, &name), step, *mean).min(*max);
             Some((name, n as i32))
         }
-        Depth::Adaptive { .. } | Depth::Halting { .. } => None,
+        StepCount::Adaptive { .. } | StepCount::Halting { .. } => None,
     });
     each.collect()
 }
 
 /// The same with the mean numbers.
-pub fn usual(depths: &[Depth]) -> Vec<(String, i32)> {
+pub fn usual(depths: &[StepCount]) -> Vec<(String, i32)> {
     let each = depths.iter().filter_map(|d| match d {
-        Depth::Random { evolve, mean, .. } => Some((depth::input(evolve), *mean as i32)),
-        Depth::Adaptive { .. } | Depth::Halting { .. } => None,
+        StepCount::Random { evolve, mean, .. } => Some((depth::input(evolve), *mean as i32)),
+        StepCount::Adaptive { .. } | StepCount::Halting { .. } => None,
     });
     each.collect()
 }
@@ -69,17 +69,17 @@ pub struct Made {
 
 impl Made {
     /// What a run of an entry made; `drawn` is what it was given.
-    pub(crate) fn of(depths: &[Depth], drawn: &[(String, i32)], out: &Outputs) -> Made {
+    pub(crate) fn of(depths: &[StepCount], drawn: &[(String, i32)], out: &Outputs) -> Made {
         let mut made = Made::default();
         let told = |evolve: &str, what| out.scalar(&depth::output(evolve, what)).unwrap_or(0.0);
         for d in depths {
             match d {
-                Depth::Adaptive { evolve, .. } => {
+                StepCount::Adaptive { evolve, .. } => {
                     made.steps += told(evolve, depth::ACCEPTED);
                     made.attempts += told(evolve, depth::ATTEMPTS);
                 }
-                Depth::Halting { evolve, .. } => made.steps += told(evolve, depth::MADE),
-                Depth::Random { evolve, .. } => {
+                StepCount::Halting { evolve, .. } => made.steps += told(evolve, depth::MADE),
+                StepCount::Random { evolve, .. } => {
                     let name = depth::input(evolve);
                     let n = drawn.iter().find(|(n, _)| *n == name);
                     made.steps += n.map_or(0.0, |(_, n)| f64::from(*n));
@@ -97,9 +97,9 @@ impl Made {
 }
 
 /// Whether adaptive evolves reached their end.
-pub(crate) fn finished(depths: &[Depth], out: &Outputs) -> Result<(), RunError> {
+pub(crate) fn finished(depths: &[StepCount], out: &Outputs) -> Result<(), RunError> {
     for d in depths {
-        let Depth::Adaptive { evolve, max, until } = d else {
+        let StepCount::Adaptive { evolve, max, until } = d else {
             continue;
         };
         let name = depth::output(evolve, depth::REST);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn draws_are_keyed_by_seed_step_and_evolve_and_never_above_the_most() {
-        let random = |evolve: &str| Depth::Random {
+        let random = |evolve: &str| StepCount::Random {
             evolve: evolve.into(),
             mean: 8,
             max: 12,

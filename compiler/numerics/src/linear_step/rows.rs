@@ -3,7 +3,7 @@
 //! With the old state alone as incoming value they are a [`Tableau`], with older ones a general linear method. One pass
 //! over the values serves all kinds of coefficients: [`Sums`] says how these are added. Leaves proofs to `order.rs`, `glm/`.
 
-use super::{Line, MAX_TERMS, NoTableau, Step, Value};
+use super::{LinearStep, MAX_TERMS, NoTableau, Step, Value};
 use crate::tableau::Tableau;
 use num_bigint::BigInt;
 use num_traits::{One, Zero};
@@ -59,7 +59,7 @@ pub struct Inputs<'f, P> {
     pub place: &'f dyn Fn(&P) -> Option<usize>,
 }
 
-impl<C, P> Line<C, P> {
+impl<C, P> LinearStep<C, P> {
     /// The rows of all stages and of `ends`.
     pub fn rows_by<S: Sums<Number = C>>(
         &self,
@@ -143,7 +143,7 @@ impl<C, P> Line<C, P> {
     }
 }
 
-impl<P> Line<Exact, P> {
+impl<P> LinearStep<Exact, P> {
     /// One stage for each evaluation.
     pub fn tableau(&self) -> Result<Tableau, NoTableau> {
         let Ok(found) = match self.adder()? {

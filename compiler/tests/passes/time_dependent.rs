@@ -29,7 +29,7 @@ fn built(flow: &str, extent: &str, options_: &str, train: &str) -> (Built, Manif
     (built, manifest)
 }
 
-fn of_time(scale: u64, at: &str) -> String {
+fn time_dependent(scale: u64, at: &str) -> String {
     format!("weights of time {{ embed: {EMBED}, hidden: {HIDDEN}, scale: {scale}, at: {at} }}")
 }
 
@@ -101,8 +101,8 @@ fn check(
     step: impl Fn(Params, Vec<f64>) -> Vec<f64>,
 ) {
     let options_ = match extent.starts_with("adaptive") {
-        true => of_time(scale, at),
-        false => format!("h = 1/2;  {}", of_time(scale, at)),
+        true => time_dependent(scale, at),
+        false => format!("h = 1/2;  {}", time_dependent(scale, at)),
     };
     let (_, m) = built(flow, extent, &options_, "memory store");
     let mut e = executor(&m);
@@ -216,7 +216,10 @@ fn gradient(flow: &str, options_: &str, policy: &str) -> Vec<u64> {
 #[test]
 fn revolving_changes_no_bit() {
     for (flow, options_) in [
-        ("kutta3(f)", format!("h = 1/6;  {}", of_time(10, "left"))),
+        (
+            "kutta3(f)",
+            format!("h = 1/6;  {}", time_dependent(10, "left")),
+        ),
         ("kutta3(clock)", "weights shared".to_string()),
     ] {
         let stored = gradient(flow, &options_, "store");
@@ -230,7 +233,12 @@ fn revolving_changes_no_bit() {
 /// What follows from parameters alone is computed once, whatever the number of tokens.
 #[test]
 fn decoding_computes_no_weights() {
-    let (built, m) = built("kutta3(f)", "2", &of_time(10, "left"), "memory store");
+    let (built, m) = built(
+        "kutta3(f)",
+        "2",
+        &time_dependent(10, "left"),
+        "memory store",
+    );
     let contractions = |entry: EntryId| {
         let instrs = m.program.entries[&entry].instrs.iter();
         let spec = |k: u32| &m.program.kernels[k as usize].spec;

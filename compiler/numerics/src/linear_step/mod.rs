@@ -45,7 +45,7 @@ pub enum Step<C = Exact, P = C> {
 
 /// What one step computes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line<C = Exact, P = C> {
+pub struct LinearStep<C = Exact, P = C> {
     /// Names of the fields; a different one for each set of parameters.
     pub fields: Vec<String>,
     pub steps: Vec<Step<C, P>>,
@@ -72,7 +72,7 @@ pub enum NoTableau<C = Exact> {
     Roots(Value, ExactError),
 }
 
-impl<C> Line<C> {
+impl<C> LinearStep<C> {
     /// Whether all states but results are made by exact flows alone, so that words decide its order.
     pub fn is_product_of_flows(&self) -> bool {
         let flows = |v: &Value| match v.checked_sub(1).and_then(|i| self.steps.get(i)) {
@@ -99,7 +99,7 @@ impl<C> Line<C> {
     }
 }
 
-impl Line {
+impl LinearStep {
     /// The exact flows that make the result one after the other, each with its part of the step: neighbours of one field joined, those of
     /// no time left out. `None`: it is made of more than flows. Flows of fields of which nothing is known satisfy no relations, so
     /// two such words are the same method only if they are the same.
@@ -170,7 +170,7 @@ impl Line {
     }
 }
 
-impl<P> Line<Exact, P> {
+impl<P> LinearStep<Exact, P> {
     fn coefficients(&self) -> impl Iterator<Item = &Exact> + Clone {
         self.steps.iter().flat_map(|s| match s {
             Step::Combine(terms) => terms.iter().map(|(_, c)| c).collect(),

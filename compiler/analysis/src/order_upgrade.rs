@@ -8,7 +8,7 @@ use crate::scheme::PerUse;
 use crate::scheme::define::{Body, SchemeDef, define};
 use crate::scheme::expansion::expanded;
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Method};
-use crate::scheme::method::placed;
+use crate::scheme::method::located;
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_grammar::ast::Item;
@@ -28,7 +28,7 @@ const MAX_OPERATORS: usize = 5;
 
 /// A way to a higher order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lift {
+pub struct OrderUpgrade {
     pub order: usize,
     /// Fields, and the inner scheme that each needs.
     pub by: Vec<(String, &'static str)>,
@@ -36,7 +36,7 @@ pub struct Lift {
     pub shared: bool,
 }
 
-impl Lift {
+impl OrderUpgrade {
     /// `order 2 with heun for ffn and att`.
     pub fn sentence(&self) -> String {
         let mut names: Vec<&str> = self.by.iter().map(|(field, _)| field.as_str()).collect();
@@ -55,17 +55,17 @@ impl Lift {
 }
 
 /// What lifts a flow above the order that it has; `None`: nothing that was tried, or it has no sub-flows.
-pub fn lift(
+pub fn order_upgrade(
     flow: &Flow,
     per_use: &PerUse,
     within: Option<&Exact>,
     has: usize,
     library: Library,
-) -> Option<Lift> {
+) -> Option<OrderUpgrade> {
     let mut names = Vec::new();
     operators(flow, &mut names);
     let bare = with(flow, &names, None);
-    if names.is_empty() || !placed(&bare, Steps::Exact, &SHARED).ok()?.has_flows() {
+    if names.is_empty() || !located(&bare, Steps::Exact, &SHARED).ok()?.has_flows() {
         return None;
     }
     let methods = methods(flow, library)?;
@@ -73,7 +73,7 @@ pub fn lift(
         // Uses that share their weights are one field.
         let found =
             lifted(flow, &names, &SHARED, within, has, &methods).filter(|_| per_use.is_any())?;
-        Some(Lift {
+        Some(OrderUpgrade {
             shared: true,
             ..found
         })
@@ -87,7 +87,7 @@ fn lifted(
     within: Option<&Exact>,
     has: usize,
     methods: &[Rc<Method>],
-) -> Option<Lift> {
+) -> Option<OrderUpgrade> {
     let mut best: Option<(usize, &'static str, &Rc<Method>)> = None;
     for ((scheme, order), method) in INNER.into_iter().zip(methods) {
         let all = with(flow, names, Some(method));
@@ -119,7 +119,7 @@ fn lifted(
         };
         chosen = sets.iter().find(enough).cloned().unwrap_or(chosen);
     }
-    Some(Lift {
+    Some(OrderUpgrade {
         order,
         by: chosen.into_iter().map(|n| (n, scheme)).collect(),
         shared: false,
@@ -128,8 +128,8 @@ fn lifted(
 
 /// The order as it is computed, no more than `up_to`; `None` where that takes too long.
 fn order_of(flow: &Flow, per_use: &PerUse, within: Option<&Exact>, up_to: usize) -> Option<usize> {
-    let placed = placed(flow, Steps::Euler, per_use).ok()?;
-    let tableau = placed.tableau().ok()?;
+    let located = located(flow, Steps::Euler, per_use).ok()?;
+    let tableau = located.tableau().ok()?;
     if tableau.stages() > MAX_STAGES {
         return None;
     }
@@ -139,7 +139,7 @@ fn order_of(flow: &Flow, per_use: &PerUse, within: Option<&Exact>, up_to: usize)
             let mut weights = Weights::new(&tableau.normalised())?;
             prove(&mut weights, &mut trees, up_to, within)
         }
-        false => expanded(&placed).ok()?.prove(up_to, within),
+        false => expanded(&located).ok()?.prove(up_to, within),
     };
     Some(proof.order.min(up_to))
 }

@@ -1,6 +1,6 @@
 //! Numbers of steps that are not fixed: `adaptive(…)`, `random(…)`, `halting(…)`; and how far the gradient goes back.
 //!
-//! Takes the syntax; gives a [`Depth`], and checks that the scheme and its weights allow it. The program is unrolled for the most steps
+//! Takes the syntax; gives a [`StepCount`], and checks that the scheme and its weights allow it. The program is unrolled for the most steps
 //! possible. The graph is made in `adaptive.rs`, `random.rs` and `halting.rs`.
 
 use super::evolve::{EvolveSpec, Sharing};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 /// What decides over the number of steps.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Depth {
+pub enum StepCount {
     /// The text.
     Known,
     /// The error of each step.
@@ -67,11 +67,11 @@ pub struct Halting {
 const LEAST: f64 = 1e-30;
 
 /// The steps that are unrolled, and what decides how many of them are made.
-pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, Depth)> {
+pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let most = MAX_EVALUATIONS as u64;
     if !matches!(e.kind, ExprKind::Call(_)) {
         let steps = report(whole(e, &Scope::new(), 1, most), r.sink)?;
-        return Some((steps, Depth::Known));
+        return Some((steps, StepCount::Known));
     }
     let args = Args::of(e);
     match args.as_ref().map(|a| a.callee.name.as_str()) {
@@ -89,7 +89,7 @@ pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, Depth)> {
         // A number that is computed, such as `len`.
         _ => {
             let steps = report(whole(e, &Scope::new(), 1, most), r.sink)?;
-            Some((steps, Depth::Known))
+            Some((steps, StepCount::Known))
         }
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn positive(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Exact> {
     Some(value)
 }
 
-fn adaptive(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
+fn adaptive(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, StepCount)> {
     let [rtol, atol, until] = ["rtol", "atol", "until"].map(|label| {
         let written = args.required(label, sink);
         written.and_then(|e| positive(e, sink))
@@ -126,10 +126,10 @@ fn adaptive(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> 
         until,
         order: 0,
     };
-    Some((max?, Depth::Adaptive(Box::new(adaptive))))
+    Some((max?, StepCount::Adaptive(Box::new(adaptive))))
 }
 
-fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
+fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, StepCount)> {
     let span = args.span;
     let most = MAX_EVALUATIONS as u64;
     let inner = args.positional();
@@ -157,10 +157,10 @@ fn random(mut args: Args, sink: &mut Vec<Diagnostic>) -> Option<(u64, Depth)> {
         )?,
         None => (4 * mean).min(most),
     };
-    Some((max, Depth::Random(Random { mean })))
+    Some((max, StepCount::Random(Random { mean })))
 }
 
-fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
+fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let most = MAX_EVALUATIONS as u64;
     let written = args.positional();
     let max = args.required("max", r.sink);
@@ -193,7 +193,7 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, Depth)> {
         layer: None,
         threshold,
     };
-    Some((max, Depth::Halting(Box::new(halting))))
+    Some((max, StepCount::Halting(Box::new(halting))))
 }
 
 fn no_chance(span: Span) -> Diagnostic {
@@ -217,7 +217,7 @@ impl Halting {
 }
 
 /// `gradient last(8)`: the steps at the end that the gradient goes through; `None`: all.
-pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option<Option<u64>> {
+pub fn gradient(e: &Evolve, depth: &StepCount, sink: &mut Vec<Diagnostic>) -> Option<Option<u64>> {
     let mut found: Option<(u64, Span)> = None;
     for o in &e.options {
         let EvolveOption::Gradient { value, span } = o else {
@@ -232,7 +232,9 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
         let name = args.as_ref().map(|a| a.callee.name.clone());
         match (name.as_deref(), &mut args) {
             (Some("unroll"), Some(_)) => {}
-            (Some("last"), Some(args)) if matches!(depth, Depth::Known | Depth::Random(_)) => {
+            (Some("last"), Some(args))
+                if matches!(depth, StepCount::Known | StepCount::Random(_)) =>
+            {
                 let Some(steps) = args.positional() else {
                     let d = Diagnostic::error(codes::MISSING_ARGUMENT, *span, "how many steps?");
                     sink.push(d.help("write `gradient last(8)`"));
@@ -245,10 +247,10 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
             _ => {
                 let d = not_supported(value.span, "this gradient of an evolve");
                 sink.push(d.help(match depth {
-                    Depth::Adaptive(_) => {
+                    StepCount::Adaptive(_) => {
                         "adaptive steps are differentiated through all accepted steps: leave `gradient` out"
                     }
-                    Depth::Halting(_) => {
+                    StepCount::Halting(_) => {
                         "the result of a token depends on all its states, so the gradient goes through all: leave `gradient` out"
                     }
                     _ => "write `gradient last(8)`, or leave `gradient` out for all steps",
@@ -266,7 +268,7 @@ pub fn gradient(e: &Evolve, depth: &Depth, sink: &mut Vec<Diagnostic>) -> Option
 /// Makes a spec one of steps that are decided over while it runs, or says why its scheme or its weights do not allow it. What the
 /// embedded partner needs becomes part of every step.
 pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
-    if spec.depth == Depth::Known {
+    if spec.depth == StepCount::Known {
         return Some(());
     }
     let extent = e.extent.span;
@@ -279,7 +281,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         });
         None
     };
-    let adaptive = matches!(spec.depth, Depth::Adaptive(_));
+    let adaptive = matches!(spec.depth, StepCount::Adaptive(_));
     for o in &e.options {
         match o {
             EvolveOption::LearnH { span, .. } => {
@@ -321,7 +323,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         _ => None,
     });
     for (p, sharing) in programs.iter().zip(&spec.policies) {
-        let alike = |s: &Sharing| matches!(s, Sharing::Shared | Sharing::OfTime(_));
+        let alike = |s: &Sharing| matches!(s, Sharing::Shared | Sharing::TimeDependent(_));
         let own = sharing.iter().position(|s| !alike(s));
         if let Some(field) = own {
             let name = &p.fields[field].name;
@@ -336,7 +338,7 @@ pub fn fit(e: &Evolve, spec: &mut EvolveSpec, sink: &mut Vec<Diagnostic>) -> Opt
         }
     }
     let evolved = spec.evolved();
-    let (Depth::Adaptive(a), Some(evolved)) = (&mut spec.depth, evolved.first()) else {
+    let (StepCount::Adaptive(a), Some(evolved)) = (&mut spec.depth, evolved.first()) else {
         return Some(());
     };
     let name = &evolved.flow.scheme.name.name;

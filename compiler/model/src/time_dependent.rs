@@ -36,7 +36,7 @@ const MAX_SCALE: u64 = 1_000_000;
 
 /// How parameters depend on time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfTime {
+pub struct TimeDependent {
     /// Waves, each with sine and cosine.
     pub embed: u64,
     pub hidden: u64,
@@ -56,7 +56,7 @@ pub enum Time {
 
 /// A time that a field is evaluated at, and how its parameters depend on it.
 pub struct At {
-    pub weights: Option<OfTime>,
+    pub weights: Option<TimeDependent>,
     pub time: Time,
     /// What the paths of its factors begin with.
     pub factors: String,
@@ -72,7 +72,7 @@ pub struct Timed {
 }
 
 /// Reads `{ embed: 128, hidden: 144, at: left }`.
-pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTime> {
+pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<TimeDependent> {
     let before = sink.len();
     let mut args = Args::listed("of time", span, args);
     let none = Scope::new();
@@ -93,7 +93,7 @@ pub fn read(span: Span, args: &[Arg], sink: &mut Vec<Diagnostic>) -> Option<OfTi
             .help("`linear` adds `G e(t)` to gains, shifts and biases, `mlp` what matrices have")
     });
     args.finish(&[], sink);
-    let read = OfTime {
+    let read = TimeDependent {
         embed: embed?,
         hidden: hidden?,
         scale: scale?,
@@ -125,7 +125,7 @@ fn second(
     found.map(|i| i == 1)
 }
 
-impl OfTime {
+impl TimeDependent {
     fn waves(self) -> Waves {
         Waves::Weights {
             n: self.embed,
@@ -188,7 +188,7 @@ impl EvolveSpec {
             let partner = p.embedded.iter().flat_map(|e| &e.instrs);
             for i in p.instrs.iter().chain(partner) {
                 if let Instr::Phi { field, .. } = i {
-                    reads |= matches!(policies[*field], Sharing::OfTime(_));
+                    reads |= matches!(policies[*field], Sharing::TimeDependent(_));
                 }
                 let Instr::Eval {
                     field, when, span, ..
@@ -197,7 +197,7 @@ impl EvolveSpec {
                     continue;
                 };
                 let policy = match policies[*field] {
-                    Sharing::OfTime(o) => Some(o),
+                    Sharing::TimeDependent(o) => Some(o),
                     _ => None,
                 };
                 let read = timed[*field] || policy.is_some_and(|o| !o.at_end);
@@ -280,7 +280,7 @@ impl GraphBuilder<'_> {
         &mut self,
         b: &mut Builder,
         path: &str,
-        of: OfTime,
+        of: TimeDependent,
         time: &Time,
         factors: &str,
     ) -> Result<Value, TypeError> {
