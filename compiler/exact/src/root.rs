@@ -16,9 +16,16 @@ const MAX_PRODUCTS: usize = 36;
 
 impl Exact {
     /// The real root of a degree: positive for positive numbers, negative for negative ones of odd degree.
+    ///
+    /// Above [`MAX_DEGREE`] it is a product of two roots of coprime degrees p and q, `a^(1/(p q)) = a^(u/p) a^(v/q)` with u q + v p = 1: such products
+    /// are printed as one root.
     pub fn root(&self, degree: u32) -> Result<Exact, ExactError> {
         if !(1..=MAX_DEGREE).contains(&degree) {
-            return Err(ExactError::Degree);
+            let [p, q] = coprime(degree).ok_or(ExactError::Degree)?;
+            let u = (1..p).find(|u| u * q % p == 1).ok_or(ExactError::Degree)?;
+            let v = (u * q - 1) / p;
+            let product = &self.power(u).root(p)? * &self.power(v).root(q)?.recip()?;
+            return product.checked();
         }
         if let Some(why) = self.tower.fault() {
             return Err(why);
@@ -33,6 +40,10 @@ impl Exact {
             Ordering::Less => Ok(-&positive(&-self, degree)?),
             Ordering::Greater => positive(self, degree),
         }
+    }
+
+    fn power(&self, n: u32) -> Exact {
+        (0..n).fold(Exact::one(), |product, _| &product * self)
     }
 
     /// `1/x`: for a nested root n, `1/(a + b·n) = (a − b·n)/(a² − b²·n²)`, where the divisor has no n; without nested roots,
@@ -195,4 +206,11 @@ pub(super) fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, E
         whole * BigRational::new(above.into(), below.into()),
     )
     .checked()
+}
+
+/// Two coprime factors, each the degree of a root, neither 1.
+fn coprime(degree: u32) -> Option<[u32; 2]> {
+    let factors = (2..=MAX_DEGREE).map(|p| [p, degree / p]);
+    let mut fit = factors.filter(|[p, q]| p * q == degree && *q <= MAX_DEGREE);
+    fit.find(|[p, q]| *q > 1 && num_integer::gcd(*p, *q) == 1)
 }

@@ -38,6 +38,21 @@ fn prints_as_it_would_be_written() {
     }
 }
 
+/// A product of roots is printed as one root.
+#[test]
+fn roots_of_composite_degree_are_read_back() {
+    let read = |text: &str| text.parse::<Exact>().expect(text);
+    for (product, root) in [
+        ("root(2, 3)*root(2, 5)", "root(256, 15)"),
+        ("root(3, 5)/root(3, 12)", "root(2187, 60)"),
+        ("root(2, 8)*root(1/5, 3)", "root(8/390625, 24)"),
+    ] {
+        assert_eq!(read(product), read(root), "{product}");
+        assert_eq!(read(&read(product).to_string()), read(product), "{product}");
+    }
+    assert!(read("root(0 - 2, 15)").to_f64() < -1.0);
+}
+
 #[test]
 fn what_is_no_number_is_refused_where_it_stands() {
     let long = "9".repeat(2000);
@@ -53,6 +68,11 @@ fn what_is_no_number_is_refused_where_it_stands() {
         (
             "root(2, 1/2)",
             12,
+            "the degree of a root is a whole number from 1 to 12",
+        ),
+        (
+            "root(2, 13)",
+            11,
             "the degree of a root is a whole number from 1 to 12",
         ),
         ("2^99", 4, "expected a whole power up to 64"),
