@@ -1,7 +1,7 @@
 //! Suggests which row of a tableau is wrong when its order claim is false: a row in which a change of one weight, or a shift between two
 //! entries that keeps the node, gives the claimed order.
 
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::order::{Expansion, Weights, expected, prove};
 use odec_numerics::{Tableau, TreeId, Trees};
 

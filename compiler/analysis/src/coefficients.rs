@@ -3,7 +3,7 @@
 use super::keep::Kept;
 use super::learned::Learning;
 use super::report::Report;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::manifold::Shape;
 use odec_text::number::number;
 use odec_text::page::Page;

@@ -18,7 +18,7 @@ use crate::scheme::flow::Flow;
 use crate::scheme::method::{LocatedStep, Unsupported, located, to_tolerance};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::effective::Reached;
 use odec_numerics::multistep::Multistep;

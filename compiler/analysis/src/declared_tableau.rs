@@ -8,8 +8,8 @@ use crate::scheme::Coeff;
 use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::method::solved;
 use crate::scheme::scalar::{Scope, exact, length_of, scalar};
+use odec_exact::Exact;
 use odec_grammar::ast::{Expr, SubFlow};
-use odec_graph::Exact;
 use odec_numerics::Tableau;
 use std::rc::Rc;
 

@@ -10,7 +10,7 @@ use crate::scheme::method::{
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Program, Steps};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::glm::{Glm, MAX_STAGES, MAX_VALUES};
 use odec_numerics::linear_step::{Inputs, Row, Value};
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use super::start::{Limited, Started};
 use super::unequal::{Growth, Unequal};
 use crate::scheme::Learned;
 use crate::scheme::work::StepWork;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
 use odec_numerics::joint::{AtInfinity, Function, Many};

@@ -2,7 +2,7 @@
 
 use super::modified::ModifiedEquation;
 use super::report::Report;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::Glm;
 

@@ -10,7 +10,7 @@ use crate::scheme::coeff::Coeff;
 use crate::scheme::method::{Unsupported, located_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::jet::{Jet, Space};
 use odec_numerics::manifold::{self, Shape};
 use odec_numerics::order::expected;

@@ -6,7 +6,7 @@
 use super::latex;
 use super::report::Found;
 use crate::scheme::method::LocatedStep;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::effective::{Reached, effective};
 use odec_numerics::invariants::{energy, symplectic};
 use odec_numerics::modified::Modified;

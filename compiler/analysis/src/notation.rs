@@ -1,6 +1,6 @@
 //! How reports write polynomials and ends of intervals.
 
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::poly::{Extent, Poly};
 use odec_text::number::{sum, superscript};
 

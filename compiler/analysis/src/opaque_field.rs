@@ -7,8 +7,8 @@ use crate::scheme::define::{Body, SchemeDef};
 use crate::scheme::flow::{Field, Flow, FlowArg, FlowArgKind, Leaf, Method, Setting};
 use crate::scheme::mentions::Mentions;
 use crate::scheme::{Facts, Layers};
+use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_graph::Exact;
 use std::rc::Rc;
 
 /// The values of a scheme's parameters in one step.

@@ -14,8 +14,8 @@ use crate::scheme::method::{
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
+use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_graph::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::partitioned::nystrom::Nystrom;
 use odec_numerics::partitioned::{A, B, Partitioned};

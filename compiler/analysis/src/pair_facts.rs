@@ -5,7 +5,7 @@
 use super::pair::{Pair, pair};
 use super::pair_start::{limited, steps_off};
 use crate::scheme::flow::Flow;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::order::expected;
 use odec_numerics::partitioned::Unsymplectic;
 use odec_numerics::partitioned::energy::first_change;

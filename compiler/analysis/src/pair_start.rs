@@ -9,7 +9,7 @@ use super::start::Limited;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::{Unsupported, first_programs};
 use crate::scheme::stage::Program;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::draw;
 use odec_numerics::linear_step::{LinearStep, Step, Value};
 use odec_numerics::partitioned::order::{FirstSteps, Missed};

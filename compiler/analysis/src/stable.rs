@@ -6,7 +6,7 @@
 use super::notation::extent;
 use super::report::{Additive, Report};
 use super::text::decided;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::joint::{AtInfinity, Function, Many};
 use odec_numerics::poly::Extent;
 use odec_numerics::stability::Stability;

@@ -17,9 +17,9 @@ use crate::scheme::method::{Unsupported, first_programs, first_steps, located, s
 use crate::scheme::per_use::SHARED;
 use crate::scheme::resolve::count;
 use crate::scheme::stage::Steps;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::Trees;
 use odec_numerics::draw;
 use odec_numerics::glm::first::{Missed, Why, missed};

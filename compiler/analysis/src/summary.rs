@@ -4,7 +4,7 @@
 
 use super::notation::end;
 use super::report::{Additive, OneField, Report};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::poly::Extent;
 use odec_numerics::properties::Kind;
 use odec_numerics::ssp::Ssp;

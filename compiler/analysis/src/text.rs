@@ -10,7 +10,7 @@ use super::notation::{extent, polynomial};
 use super::report::{Found, Limit, OneField, PrincipalError, Report};
 use super::stable;
 use crate::scheme::resolve::count;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_numerics::glm::{self, characteristic::Characteristic};
 use odec_numerics::multistep::{Facts, Multistep};

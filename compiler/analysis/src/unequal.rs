@@ -14,9 +14,9 @@ use crate::scheme::method::{
     LocatedStep, Unsupported, at_start, late, located, located_in, located_on, short_steps,
 };
 use crate::scheme::stage::Steps;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::Trees;
 use odec_numerics::jet::{Jet, Space};
 use odec_numerics::multistep::Multistep;

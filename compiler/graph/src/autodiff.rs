@@ -9,6 +9,7 @@ use crate::exact::Exact;
 use crate::graph::{Nodes, Pass, Site, Solution};
 use crate::op::{TypeError, Vjp};
 use crate::ops::{Builder, Combine, Constant, Graph, OpKind, VjpCx};
+use crate::solve::iterate;
 use crate::types::TensorType;
 use crate::value::Value;
 use odec_source::Span;
@@ -185,7 +186,7 @@ fn passed(b: &mut Builder, flags: &Flags, s: &Solution, sums: &mut Sums) -> Resu
     let from: Vec<u32> = s.pair.z.iter().map(|z| z.node).collect();
     let begin = from.iter().min().map_or(first, |n| *n);
     let needed = needed(b.graph(), begin..first, &from, s.pair.f.iter().copied());
-    let u = s.solver.solve(b, v.clone(), |b, u| {
+    let u = iterate(&s.solver, b, v.clone(), |b, u| {
         let mut own = Sums::new();
         for (f, u) in s.pair.f.iter().zip(u) {
             if needed.holds(f.node) {

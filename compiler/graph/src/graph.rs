@@ -5,9 +5,10 @@
 //! knows that they infer types; the list of them is [`crate::ops`], where these types get their short names.
 
 use crate::op::{InferTypes, TypeError};
-use crate::solver::{Pair, Solver};
 use crate::types::TensorType;
+use crate::value::Pair;
 use crate::value::Value;
+use odec_solver::Solver;
 use odec_source::Span;
 use petgraph::graph::DiGraph;
 use petgraph::visit::{Dfs, GraphBase, IntoNeighbors, Visitable};

@@ -56,7 +56,6 @@ pub mod ops;
 pub mod print;
 pub mod replay;
 pub mod solve;
-pub mod solver;
 pub mod svg;
 pub mod tensor;
 pub mod text;

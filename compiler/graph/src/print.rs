@@ -6,9 +6,9 @@
 use crate::fold::{Piece, Steps, fold};
 use crate::graph::{Pass, Solution};
 use crate::ops::Graph;
-use crate::solver::Solver;
 use crate::text::{attrs::exact, site, word};
 use crate::value::Value;
+use odec_solver::Solver;
 use std::fmt::Write;
 
 /// The whole graph; steps that repeat the one before are folded into a line that says so.

@@ -13,9 +13,10 @@ use crate::op::{TypeError, TypeResult};
 use crate::ops::{
     Broadcast, Builder, Combine, Constant, Mul, Recip, Shift, SumCols, WherePositive,
 };
-pub use crate::solver::{Mixing, Pair, Rule, Solver};
 use crate::types::TensorType;
+pub use crate::value::Pair;
 use crate::value::Value;
+pub use odec_solver::{Mixing, Rule, Solver};
 use std::collections::BTreeMap;
 
 /// The squared length below which a solution counts as 0: `(10⁻¹⁰)²`; cotangents of long texts are that small.
@@ -63,28 +64,26 @@ impl Builder {
     }
 }
 
-impl Solver {
-    /// Iterates from a start. `f` is called as often as there are iterations.
-    pub fn solve<E: From<TypeError>>(
-        &self,
-        b: &mut Builder,
-        start: Vec<Value>,
-        mut f: impl FnMut(&mut Builder, &[Value]) -> Result<Vec<Value>, E>,
-    ) -> Result<Vec<Value>, E> {
-        let (mut z, mut seen, mut mixer) = (start, Vec::<Pair>::new(), Mixer::default());
-        for _ in 0..self.iterations {
-            let made = f(b, &z)?;
-            z = match &self.mixing {
-                None => made,
-                Some(mixing) => {
-                    seen.insert(0, Pair { z, f: made });
-                    seen.truncate(mixing.memory + 1);
-                    mixer.next(b, mixing, &seen)?
-                }
-            };
-        }
-        Ok(z)
+/// Iterates from a start. `f` is called as often as there are iterations.
+pub fn iterate<E: From<TypeError>>(
+    solver: &Solver,
+    b: &mut Builder,
+    start: Vec<Value>,
+    mut f: impl FnMut(&mut Builder, &[Value]) -> Result<Vec<Value>, E>,
+) -> Result<Vec<Value>, E> {
+    let (mut z, mut seen, mut mixer) = (start, Vec::<Pair>::new(), Mixer::default());
+    for _ in 0..solver.iterations {
+        let made = f(b, &z)?;
+        z = match &solver.mixing {
+            None => made,
+            Some(mixing) => {
+                seen.insert(0, Pair { z, f: made });
+                seen.truncate(mixing.memory + 1);
+                mixer.next(b, mixing, &seen)?
+            }
+        };
     }
+    Ok(z)
 }
 
 impl Mixer {

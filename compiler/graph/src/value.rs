@@ -6,3 +6,10 @@ pub struct Value {
     pub node: u32,
     pub port: u32,
 }
+
+/// An iterate and what f makes of it, each one value for every unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub z: Vec<Value>,
+    pub f: Vec<Value>,
+}

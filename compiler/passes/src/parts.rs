@@ -8,7 +8,7 @@ use crate::model::Built;
 use odec_graph::Graph;
 use odec_graph::ops::Parameter;
 use odec_program::manifest::{self, Claim, Precision, StepCount, Train};
-use odec_program::{Bindings, DType, Target};
+use odec_program::{Bindings, DType, EntryId, Target};
 
 /// What a manifest is assembled from.
 #[derive(Clone, Debug)]
@@ -82,4 +82,16 @@ impl Options {
             },
         }
     }
+}
+
+/// What planning one entry found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryMemory {
+    pub entry: EntryId,
+    /// Bytes of the arena.
+    pub arena: u64,
+    /// Bytes of the same values side by side.
+    pub unshared: u64,
+    /// Bytes alive at the busiest launch.
+    pub lower_bound: u64,
 }

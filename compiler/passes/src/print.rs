@@ -3,7 +3,7 @@
 //! Takes a [`Manifest`] and the plan; gives a listing: the memory of every entry, its launches one per line, and every kernel with its
 //! body. Steps that launch the same kernels as the one before are folded into one line. Deterministic; there is no parser for it.
 
-use super::assemble::EntryMemory;
+use super::parts::EntryMemory;
 use odec_program::expr::{BinaryOp, CmpOp, ColMap, Expr, ReduceOp, RowMap, UnaryOp};
 use odec_program::kernel::{Contract, KernelSpec, Mode};
 use odec_program::manifest::{Manifest, Table};

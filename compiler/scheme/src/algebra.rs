@@ -14,10 +14,10 @@ use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::Scope;
 use super::solver::Solver;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::extrapolation::{exponents, weights};
 use std::rc::Rc;
 

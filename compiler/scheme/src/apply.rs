@@ -10,10 +10,10 @@ use super::names::Definition;
 use super::resolve::{Resolver, count, flow_for_field, repeated_argument, unknown_argument};
 use super::scalar::{Scope, name_of};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -3,10 +3,10 @@
 use super::resolve::{repeated_argument, unknown_argument};
 use super::scalar::{Scope, exact, name_of, not_supported, out_of_range, whole};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 pub use odec_program::bounds::Bounds;
 
 /// A callee with its arguments; also for a bare name, which has none.

@@ -4,8 +4,8 @@
 //! and cancellation is exact. Every result is checked against [`MAX_TERMS`], [`MAX_DEGREE`] and the limits of [`Exact`]: a
 //! scheme cannot make the compiler compute with numbers of astronomical size. Leaves rounding to whoever emits code.
 
-use odec_graph::exact::MAX_BITS;
-use odec_graph::{Exact, ExactError};
+use odec_exact::MAX_BITS;
+use odec_exact::{Exact, ExactError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Exact linear combinations of the values of a stage program.
 
 use super::coeff::{Coeff, CoeffError};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Takes a [`LocatedStep`] line; gives an expansion and the trees that it is compared on. Leaves the mathematics to `odec-numerics`.
 
 use super::method::{LocatedStep, Unsupported};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::linear_step::Step;
 use odec_numerics::order::{Expansion, Proof, Violation, Weights, highest, prove};
 use odec_numerics::past::Past;

@@ -8,10 +8,10 @@ use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Arg, BinOp, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::rc::Rc;
 
 impl Resolver<'_, '_> {

@@ -3,9 +3,9 @@
 use super::define::SchemeDef;
 use super::layer::Layers;
 use super::vocabulary::Facts;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
-use odec_graph::Exact;
 use std::rc::Rc;
 
 /// A learned right-hand side that is evaluated as a whole.

@@ -4,7 +4,7 @@
 //! more evaluation. `solve z = E(z) from s` in a step begins with z = s. A fixed number of plain iterations leaves nothing but
 //! evaluations and combinations. To a tolerance, an iterate is an instruction of its own ([`Instr::Mix`]), and what the
 //! gradient does not pass through is cut off ([`Instr::Stop`], [`Instr::Solution`]). Leaves the words to `solver.rs`, the
-//! mixing to [`odec_graph::solve`].
+//! mixing to `odec_graph::solve`.
 
 use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};

@@ -10,23 +10,16 @@ use super::embedded::Reached;
 use super::expansion::{MAX_CLAIM, expanded};
 use super::method::{Aside, Equivalent, at_start, located_at};
 use super::per_use::SHARED;
-use super::run::{Frame, StageTracer};
+use super::run::{Frame, KnownOrder, StageTracer};
 use super::stage::Instr;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::Trees;
 use odec_numerics::order::{Weights, prove};
 
-/// What the error of a method begins with, and whether it goes on in even powers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub order: usize,
-    pub symmetric: bool,
-}
-
 impl StageTracer<'_> {
-    pub(super) fn order_of(&mut self, of: &Term, frame: &Frame) -> Option<Known> {
+    pub(super) fn order_of(&mut self, of: &Term, frame: &Frame) -> Option<KnownOrder> {
         let key = (of.span, frame.scope.clone());
         if let Some(known) = self.orders.get(&key) {
             return Some(*known);
@@ -77,7 +70,7 @@ impl StageTracer<'_> {
         found: &Equivalent,
         frame: &Frame,
         within: Option<&Exact>,
-    ) -> Result<Known, String> {
+    ) -> Result<KnownOrder, String> {
         let flow = frame.flow;
         let n = flow.args.len() + flow.list.len();
         let tableau = self.numbers(found, (0..n).map(|i| i.to_string()).collect());
@@ -93,7 +86,7 @@ impl StageTracer<'_> {
         let Some((proof, symmetric)) = proof else {
             return Err("its coefficients have too many different roots".into());
         };
-        Ok(Known {
+        Ok(KnownOrder {
             order: proof.order,
             symmetric,
         })
@@ -101,7 +94,7 @@ impl StageTracer<'_> {
 }
 
 /// Of a line with exact flows.
-fn of_flows(aside: &Aside, within: Option<&Exact>) -> Result<Known, String> {
+fn of_flows(aside: &Aside, within: Option<&Exact>) -> Result<KnownOrder, String> {
     let program = &aside.program;
     let later = |(i, instr): (usize, &Instr)| match instr {
         Instr::Eval { at, .. } => at.iter().any(|v| v.0 as usize > i),
@@ -117,7 +110,7 @@ fn of_flows(aside: &Aside, within: Option<&Exact>) -> Result<Known, String> {
     let proof = e.prove(MAX_CLAIM as usize, within);
     // The adjoint of a product of exact flows is the product in reverse.
     let symmetric = |word: Vec<(usize, Exact)>| word.iter().eq(word.iter().rev());
-    Ok(Known {
+    Ok(KnownOrder {
         order: proof.order,
         symmetric: located.line.word().is_some_and(symmetric),
     })

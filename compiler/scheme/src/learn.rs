@@ -11,10 +11,10 @@ use super::history::Lengths;
 use super::mentions::Mentions;
 use super::scalar::{Scope, constant, measured, name_of, not_supported, whole};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Learn, LearnLen};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -16,10 +16,10 @@ use super::scalar::{Scope, arithmetic};
 use super::solver::{Gradient, Solver};
 use super::stage::{Moment, Phase};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::multistep as numerics;
 use odec_numerics::variable::{self, Family};
 

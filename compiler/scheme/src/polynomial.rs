@@ -5,9 +5,9 @@
 use super::coeff::Coeff;
 use super::scalar::{ROOT_WORK, Scope, constant, evaluated, exact, name_of, unknown_name};
 use crate::codes;
+use odec_exact::{Exact, ExactError};
 use odec_grammar::ast::{Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::{Exact, ExactError};
 
 /// Most roots that a message lists.
 const SHOWN: usize = 6;

@@ -10,10 +10,10 @@ use super::names::{Definition, Namespace};
 use super::run::MAX_WORK;
 use super::scalar::{Scope, constant, measured, name_of};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -11,7 +11,6 @@ use super::define::Body;
 use super::embedded::{Divided, Reached, divide, pruned};
 use super::evaluate::{Evaluation, SumAt, Used};
 use super::flow::{Flow, Leaf, Setting, Terms};
-use super::known_order::Known;
 use super::learn::{self, Declared, Learned, Owner};
 use super::per_use::PerUse;
 use super::resolve::too_deep;
@@ -20,10 +19,10 @@ use super::stage::{Instr, Moment, Phase, Program, Steps};
 use super::time;
 use super::time::Clocks;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::{Diagnostic, Label};
-use odec_graph::Exact;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -142,6 +141,13 @@ pub fn run(flow: &Flow, at: At, sink: &mut Vec<Diagnostic>) -> Option<Run> {
     })
 }
 
+/// What the error of a method begins with, and whether it goes on in even powers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownOrder {
+    pub order: usize,
+    pub symmetric: bool,
+}
+
 pub(super) struct StageTracer<'s> {
     sink: &'s mut Vec<Diagnostic>,
     pub(super) instrs: Vec<Instr>,
@@ -173,7 +179,7 @@ pub(super) struct StageTracer<'s> {
     /// The flow that each learned name belongs to, and the scheme in it.
     learned_by: BTreeMap<String, (Span, Span)>,
     /// Orders of methods that are extrapolated, by place and by the numbers known there.
-    pub(super) orders: BTreeMap<(Span, Scope), Known>,
+    pub(super) orders: BTreeMap<(Span, Scope), KnownOrder>,
     pub(super) at: At<'s>,
     /// Whether a setting with one value per step, or a past value, was read.
     pub(super) varies: bool,

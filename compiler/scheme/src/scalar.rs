@@ -3,11 +3,11 @@
 use super::coeff::{Coeff, CoeffError, MAX_TERMS};
 use super::polynomial;
 use crate::codes;
+use odec_exact::{Exact, ExactError};
+use odec_exact::{MAX_BITS, MAX_FRACTION_BITS};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::exact::{MAX_BITS, MAX_FRACTION_BITS};
-use odec_graph::{Exact, ExactError};
 use std::collections::BTreeMap;
 
 /// Named numbers in scope.

@@ -6,11 +6,11 @@ use super::args::Args;
 use super::run::{MAX_EVALUATIONS, StageTracer};
 use super::scalar::{Scope, not_supported, out_of_range, unknown_option};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Method};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
-use odec_graph::solve::{self, Mixing, Rule};
+use odec_solver::{Mixing, Rule};
 use std::fmt;
 
 /// Most iterations of a solve that ends at a tolerance: all of them are in the graph.
@@ -27,7 +27,7 @@ const LATER: [&str; 2] = ["newton", "newton_krylov"];
 /// A way to solve for fixed points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solver {
-    pub finds: solve::Solver,
+    pub finds: odec_solver::Solver,
     pub gradient: Gradient,
 }
 
@@ -49,7 +49,7 @@ impl Solver {
     /// A number of plain iterations, all of which are differentiated.
     pub fn plain(iterations: usize) -> Solver {
         Solver {
-            finds: solve::Solver {
+            finds: odec_solver::Solver {
                 mixing: None,
                 iterations,
             },
@@ -111,7 +111,7 @@ impl StageTracer<'_> {
         })
     }
 
-    fn finds(&mut self, call: &Expr, scope: &Scope) -> Option<solve::Solver> {
+    fn finds(&mut self, call: &Expr, scope: &Scope) -> Option<odec_solver::Solver> {
         let Some(mut args) = Args::of(call) else {
             let message = "this is not a solver";
             let d = Diagnostic::error(codes::UNKNOWN_OPTION, call.span, message);
@@ -162,7 +162,7 @@ impl StageTracer<'_> {
             Some(e) => self.memory(e, scope, most, max.map(|e| e.span)),
         };
         let tol = tol.and_then(|e| self.tolerance(e, scope));
-        (self.messages() == before).then_some(solve::Solver {
+        (self.messages() == before).then_some(odec_solver::Solver {
             mixing: Some(Mixing {
                 tol: tol?,
                 memory: memory?,

@@ -309,7 +309,7 @@ impl StageTracer<'_> {
             if let Some(v) = variable {
                 names.set.insert(
                     v.name.clone(),
-                    Some(Item::Number(Coeff::constant(odec_graph::Exact::int(j)))),
+                    Some(Item::Number(Coeff::constant(odec_exact::Exact::int(j)))),
                 );
             }
             let done: Vec<Option<()>> = body.iter().map(|s| self.statement(s, names)).collect();

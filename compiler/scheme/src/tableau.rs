@@ -12,10 +12,10 @@ use super::resolve::count;
 use super::run::{Frame, StageTracer};
 use super::scalar::Scope;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{Tableau, TableauRow};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 
 /// One row, with as many entries as there are stages.
 pub(super) struct Row {

@@ -14,9 +14,9 @@ use super::run::StageTracer;
 use super::stage::Instr;
 use super::value::Names;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use odec_numerics::exponential::sums::over_factorial;
 
 /// The symbol of the time a step begins at.

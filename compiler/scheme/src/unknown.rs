@@ -12,8 +12,8 @@ use super::implicit::Update;
 use super::run::StageTracer;
 use super::solver::Solver;
 use super::stage::{Instr, Unknown};
+use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_graph::Exact;
 
 /// What an equation is not said to be.
 const OPEN: &str = "its equation is part of itself";

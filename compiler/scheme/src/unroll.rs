@@ -9,9 +9,9 @@ use super::per_use::PerUse;
 use super::run::{At, MAX_EVALUATIONS, MAX_TOTAL, run, too_many_evaluations};
 use super::stage::{Phase, Program, Steps};
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::rc::Rc;
 
 /// An evolution as programs.

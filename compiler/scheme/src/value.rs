@@ -12,10 +12,10 @@ use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
 use super::stage::Moment;
 use crate::codes;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Call, Expr, ExprKind, Ident, Over, Range};
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 use std::collections::BTreeMap;
 
 /// Names of a step program; `None`: set, but wrongly.

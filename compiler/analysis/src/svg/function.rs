@@ -1,6 +1,6 @@
 //! Complex numbers, and the values of stability functions at them.
 
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::poly::Poly;
 use odec_numerics::stability::StabilityFunction;
 

@@ -8,7 +8,7 @@ use super::function::{Complex, Level, Rational};
 use super::plot::{Axis, Plot};
 use super::sheet::{Anchor, Sheet, width};
 use crate::report::{Additive, Report};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::joint::{Function, Many};
 use odec_numerics::multistep::Multistep;
 use odec_numerics::poly::Extent;

@@ -2,7 +2,7 @@
 
 use super::sheet::{Anchor, Sheet, width};
 use crate::report::Report;
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::Tableau;
 use odec_text::number::{number_in, subscript};
 

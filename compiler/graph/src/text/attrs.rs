@@ -3,11 +3,11 @@
 //! Takes what stands between the operands and the types of a node; gives values to [`crate::Op::from_attrs`], which asks for each by
 //! name. What nobody asked for is an error.
 
-use super::cursor::{Cursor, ParseError, Parsed, unquoted};
-use super::is_plain;
 use crate::exact::Exact;
 use crate::types::{Elem, TensorType};
 use odec_program::{Dim, Size};
+use odec_text::cursor::{Cursor, ParseError, Parsed, unquoted};
+use odec_text::word::is_plain;
 
 /// The attributes of a node that is being read, and the types of its results.
 pub struct Attrs<'t> {

@@ -18,39 +18,10 @@
 //! Exact numbers stay exact: `coeffs=[1/2 - sqrt(3)/6, 1]`. Spans and the names that pictures use are not written.
 
 pub mod attrs;
-mod cursor;
 mod parse;
 mod site;
 
-pub use cursor::{Cursor, ParseError, Parsed};
+pub use odec_text::cursor::{Cursor, ParseError, Parsed};
+pub use odec_text::word::word;
 pub use parse::parse;
 pub use site::site;
-
-/// A word as it is written: in quotation marks where it has other characters than words have.
-pub fn word(word: &str) -> String {
-    match is_plain(word) {
-        true => word.to_string(),
-        false => quoted(word),
-    }
-}
-
-fn is_plain(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(is_word)
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
-}
-
-fn quoted(word: &str) -> String {
-    let mut out = String::from('"');
-    for c in word.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}

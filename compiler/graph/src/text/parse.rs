@@ -1,14 +1,15 @@
 //! Reads the textual form of a graph.
 
 use super::attrs::Attrs;
-use super::cursor::{Cursor, ParseError, Parsed};
 use super::site;
 use crate::graph::{Site, Solution};
 use crate::ops::{Builder, Graph, NAMES, OpKind};
-use crate::solver::{Mixing, Pair, Rule, Solver};
 use crate::types::{Elem, TensorType};
+use crate::value::Pair;
 use crate::value::Value;
 use odec_program::Dim;
+use odec_solver::{Mixing, Rule, Solver};
+use odec_text::cursor::{Cursor, ParseError, Parsed};
 use std::collections::BTreeMap;
 
 /// The graph that a text says. What comes out has passed the types' rules; [`crate::verify()`] says the rest.

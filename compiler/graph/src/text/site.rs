@@ -1,8 +1,8 @@
 //! Sites as text: `core: step.3 eval.1 att.q backward replay.2`.
 
-use super::cursor::{Cursor, Parsed};
-use super::{is_plain, quoted};
 use crate::graph::{Pass, Site};
+use odec_text::cursor::{Cursor, Parsed};
+use odec_text::word::{is_plain, quoted};
 
 /// The parts that a site has; empty where it has none.
 pub fn site(site: &Site) -> String {

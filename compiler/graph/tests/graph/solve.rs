@@ -2,7 +2,7 @@
 
 use crate::common::{Random, close};
 use odec_graph::ops::{Input, Mul, Parameter, StopGradient, SumCols, SumRows};
-use odec_graph::solve::{Mixing, Pair, Rule, Solver};
+use odec_graph::solve::{Mixing, Pair, Rule, Solver, iterate};
 use odec_graph::{Builder, Exact, Tensor, TensorType, TypeError, Value, gradient, nn, run};
 use odec_program::{Bindings, manifest::Init};
 use proptest::prelude::*;
@@ -166,7 +166,7 @@ fn found(l: &Linear, solver: &Solver, implicit: bool) -> BTreeMap<String, Tensor
         let mut b = Builder::new();
         let [w, c, g] = l.inputs(&mut b)?;
         let zero = nn::combine(&mut b, &[(Exact::zero(), c)])?;
-        let z = solver.solve(&mut b, vec![zero], |b, z| {
+        let z = iterate(solver, &mut b, vec![zero], |b, z| {
             Ok::<_, TypeError>(vec![applied(b, w, c, z[0])?])
         })?;
         let mut end = z[0];
@@ -304,7 +304,9 @@ fn solutions_inside_equations() {
              s: &Solver,
              f: &dyn Fn(&mut Builder, Value) -> Result<Value, TypeError>| {
                 let zero = nn::combine(b, &[(Exact::zero(), c)])?;
-                let z = s.solve(b, vec![zero], |b, z| Ok::<_, TypeError>(vec![f(b, z[0])?]))?[0];
+                let z = iterate(s, b, vec![zero], |b, z| {
+                    Ok::<_, TypeError>(vec![f(b, z[0])?])
+                })?[0];
                 if !implicit {
                     return Ok(z);
                 }

@@ -6,7 +6,7 @@
 mod entries;
 mod hoist;
 
-pub use super::parts::{Model, Options};
+pub use super::parts::{EntryMemory, Model, Options};
 
 use crate::Policy;
 use crate::layout::{ParamTable, TooManyParams, constants};
@@ -39,18 +39,6 @@ pub enum AssembleError {
     Lower { entry: String, error: LowerError },
     #[error("internal: entry `{entry}`: {error}")]
     Check { entry: String, error: CheckError },
-}
-
-/// What planning one entry found out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryMemory {
-    pub entry: EntryId,
-    /// Bytes of the arena.
-    pub arena: u64,
-    /// Bytes of the same values side by side.
-    pub unshared: u64,
-    /// Bytes alive at the busiest launch.
-    pub lower_bound: u64,
 }
 
 /// A manifest and how well its memory is shared.

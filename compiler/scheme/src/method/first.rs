@@ -11,7 +11,7 @@ use super::programs::program_span;
 use super::reading::{Numbers, at_start};
 use super::refusal::{DIFFERENT_POWERS, OTHER_FIELD, Unsupported};
 use super::walk::{Named, Programs, Walk};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::LinearStep;
 use odec_numerics::linear_step::Value;
 

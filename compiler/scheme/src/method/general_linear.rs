@@ -12,7 +12,7 @@ use super::reading::{Reading, at_start};
 use super::refusal::{FROM_START, TOO_LONG, Unsupported};
 use super::walk::{Programs, Walk};
 use super::{LocatedStep, MAX_VALUES};
-use odec_graph::Exact;
+use odec_exact::Exact;
 use odec_numerics::linear_step::{Step, Value};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::super::{Coeff, PerUse};
 use super::programs::at;
 use super::reading::at_start;
 use super::{LocatedStep, Unsupported, located_on};
-use odec_graph::Exact;
+use odec_exact::Exact;
 
 /// The line of step `k` of an evolution whose steps have these sizes; `None`: it looks back farther than to the first one.
 pub fn located_in(

@@ -9,9 +9,9 @@ use super::super::per_use::SHARED;
 use super::super::run::{At, MAX_TOTAL, Run, run};
 use super::super::stage::{Instr, Phase, Program, Steps, Unknown};
 use super::refusal::Unsupported;
+use odec_exact::Exact;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::Exact;
 
 /// The step that is looked at, or a later one if a multistep method reaches back farther.
 const LATE: usize = 24;

@@ -6,8 +6,8 @@
 use super::super::Coeff;
 use super::super::stage::Program;
 use super::refusal::Unsupported;
+use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_graph::Exact;
 use odec_numerics::series::Number;
 use std::convert::Infallible;
 

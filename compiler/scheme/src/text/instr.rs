@@ -6,8 +6,8 @@ use crate::ValueId;
 use crate::exponential::{MAX_INDEX, called};
 use crate::stage::{Instr, Moment, Projection, Unknown, default_eps};
 use crate::unknown::REASONS;
-use odec_graph::Exact;
-use odec_graph::text::Parsed;
+use odec_exact::Exact;
+use odec_text::cursor::Parsed;
 
 impl Reader<'_> {
     /// What stands behind `=`, by the letter before it.

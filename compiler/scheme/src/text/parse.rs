@@ -11,7 +11,7 @@ use crate::resolve::count;
 use crate::stage::{Derived, Instr, Program, evaluations};
 use crate::{Coeff, Combination, Facts, ValueId};
 use odec_grammar::Span;
-use odec_graph::text::{Cursor, ParseError, Parsed};
+use odec_text::cursor::{Cursor, ParseError, Parsed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

@@ -6,7 +6,7 @@ use crate::combination::{Combination, ValueId};
 use crate::exponential::called;
 use crate::resolve::count;
 use crate::stage::{Instr, Iterates, Program, Projection, Unknown, default_eps, evaluations};
-use odec_graph::text::word;
+use odec_text::word::word;
 use std::collections::BTreeMap;
 use std::fmt;
 

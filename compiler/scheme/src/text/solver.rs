@@ -4,8 +4,8 @@ use super::parse::Reader;
 use crate::ValueId;
 use crate::solver::{Gradient, Solver};
 use crate::stage::{Instr, Iterates};
-use odec_graph::solve::{self, Mixing, Rule};
-use odec_graph::text::Parsed;
+use odec_solver::{Mixing, Rule};
+use odec_text::cursor::Parsed;
 
 const RULES: [Rule; 2] = [Rule::Anderson, Rule::Broyden];
 
@@ -64,7 +64,7 @@ impl Reader<'_> {
         })
     }
 
-    fn finds(&mut self) -> Parsed<solve::Solver> {
+    fn finds(&mut self) -> Parsed<odec_solver::Solver> {
         let expected = "`fixed_point`, `anderson` or `broyden`";
         let rule = self.rule("fixed_point", expected)?;
         self.cursor.need("(")?;
@@ -85,7 +85,7 @@ impl Reader<'_> {
         let iterations = self.whole("a number of iterations")?;
         self.cursor.need(")")?;
         let rule = rule.unwrap_or_default();
-        Ok(solve::Solver {
+        Ok(odec_solver::Solver {
             mixing: Some(Mixing { tol, memory, rule }),
             iterations,
         })
@@ -120,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    fn tolerance(&mut self) -> Parsed<odec_graph::Exact> {
+    fn tolerance(&mut self) -> Parsed<odec_exact::Exact> {
         self.labelled("tol")?;
         self.number()
     }

@@ -5,8 +5,8 @@
 use super::parse::Reader;
 use crate::coeff::{Coeff, CoeffError};
 use crate::combination::Combination;
-use odec_graph::Exact;
-use odec_graph::text::{Cursor, Parsed};
+use odec_exact::Exact;
+use odec_text::cursor::{Cursor, Parsed};
 
 /// Most parentheses within parentheses.
 const MAX_DEPTH: usize = 32;

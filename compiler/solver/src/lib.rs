@@ -1,7 +1,8 @@
-//! How a fixed point is found: what a graph keeps of it beside its nodes.
+//! How a fixed point `z = f(z)` is found: how often f is evaluated, and how iterates are mixed.
+//!
+//! Schemes say it and graphs do it; neither needs the other's crate for that. Words are read in `odec-scheme`, iterates made in `odec-graph`.
 
-use crate::exact::Exact;
-use crate::value::Value;
+use odec_exact::Exact;
 
 /// When a row is solved, and how it gets there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,11 +41,4 @@ pub struct Solver {
     pub mixing: Option<Mixing>,
     /// How often f is evaluated.
     pub iterations: usize,
-}
-
-/// An iterate and what f makes of it, each one value for every unknown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
-    pub z: Vec<Value>,
-    pub f: Vec<Value>,
 }

@@ -1,6 +1,6 @@
 //! A place in a text, and errors that say where and what was expected.
 
-use super::is_word;
+use super::word::is_word;
 use thiserror::Error;
 
 /// Why a text cannot be read. Lines and columns count from 1, columns in characters.
@@ -184,7 +184,7 @@ impl<'t> Cursor<'t> {
 }
 
 /// A text without its quotation marks and escapes.
-pub(super) fn unquoted(raw: &str) -> Option<String> {
+pub fn unquoted(raw: &str) -> Option<String> {
     let inside = raw.strip_prefix('"')?.strip_suffix('"')?;
     let (mut word, mut chars) = (String::new(), inside.chars());
     while let Some(c) = chars.next() {
