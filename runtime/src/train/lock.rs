@@ -110,7 +110,7 @@ mod tests {
             for contents in ["", "mine"] {
                 fs::write(out.join(name), contents).unwrap();
                 let said = claim(&out).unwrap_err().to_string();
-                assert!(said.contains(&format!("run/{name} is there")), "{said}");
+                assert!(said.contains(&format!("run/{name} exists")), "{said}");
                 assert_eq!(fs::read_to_string(out.join(name)).unwrap(), contents);
             }
             fs::remove_dir_all(&out).unwrap();

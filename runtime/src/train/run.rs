@@ -3,7 +3,7 @@
 //! Takes an artifact with a train block, or the folder of a run; fills the run's folder: `model.odex` (a copy of the
 //! artifact), `tokenizer.json` (a copy, when it has one), `checkpoint.safetensors`, `metrics.jsonl`, `loss.svg`; token
 //! files made from texts are kept beside it, for all runs in that place. A run that is resumed gives the bits and metrics of one that never stopped, unless it
-//! has a time limit (see [`odec_program::schedules`]). One process at a time trains in a folder; anyone may read it ([`mod@crate::train::lock`]). Leaves what a step is to [`mod@crate::train::step`], the texts it trains on to [`mod@crate::train::material`], when
+//! has a time limit (see [`odec_program::schedules`]). One process at a time trains in a folder; anyone may read it ([`mod@crate::train::lock`]). Leaves what a step is to [`mod@crate::train::step`], the texts it trains on to [`mod@crate::train::dataset`], when
 //! to evaluate, save and stop to [`mod@crate::train`], clipping and the optimiser's arithmetic to the program.
 
 use crate::artifact::{Artifact, ArtifactError, DeviceChoice, Unsigned};
