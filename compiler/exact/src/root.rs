@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 
 /// Highest degree of a root.
 pub const MAX_DEGREE: u32 = 12;
+/// Highest degree of a product of roots.
+const MAX_COMPOSITE: u32 = 1 << 10;
 /// Most radicals of the field in which a reciprocal is sought.
 const MAX_DIMENSION: usize = 12;
 /// The same where powers of a polynomial's root are beside them.
@@ -17,15 +19,11 @@ const MAX_PRODUCTS: usize = 36;
 impl Exact {
     /// The real root of a degree: positive for positive numbers, negative for negative ones of odd degree.
     ///
-    /// Above [`MAX_DEGREE`] it is a product of two roots of coprime degrees p and q, `a^(1/(p q)) = a^(u/p) a^(v/q)` with u q + v p = 1: such products
-    /// are printed as one root.
+    /// Degrees above [`MAX_DEGREE`] are those of products of roots, which are printed as one root: `root(2, 3)*root(2, 5)` is `root(256, 15)`.
     pub fn root(&self, degree: u32) -> Result<Exact, ExactError> {
-        if !(1..=MAX_DEGREE).contains(&degree) {
-            let [p, q] = coprime(degree).ok_or(ExactError::Degree)?;
-            let u = (1..p).find(|u| u * q % p == 1).ok_or(ExactError::Degree)?;
-            let v = (u * q - 1) / p;
-            let product = &self.power(u).root(p)? * &self.power(v).root(q)?.recip()?;
-            return product.checked();
+        let of_one_term = degree <= MAX_DEGREE || self.as_term().is_some();
+        if !of_one_term || !is_degree(degree) {
+            return Err(ExactError::Degree);
         }
         if let Some(why) = self.tower.fault() {
             return Err(why);
@@ -40,10 +38,6 @@ impl Exact {
             Ordering::Less => Ok(-&positive(&-self, degree)?),
             Ordering::Greater => positive(self, degree),
         }
-    }
-
-    fn power(&self, n: u32) -> Exact {
-        (0..n).fold(Exact::one(), |product, _| &product * self)
     }
 
     /// `1/x`: for a nested root n, `1/(a + b·n) = (a − b·n)/(a² − b²·n²)`, where the divisor has no n; without nested roots,
@@ -195,9 +189,9 @@ pub(super) fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, E
     let over = d.iter().map(|(p, k)| (*p, Ratio::from_integer(-*k)));
     let powers = one.chain(over).chain(r.powers());
     let (whole, radical) = Radical::of(powers.map(|(p, e)| (p, e / i64::from(degree))));
-    if radical
+    if !radical
         .powers()
-        .any(|(_, e)| *e.denom() > i64::from(MAX_DEGREE))
+        .all(|(_, e)| is_degree(e.denom().unsigned_abs() as u32))
     {
         return Err(ExactError::Degree);
     }
@@ -208,9 +202,17 @@ pub(super) fn term(r: &Radical, c: &BigRational, degree: u32) -> Result<Exact, E
     .checked()
 }
 
-/// Two coprime factors, each the degree of a root, neither 1.
-fn coprime(degree: u32) -> Option<[u32; 2]> {
-    let factors = (2..=MAX_DEGREE).map(|p| [p, degree / p]);
-    let mut fit = factors.filter(|[p, q]| p * q == degree && *q <= MAX_DEGREE);
-    fit.find(|[p, q]| *q > 1 && num_integer::gcd(*p, *q) == 1)
+/// Whether it is a product of coprime degrees up to [`MAX_DEGREE`].
+fn is_degree(degree: u32) -> bool {
+    let mut rest = degree;
+    for prime in 2..=MAX_DEGREE {
+        let mut power = 1;
+        while rest.is_multiple_of(prime) && rest > 0 {
+            (power, rest) = (power * prime, rest / prime);
+        }
+        if power > MAX_DEGREE {
+            return false;
+        }
+    }
+    rest == 1 && degree <= MAX_COMPOSITE
 }

@@ -46,6 +46,7 @@ fn roots_of_composite_degree_are_read_back() {
         ("root(2, 3)*root(2, 5)", "root(256, 15)"),
         ("root(3, 5)/root(3, 12)", "root(2187, 60)"),
         ("root(2, 8)*root(1/5, 3)", "root(8/390625, 24)"),
+        ("root(2, 3)*root(2, 5)/root(2, 7)", "root(2^41, 105)"),
     ] {
         assert_eq!(read(product), read(root), "{product}");
         assert_eq!(read(&read(product).to_string()), read(product), "{product}");
@@ -139,7 +140,8 @@ fn refusals() {
     assert_eq!((&q(1, 1) - &sqrt(2)).root(2), Err(ExactError::NotReal));
     assert_eq!(q(2, 1).root(0), Err(ExactError::Degree));
     assert_eq!(q(2, 1).root(13), Err(ExactError::Degree));
-    assert_eq!(sqrt(2).root(12), Err(ExactError::Degree));
+    assert_eq!(sqrt(2).root(8), Err(ExactError::Degree));
+    assert_eq!(sqrt(2).root(12), Exact::int(2).root(24));
     let prime = Exact::int(1_000_000_007);
     assert_eq!(prime.root(2), Err(ExactError::PrimeFactor));
     assert_eq!((&prime * &prime).root(2), Ok(prime));
