@@ -1,9 +1,11 @@
 //! Arguments of layers and of other parts: their names, what may be given for them, what is meant where nothing is said, and why.
 //!
-//! An argument is read by its declaration, so that what is documented is what is read. Leaves reading to `part.rs`, for layers to
-//! `layers/reading.rs`.
+//! An argument is read by its declaration ([`Given`]), so that what is documented is what is read. What values are allowed say `part.rs` and, for
+//! layers, `layers/reading.rs`.
 
-use crate::scheme::args::Bounds;
+use crate::scheme::args::{Args, Bounds};
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
 /// One argument.
@@ -179,5 +181,64 @@ impl Argument {
             Silent::Ratio(n, d) => Some(Exact::ratio(n, d)),
             _ => None,
         }
+    }
+}
+
+/// The arguments that a source gives, read by their declarations.
+pub struct Given<'e> {
+    pub args: Args<'e>,
+    /// Those that were read, in order.
+    read: Vec<&'static str>,
+}
+
+impl<'e> Given<'e> {
+    pub fn new(args: Args<'e>) -> Self {
+        Given {
+            args,
+            read: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, a: &Argument) {
+        if !self.read.contains(&a.name) {
+            self.read.push(a.name);
+        }
+    }
+
+    pub fn flag(&mut self, a: &Argument) -> bool {
+        self.note(a);
+        self.args.flag(a.name)
+    }
+
+    /// The value of an argument that need not be given.
+    pub fn value(&mut self, a: &Argument, sink: &mut Vec<Diagnostic>) -> Option<&'e Expr> {
+        self.note(a);
+        self.args.labelled(a.name, sink)
+    }
+
+    /// The value of an argument that must be given.
+    pub fn needed(&mut self, a: &Argument, sink: &mut Vec<Diagnostic>) -> Option<&'e Expr> {
+        self.note(a);
+        self.args.required(a.name, sink)
+    }
+
+    /// The next argument without a name.
+    pub fn unnamed(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.note(a);
+        self.args.positional()
+    }
+
+    /// A word with arguments of its own.
+    pub fn options(&mut self, a: &Argument, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
+        self.note(a);
+        self.args.word(a.name, sink)
+    }
+
+    /// Whether what was read is what is declared, in its order.
+    pub fn is_declared(&self, declared: &[Argument]) -> bool {
+        declared
+            .iter()
+            .map(|a| a.name)
+            .eq(self.read.iter().copied())
     }
 }

@@ -3,7 +3,7 @@
 //! A part is one file and one line of a list. There is a list for each place: inputs, embeddings, positions, outputs, data sources.
 //! Layers, whose widths depend on what they meet, are read by `layers/reading.rs`.
 
-use super::arguments::{Argument, Form, Silent};
+use super::arguments::{Argument, Form, Given, Silent};
 use crate::codes;
 use crate::scheme::args::{Args, report};
 use crate::scheme::scalar::{Scope, exact, not_supported, whole};
@@ -75,35 +75,24 @@ impl<T> Place<T> {
         let args = one_of(e, &names, self.later, self.example, sink)?;
         let named = |p: &&Listed<T>| p.declaration.name == args.callee.name;
         let part = self.parts.iter().find(named)?;
-        let mut reading = PartReading {
-            args,
-            sink,
-            asked: Vec::new(),
-        };
+        let given = Given::new(args);
+        let mut reading = PartReading { given, sink };
         let made = (part.read)(&mut reading);
         // What is declared is read, and nothing else.
-        let declared = part.declaration.arguments.iter().map(|a| a.name);
-        debug_assert!(made.is_none() || declared.eq(reading.asked.iter().copied()));
-        reading.args.finish(&[], reading.sink);
+        let declared = part.declaration.arguments;
+        debug_assert!(made.is_none() || reading.given.is_declared(declared));
+        reading.given.args.finish(&[], reading.sink);
         made
     }
 }
 
 /// The arguments of a part at hand.
 pub struct PartReading<'e, 's> {
-    args: Args<'e>,
+    given: Given<'e>,
     sink: &'s mut Vec<Diagnostic>,
-    /// Arguments that the part has asked for.
-    asked: Vec<&'static str>,
 }
 
 impl<'e> PartReading<'e, '_> {
-    fn ask(&mut self, a: &Argument) {
-        if !self.asked.contains(&a.name) {
-            self.asked.push(a.name);
-        }
-    }
-
     pub fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
         self.sink.push(d);
         None
@@ -114,19 +103,16 @@ impl<'e> PartReading<'e, '_> {
     }
 
     pub fn flag(&mut self, a: &Argument) -> bool {
-        self.ask(a);
-        self.args.flag(a.name)
+        self.given.flag(a)
     }
 
     fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
-        self.ask(a);
-        self.args.labelled(a.name, self.sink)
+        self.given.value(a, self.sink)
     }
 
     /// The value of an argument that must be given.
     pub fn needed(&mut self, a: &Argument) -> Option<&'e Expr> {
-        self.ask(a);
-        self.args.required(a.name, self.sink)
+        self.given.needed(a, self.sink)
     }
 
     /// A whole number that must be given, from 1.
@@ -151,10 +137,9 @@ impl<'e> PartReading<'e, '_> {
 
     /// All arguments without a name: one path at least.
     pub fn paths(&mut self, a: &Argument) -> Option<Vec<String>> {
-        self.ask(a);
         let mut paths = Vec::new();
         let mut good = true;
-        while let Some(e) = self.args.positional() {
+        while let Some(e) = self.given.unnamed(a) {
             match &e.kind {
                 ExprKind::Str(path) => paths.push(path.clone()),
                 _ => {
@@ -166,10 +151,10 @@ impl<'e> PartReading<'e, '_> {
             }
         }
         if paths.is_empty() && good {
-            let name = &self.args.callee.name;
+            let name = &self.given.args.callee.name;
             let message = format!("`{name}` needs a file");
             let help = format!("write `{name}(\"file\", …)`");
-            let d = Diagnostic::error(codes::MISSING_ARGUMENT, self.args.span, message);
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, self.given.args.span, message);
             return self.fail(d.help(help));
         }
         good.then_some(paths)
@@ -189,7 +174,7 @@ impl<'e> PartReading<'e, '_> {
         let n = hundred.and_then(|n| u32::try_from(n).ok());
         let n = n.filter(|n| (least..=most).contains(n));
         if n.is_none() {
-            let span = given.map_or(self.args.span, |e| e.span);
+            let span = given.map_or(self.given.args.span, |e| e.span);
             let message = format!("{value} {wrong}");
             let label = format!("a whole percentage from {least}% to {most}% is expected");
             let d = Diagnostic::error(codes::OUT_OF_RANGE, span, message);

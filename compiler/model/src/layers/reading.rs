@@ -7,6 +7,7 @@
 use super::network::Network;
 use super::pipeline::{Input, LayerReader};
 use super::{Argument, Definition, Form, LATER_ARGUMENTS, Map, VOCABULARY, find, written};
+use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
@@ -45,24 +46,17 @@ pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network
     let before = reader.sink.len();
     let mut reading = Reading {
         reader: &mut *reader,
-        args,
+        given: Given::new(args),
         input,
         definition,
-        asked: Vec::new(),
         settled: false,
     };
     let made = (definition.read)(&mut reading);
-    let Reading {
-        args,
-        asked,
-        settled,
-        ..
-    } = reading;
+    let Reading { given, settled, .. } = reading;
     if !settled {
         // What is declared is read, and nothing else.
-        let declared = definition.arguments.iter().map(|a| a.name);
-        debug_assert!(made.is_none() || declared.eq(asked));
-        args.finish(LATER_ARGUMENTS, reader.sink);
+        debug_assert!(made.is_none() || given.is_declared(definition.arguments));
+        given.args.finish(LATER_ARGUMENTS, reader.sink);
     }
     made.filter(|_| reader.sink.len() == before)
 }
@@ -89,11 +83,9 @@ fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
 /// The arguments of a layer at hand.
 pub struct Reading<'a, 'e, 'x> {
     reader: &'a mut LayerReader<'x>,
-    args: Args<'e>,
+    given: Given<'e>,
     input: Input<'a>,
     definition: &'static Definition,
-    /// Arguments that the layer has read.
-    asked: Vec<&'static str>,
     /// Whether nothing more is to be said of its arguments.
     settled: bool,
 }
@@ -111,7 +103,7 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// Of the layer with its arguments.
     pub fn span(&self) -> Span {
-        self.args.span
+        self.given.args.span
     }
 
     pub fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
@@ -128,33 +120,23 @@ impl<'e> Reading<'_, 'e, '_> {
         report(r, self.reader.sink)
     }
 
-    fn ask(&mut self, a: &Argument) {
-        if !self.asked.contains(&a.name) {
-            self.asked.push(a.name);
-        }
-    }
-
     pub fn flag(&mut self, a: &Argument) -> bool {
-        self.ask(a);
-        self.args.flag(a.name)
+        self.given.flag(a)
     }
 
     /// The value of an argument that need not be given.
     pub fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
-        self.ask(a);
-        self.args.labelled(a.name, self.reader.sink)
+        self.given.value(a, self.reader.sink)
     }
 
     /// The value of an argument that must be given.
     pub fn needed(&mut self, a: &Argument) -> Option<&'e Expr> {
-        self.ask(a);
-        self.args.required(a.name, self.reader.sink)
+        self.given.needed(a, self.reader.sink)
     }
 
     /// The next argument without a name.
     pub fn unnamed(&mut self, a: &Argument) -> Option<&'e Expr> {
-        self.ask(a);
-        self.args.positional()
+        self.given.unnamed(a)
     }
 
     /// A whole number that must be given.
@@ -209,8 +191,7 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// A word with arguments of its own.
     pub fn options(&mut self, a: &Argument) -> Option<Args<'e>> {
-        self.ask(a);
-        self.args.word(a.name, self.reader.sink)
+        self.given.options(a, self.reader.sink)
     }
 
     /// A number among the arguments of a word, which has no others.
@@ -225,7 +206,7 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// Whether an unread argument looks like this one.
     pub fn misspelt(&self, a: &Argument) -> bool {
-        self.args.misspelt(a.name)
+        self.given.args.misspelt(a.name)
     }
 
     /// The next of the fields that are the layer's arguments.
