@@ -40,6 +40,8 @@ pub enum Form {
     UnnamedNumber(Bounds),
     /// Pipelines side by side, or the field's parameters.
     Fields,
+    /// A value that the layer is applied to, without a name: a pipeline or one of the field's parameters, `attend(q, k, v)`.
+    Operand,
     /// Something in quotes: `key: "text"`.
     Text,
     /// A word, or a path in quotes: `tokenizer: bytes`.
@@ -135,6 +137,12 @@ impl Argument {
         meaning: &'static str,
     ) -> Argument {
         Argument::new(name, form, silent, meaning)
+    }
+
+    /// A value that the layer is applied to: all of them are given, or none, which stands for the layer's input.
+    pub const fn operand(name: &'static str, meaning: &'static str) -> Argument {
+        let silent = Silent::Follows("the layer's input");
+        Argument::new(name, Form::Operand, silent, meaning)
     }
 
     /// Something in quotes.

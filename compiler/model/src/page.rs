@@ -291,6 +291,7 @@ impl Form {
             Form::Options(_) => "the word alone, or with its own arguments".into(),
             Form::Some(of) => format!("the word alone, or a list of some of {}", listed(of, ", ")),
             Form::Fields => "fields, separated by commas".into(),
+            Form::Operand => "a value, without a name".into(),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
             Form::Paths => "paths in quotes, separated by commas".into(),

@@ -1,7 +1,7 @@
 //! `concat`: concatenates the columns of several results.
 
 use super::arguments::Silent;
-use super::network::Network;
+use super::network::{Network, values};
 use super::{
     About, Argument, Example, Facts, Form, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
     TypeResult, Weights,
@@ -77,11 +77,7 @@ impl Layer for Concat {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let parts: Vec<Value> = self
-            .parts
-            .iter()
-            .map(|part| part.build(b, at.all, w))
-            .collect::<TypeResult<_>>()?;
+        let parts = values(&self.parts, b, at, w)?;
         b.push1(ops::Concat, &parts)
     }
 

@@ -197,11 +197,11 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name == name)
 }
 
-/// Whether fields are among these arguments.
+/// Whether fields or values are among these arguments.
 const fn takes_fields(arguments: &[Argument]) -> bool {
     let mut n = 0;
     while n < arguments.len() {
-        if matches!(arguments[n].form, Form::Fields) {
+        if matches!(arguments[n].form, Form::Fields | Form::Operand) {
             return true;
         }
         n += 1;

@@ -17,7 +17,22 @@ pub enum Network {
     Sum(Vec<(Exact, Network)>),
 }
 
+/// The values of a layer's operands.
+pub fn values(
+    of: &[Network],
+    b: &mut Builder,
+    at: Inputs,
+    w: &mut dyn Weights,
+) -> TypeResult<Vec<Value>> {
+    of.iter().map(|part| part.build(b, at.all, w)).collect()
+}
+
 impl Network {
+    /// What it is applied to, as it is.
+    pub fn input() -> Network {
+        Network::Pipe(Vec::new())
+    }
+
     /// Its layers, in the order of the computation.
     fn layers(&self) -> Vec<&LayerKind> {
         match self {

@@ -218,6 +218,33 @@ impl<'e> Reading<'_, 'e, '_> {
         Some(read)
     }
 
+    /// The values that the layer is applied to, with their widths: those declared, or none, which stands for the layer's input.
+    pub fn operands<const N: usize>(
+        &mut self,
+        declared: [&Argument; N],
+    ) -> Option<[(Network, u64); N]> {
+        let mut given = Vec::new();
+        for a in declared {
+            if let Some(e) = self.unnamed(a) {
+                let read = self.reader.layer(e, self.input);
+                // What comes after one that is wrong was not looked at.
+                self.settled |= read.is_none();
+                given.push(read?);
+            }
+        }
+        if let (true, Some(width)) = (given.is_empty(), self.input.width()) {
+            given.resize(N, (Network::input(), width));
+        }
+        let found = given.len();
+        given.try_into().ok().or_else(|| {
+            let name = self.definition.name;
+            let names: Vec<&str> = declared.iter().map(|a| a.name).collect();
+            let message = format!("`{name}` is applied to {N} values, not to {found}");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, self.span(), message);
+            self.refuse(d.help(format!("write `{name}({}, …)`", names.join(", "))))
+        })
+    }
+
     /// How its parameters are called: it is the next of its role.
     pub fn paths(&mut self) -> Paths {
         let role = self.definition.role.unwrap_or(self.definition.name);
