@@ -15,7 +15,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// How often an idle worker looks for work before it sleeps: some tens of microseconds.
@@ -232,15 +232,17 @@ impl Drop for Pool {
     }
 }
 
+/// What the system offers, asked once: it reads a dozen files of `/proc` and `/sys` for it.
+static OFFERED: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+
 /// Threads to use: `ODEC_THREADS`, or as many as the system offers.
 pub fn default_threads() -> usize {
     let asked = std::env::var("ODEC_THREADS")
         .ok()
         .and_then(|s| s.trim().parse().ok())
         .filter(|n| *n > 0);
-    asked
-        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(1)
+    asked.unwrap_or_else(|| *OFFERED)
 }
 
 #[cfg(test)]
