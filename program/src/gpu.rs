@@ -125,6 +125,11 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             threads: attend::THREADS,
             shared: attend::forward_shared(a),
         },
+        KernelSpec::Scan(k) => Shape {
+            blocks: dims[0] * k.cols.div_ceil(WARP),
+            threads: WARP,
+            shared: 0,
+        },
         KernelSpec::Pack(_) => return None,
     })
 }
@@ -175,6 +180,12 @@ pub mod columns {
     pub const THREADS: u64 = 256;
     pub const COLS: u64 = 32;
     pub const ROWS: u64 = 64;
+}
+
+/// Recurrences along tokens: a block, one warp, takes as many columns of a sequence, a column per thread, and walks over its tokens;
+/// what [`TOKENS`](scan::TOKENS) of them read is loaded before the first of these steps.
+pub mod scan {
+    pub const TOKENS: u64 = 8;
 }
 
 /// A warp takes a piece of a row of the table and looks through all indices for it, in order.
@@ -302,7 +313,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
             four(n > 0 && Split::map(g.cols).vector == 4)
         }
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
-        KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
+        KernelSpec::Columns(_) | KernelSpec::Scan(_) | KernelSpec::Pack(_) => element,
     }
 }
 

@@ -103,7 +103,7 @@ pub enum Slot {
     Consts,
     /// Packed parameters, made by [`EntryId::Prepare`] whenever parameters have changed.
     Prepared,
-    /// Keys and values of the tokens so far, one pair of matrices per evaluation of an attention.
+    /// Keys and values of the tokens so far, one pair of matrices per evaluation of an attention, and what a run carries over to the next.
     Cache,
     /// The entry's n-th input, given by the caller.
     Input(u32),

@@ -150,6 +150,12 @@ fn costs_of(alone: &Alone) -> String {
             "{kept} numbers kept per token while text is generated"
         ));
     }
+    if alone.reads.carried > 0 {
+        let carried = thousands(alone.reads.carried);
+        parts.push(format!(
+            "{carried} numbers kept while text is generated, however long it is"
+        ));
+    }
     format!("\nThe first example has {}.\n", parts.join(", "))
 }
 

@@ -31,7 +31,7 @@ pub enum RunError {
     },
 }
 
-/// Evaluates the named outputs of a graph. `feeds` holds parameters and caches by path and inputs by name; values die after their
+/// Evaluates the named outputs of a graph. `feeds` holds parameters, caches and carries by path and inputs by name; values die after their
 /// last use.
 pub fn run(
     graph: &Graph,
@@ -51,6 +51,7 @@ pub fn run(
         let results = match &node.op {
             OpKind::Parameter(p) => vec![fed(&p.path, &node.types[0], feeds, bindings)?],
             OpKind::Cache(c) => vec![fed(&c.path, &node.types[0], feeds, bindings)?],
+            OpKind::Carry(c) => vec![fed(&c.path, &node.types[0], feeds, bindings)?],
             OpKind::Input(i) => vec![fed(&i.name, &node.types[0], feeds, bindings)?],
             op => {
                 let ins: Vec<&Tensor> = node.operands.iter().map(|v| &values[v]).collect();

@@ -7,10 +7,11 @@ use crate::exact::Exact;
 use crate::op::TypeResult;
 use crate::ops::matmul::Layout;
 use crate::ops::{
-    Add, Attention, Builder, Combine, Constant, Exp, GatherCols, InverseCount, Log, MatMul,
-    MaxCols, Mul, NormalCdf, Recip, Rope, Rsqrt, Shift, Sigmoid, StopGradient, SumCols, SumRows,
-    Table, WherePositive,
+    Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
+    InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf, Recip, Rope, Rsqrt, Scan, Shift, Sigmoid,
+    StopGradient, SumCols, SumRows, Table, WherePositive,
 };
+use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::manifest;
 
@@ -167,6 +168,23 @@ pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine)
     let u = b.part("up", |b| affine(b, x, up))?;
     let hidden = b.part("up", |b| b.push1(Mul, &[open, u]))?;
     b.part("down", |b| affine(b, hidden, down))
+}
+
+/// A row of `cols` columns for each token, of what has one column, or is the same for all tokens.
+pub fn widened(b: &mut Builder, x: Value, cols: u64) -> TypeResult {
+    let to = TensorType::state(cols);
+    match *b.ty(x) == to {
+        true => Ok(x),
+        false => b.push1(Broadcast { to }, &[x]),
+    }
+}
+
+/// Recurrences along tokens, `h_t = a_t h_{t−1} + b_t` of `[a, b]`, running sums of `[b]`: from zero, or on from what was carried.
+pub fn scan(b: &mut Builder, given: &[Value], carry: Option<Value>) -> TypeResult {
+    match carry {
+        None => b.push1(Scan, given),
+        Some(carry) => Ok(b.push(CarriedScan, &[given, &[carry]].concat())?[0]),
+    }
 }
 
 /// The linear maps of an attention layer, each `[C, C]`.

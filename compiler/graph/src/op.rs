@@ -6,7 +6,7 @@ use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::Attend;
+use odec_program::kernel::{Attend, Scan, ScanForm};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -109,4 +109,20 @@ pub enum Kind {
     ScatterAdd,
     /// Sum of the only operand over the batch: `[B, S, C]` → `[P, C]`, zero from S on.
     PositionSum,
+    /// Operands and results as the kernel's specification says, which the lowering gives its type; a carry is the last operand and the last
+    /// result.
+    Scan(Scan),
+}
+
+impl Kind {
+    /// The operand whose memory a result takes: a source that outlives the run, and that nothing but this op reads.
+    pub fn replaces(&self, port: u32) -> Option<usize> {
+        match self {
+            Kind::Append => Some(0),
+            Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {
+                Some(1 + usize::from(k.factors))
+            }
+            _ => None,
+        }
+    }
 }

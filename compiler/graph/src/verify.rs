@@ -35,7 +35,7 @@ pub enum VerifyError {
 }
 
 /// Checks that operands come before their users, types are what the ops infer, the forward pass does
-/// not read the backward pass, and names (of parameters and inputs together, of outputs) are unique.
+/// not read the backward pass, and names (of all that is fed together, of outputs) are unique.
 pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
     let mut sources = BTreeSet::new();
     for (n, node) in graph.nodes() {
@@ -67,6 +67,8 @@ pub fn verify(graph: &Graph) -> Result<(), VerifyError> {
         let name = match &node.op {
             OpKind::Parameter(p) => &p.path,
             OpKind::Input(i) => &i.name,
+            OpKind::Cache(c) => &c.path,
+            OpKind::Carry(c) => &c.path,
             _ => continue,
         };
         if !sources.insert(name) {

@@ -32,6 +32,7 @@ mod pairs;
 mod panel;
 pub mod pipeline;
 mod rows;
+mod scan;
 mod tiles;
 mod transpose;
 
@@ -68,6 +69,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
+        KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Pack(k) => pack::emit(&mut e, k),
         KernelSpec::Contract(k) => contract::emit(&mut e, k),
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),

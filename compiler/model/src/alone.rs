@@ -112,6 +112,10 @@ impl Weights for Bare<'_> {
         nn::attend(b, attention, qkv)
     }
 
+    fn carry(&mut self, _: &mut Builder, _: &str, _: [u64; 2]) -> TypeResult<Option<Value>> {
+        Ok(None)
+    }
+
     fn mask(&mut self, _: &mut Builder, _: u32) -> TypeResult<Option<(u32, Value)>> {
         Ok(None)
     }

@@ -14,7 +14,7 @@ use crate::error::BuildError;
 use odec_graph::ops::{Dropout, Input, Parameter};
 use odec_graph::{Builder, TypeError, Value};
 use odec_program::noise;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What has been made so far.
 pub(super) struct GraphBuilder<'s> {
@@ -22,6 +22,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) params: ParamValues<'s>,
     pub(super) tables: PositionTables,
     pub(super) kv: KvMode,
+    /// Names of what outlives a run.
+    pub(super) kept: BTreeSet<String>,
     pub(super) input: Option<Value>,
     pub(super) drops: bool,
     /// What masks are chosen by, where something is dropped.
@@ -45,6 +47,7 @@ impl<'s> GraphBuilder<'s> {
             params: ParamValues::new(params),
             tables: PositionTables::default(),
             kv: KvMode::Prefill,
+            kept: BTreeSet::new(),
             input: None,
             drops: false,
             key: None,

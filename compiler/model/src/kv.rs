@@ -4,7 +4,7 @@
 //! rows of positions begin after the tokens so far.
 
 use super::graph_builder::GraphBuilder;
-use odec_graph::ops::{Append, Attention, Cache, CachedAttention};
+use odec_graph::ops::{Append, Attention, Cache, CachedAttention, Carry};
 use odec_graph::types::Elem;
 use odec_graph::{Builder, TypeError, Value, nn};
 
@@ -20,7 +20,7 @@ pub(super) enum KvMode {
 impl GraphBuilder<'_> {
     /// Attention to all tokens that a run sees.
     pub(super) fn attend(
-        &self,
+        &mut self,
         b: &mut Builder,
         attention: Attention,
         qkv: [Value; 3],
@@ -33,7 +33,7 @@ impl GraphBuilder<'_> {
 
     /// Keeps keys and values under the site's name, and attends to all that are kept.
     fn attend_to_kept(
-        &self,
+        &mut self,
         b: &mut Builder,
         attention: Attention,
         [q, k, v]: [Value; 3],
@@ -41,7 +41,7 @@ impl GraphBuilder<'_> {
         let site = b.site.to_string();
         let (positions, width) = (self.spec.sizes.context, b.ty(k).cols());
         let mut kept = |x: Value, what: &str| {
-            let path = format!("{site}.{what}");
+            let path = self.kept_path(format!("{site}.{what}"));
             let cache = Cache {
                 elem: Elem::Real,
                 path,
@@ -53,5 +53,28 @@ impl GraphBuilder<'_> {
         };
         let (k, v) = (kept(k, "k")?, kept(v, "v")?);
         b.push1(CachedAttention { attention }, &[q, k, v])
+    }
+
+    /// What a run leaves to the next, `[B, rows, width]`, under the site's name and one more; `None` where a run sees all tokens.
+    pub(super) fn carry(
+        &mut self,
+        b: &mut Builder,
+        name: &str,
+        [rows, width]: [u64; 2],
+    ) -> Result<Option<Value>, TypeError> {
+        if self.kv == KvMode::Prefill {
+            return Ok(None);
+        }
+        let path = self.kept_path(format!("{}.{name}", b.site));
+        let carry = Carry { path, rows, width };
+        b.push1(carry, &[]).map(Some)
+    }
+
+    /// A name of its own for what outlives a run: a field may attend twice.
+    fn kept_path(&mut self, path: String) -> String {
+        let numbered = (2..).map(|n| format!("{path}.{n}"));
+        let mut names = std::iter::once(path.clone()).chain(numbered);
+        let free = names.find(|name| self.kept.insert(name.clone()));
+        free.unwrap_or(path)
     }
 }

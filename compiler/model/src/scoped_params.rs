@@ -43,6 +43,14 @@ impl Weights for ScopedParams<'_, '_> {
     ) -> Result<Value, TypeError> {
         self.model.attend(b, attention, qkv)
     }
+    fn carry(
+        &mut self,
+        b: &mut Builder,
+        name: &str,
+        shape: [u64; 2],
+    ) -> Result<Option<Value>, TypeError> {
+        self.model.carry(b, name, shape)
+    }
     /// One mask for each field and step, whatever the weights policy and however often the field is evaluated in it: the
     /// stages of a scheme see one right-hand side.
     fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError> {

@@ -41,7 +41,7 @@ pub enum Role {
     /// A launch that can add its only result onto an existing buffer.
     Contract,
     ScatterAdd,
-    /// A launch that writes buffers of its own: attention, gather, append.
+    /// A launch that writes buffers of its own: attention, gather, append, recurrences.
     Fresh,
 }
 
@@ -131,7 +131,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
-        Kind::Append | Kind::Gather | Kind::PositionSum => Role::Fresh,
+        Kind::Append | Kind::Gather | Kind::PositionSum | Kind::Scan(_) => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());
             let mut args = Vec::new();

@@ -263,6 +263,7 @@ fn path(op: &OpKind) -> String {
     match op {
         OpKind::Parameter(p) => p.path.clone(),
         OpKind::Cache(c) => c.path.clone(),
+        OpKind::Carry(c) => c.path.clone(),
         OpKind::Constant(c) => c.value.to_f64().to_bits().to_string(),
         _ => String::new(),
     }

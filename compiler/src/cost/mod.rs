@@ -44,7 +44,7 @@ pub struct Cost {
     pub own: Memory,
     /// Bytes of parameters, gradients and what the optimiser keeps.
     pub state_bytes: u64,
-    /// Bytes of the keys and values of a whole context, as they are planned; 0 where none are kept.
+    /// Bytes of the keys and values of a whole context and of what runs carry over, as they are planned; 0 where none are kept.
     pub cache_bytes: u64,
 }
 
@@ -66,6 +66,8 @@ pub struct Decode {
     pub last: Operations,
     /// Bytes of keys and values that each token adds.
     pub bytes_per_token: u64,
+    /// Bytes that a run leaves to the next, however many tokens it read.
+    pub carried_bytes: u64,
 }
 
 /// What the gradient takes under a policy.
@@ -203,14 +205,20 @@ impl Part {
 
 fn decode(graph: &Graph, context: u64, real: DType) -> Decode {
     let after = |past| operations::count_varying(graph, Bindings::new(1, 1).after(past));
-    let caches = graph.nodes().filter_map(|(_, n)| match &n.op {
-        OpKind::Cache(c) => Some(c.width * dtype(&n.types[0], real).bytes()),
-        _ => None,
-    });
+    let (mut bytes_per_token, mut carried_bytes) = (0, 0);
+    for (_, n) in graph.nodes() {
+        let each = dtype(&n.types[0], real).bytes();
+        match &n.op {
+            OpKind::Cache(c) => bytes_per_token += c.width * each,
+            OpKind::Carry(c) => carried_bytes += c.rows * c.width * each,
+            _ => {}
+        }
+    }
     Decode {
         first: after(0),
         last: after(context - 1),
-        bytes_per_token: caches.sum(),
+        bytes_per_token,
+        carried_bytes,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Counts the multiply-adds of a graph: contractions and attention, as papers count them.
 //!
-//! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; of attention, the products of
+//! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; each product of a recurrence along tokens with its
+//! sum; of attention, the products of
 //! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those
 //! before it, S(S+1)/2 pairs, or those of its window), forward two products, backward five (scores are computed again). What does not: sums,
 //! norms, activations, softmax, combinations of states, the loss, the optimiser.
@@ -15,6 +16,8 @@ use std::ops::Add;
 pub struct Operations {
     pub contractions: u64,
     pub attention: u64,
+    /// Of recurrences along tokens.
+    pub recurrences: u64,
 }
 
 impl Operations {
@@ -22,6 +25,7 @@ impl Operations {
     pub fn flops(self) -> u64 {
         self.contractions
             .saturating_add(self.attention)
+            .saturating_add(self.recurrences)
             .saturating_mul(2)
     }
 }
@@ -32,6 +36,7 @@ impl Add for Operations {
         Operations {
             contractions: self.contractions.saturating_add(other.contractions),
             attention: self.attention.saturating_add(other.attention),
+            recurrences: self.recurrences.saturating_add(other.recurrences),
         }
     }
 }
@@ -52,7 +57,7 @@ pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
     for (_, node) in graph.nodes() {
         let of_constants = || node.operands.iter().all(|v| constant[v.node as usize]);
         constant.push(match &node.op {
-            OpKind::Input(_) | OpKind::Cache(_) => false,
+            OpKind::Input(_) | OpKind::Cache(_) | OpKind::Carry(_) => false,
             _ => of_constants(),
         });
     }
@@ -100,6 +105,9 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
         }
         Kind::AttendBackward(a) => {
             found.attention = (5 * columns(&a)).saturating_mul(pairs(at, &a));
+        }
+        Kind::Scan(k) => {
+            found.recurrences = rows(&ins[0]).saturating_mul(k.products());
         }
         _ => {}
     }

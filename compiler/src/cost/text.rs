@@ -112,10 +112,15 @@ pub fn write(page: &mut Page, c: &Cost) {
         &format!("{}: parameters, gradients, moments", bytes(c.state_bytes)),
     );
     if let Some(d) = c.decode {
-        let (each, all) = (bytes(d.bytes_per_token), bytes(c.cache_bytes));
-        page.fact(
-            "KV cache",
-            &format!("{each} per token, {all} for the context"),
-        );
+        if d.bytes_per_token > 0 || d.carried_bytes == 0 {
+            let all = c.cache_bytes.saturating_sub(d.carried_bytes);
+            let (each, all) = (bytes(d.bytes_per_token), bytes(all));
+            let said = format!("{each} per token, {all} for the context");
+            page.fact("KV cache", &said);
+        }
+        if d.carried_bytes > 0 {
+            let said = format!("{}, however long the text is", bytes(d.carried_bytes));
+            page.fact("carried state", &said);
+        }
     }
 }

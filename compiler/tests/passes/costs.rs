@@ -8,6 +8,7 @@ use crate::systems::options;
 use odec_compiler::cost::{Cost, Operations, cost, json};
 use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
+use odec_program::kernel::ScanForm;
 use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, EntryId, Kernel, KernelSpec, Slot};
 use odec_runtime::device::Device;
@@ -64,6 +65,11 @@ fn launched(spec: &KernelSpec, dims: &[u64]) -> Operations {
             let pairs = attended(past..past + seq, past + seq, true);
             sum.attention = 2 * a.heads * a.head * pairs;
         }
+        KernelSpec::Scan(k) if k.factors => {
+            // the next state, and the derivative with respect to the factor
+            let products = if k.form == ScanForm::Backward { 2 } else { 1 };
+            sum.recurrences = products * k.cols * dims[0] * dims[1];
+        }
         _ => {}
     }
     sum
@@ -79,6 +85,7 @@ impl Device for Counting {
         let said = spec.signature().work;
         assert_eq!(said.contractions.at(dims), Some(counted.contractions));
         assert_eq!(said.attention.at(dims), Some(counted.attention));
+        assert_eq!(said.recurrences.at(dims), Some(counted.recurrences));
         self.seen.borrow_mut().push(counted);
         self.inner.launch(kernel, operands, dims, coeffs);
     }
@@ -198,6 +205,7 @@ fn times(n: u64, o: Operations) -> Operations {
     Operations {
         contractions: n * o.contractions,
         attention: n * o.attention,
+        recurrences: n * o.recurrences,
     }
 }
 
@@ -308,7 +316,7 @@ fn costs_in_bf16_and_with_recomputation() {
         // All steps are alike: the forward pass outside of them has the logits alone.
         let logits = Operations {
             contractions: CONTEXT * 16 * 256,
-            attention: 0,
+            ..Operations::default()
         };
         let steps = c.evolves[0].steps;
         let one = |n: u64| (c.forward.contractions - logits.contractions) / steps * n;
@@ -336,7 +344,8 @@ fn costs_of_prenorm_in_closed_form() {
         c.forward,
         Operations {
             contractions,
-            attention: layers * 2 * w * pairs
+            attention: layers * 2 * w * pairs,
+            recurrences: 0,
         }
     );
     // Each product has two gradients.
@@ -344,7 +353,8 @@ fn costs_of_prenorm_in_closed_form() {
         c.backward,
         Operations {
             contractions: 2 * contractions,
-            attention: layers * 5 * w * pairs
+            attention: layers * 5 * w * pairs,
+            recurrences: 0,
         }
     );
     let d = c.decode.unwrap();

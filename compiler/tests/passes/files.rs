@@ -132,6 +132,7 @@ fn source(op: &OpKind) -> Option<&str> {
         OpKind::Parameter(p) => Some(&p.path),
         OpKind::Input(i) => Some(&i.name),
         OpKind::Cache(c) => Some(&c.path),
+        OpKind::Carry(c) => Some(&c.path),
         _ => None,
     }
 }

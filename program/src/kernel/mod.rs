@@ -26,6 +26,7 @@ mod gather;
 mod pack;
 mod position_sum;
 mod rows;
+mod scan;
 mod scatter_add;
 pub mod signature;
 pub mod validate;
@@ -41,6 +42,7 @@ pub use contract::{Blocking, Contract, Epilogue, Layout, Order};
 pub use gather::Gather;
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
+pub use scan::{Scan, ScanForm};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use signature::Dimension;
@@ -192,6 +194,7 @@ kernels! {
     Gather(Gather) = gather::GatherKind,
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,
+    Scan(Scan) = scan::ScanKind,
 }
 
 impl KernelSpec {

@@ -31,7 +31,7 @@ pub enum Mode {
         rows: usize,
     },
     Write,
-    /// Adds to what is there.
+    /// Reads what is there and puts its result in its place: a sum with it, or the next of a recurrence.
     Accumulate,
 }
 
@@ -76,8 +76,10 @@ pub struct Dimension {
 pub struct Work {
     /// Multiply-adds of contractions,
     pub contractions: Count,
-    /// and of attention.
+    /// of attention,
     pub attention: Count,
+    /// and of recurrences along tokens.
+    pub recurrences: Count,
     /// Expressions evaluated and elements moved, those of epilogues apart.
     pub others: Count,
 }
@@ -87,6 +89,11 @@ pub struct Work {
 pub enum Count {
     /// `each · Π dims`.
     Product {
+        dims: &'static [usize],
+        each: u64,
+    },
+    /// `each · (Π dims − 1)`: rows of `each` elements, all but the last.
+    Earlier {
         dims: &'static [usize],
         each: u64,
     },
@@ -154,6 +161,12 @@ impl Count {
             Count::Product { dims: of, each } => {
                 of.iter().map(|d| dims[*d]).try_fold(each, u64::checked_mul)
             }
+            Count::Earlier { dims: of, each } => of
+                .iter()
+                .map(|d| dims[*d])
+                .try_fold(1, u64::checked_mul)?
+                .saturating_sub(1)
+                .checked_mul(each),
             Count::Sum { dims: of, each } => of
                 .iter()
                 .map(|d| dims[*d])
@@ -218,6 +231,7 @@ impl Work {
     const NONE: Work = Work {
         contractions: Count::NONE,
         attention: Count::NONE,
+        recurrences: Count::NONE,
         others: Count::NONE,
     };
 
@@ -235,6 +249,13 @@ impl Work {
         }
     }
 
+    pub(super) const fn recurrences(recurrences: Count) -> Work {
+        Work {
+            recurrences,
+            ..Work::NONE
+        }
+    }
+
     pub(super) const fn others(others: Count) -> Work {
         Work {
             others,
@@ -245,7 +266,8 @@ impl Work {
     /// All scalar operations of a launch, up to the largest number there is.
     pub fn operations(&self, dims: &[u64]) -> u64 {
         let of = |count: &Count| count.at(dims).unwrap_or(u64::MAX);
-        let products = of(&self.contractions).saturating_add(of(&self.attention));
+        let products = [self.contractions, self.attention, self.recurrences];
+        let products = products.iter().map(of).fold(0, u64::saturating_add);
         products.saturating_add(of(&self.others))
     }
 }

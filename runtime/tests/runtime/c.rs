@@ -225,8 +225,9 @@ fn function(k: &Kernel) -> String {
         KernelSpec::Attend(_)
         | KernelSpec::AttendBackward(_)
         | KernelSpec::AttendCached(_)
-        | KernelSpec::PositionSum(_) => {
-            unreachable!("the tiny model has no attention and no positions")
+        | KernelSpec::PositionSum(_)
+        | KernelSpec::Scan(_) => {
+            unreachable!("the tiny model has no attention, no positions and no recurrence")
         }
     }
     s + "}\n"

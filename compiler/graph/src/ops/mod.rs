@@ -122,9 +122,13 @@ ops! {
     embedding_grad::EmbeddingGrad,
     add_positions::AddPositions,
     position_sum::PositionSum,
+    scan::Scan,
+    scan_backward::ScanBackward,
     // decoding: what outlives a run
     cache::Cache,
     append::Append,
     from_past::FromPast,
     cached_attention::CachedAttention,
+    carry::Carry,
+    carried_scan::CarriedScan,
 }

@@ -44,7 +44,7 @@ fn every_op_but_the_fed_ones_has_samples() {
     let named: std::collections::BTreeSet<&str> =
         ops::samples().iter().map(|s| s.op.name()).collect();
     let missing: Vec<&&str> = ops::NAMES.iter().filter(|n| !named.contains(**n)).collect();
-    assert_eq!(missing, [&"parameter", &"input", &"cache"]);
+    assert_eq!(missing, [&"parameter", &"input", &"cache", &"carry"]);
 }
 
 #[test]
@@ -140,6 +140,7 @@ fn refused(s: &Sample, port: u32) -> bool {
     match s.op {
         OpKind::MaxCols(_) | OpKind::AttentionBackward(_) => true,
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
+        OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
         OpKind::Attention(_) => port == 1,
         // precision is chosen after derivatives are taken
         OpKind::Bf16(_) | OpKind::MatMul(ops::MatMul { rounded: true, .. }) => true,
@@ -376,7 +377,18 @@ fn wrong_operands_are_errors() {
             ops::EmbeddingGrad { vocab: 7 }.into(),
             vec![row, s5.clone()],
         ),
-        (ops::EmbeddingGrad { vocab: 0 }.into(), vec![at, s5]),
+        (ops::EmbeddingGrad { vocab: 0 }.into(), vec![at, s5.clone()]),
+        (ops::Scan.into(), vec![s5.clone(), s4.clone()]),
+        (ops::Scan.into(), vec![matrix(3, 5)]),
+        (ops::Scan.into(), vec![]),
+        (ops::ScanBackward.into(), vec![s5.clone(); 2]),
+        (
+            ops::ScanBackward.into(),
+            vec![s4.clone(), s4.clone(), s5.clone()],
+        ),
+        (ops::CarriedScan.into(), vec![]),
+        (ops::CarriedScan.into(), vec![s5.clone(), s5.clone()]),
+        (ops::CarriedScan.into(), vec![s5.clone(), s5, s4.clone()]),
     ];
     let mut text = String::new();
     for (op, ins) in cases {

@@ -13,6 +13,7 @@ mod contract;
 mod gather;
 pub mod ptx;
 mod rows;
+mod scan;
 mod stage;
 mod tensor;
 
@@ -52,6 +53,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
+        KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Attend(k) if attends_on_tensor_cores(k) => {
             tensor::attend::forward::emit(&mut e, k)
         }

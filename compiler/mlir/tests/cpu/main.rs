@@ -10,4 +10,5 @@ mod fma;
 mod harness;
 mod programs;
 mod rows;
+mod scan;
 mod tiles;

@@ -94,6 +94,26 @@ fn decoding_a_prenorm_on_every_target() {
     check_decoding("prenorm", &sizes, &targets);
 }
 
+/// A recurrence and running sums in the place of attention.
+fn recurrent() -> Vec<(&'static str, &'static str)> {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    let mixer = (
+        "attention(heads: 4, causal, rope)",
+        "concat(scan(linear |> sigmoid, linear), cumsum(linear(70)) |> rmsnorm) |> linear",
+    );
+    sizes.into_iter().chain([mixer]).collect()
+}
+
+/// What a run leaves to the next: every token's logits have the bits of the whole text, and so has a second text in the same memory.
+#[test]
+fn recurrences_on_every_target() {
+    let targets = crate::harness::targets();
+    check_decoding("prenorm", &recurrent(), &targets);
+    check("prenorm", &recurrent(), &targets);
+    check("prenorm", &in_bf16(&recurrent()), &host());
+    check("prenorm", &in_f64(&recurrent()), &host());
+}
+
 #[test]
 fn decoding_keeps_one_past_per_evaluation() {
     let sizes = ragged("hidden: 352", "width: 128", "for 4 steps");

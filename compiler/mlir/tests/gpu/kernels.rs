@@ -11,7 +11,8 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
-    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Store,
+    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Scan,
+    ScanForm, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -248,6 +249,52 @@ fn gathers_scatters_and_sums_by_position() {
             vec![values, room(30 * cols)],
             vec![3, 25, 30],
         ));
+    }
+    check(&cases);
+}
+
+#[test]
+fn recurrences() {
+    let mut cases = vec![];
+    let (batch, forms) = (
+        3u64,
+        [ScanForm::Whole, ScanForm::Carried, ScanForm::Backward],
+    );
+    let each = [1u64, 31, 32, 33, 100]
+        .into_iter()
+        .flat_map(|cols| [1u64, 7, 8, 21].map(|seq| (cols, seq)));
+    for (cols, seq) in each {
+        for (form, factors) in forms.into_iter().flat_map(|f| [(f, true), (f, false)]) {
+            let rows = batch * seq * cols;
+            let (given, results) = match (form, factors) {
+                (ScanForm::Backward, true) => (3, 2),
+                (_, true) => (2, 1),
+                (_, false) => (1, 1),
+            };
+            let mut operands: Vec<Vec<u32>> = (0..given).map(|n| floats(rows, n)).collect();
+            operands.extend((0..results).map(|_| room(rows)));
+            let mut runs = vec![(operands.clone(), vec![batch, seq])];
+            if form == ScanForm::Carried {
+                let with = |carry: Vec<u32>| [operands.clone(), vec![carry]].concat();
+                runs = vec![
+                    (with(room(batch * cols)), vec![batch, seq, 0]),
+                    (with(floats(batch * cols, 9)), vec![batch, seq, 5]),
+                ];
+            }
+            let spec = Scan {
+                dtype: DType::F32,
+                cols,
+                factors,
+                form,
+            };
+            cases.extend(runs.into_iter().map(|(operands, dims)| Case {
+                spec: KernelSpec::Scan(spec.clone()),
+                operands,
+                aliases: vec![],
+                dims,
+                coeffs: vec![],
+            }));
+        }
     }
     check(&cases);
 }

@@ -40,6 +40,17 @@ fn prenorm() {
 }
 
 #[test]
+fn recurrent() {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    let mixer = (
+        "attention(heads: 4, causal, rope)",
+        "concat(scan(linear |> sigmoid, linear), cumsum(linear(33)) |> rmsnorm) |> linear",
+    );
+    let sizes: Vec<_> = sizes.into_iter().chain([mixer]).collect();
+    check("prenorm", &sizes, Target::Sm80);
+}
+
+#[test]
 fn rk4() {
     check(
         "rk4_layer",

@@ -246,5 +246,9 @@ pub fn read_in_pieces(
         None,
         "{what}: (token, logit) that differs"
     );
+    // Nothing of one text is left for the next.
+    let first = &tokens[..lengths[0]];
+    let again = bits(Reader::new(&mut e).unwrap().read(first).unwrap());
+    assert_eq!(again, whole[..again.len()], "{what}: another text");
     whole
 }

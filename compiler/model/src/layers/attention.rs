@@ -185,8 +185,8 @@ impl Layer for Attention {
         Reads {
             later_tokens: !self.attention.causal,
             kept: self.k.rows + self.v.rows,
-            sinusoids: false,
             rotary: self.rope.into_iter().collect(),
+            ..Reads::default()
         }
     }
 

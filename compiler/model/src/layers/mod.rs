@@ -76,6 +76,8 @@ pub struct Reads {
     pub later_tokens: bool,
     /// Numbers that are kept of each token for those after it.
     pub kept: u64,
+    /// Numbers that a run leaves to the next, however many tokens it read.
+    pub carried: u64,
     /// Sinusoids of the positions.
     pub sinusoids: bool,
     /// Tables of angles.
@@ -89,6 +91,7 @@ impl Reads {
         Reads {
             later_tokens: self.later_tokens | other.later_tokens,
             kept: self.kept.saturating_add(other.kept),
+            carried: self.carried.saturating_add(other.carried),
             sinusoids: self.sinusoids | other.sinusoids,
             rotary: self.rotary,
         }
@@ -147,6 +150,9 @@ pub trait Weights {
     fn rotary(&mut self, b: &mut Builder, angles: Angles) -> TypeResult<nn::Rotary>;
     fn attend(&mut self, b: &mut Builder, attention: ops::Attention, qkv: [Value; 3])
     -> TypeResult;
+    /// What a run leaves to the next under a name, rows × columns of each sequence: for the last operand of an op that gives what takes its place.
+    /// `None` where a run sees all tokens.
+    fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>>;
     /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
     fn mask(&mut self, b: &mut Builder, number: u32) -> TypeResult<Option<(u32, Value)>>;
     /// Features of the time, `[1, columns]`.
@@ -266,6 +272,8 @@ layers! {
     sigmoid::Sigmoid,
     id::Identity,
     dropout::Dropout,
+    scan::Scan,
+    cumsum::CumSum,
     time::Time,
     positions::Positions,
     decay::Decay,

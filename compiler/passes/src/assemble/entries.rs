@@ -174,7 +174,7 @@ impl<'a> Maker<'a> {
                     .iter()
                     .find(|c| c.table == t.table)
                     .map(|c| (Slot::Consts, c.offset)),
-                OpKind::Cache(_) => {
+                OpKind::Cache(_) | OpKind::Carry(_) => {
                     let ty = &node.types[0];
                     let bytes = ty
                         .size()

@@ -16,7 +16,7 @@ use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
-use odec_program::kernel::{Attend, Gather, KernelSpec};
+use odec_program::kernel::{Attend, Gather, KernelSpec, Scan};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -125,13 +125,10 @@ impl Lowering<'_> {
         if let Some(b) = self.buffers.get(&v) {
             return Ok(*b);
         }
-        let ty = self.graph.ty(v);
+        let (node, ty) = (self.graph.node(v.node), self.graph.ty(v));
         let name = self.name(v);
         let home = match kind(self.graph, v.node) {
             Kind::Source => Placement::Fixed(self.home_of_source(v)?),
-            Kind::Append => {
-                Placement::Fixed(self.home_of_source(self.graph.node(v.node).operands[0])?)
-            }
             Kind::FromPast => {
                 let table = self.graph.node(v.node).operands[0];
                 Placement::Fixed(Operand {
@@ -139,11 +136,14 @@ impl Lowering<'_> {
                     ..self.home_of_source(table)?
                 })
             }
-            _ => self
-                .claimed
-                .get(&v)
-                .cloned()
-                .map_or(Placement::Arena, Placement::Fixed),
+            made => match made.replaces(v.port) {
+                Some(n) => Placement::Fixed(self.home_of_source(node.operands[n])?),
+                None => self
+                    .claimed
+                    .get(&v)
+                    .cloned()
+                    .map_or(Placement::Arena, Placement::Fixed),
+            },
         };
         let scalar = match kind(self.graph, v.node) {
             Kind::Scalar(c) => Some(c),
@@ -335,6 +335,26 @@ impl Lowering<'_> {
                     }),
                     args,
                     vec![Size::BATCH, Size::SEQ, rows],
+                    vec![],
+                    n,
+                );
+                Ok(())
+            }
+            (Kind::Scan(spec), _) => {
+                let carries = |v: &Value| kind(self.graph, n).replaces(v.port).is_some();
+                let mut dims = sizes(&[0, 1]);
+                let mut given = operands.clone();
+                // One operand of the kernel is what was carried and what is.
+                if results.iter().any(carries) {
+                    given.pop();
+                    dims.push(Size::PAST);
+                }
+                let args = self.buffers(&[given, results].concat())?;
+                let dtype = self.real;
+                self.launch(
+                    KernelSpec::Scan(Scan { dtype, ..spec }),
+                    args,
+                    dims,
                     vec![],
                     n,
                 );

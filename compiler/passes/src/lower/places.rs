@@ -40,11 +40,10 @@ impl Lowering<'_> {
 
     /// Has a value computed at a place, unless it is not computed or has another place.
     fn claim(&mut self, v: Value, home: Operand) -> bool {
-        let not_computed = matches!(
-            kind(self.graph, v.node),
-            Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::Append
-        );
-        let free = !not_computed && !self.claimed.contains_key(&v);
+        let made = kind(self.graph, v.node);
+        let not_computed = matches!(made, Kind::Source | Kind::Scalar(_) | Kind::FromPast);
+        let has_place = not_computed || made.replaces(v.port).is_some();
+        let free = !has_place && !self.claimed.contains_key(&v);
         if free {
             self.claimed.insert(v, home);
         }
