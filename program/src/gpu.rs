@@ -238,7 +238,8 @@ pub mod attend {
 
     /// Elements of the operands' tiles.
     pub fn staged(a: &Attend) -> u64 {
-        (DEPTH * (ROWS + COLS + 2 * PAD)).max(CHUNK * (a.head.next_multiple_of(4)))
+        (DEPTH * (ROWS + COLS + 2 * PAD))
+            .max(CHUNK * (a.head.max(a.value_head()).next_multiple_of(4)))
     }
     /// Elements of a tile of scores, columns first.
     pub const SCORES: u64 = COLS * (ROWS + PAD);
@@ -304,9 +305,12 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
             four(fixed(row))
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
-            match tensor::attend::runs(a) && n != 4 {
+            let backward = matches!(spec, KernelSpec::AttendBackward(_));
+            // The others are numbers for each head: statistics and sinks.
+            let columns = n < 4 || (backward && n > 4);
+            match tensor::attend::runs(a) && columns {
                 true => 16,
-                false => four(a.head.is_multiple_of(4) && n != 4),
+                false => four(a.columns(n as u64).is_multiple_of(4) && columns),
             }
         }
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
@@ -333,7 +337,8 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         KernelSpec::Pack(_) => Some("packing is for processors".into()),
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
-            (a.head > most).then(|| format!("heads of {} columns; at most {most}", a.head))
+            let head = a.head.max(a.value_head());
+            (head > most).then(|| format!("heads of {head} columns; at most {most}"))
         }
         _ => None,
     }
@@ -366,6 +371,8 @@ mod tests {
                 causal: true,
                 window: None,
                 scale: 1.0,
+                value: None,
+                scores: Default::default(),
             };
             assert!(attend::backward_shared(&a) <= SHARED_LIMIT, "{head}");
             assert!(attend::forward_shared(&a) <= attend::backward_shared(&a));
@@ -380,6 +387,8 @@ mod tests {
                 causal: true,
                 window: None,
                 scale: 1.0,
+                value: None,
+                scores: Default::default(),
             };
             assert!(tensor::attend::runs(&a));
             assert!(

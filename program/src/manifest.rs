@@ -167,12 +167,16 @@ pub enum Table {
         positions: u64,
         head: u64,
         base: f64,
+        #[serde(default, skip_serializing_if = "Turns::is_usual")]
+        turns: Turns,
     },
     /// The same with sine, negated in the first half: `y = x·cos + swap(x)·sin`.
     RotarySin {
         positions: u64,
         head: u64,
         base: f64,
+        #[serde(default, skip_serializing_if = "Turns::is_usual")]
+        turns: Turns,
     },
     /// `[positions, width]`: `sin(p · base^(−2i/width))` at column 2i, the cosine at 2i + 1 (Vaswani et al. 2017).
     Sinusoid {
@@ -193,6 +197,34 @@ pub enum Table {
     Frequencies(Waves),
     /// `[1, columns]`: the angle of each feature at time 0.
     Phases(Waves),
+}
+
+/// Which pairs of a head's columns rotary positions turn, and how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turns {
+    /// Only so many columns of a head, the first half of them in each half: pair i by `p · base^(−2i/columns)`, the others by 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<u64>,
+    /// What positions are divided by (Chen et al. 2023, arXiv:2306.15595).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<f64>,
+}
+
+impl Turns {
+    /// Whether all columns are turned by the position itself.
+    pub fn is_usual(&self) -> bool {
+        *self == Turns::default()
+    }
+
+    /// The angle of column pair `i` of a head of `head` columns at position `p`.
+    fn angle(&self, base: f64, head: u64, p: u64, i: u64) -> f64 {
+        let columns = self.columns.unwrap_or(head);
+        if i >= columns / 2 {
+            return 0.0;
+        }
+        let p = p as f64 / self.scaling.unwrap_or(1.0);
+        p * base.powf(-2.0 * i as f64 / columns as f64)
+    }
 }
 
 /// Features of a time t: `sin(ω t + φ)`, some of them after t itself.
@@ -286,10 +318,11 @@ impl Table {
         let ([positions, cols], base) = (self.shape(), self.base());
         let half = cols / 2;
         let angle = |p: u64, i: u64| p as f64 * base.powf(-2.0 * i as f64 / cols as f64);
+        let turned = |turns: &Turns, p: u64, i: u64| turns.angle(base, cols, p, i);
         let value = |p: u64, c: u64| match self {
-            Table::RotaryCos { .. } => angle(p, c % half).cos(),
-            Table::RotarySin { .. } if c < half => -angle(p, c).sin(),
-            Table::RotarySin { .. } => angle(p, c - half).sin(),
+            Table::RotaryCos { turns, .. } => turned(turns, p, c % half).cos(),
+            Table::RotarySin { turns, .. } if c < half => -turned(turns, p, c).sin(),
+            Table::RotarySin { turns, .. } => turned(turns, p, c - half).sin(),
             Table::Sinusoid { .. } if c.is_multiple_of(2) => angle(p, c / 2).sin(),
             Table::Sinusoid { .. } => angle(p, c / 2).cos(),
             Table::Normal { std, stream, .. } => {

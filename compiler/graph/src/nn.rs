@@ -13,7 +13,7 @@ use crate::ops::{
 };
 use crate::types::TensorType;
 use crate::value::Value;
-use odec_program::manifest;
+use odec_program::manifest::{self, Turns};
 
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
 pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> TypeResult {
@@ -205,16 +205,23 @@ pub struct Rotary {
 }
 
 /// Tables for up to `positions` positions; a model makes them once.
-pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> TypeResult<Rotary> {
+pub fn rotary(
+    b: &mut Builder,
+    positions: u64,
+    (head, base): (u64, f64),
+    turns: Turns,
+) -> TypeResult<Rotary> {
     let cos = manifest::Table::RotaryCos {
         positions,
         head,
         base,
+        turns,
     };
     let sin = manifest::Table::RotarySin {
         positions,
         head,
         base,
+        turns,
     };
     Ok(Rotary {
         cos: b.push1(Table { table: cos }, &[])?,
@@ -223,9 +230,18 @@ pub fn rotary(b: &mut Builder, positions: u64, head: u64, base: f64) -> TypeResu
     })
 }
 
-/// Attention of the tokens of a run to each other: `[q, k, v] → o`.
-pub fn attend(b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> TypeResult {
-    Ok(b.push(attention, &qkv)?[0])
+/// `x` turned by its positions, head by head.
+pub fn rotated(b: &mut Builder, x: Value, tables: Rotary) -> TypeResult {
+    let rope = Rope {
+        head: tables.head,
+        inverse: false,
+    };
+    b.push1(rope, &[x, tables.cos, tables.sin])
+}
+
+/// Attention of the tokens of a run to each other: `[q, k, v] → o`, or `[q, k, v, sinks] → o`.
+pub fn attend(b: &mut Builder, attention: Attention, operands: &[Value]) -> TypeResult {
+    Ok(b.push(attention, operands)?[0])
 }
 
 /// Multi-head attention of `x[B, S, C]` to itself, with rotary positions if tables are given: `[B, S, C]`. What queries,
@@ -240,13 +256,7 @@ pub fn self_attention(
     let turned = |b: &mut Builder, w| {
         let y = affine(b, x, w)?;
         match rotary {
-            Some(Rotary { cos, sin, head }) => b.push1(
-                Rope {
-                    head,
-                    inverse: false,
-                },
-                &[y, cos, sin],
-            ),
+            Some(tables) => rotated(b, y, tables),
             None => Ok(y),
         }
     };

@@ -104,12 +104,12 @@ impl Weights for Bare<'_> {
         b.push1(parameter, &[])
     }
 
-    fn rotary(&mut self, b: &mut Builder, Angles { head, base }: Angles) -> TypeResult<nn::Rotary> {
-        nn::rotary(b, self.sizes.context, head, base)
+    fn rotary(&mut self, b: &mut Builder, of: Angles) -> TypeResult<nn::Rotary> {
+        nn::rotary(b, self.sizes.context, (of.head, of.base), of.turns)
     }
 
-    fn attend(&mut self, b: &mut Builder, attention: Attention, qkv: [Value; 3]) -> TypeResult {
-        nn::attend(b, attention, qkv)
+    fn attend(&mut self, b: &mut Builder, attention: Attention, of: &[Value]) -> TypeResult {
+        nn::attend(b, attention, of)
     }
 
     fn carry(&mut self, _: &mut Builder, _: &str, _: [u64; 2]) -> TypeResult<Option<Value>> {

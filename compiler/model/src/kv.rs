@@ -23,36 +23,39 @@ impl GraphBuilder<'_> {
         &mut self,
         b: &mut Builder,
         attention: Attention,
-        qkv: [Value; 3],
+        operands: &[Value],
     ) -> Result<Value, TypeError> {
         match self.kv {
-            KvMode::Prefill => nn::attend(b, attention, qkv),
-            KvMode::Cached => self.attend_to_kept(b, attention, qkv),
+            KvMode::Prefill => nn::attend(b, attention, operands),
+            KvMode::Cached => self.attend_to_kept(b, attention, operands),
         }
     }
 
-    /// Keeps keys and values under the site's name, and attends to all that are kept.
+    /// Keeps keys and values under the site's name, which is counted where several attend at it, and attends to all that are kept.
     fn attend_to_kept(
         &mut self,
         b: &mut Builder,
         attention: Attention,
-        [q, k, v]: [Value; 3],
+        operands: &[Value],
     ) -> Result<Value, TypeError> {
         let site = b.site.to_string();
-        let (positions, width) = (self.spec.sizes.context, b.ty(k).cols());
+        let positions = self.spec.sizes.context;
         let mut kept = |x: Value, what: &str| {
             let path = self.kept_path(format!("{site}.{what}"));
             let cache = Cache {
                 elem: Elem::Real,
                 path,
                 positions,
-                width,
+                width: b.ty(x).cols(),
             };
             let cache = b.push1(cache, &[])?;
             b.push1(Append, &[cache, x])
         };
-        let (k, v) = (kept(k, "k")?, kept(v, "v")?);
-        b.push1(CachedAttention { attention }, &[q, k, v])
+        let mut operands = operands.to_vec();
+        for (n, what) in [(1, "k"), (2, "v")] {
+            operands[n] = kept(operands[n], what)?;
+        }
+        b.push1(CachedAttention { attention }, &operands)
     }
 
     /// What a run leaves to the next, `[B, rows, width]`, under the site's name and one more; `None` where a run sees all tokens.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// Those that were made.
 #[derive(Default)]
 pub(super) struct PositionTables {
-    /// By the columns of a head and the bits of the base.
-    rotary: BTreeMap<(u64, u64), nn::Rotary>,
+    /// By the columns of a head, those that turn, and the bits of the base and of what positions are divided by.
+    rotary: BTreeMap<(u64, Option<u64>, [u64; 2]), nn::Rotary>,
     sinusoids: Option<Value>,
 }
 
@@ -30,8 +30,9 @@ impl GraphBuilder<'_> {
         b: &mut Builder,
         angles: Angles,
     ) -> Result<nn::Rotary, TypeError> {
-        let Angles { head, base } = angles;
-        let key = (head, base.to_bits());
+        let Angles { head, base, turns } = angles;
+        let scaling = turns.scaling.unwrap_or(1.0);
+        let key = (head, turns.columns, [base, scaling].map(f64::to_bits));
         if let Some(r) = self.tables.rotary.get(&key) {
             return Ok(*r);
         }
@@ -40,7 +41,7 @@ impl GraphBuilder<'_> {
             ..Site::default()
         };
         let site = std::mem::replace(&mut b.site, outside);
-        let made = nn::rotary(b, self.spec.sizes.context, head, base);
+        let made = nn::rotary(b, self.spec.sizes.context, (head, base), turns);
         let made = made.and_then(|r| {
             Ok(nn::Rotary {
                 cos: self.positions(b, r.cos)?,

@@ -39,9 +39,9 @@ impl Weights for ScopedParams<'_, '_> {
         &mut self,
         b: &mut Builder,
         attention: Attention,
-        qkv: [Value; 3],
+        operands: &[Value],
     ) -> Result<Value, TypeError> {
-        self.model.attend(b, attention, qkv)
+        self.model.attend(b, attention, operands)
     }
     fn carry(
         &mut self,

@@ -315,13 +315,8 @@ impl GraphBuilder<'_> {
                 })?
             }
         };
-        let extent = |d: &Dim| match d {
-            Dim::Fixed(n) => *n,
-            _ => 1,
-        };
-        let to: Vec<u64> = shape.iter().map(extent).collect();
         let value = b.part(TIME, |b| {
-            let more = b.push1(Reshape { to }, &[row])?;
+            let more = b.push1(Reshape { to: shape }, &[row])?;
             nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
         })?;
         let value = self.adapted(b, value, factors)?;

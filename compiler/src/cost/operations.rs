@@ -88,7 +88,6 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
     let mut found = Operations::default();
-    let columns = |a: &Attend| a.heads * a.head;
     match node.op.kind(&ins) {
         Kind::Contract { a_transposed, .. } => {
             let inner = if a_transposed {
@@ -101,10 +100,10 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
             found.contractions = elements.saturating_mul(inner);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
-            found.attention = (2 * columns(&a)).saturating_mul(pairs(at, &a));
+            found.attention = a.forward_products().saturating_mul(pairs(at, &a));
         }
         Kind::AttendBackward(a) => {
-            found.attention = (5 * columns(&a)).saturating_mul(pairs(at, &a));
+            found.attention = a.backward_products().saturating_mul(pairs(at, &a));
         }
         Kind::Scan(k) => {
             found.recurrences = rows(&ins[0]).saturating_mul(k.products());

@@ -261,7 +261,12 @@ fn reads_in_pieces(text: &str) {
 #[test]
 fn what_layers_keep_is_apart() {
     let twice = "attention(heads: 2, causal) |> attention(heads: 2, causal)";
-    for text in [twice, "scan(sigmoid, id) |> scan(sigmoid, id)"] {
+    let others =
+        "concat(attention(heads: 2, causal), attention(heads: 4, kv_heads: 2, causal, rope))";
+    let operands =
+        "attend(heads: 2, causal) |> attend(linear, heads: 4, causal, id, rotary(heads: 4))";
+    let scans = "scan(sigmoid, id) |> scan(sigmoid, id)";
+    for text in [twice, others, operands, scans] {
         reads_in_pieces(text);
     }
 }

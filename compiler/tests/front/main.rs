@@ -3,6 +3,7 @@
 mod algebra;
 mod analysis;
 mod arguments;
+mod attends;
 mod choices;
 mod claims;
 mod common;

@@ -232,10 +232,8 @@ impl Pool {
                     .b
                     .push(
                         Attention {
-                            heads: 3,
-                            kv_heads: 3,
-                            causal: true,
                             window: (x % 2 == 0).then_some(2),
+                            ..Attention::new(3, true)
                         },
                         &[s, t, u],
                     )

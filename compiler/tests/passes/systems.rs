@@ -194,7 +194,15 @@ impl Maker {
         };
         let (w, v) = (shape.width, shape.vocab);
         let tokens = m.input("tokens");
-        m.rotary = Some(nn::rotary(&mut m.b, shape.maxima.seq, w / shape.heads, 1e4).unwrap());
+        m.rotary = Some(
+            nn::rotary(
+                &mut m.b,
+                shape.maxima.seq,
+                (w / shape.heads, 1e4),
+                Default::default(),
+            )
+            .unwrap(),
+        );
         let table = m.matrix("embed.weight", &[v, w]);
         m.b.site.path = "embed".into();
         let mut x = m.b.push1(Embedding, &[table, tokens]).unwrap();
@@ -261,7 +269,7 @@ impl Maker {
             o: matrix("o").into(),
         };
         let attention = Attention::new(self.shape.heads, true);
-        let attend = |b: &mut Builder, qkv| nn::attend(b, attention, qkv);
+        let attend = |b: &mut Builder, qkv: [Value; 3]| nn::attend(b, attention, &qkv);
         nn::self_attention(&mut self.b, x, weights, self.rotary, attend).unwrap()
     }
 

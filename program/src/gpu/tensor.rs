@@ -6,7 +6,7 @@
 //! in which order is fixed.
 //!
 //! Attention rounds to bf16 what it multiplies there: weights, the slopes of scores, dO. With D = 2(`bound(head)` + 2⁻²¹)·max Σ|q k|·scale
-//! + 2⁻¹⁹, how far a weight may be off relatively, u = 2⁻⁸ and n keys, the result of a query is off by at most
+//! + 2⁻¹⁹(1 + softcap + largest bias + |sink|), how far a weight may be off relatively, u = 2⁻⁸ and n keys, the result of a query is off by at most
 //!
 //! ```text
 //! (1.05 u + 2 D + bound(n)) Σ pⱼ |vⱼ|
@@ -130,10 +130,11 @@ pub mod attend {
     /// The widest head whose sums fit into registers.
     pub const MAX_HEAD: u64 = 128;
 
-    /// Whether attention runs on tensor cores: heads of whole instructions, read in bf16.
+    /// Whether attention runs on tensor cores: heads of whole instructions, those of values as wide, read in bf16.
     pub fn runs(a: &Attend) -> bool {
         let whole = a.head.is_multiple_of(16) && (16..=MAX_HEAD).contains(&a.head);
-        a.dtype == DType::F32 && a.inputs == DType::Bf16 && whole && a.scale > 0.0
+        let halves = a.dtype == DType::F32 && a.inputs == DType::Bf16;
+        halves && whole && a.value_head() == a.head && a.scale > 0.0
     }
 
     /// Bytes of a tile of so many rows of a head.

@@ -5,6 +5,7 @@
 //! key block of [`Attend::BLOCK`]; everything else is one chain of fused multiply-adds, over columns for scores, over
 //! keys for outputs and query gradients, over queries for key and value gradients, each in order.
 
+use super::scores::{Scores, Shaping};
 use super::signature::{Count, Dimension, Mode, OperandAccess, Pairs, Signature, Work};
 use super::validate::{self, MOST_HEAD, MOST_HEADS};
 use super::{Indices, Kind, Launch, Sample};
@@ -15,19 +16,19 @@ use crate::real::Real;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors (keys and values: kv_heads · head); no
-/// seq × seq matrix exists in memory.
+/// Fused scaled-dot-product attention over [batch, seq, heads · head] tensors (keys: kv_heads · head; values: kv_heads · value; results:
+/// heads · value); no seq × seq matrix exists in memory.
 ///
 /// dims: `[batch, seq]`.
-/// Forward: operands q, k, v, o, lse; `lse` is [batch, seq, heads], the natural log of the sum of
-/// exponentials of scaled scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
+/// Forward: operands q, k, v, o, lse, and sinks if there are; `lse` is [batch, seq, heads], the natural log of the sum of
+/// exponentials of scores. tiles: `batch · heads · ceil(seq / BLOCK)`, one per block of query rows
 /// (index = (b · heads + h) · blocks + block).
 /// Backward: operands q, k, v, o, lse, d_o, d_q, d_k, d_v. tiles: `batch · kv_heads`.
-/// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o; k and v hold `past + seq` rows, query row i has
+/// Cached (causal, one sequence): dims `[seq, past]`, operands q, k, v, o, and sinks if there are; k and v hold `past + seq` rows, query row i has
 /// the position `past + i`. tiles: `heads · ceil(seq / QUERIES)`. The result is bit for bit that of the forward kernel for
 /// these rows of the whole sequence.
 /// Elements of q, k, v (and of o where the backward kernel reads it) are `inputs`, all others `dtype`, as is arithmetic.
-/// `scale` multiplies the scores (1/√head as a rounded constant). The order of every sum is that of this file,
+/// `scale` multiplies the scores (1/√head as a rounded constant); what becomes of them then say [`Scores`]. The order of every sum is that of this file,
 /// except on tensor cores ([`crate::gpu::tensor`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attend {
@@ -38,11 +39,16 @@ pub struct Attend {
     pub kv_heads: u64,
     /// Columns of one head.
     pub head: u64,
+    /// Columns of one head of values and of results, where they are others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
     pub causal: bool,
     /// Most keys that a query sees: its own and those right before it. Causal attention only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     pub scale: f64,
+    #[serde(default, skip_serializing_if = "Scores::is_plain")]
+    pub scores: Scores,
 }
 
 impl Attend {
@@ -66,25 +72,59 @@ impl Attend {
         self.head.next_multiple_of(16)
     }
 
-    /// Columns of queries, and of keys and values.
-    fn widths(&self) -> (u64, u64) {
-        (self.heads * self.head, self.kv_heads * self.head)
+    /// Columns of a head of values.
+    pub fn value_head(&self) -> u64 {
+        self.value.unwrap_or(self.head)
     }
 
-    /// An operand of rows as wide as queries.
-    pub(super) fn wide(&self, name: &'static str, mode: Mode, dims: Dims) -> OperandAccess {
-        self.operand(name, mode, Count::rows(dims, self.widths().0))
+    /// The same rounded up to whole vectors.
+    pub fn padded_value(&self) -> u64 {
+        self.value_head().next_multiple_of(16)
     }
 
-    /// An operand of rows as wide as keys and values.
-    pub(super) fn narrow(&self, name: &'static str, mode: Mode, dims: Dims) -> OperandAccess {
-        self.operand(name, mode, Count::rows(dims, self.widths().1))
+    /// Whether an operand of one of the three kernels, by its number, has columns of values: v, o, d_o, d_v.
+    pub fn is_of_values(operand: u64) -> bool {
+        matches!(operand, 2 | 3 | 5 | 8)
+    }
+
+    /// Whether it has heads of keys: k, v, d_k, d_v.
+    pub fn is_of_keys(operand: u64) -> bool {
+        matches!(operand, 1 | 2 | 7 | 8)
+    }
+
+    /// Columns of one head of an operand.
+    pub fn columns(&self, operand: u64) -> u64 {
+        match Attend::is_of_values(operand) {
+            true => self.value_head(),
+            false => self.head,
+        }
+    }
+
+    /// Columns of a row of an operand.
+    fn width(&self, operand: u64) -> u64 {
+        let heads = match Attend::is_of_keys(operand) {
+            true => self.kv_heads,
+            false => self.heads,
+        };
+        heads * self.columns(operand)
+    }
+
+    /// Operand number `n` of the kernels, which has a row for each token.
+    pub(super) fn rows(&self, n: u64, mode: Mode, dims: Dims) -> OperandAccess {
+        let names = ["q", "k", "v", "o", "lse", "d_o", "d_q", "d_k", "d_v"];
+        self.operand(names[n as usize], mode, Count::rows(dims, self.width(n)))
     }
 
     /// Keys or values of all tokens so far, which are as many as the sum of dims.
-    pub(super) fn kept(&self, name: &'static str, dims: Dims) -> OperandAccess {
-        let each = self.widths().1;
+    pub(super) fn kept(&self, name: &'static str, n: u64, dims: Dims) -> OperandAccess {
+        let each = self.width(n);
         self.operand(name, Mode::Read, Count::Sum { dims, each })
+    }
+
+    /// The sinks, behind all else.
+    pub(super) fn sinks(&self) -> Option<OperandAccess> {
+        let sinks = || self.operand("sinks", Mode::Read, Count::fixed(self.heads));
+        self.scores.sinks.then(sinks)
     }
 
     /// A number for each row and head of queries.
@@ -96,20 +136,25 @@ impl Attend {
         OperandAccess::new(name, self.dtype, mode, [extent])
     }
 
-    /// `products` multiply-adds for each column of a head, and each pair of a query and a key that it sees.
-    pub(super) fn work(
-        &self,
-        products: u64,
-        sequences: Option<usize>,
-        past: Option<usize>,
-    ) -> Work {
+    /// Multiply-adds of a forward kernel for a pair of a query and a key that it sees.
+    pub fn forward_products(&self) -> u64 {
+        self.heads * (self.head + self.value_head())
+    }
+
+    /// Those of the backward kernel: scores again, gradients of weights, queries, keys and values.
+    pub fn backward_products(&self) -> u64 {
+        self.heads * (3 * self.head + 2 * self.value_head())
+    }
+
+    /// `each` multiply-adds for each pair of a query and a key that it sees.
+    pub(super) fn work(&self, each: u64, sequences: Option<usize>, past: Option<usize>) -> Work {
         Work::attention(Count::Pairs(Pairs {
             sequences,
             queries: usize::from(sequences.is_some()),
             past,
             causal: self.causal,
             window: self.window,
-            each: products * self.widths().0,
+            each,
         }))
     }
 
@@ -124,15 +169,15 @@ impl Attend {
             dims: vec![Dimension::any("batch"), Dimension::any("seq")],
             coeffs: 0,
             scratch: vec![Count::fixed(self.forward_scratch())],
-            work: self.work(2, Some(0), None),
+            work: self.work(self.forward_products(), Some(0), None),
         }
     }
 
     /// Elements of scratch of a forward tile (the emitter documents the layout).
     fn forward_scratch(&self) -> u64 {
-        let (b, d) = (Self::BLOCK, self.padded_head());
+        let (b, d, v) = (Self::BLOCK, self.padded_head(), self.padded_value());
         // q block, transposed k block, v block, o accumulator, scores, running max and sum
-        4 * b * d + b * b + 4 * b + 64
+        2 * b * (d + v) + b * b + 4 * b + 64
     }
 
     pub(super) fn validate(&self) -> Result<(), String> {
@@ -147,6 +192,10 @@ impl Attend {
                 self.heads, self.kv_heads
             ));
         }
+        if !(1..=MOST_HEAD).contains(&self.value_head()) {
+            return Err(format!("values of {} columns", self.value_head()));
+        }
+        self.scores.validate()?;
         match self.window {
             Some(0) => return Err("its window is empty".into()),
             Some(_) if !self.causal => return Err("its window looks ahead".into()),
@@ -167,12 +216,16 @@ impl Attend {
         if self.kv_heads < self.heads {
             mask += &format!(", {} heads of keys", self.kv_heads);
         }
+        if let Some(n) = self.value {
+            mask += &format!(", values × {n}");
+        }
         let (heads, head, scale) = (self.heads, self.head, self.scale);
-        format!("{heads} heads × {head}, {mask}, scale {scale}")
+        let scores = self.scores.headline();
+        format!("{heads} heads × {head}, {mask}, scale {scale}{scores}")
     }
 
-    /// Shared and own keys, masks of each kind, in every type.
-    pub(super) fn samples_at(dims: &[u64]) -> Vec<Sample<Attend>> {
+    /// Shared and own keys, masks of each kind, in every type; then values of other widths and other scores.
+    pub(super) fn samples_at(dims: &[u64], sinks: bool) -> Vec<Sample<Attend>> {
         let sample = |(dtype, inputs, kv_heads, causal, window)| {
             let spec = Attend {
                 dtype,
@@ -180,9 +233,11 @@ impl Attend {
                 heads: 4,
                 kv_heads,
                 head: 3,
+                value: None,
                 causal,
                 window,
                 scale: 0.6,
+                scores: Scores::default(),
             };
             Sample::new(spec, dims, &[])
         };
@@ -191,7 +246,16 @@ impl Attend {
             (DType::F32, DType::Bf16, 2, true, Some(2)),
             (DType::F64, DType::F64, 1, true, None),
         ];
-        of.map(sample).into()
+        let mut all: Vec<Sample<Attend>> = of.map(sample).into();
+        let (mut values, mut scores) = (all[1].clone(), all[0].clone());
+        values.spec.value = Some(5);
+        scores.spec.scores = Scores {
+            softcap: Some(1.5),
+            alibi: true,
+            sinks,
+        };
+        all.extend([values, scores]);
+        all
     }
 }
 
@@ -214,13 +278,13 @@ impl Kind for AttendKind {
 
     fn signature(a: &Attend) -> Signature {
         let operands = vec![
-            a.wide("q", Mode::Read, &[0, 1]),
-            a.narrow("k", Mode::Read, &[0, 1]),
-            a.narrow("v", Mode::Read, &[0, 1]),
-            a.wide("o", Mode::Write, &[0, 1]),
+            a.rows(0, Mode::Read, &[0, 1]),
+            a.rows(1, Mode::Read, &[0, 1]),
+            a.rows(2, Mode::Read, &[0, 1]),
+            a.rows(3, Mode::Write, &[0, 1]),
             a.statistic(Mode::Write, &[0, 1]),
         ];
-        a.signature(operands, 3)
+        a.signature(operands.into_iter().chain(a.sinks()).collect(), 3)
     }
 
     fn tiles(a: &Attend, dims: &[u64]) -> u64 {
@@ -236,7 +300,7 @@ impl Kind for AttendKind {
     }
 
     fn samples() -> Vec<Sample<Attend>> {
-        let mut all = Attend::samples_at(&[2, 5]);
+        let mut all = Attend::samples_at(&[2, 5], true);
         let mut full = all[0].clone();
         full.spec.causal = false;
         all.push(full);
@@ -250,8 +314,9 @@ pub(super) const K: u32 = 1;
 pub(super) const V: u32 = 2;
 pub(super) const O: u32 = 3;
 pub(super) const LSE: u32 = 4;
-/// Operands with a row for each head of keys; the last two are gradients.
-pub(super) const OF_KEYS: [u32; 4] = [K, V, 7, 8];
+
+/// Behind those of the forward kernel.
+const SINKS: u32 = 5;
 
 /// One head of one sequence.
 pub(super) struct Head<'a, M> {
@@ -270,14 +335,14 @@ impl<M> Head<'_, M> {
 
     /// Element number of the row's first column in an operand.
     fn first(&self, operand: u32, row: u64) -> u64 {
-        let row = match OF_KEYS.contains(&operand) {
+        let row = match Attend::is_of_keys(operand.into()) {
             true => {
                 let rows = (self.batch * self.seq + row) * self.kernel.kv_heads;
                 rows + self.number / self.kernel.group()
             }
             false => self.statistic(row),
         };
-        row * self.kernel.head
+        row * self.kernel.columns(operand.into())
     }
 
     pub(super) fn row<T: Real>(&self, operand: u32, row: u64) -> Vec<T>
@@ -285,7 +350,7 @@ impl<M> Head<'_, M> {
         M: Memory<T>,
     {
         let first = self.first(operand, row);
-        (first..first + self.kernel.head)
+        (first..first + self.kernel.columns(operand.into()))
             .map(|i| self.memory.load(operand, i))
             .collect()
     }
@@ -305,6 +370,15 @@ impl<M> Head<'_, M> {
         for (i, x) in (first..).zip(values) {
             self.memory.store(operand, i, *x);
         }
+    }
+
+    /// The head's sink, where sinks are that operand.
+    pub(super) fn sink<T: Real>(&self, operand: u32) -> Option<T>
+    where
+        M: Memory<T>,
+    {
+        let number = self.number;
+        (self.kernel.scores.sinks).then(|| self.memory.load(operand, number))
     }
 
     /// Keys that a query row sees.
@@ -385,7 +459,7 @@ impl<T: Real> Apply<T> {
             .collect()
     }
 
-    fn one(&mut self, x: T) -> T {
+    pub(super) fn one(&mut self, x: T) -> T {
         self.all(&[x])[0]
     }
 }
@@ -393,6 +467,7 @@ impl<T: Real> Apply<T> {
 /// What a query row makes of the keys and values that it sees, all of them: the row of O and its statistic.
 pub(super) struct Query<'a, T> {
     kernel: &'a Attend,
+    shaping: Shaping<T>,
     exp: Apply<T>,
     log: Apply<T>,
 }
@@ -400,11 +475,20 @@ pub(super) struct Query<'a, T> {
 impl<'a, T: Real> Query<'a, T> {
     pub(super) fn new(kernel: &'a Attend) -> Self {
         let (exp, log) = (Apply::new(UnaryOp::Exp), Apply::new(UnaryOp::Log));
-        Query { kernel, exp, log }
+        let shaping = Shaping::new(kernel);
+        Query {
+            kernel,
+            shaping,
+            exp,
+            log,
+        }
     }
 
+    /// Of the query at a position, in a head with or without a sink.
     pub(super) fn attend(
         &mut self,
+        (head, sink): (u64, Option<T>),
+        position: u64,
         q: &[T],
         k: &[Vec<T>],
         v: &[Vec<T>],
@@ -412,11 +496,17 @@ impl<'a, T: Real> Query<'a, T> {
     ) -> (Vec<T>, T) {
         let op = T::binary;
         let scale = T::of(self.kernel.scale);
-        let mut max = T::of(f64::NEG_INFINITY);
-        let mut sum = T::ZERO;
-        let mut o = vec![T::ZERO; self.kernel.head as usize];
+        let (mut max, mut sum) = match sink {
+            Some(sink) => (sink, T::of(1.0)),
+            None => (T::of(f64::NEG_INFINITY), T::ZERO),
+        };
+        let mut o = vec![T::ZERO; self.kernel.value_head() as usize];
         for keys in blocks(seen) {
-            let score = |j: usize| op(BinaryOp::Mul, dot(&k[j], q), scale);
+            let shaping = &mut self.shaping;
+            let score = |j: usize| {
+                let scaled = op(BinaryOp::Mul, dot(&k[j], q), scale);
+                shaping.of(head, scaled, position, j as u64).0
+            };
             let scores: Vec<T> = keys.clone().map(score).collect();
             let before = max;
             max = scores.iter().fold(max, |max, s| op(BinaryOp::Max, max, *s));
@@ -446,8 +536,9 @@ pub fn eval_attend<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: 
     let mut query = Query::<T>::new(kernel);
     each_head(kernel, memory, dims, |mut head| {
         let (q, k, v) = (head.rows::<T>(Q), head.rows::<T>(K), head.rows::<T>(V));
+        let of = (head.number, head.sink::<T>(SINKS));
         for i in 0..head.seq {
-            let (o, lse) = query.attend(&q[i as usize], &k, &v, head.keys(i));
+            let (o, lse) = query.attend(of, i, &q[i as usize], &k, &v, head.keys(i));
             head.write(O, i, &o);
             let at = head.statistic(i);
             head.memory.store(LSE, at, lse);

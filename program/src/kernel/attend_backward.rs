@@ -1,6 +1,7 @@
 //! Gradients of attention ([`Attend`]): signature and meaning.
 
-use super::attend::{Apply, Attend, K, LSE, O, OF_KEYS, Q, V, add_scaled, dot, each_head};
+use super::attend::{Apply, Attend, K, LSE, O, Q, V, add_scaled, dot, each_head};
+use super::scores::Shaping;
 use super::signature::{Count, Mode, Signature};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
@@ -11,8 +12,8 @@ use crate::real::Real;
 /// Where the operands are that come after those of the forward kernel.
 const D_O: u32 = 5;
 const D_Q: u32 = 6;
-const D_K: u32 = OF_KEYS[2];
-const D_V: u32 = OF_KEYS[3];
+const D_K: u32 = 7;
+const D_V: u32 = 8;
 
 pub(super) struct AttendBackwardKind;
 
@@ -25,34 +26,36 @@ impl Kind for AttendBackwardKind {
     }
 
     fn validate(a: &Attend) -> Result<(), String> {
-        a.validate()
+        match a.scores.sinks {
+            true => Err("gradients of attention know no sinks".into()),
+            false => a.validate(),
+        }
     }
 
     fn signature(a: &Attend) -> Signature {
         let operands = vec![
-            a.wide("q", Mode::Read, &[0, 1]),
-            a.narrow("k", Mode::Read, &[0, 1]),
-            a.narrow("v", Mode::Read, &[0, 1]),
-            a.wide("o", Mode::Read, &[0, 1]),
+            a.rows(0, Mode::Read, &[0, 1]),
+            a.rows(1, Mode::Read, &[0, 1]),
+            a.rows(2, Mode::Read, &[0, 1]),
+            a.rows(3, Mode::Read, &[0, 1]),
             a.statistic(Mode::Read, &[0, 1]),
-            a.wide("d_o", Mode::Read, &[0, 1]),
-            a.wide("d_q", Mode::Write, &[0, 1]),
-            a.narrow("d_k", Mode::Write, &[0, 1]),
-            a.narrow("d_v", Mode::Write, &[0, 1]),
+            a.rows(5, Mode::Read, &[0, 1]),
+            a.rows(6, Mode::Write, &[0, 1]),
+            a.rows(7, Mode::Write, &[0, 1]),
+            a.rows(8, Mode::Write, &[0, 1]),
         ];
-        let (block, d) = (Attend::BLOCK, a.padded_head());
-        // qᵀ, d_oᵀ, q, d_o, k, v, d_q blocks; weights and their gradient; lse and delta
-        let fixed = 7 * block * d + 2 * block * block + 2 * block + 64;
+        let (block, d, v) = (Attend::BLOCK, a.padded_head(), a.padded_value());
+        // qᵀ, q, k, d_q and d_oᵀ, d_o, v blocks; weights and their gradient; lse and delta
+        let fixed = block * (4 * d + 3 * v) + 2 * block * block + 2 * block + 64;
         // d_k and d_v of the sequence
         let of_sequence = Count::Blocks {
             dim: 1,
             block,
-            each: 2 * d,
+            each: d + v,
         };
         Signature {
             scratch: vec![Count::fixed(fixed), of_sequence],
-            // Scores again, gradients of weights, queries, keys and values.
-            work: a.work(5, Some(0), None),
+            work: a.work(a.backward_products(), Some(0), None),
             ..a.signature(operands, 4)
         }
     }
@@ -71,37 +74,42 @@ impl Kind for AttendBackwardKind {
     }
 
     fn samples() -> Vec<Sample<Attend>> {
-        Attend::samples_at(&[2, 5])
+        Attend::samples_at(&[2, 5], false)
     }
 }
 
 /// Runs a whole launch of the backward kernel. `dims` are `[batch, seq]`. With P the softmax of the scores and
-/// δ = Σ dO ∘ O per row: dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q. Heads that share keys add to
-/// their gradients one after the other.
+/// δ = Σ dO ∘ O per row: dV = Pᵀ·dO, dS = scale · P ∘ (dO·Vᵀ − δ), dQ = dS·K, dK = dSᵀ·Q; where scores are bounded, dS is multiplied by what
+/// the bound's derivative is. Heads that share keys add to their gradients one after the other. Sinks, with which o and lse were made, are part of
+/// both: P are the weights that are left to keys.
 pub fn eval_attend_backward<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>, dims: [u64; 2]) {
     let op = T::binary;
     let mut exp = Apply::new(UnaryOp::Exp);
+    let mut shaping = Shaping::new(kernel);
     let scale = T::of(kernel.scale);
     each_head(kernel, memory, dims, |mut head| {
         let [q, k, v, o, d_o] = [Q, K, V, O, D_O].map(|operand| head.rows::<T>(operand));
-        let zero = vec![vec![T::ZERO; kernel.head as usize]; q.len()];
+        let zero = |columns: u64| vec![vec![T::ZERO; columns as usize]; q.len()];
         let (mut d_k, mut d_v) = match head.number % kernel.group() {
-            0 => (zero.clone(), zero),
+            0 => (zero(kernel.head), zero(kernel.value_head())),
             _ => (head.rows::<T>(D_K), head.rows::<T>(D_V)),
         };
         for i in 0..q.len() {
             let lse = head.memory.load(LSE, head.statistic(i as u64));
             let delta = row_product(&o[i], &d_o[i]);
             let keys = head.keys(i as u64);
-            let score = |k: &Vec<T>| op(BinaryOp::Mul, dot(k, &q[i]), scale);
-            let shifted: Vec<T> = k[keys.clone()]
-                .iter()
-                .map(|k| op(BinaryOp::Sub, score(k), lse))
-                .collect();
+            let score = |j: usize| {
+                let scaled = op(BinaryOp::Mul, dot(&k[j], &q[i]), scale);
+                shaping.of(head.number, scaled, i as u64, j as u64)
+            };
+            let (scores, bends): (Vec<T>, Vec<Option<T>>) = keys.clone().map(score).unzip();
+            let shifted: Vec<T> = scores.iter().map(|s| op(BinaryOp::Sub, *s, lse)).collect();
             let mut d_q = vec![T::ZERO; kernel.head as usize];
-            for (j, p) in keys.zip(exp.all(&shifted)) {
+            for ((j, p), bend) in keys.zip(exp.all(&shifted)).zip(bends) {
                 let away = op(BinaryOp::Sub, dot(&v[j], &d_o[i]), delta);
-                let slope = op(BinaryOp::Mul, op(BinaryOp::Mul, p, away), scale);
+                let slope = op(BinaryOp::Mul, p, away);
+                let slope = bend.map_or(slope, |bend| op(BinaryOp::Mul, slope, bend));
+                let slope = op(BinaryOp::Mul, slope, scale);
                 add_scaled(&mut d_v[j], p, &d_o[i]);
                 add_scaled(&mut d_k[j], slope, &q[i]);
                 add_scaled(&mut d_q, slope, &k[j]);

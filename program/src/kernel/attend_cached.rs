@@ -7,6 +7,9 @@ use crate::DType;
 use crate::eval::Memory;
 use crate::real::Real;
 
+/// Behind the others.
+const SINKS: u32 = 4;
+
 pub(super) struct AttendCachedKind;
 
 impl Kind for AttendCachedKind {
@@ -26,14 +29,15 @@ impl Kind for AttendCachedKind {
 
     fn signature(a: &Attend) -> Signature {
         let operands = vec![
-            a.wide("q", Mode::Read, &[0]),
-            a.kept("k", &[0, 1]),
-            a.kept("v", &[0, 1]),
-            a.wide("o", Mode::Write, &[0]),
+            a.rows(0, Mode::Read, &[0]),
+            a.kept("k", 1, &[0, 1]),
+            a.kept("v", 2, &[0, 1]),
+            a.rows(3, Mode::Write, &[0]),
         ];
+        let operands = operands.into_iter().chain(a.sinks()).collect();
         Signature {
             dims: vec![Dimension::any("seq"), Dimension::any("past")],
-            work: a.work(2, None, Some(1)),
+            work: a.work(a.forward_products(), None, Some(1)),
             ..a.signature(operands, 3)
         }
     }
@@ -51,7 +55,7 @@ impl Kind for AttendCachedKind {
     }
 
     fn samples() -> Vec<Sample<Attend>> {
-        Attend::samples_at(&[3, 4])
+        Attend::samples_at(&[3, 4], true)
     }
 }
 
@@ -62,9 +66,10 @@ pub fn eval_attend_cached<T: Real>(kernel: &Attend, memory: &mut impl Memory<T>,
     // One sequence of all rows: queries are read and written by their own numbers, keys and values by their positions.
     each_head(kernel, memory, [1, past + seq], |mut head| {
         let (k, v) = (head.rows::<T>(K), head.rows::<T>(V));
+        let of = (head.number, head.sink::<T>(SINKS));
         for i in 0..seq {
-            let q = head.row::<T>(Q, i);
-            let (o, _) = query.attend(&q, &k, &v, head.keys(past + i));
+            let (q, position) = (head.row::<T>(Q, i), past + i);
+            let (o, _) = query.attend(of, position, &q, &k, &v, head.keys(position));
             head.write(O, i, &o);
         }
     });

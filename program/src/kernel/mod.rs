@@ -28,6 +28,7 @@ mod position_sum;
 mod rows;
 mod scan;
 mod scatter_add;
+mod scores;
 pub mod signature;
 pub mod validate;
 
@@ -43,6 +44,7 @@ pub use gather::Gather;
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
 pub use scan::{Scan, ScanForm};
+pub use scores::Scores;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use signature::Dimension;

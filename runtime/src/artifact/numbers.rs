@@ -66,7 +66,11 @@ fn table(place: &str, t: &Table) -> Result<(), Invalid> {
             scale(place, waves)
         }
         Table::Frequencies(waves) | Table::Phases(waves) => scale(place, waves),
-        _ => Ok(()),
+        Table::RotaryCos { turns, .. } | Table::RotarySin { turns, .. } => {
+            let scaling = turns.scaling.unwrap_or(1.0);
+            positive(place, "scaling of its positions", scaling)
+        }
+        Table::Sinusoid { .. } => Ok(()),
     }
 }
 

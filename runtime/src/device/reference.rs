@@ -287,6 +287,8 @@ mod tests {
                 causal,
                 window: None,
                 scale: 0.6,
+                value: None,
+                scores: Default::default(),
             };
             let inputs = [random(1, n), random(2, n), random(3, n)];
             let d_o = random(4, n);

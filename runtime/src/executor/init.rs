@@ -117,6 +117,7 @@ mod tests {
             positions: 3,
             head: 4,
             base: 10_000.0,
+            turns: Default::default(),
         };
         let mut memory = vec![0.0f32; 16];
         constants(

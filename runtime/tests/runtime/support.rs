@@ -539,6 +539,7 @@ pub fn manifest() -> Manifest {
                 positions: 2,
                 head: 4,
                 base: 1e4,
+                turns: Default::default(),
             },
         }],
         train: Some(train),

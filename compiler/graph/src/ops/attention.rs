@@ -1,50 +1,64 @@
 //! Scaled dot-product attention over heads, with the log-sum-exp of the scores kept for the derivative.
 
+use crate::exact::Exact;
+use crate::op::TypeResult;
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::AttentionBackward;
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::support::{fail, reals};
+use crate::ops::support::{fail, reals, unbroadcast};
+use crate::ops::{Add, AttentionBackward, Exp, Mul, Reshape, SumCols};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::kernel::Attend;
+use crate::value::Value;
+use odec_program::kernel::{Attend, Scores};
 use odec_program::{DType, Dim};
 use std::ops::Range;
 
-/// q `[B, S, heads · head]`, k, v `[B, S, kv_heads · head] → ` o like q, lse `[B, S, heads]`. Per head
-/// `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
-/// a window. Heads share keys and values in groups (Ainslie et al. 2023).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// q `[B, S, heads · head]`, k `[B, S, kv_heads · head]`, v `[B, S, kv_heads · value] → ` o `[B, S, heads · value]`, lse `[B, S, heads]`.
+/// Per head `o_i = Σ_j p_ij v_j`, `p_ij = exp(s_ij − lse_i)`, `s_ij = q_i · k_j / √head`, j ≤ i if causal, i − window < j if there is
+/// a window. Heads share keys and values in groups (Ainslie et al. 2023). What else becomes of scores: [`Scores`]. A fourth operand, a number for
+/// each head, are sinks.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     pub heads: u64,
     pub kv_heads: u64,
     pub causal: bool,
     pub window: Option<u64>,
+    pub softcap: Option<f64>,
+    pub alibi: bool,
 }
 
 impl Attention {
-    /// Every head with keys and values of its own, and no window.
+    /// Every head with keys and values of its own, no window, and scores as they are.
     pub fn new(heads: u64, causal: bool) -> Attention {
         Attention {
             heads,
             kv_heads: heads,
             causal,
             window: None,
+            softcap: None,
+            alibi: false,
         }
     }
 
-    /// The kernel for q of type `q`; a lowering sets the precision.
-    pub(super) fn spec(&self, q: &TensorType) -> Attend {
-        let head = q.cols() / self.heads;
+    /// The kernel for queries and values of these types; a lowering sets the precision.
+    pub(super) fn spec(&self, q: &TensorType, v: &TensorType, sinks: bool) -> Attend {
+        let (head, value) = (q.cols() / self.heads, v.cols() / self.kv_heads);
         Attend {
             dtype: DType::F64,
             inputs: DType::F64,
             heads: self.heads,
             kv_heads: self.kv_heads,
             head,
+            value: (value != head).then_some(value),
             causal: self.causal,
             window: self.window,
             scale: 1.0 / (head as f64).sqrt(),
+            scores: Scores {
+                softcap: self.softcap,
+                alibi: self.alibi,
+                sinks,
+            },
         }
     }
 
@@ -56,13 +70,49 @@ impl Attention {
         first..if self.causal { i + 1 } else { seq }
     }
 
+    /// What becomes of a scaled score of query `i` and key `j` in a head, and the derivative of that.
+    pub(super) fn score(&self, head: usize, scaled: f64, i: usize, j: usize) -> (f64, f64) {
+        let (mut score, mut slope) = (scaled, 1.0);
+        if let Some(c) = self.softcap {
+            let tanh = libm::tanh(scaled / c);
+            (score, slope) = (c * tanh, 1.0 - tanh * tanh);
+        }
+        if self.alibi {
+            let steep = libm::exp2(-8.0 * (head + 1) as f64 / self.heads as f64);
+            score -= steep * i.abs_diff(j) as f64;
+        }
+        (score, slope)
+    }
+
+    /// The result of query `i`, whose row is `q`, from the rows of keys and values that it sees, and the statistic.
+    pub(super) fn row<'k>(
+        &self,
+        (head, sink): (usize, Option<f64>),
+        i: usize,
+        q: &[f64],
+        seen: Range<usize>,
+        rows: impl Fn(usize) -> (&'k [f64], &'k [f64]),
+    ) -> (Vec<f64>, f64) {
+        let scale = 1.0 / (q.len() as f64).sqrt();
+        let score = |j| self.score(head, scale * dot(q, rows(j).0), i, j).0;
+        let scores: Vec<f64> = seen.clone().map(score).collect();
+        let least = sink.unwrap_or(f64::NEG_INFINITY);
+        let max = scores.iter().copied().fold(least, f64::max);
+        let own = sink.map_or(0.0, |sink| (sink - max).exp());
+        let sum = own + scores.iter().map(|s| (s - max).exp()).sum::<f64>();
+        let mut o = vec![0.0; rows(seen.start).1.len()];
+        for (j, s) in seen.zip(&scores) {
+            add_scaled(&mut o, (s - max).exp() / sum, rows(j).1);
+        }
+        (o, max + sum.ln())
+    }
+
+    /// Types of queries, keys and values that go together; the type of results. Keys and values may be any that have those columns.
     pub(super) fn check(
         &self,
         op: &'static str,
-        q: &TensorType,
-        keys: &[&TensorType],
-        others: &[&TensorType],
-    ) -> Result<(), TypeError> {
+        [q, k, v]: [&TensorType; 3],
+    ) -> Result<TensorType, TypeError> {
         if !matches!(q.shape[..], [Dim::Batch, Dim::Seq, Dim::Fixed(_)]) {
             return fail(op, format!("needs [B, S, width], not {q}"));
         }
@@ -86,14 +136,71 @@ impl Attention {
         if self.window == Some(0) || (self.window.is_some() && !self.causal) {
             return fail(op, "a window without tokens, or one that looks ahead");
         }
-        let narrow = q.with_cols(q.cols() / self.heads * self.kv_heads);
-        if let Some(t) = keys.iter().find(|t| **t != &narrow) {
-            return fail(op, format!("keys or values of type {t}, not {narrow}"));
+        if self.softcap.is_some_and(|c| !(c.is_finite() && c > 0.0)) {
+            return fail(op, "scores are bounded by no positive number");
         }
-        match others.iter().find(|t| **t != q) {
-            Some(t) => fail(op, format!("operands of different types, {q} and {t}")),
-            None => Ok(()),
+        let keys = q.cols() / self.heads * self.kv_heads;
+        if k.rank() == 0 || k.cols() != keys {
+            return fail(op, format!("keys of type {k}, not of {keys} columns"));
         }
+        if *v != k.with_cols(v.cols()) || !v.cols().is_multiple_of(self.kv_heads) {
+            return fail(op, format!("values of type {v} for keys of type {k}"));
+        }
+        Ok(q.with_cols(v.cols() / self.kv_heads * self.heads))
+    }
+
+    /// The same where keys and values are those of the same tokens.
+    pub(super) fn check_own(
+        &self,
+        op: &'static str,
+        [q, k, v]: [&TensorType; 3],
+    ) -> Result<TensorType, TypeError> {
+        if *k != q.with_cols(k.cols()) {
+            return fail(op, format!("keys of type {k} for queries of type {q}"));
+        }
+        self.check(op, [q, k, v])
+    }
+
+    /// Operands with or without sinks.
+    pub(super) fn operands<'t>(
+        &self,
+        op: &'static str,
+        ins: &'t [TensorType],
+    ) -> Result<[&'t TensorType; 3], TypeError> {
+        let [q, k, v] = match ins {
+            [_, _, _, sinks] => {
+                if *sinks != TensorType::real([Dim::Fixed(self.heads)]) {
+                    return fail(op, format!("sinks of type {sinks} of {} heads", self.heads));
+                }
+                reals(op, &ins[..3])?
+            }
+            _ => reals(op, ins)?,
+        };
+        Ok([q, k, v])
+    }
+
+    /// The attributes that are not as in [`Attention::new`].
+    pub(super) fn more(&self) -> Vec<(&'static str, String)> {
+        let kv_heads =
+            (self.kv_heads < self.heads).then(|| ("kv_heads", self.kv_heads.to_string()));
+        let window = self.window.map(|w| ("window", w.to_string()));
+        let softcap = self.softcap.map(|c| ("softcap", c.to_string()));
+        let alibi = self.alibi.then(|| ("alibi", "true".to_string()));
+        [kv_heads, window, softcap, alibi]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// The same, read.
+    pub(super) fn with_more(self, given: &mut Attrs) -> Result<Attention, ParseError> {
+        Ok(Attention {
+            kv_heads: given.optional("kv_heads")?.unwrap_or(self.heads),
+            window: given.optional("window")?,
+            softcap: given.optional("softcap")?,
+            alibi: given.optional("alibi")?.unwrap_or(false),
+            ..self
+        })
     }
 }
 
@@ -117,16 +224,24 @@ pub(super) fn shared(k: &Tensor, heads: u64, kv_heads: u64) -> impl Iterator<Ite
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     first: usize,
-    head: usize,
+    /// The head's number.
+    pub head: usize,
     count: usize,
     width: usize,
 }
 
 impl Head {
-    /// The columns of this head at position `i`, in a tensor like q.
+    /// The columns of this head at position `i`, in a tensor like that which it was made of.
     pub(super) fn at(&self, i: usize) -> std::ops::Range<usize> {
         let start = ((self.first + i) * self.count + self.head) * self.width;
         start..start + self.width
+    }
+    /// The same in a tensor of heads of other widths.
+    pub(super) fn of(self, like: &Tensor) -> Head {
+        Head {
+            width: like.cols() / self.count,
+            ..self
+        }
     }
     /// The place of this head's number at position `i`, in a tensor like lse.
     pub(super) fn number(&self, i: usize) -> usize {
@@ -143,56 +258,65 @@ pub(super) fn add_scaled(y: &mut [f64], c: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
 
+/// `−Σ exp(sink − lse) · (d · o)` over all queries of a head: the gradient of the sinks.
+fn of_sinks(cx: &mut VjpCx, sinks: Value, d: Value, heads: u64) -> TypeResult {
+    let (o, lse) = (cx.outs[0], cx.outs[1]);
+    let b = &mut *cx.b;
+    let minus = |b: &mut crate::ops::Builder, x| crate::nn::combine(b, &[(Exact::int(-1), x)]);
+    let product = b.push1(Mul, &[d, o])?;
+    let columns = b.ty(o).cols() / heads;
+    let rows = |last: u64| vec![Dim::Batch, Dim::Seq, Dim::Fixed(heads), Dim::Fixed(last)];
+    let split = Reshape { to: rows(columns) };
+    let split = b.push1(split, &[product])?;
+    let delta = b.push1(SumCols, &[split])?;
+    let to = vec![Dim::Batch, Dim::Seq, Dim::Fixed(heads)];
+    let delta = b.push1(Reshape { to }, &[delta])?;
+    let below = minus(b, lse)?;
+    let shifted = b.push1(Add, &[below, sinks])?;
+    let weight = b.push1(Exp, &[shifted])?;
+    let taken = b.push1(Mul, &[weight, delta])?;
+    let taken = minus(b, taken)?;
+    let to = b.ty(sinks).clone();
+    Ok(unbroadcast(b, taken, &to))
+}
+
 impl Op for Attention {
     const NAME: &'static str = "attention";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let mut attrs = vec![
             ("heads", self.heads.to_string()),
             ("causal", self.causal.to_string()),
-        ]
-        .into_iter()
-        .chain((self.kv_heads < self.heads).then(|| ("kv_heads", self.kv_heads.to_string())))
-        .chain(self.window.map(|w| ("window", w.to_string())))
-        .collect()
+        ];
+        attrs.extend(self.more());
+        attrs
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let heads = given.need("heads")?;
-        Ok(Attention {
-            heads,
-            causal: given.need("causal")?,
-            kv_heads: given.optional("kv_heads")?.unwrap_or(heads),
-            window: given.optional("window")?,
-        })
+        Attention::new(given.need("heads")?, given.need("causal")?).with_more(given)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [q, k, v] = reals(Self::NAME, ins)?;
-        self.check(Self::NAME, q, &[k, v], &[])?;
-        Ok(vec![q.clone(), q.with_cols(self.heads)])
+        let [q, k, v] = self.operands(Self::NAME, ins)?;
+        let o = self.check_own(Self::NAME, [q, k, v])?;
+        Ok(vec![o, q.with_cols(self.heads)])
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (q, k, v) = (ins[0], ins[1], ins[2]);
         let seq = q.shape[1] as usize;
-        let scale = 1.0 / ((q.cols() as u64 / self.heads) as f64).sqrt();
-        let mut o = Tensor::zeros(q.shape.clone());
+        let columns = v.cols() as u64 / self.kv_heads * self.heads;
+        let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
         let mut lse = Tensor::zeros(vec![q.shape[0], q.shape[1], self.heads]);
         for (h, kept) in heads(q, self.heads).zip(shared(k, self.heads, self.kv_heads)) {
+            let (of_values, of_results) = (kept.of(v), h.of(&o));
+            let sink = ins.get(3).map(|sinks| sinks.data[h.head]);
+            let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
             for i in 0..seq {
                 let seen = self.seen(i, seq);
-                let scores: Vec<f64> = seen
-                    .clone()
-                    .map(|j| scale * dot(&q.data[h.at(i)], &k.data[kept.at(j)]))
-                    .collect();
-                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-                lse.data[h.number(i)] = max + sum.ln();
-                for (j, s) in seen.zip(&scores) {
-                    let weight = (s - max).exp() / sum;
-                    add_scaled(&mut o.data[h.at(i)], weight, &v.data[kept.at(j)]);
-                }
+                let (row, l) = self.row((h.head, sink), i, &q.data[h.at(i)], seen, rows);
+                o.data[of_results.at(i)].copy_from_slice(&row);
+                lse.data[h.number(i)] = l;
             }
         }
         Ok(vec![o, lse])
@@ -204,25 +328,51 @@ impl Op for Attention {
         };
         let op = AttentionBackward { attention: *self };
         let ins = [cx.ins[0], cx.ins[1], cx.ins[2], cx.outs[0], cx.outs[1], d];
-        let d = cx.b.push(op, &ins).expect("the types of the forward op");
-        Vjp::Rule(d.into_iter().map(Some).collect())
+        let found = cx.b.push(op, &ins).expect("the types of the forward op");
+        let mut found: Vec<Option<Value>> = found.into_iter().map(Some).collect();
+        if let Some(sinks) = cx.ins.get(3).copied() {
+            let d = of_sinks(cx, sinks, d, self.heads).expect("a number for each head");
+            found.push(Some(d));
+        }
+        Vjp::Rule(found)
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::Attend(self.spec(&ins[0]))
+        Kind::Attend(self.spec(&ins[0], &ins[2], ins.len() > 3))
     }
 
     fn samples() -> Vec<Sample> {
         let q = TensorType::state(12);
+        let of = |op: Attention, value: u64, name| {
+            let k = q.with_cols(12 / op.heads * op.kv_heads);
+            let v = q.with_cols(value * op.kv_heads);
+            Sample::new(op, name, vec![q.clone(), k, v]).tolerance(1e-5)
+        };
         let sample = |heads, kv_heads, causal, window, name| {
             let op = Attention {
-                heads,
                 kv_heads,
-                causal,
                 window,
+                ..Attention::new(heads, causal)
             };
-            let k = q.with_cols(12 / heads * kv_heads);
-            Sample::new(op, name, vec![q.clone(), k.clone(), k]).tolerance(1e-5)
+            of(op, 12 / heads, name)
+        };
+        let capped = Attention {
+            softcap: Some(0.25),
+            ..Attention::new(3, true)
+        };
+        let alibi = Attention {
+            alibi: true,
+            ..Attention::new(2, true)
+        };
+        let both = Attention {
+            softcap: Some(0.5),
+            causal: false,
+            ..alibi
+        };
+        let sinks = |op: Attention, name| {
+            let mut sample = of(op, 12 / op.heads, name);
+            sample.ins.push(TensorType::real([Dim::Fixed(op.heads)]));
+            sample
         };
         vec![
             sample(3, 3, true, None, "causal"),
@@ -233,6 +383,14 @@ impl Op for Attention {
             sample(2, 2, true, Some(2), "window"),
             sample(2, 1, true, Some(66), "long window").bindings(1, 131),
             sample(1, 1, true, Some(3), "narrow window").bindings(1, 131),
+            of(capped, 4, "softcap"),
+            of(alibi, 6, "alibi").bindings(1, 70),
+            of(both, 6, "both").bindings(1, 66),
+            of(Attention::new(2, true), 10, "wide values"),
+            of(Attention::new(4, true), 1, "narrow values").bindings(1, 66),
+            sinks(Attention::new(3, true), "sinks"),
+            sinks(both, "sinks and both"),
+            sinks(Attention::new(1, true), "one sink").bindings(1, 66),
         ]
     }
 }

@@ -11,8 +11,8 @@ use crate::types::TensorType;
 
 /// q, k, v, o, lse, d_o → d_q, d_k, d_v. With `p_ij = exp(s_ij − lse_i)` and `δ_i = d_o_i · o_i`:
 /// `d_v_j = Σ_i p_ij d_o_i`, `ds_ij = p_ij (d_o_i · v_j − δ_i)`, `d_q_i = Σ_j ds_ij k_j / √head`,
-/// `d_k_j = Σ_i ds_ij q_i / √head`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `d_k_j = Σ_i ds_ij q_i / √head`; where scores are bounded, `ds_ij` is multiplied by the derivative of the bound. Sinks are part of o and lse.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionBackward {
     pub attention: Attention,
 }
@@ -31,7 +31,10 @@ impl Op for AttentionBackward {
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [q, k, v, o, lse, d] = reals(Self::NAME, ins)?;
-        self.attention.check(Self::NAME, q, &[k, v], &[o, d])?;
+        let results = self.attention.check_own(Self::NAME, [q, k, v])?;
+        if let Some(t) = [o, d].into_iter().find(|t| **t != results) {
+            return fail(Self::NAME, format!("a result of type {t}, not {results}"));
+        }
         if *lse != q.with_cols(self.attention.heads) {
             return fail(Self::NAME, format!("log-sum-exp of type {lse} beside {q}"));
         }
@@ -43,24 +46,21 @@ impl Op for AttentionBackward {
             unreachable!("infer counted the operands")
         };
         let seq = q.shape[1] as usize;
-        let scale = 1.0 / ((q.cols() as u64 / self.attention.heads) as f64).sqrt();
-        let mut d_q = Tensor::zeros(q.shape.clone());
-        let mut d_k = Tensor::zeros(k.shape.clone());
-        let mut d_v = d_k.clone();
-        let Attention {
-            heads: count,
-            kv_heads,
-            ..
-        } = self.attention;
-        for (h, kept) in heads(q, count).zip(shared(k, count, kv_heads)) {
+        let attention = self.attention;
+        let scale = 1.0 / ((q.cols() as u64 / attention.heads) as f64).sqrt();
+        let [mut d_q, mut d_k, mut d_v] = [q, k, v].map(|x| Tensor::zeros(x.shape.clone()));
+        let kept = shared(k, attention.heads, attention.kv_heads);
+        for (h, kept) in heads(q, attention.heads).zip(kept) {
+            let (of_results, of_values) = (h.of(o), kept.of(v));
             for i in 0..seq {
-                let (q_i, d_i) = (&q.data[h.at(i)], &d.data[h.at(i)]);
-                let delta = dot(d_i, &o.data[h.at(i)]);
-                for j in self.attention.seen(i, seq) {
-                    let k_j = &k.data[kept.at(j)];
-                    let p = (scale * dot(q_i, k_j) - lse.data[h.number(i)]).exp();
-                    let ds = scale * p * (dot(d_i, &v.data[kept.at(j)]) - delta);
-                    add_scaled(&mut d_v.data[kept.at(j)], p, d_i);
+                let (q_i, d_i) = (&q.data[h.at(i)], &d.data[of_results.at(i)]);
+                let delta = dot(d_i, &o.data[of_results.at(i)]);
+                for j in attention.seen(i, seq) {
+                    let (k_j, v_j) = (&k.data[kept.at(j)], of_values.at(j));
+                    let (score, slope) = attention.score(h.head, scale * dot(q_i, k_j), i, j);
+                    let p = (score - lse.data[h.number(i)]).exp();
+                    let ds = scale * slope * p * (dot(d_i, &v.data[v_j.clone()]) - delta);
+                    add_scaled(&mut d_v.data[v_j], p, d_i);
                     add_scaled(&mut d_q.data[h.at(i)], ds, k_j);
                     add_scaled(&mut d_k.data[kept.at(j)], ds, q_i);
                 }
@@ -74,21 +74,32 @@ impl Op for AttentionBackward {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::AttendBackward(self.attention.spec(&ins[0]))
+        Kind::AttendBackward(self.attention.spec(&ins[0], &ins[2], false))
     }
 
     fn samples() -> Vec<Sample> {
+        let of = |attention: Attention, value: u64, name| {
+            let Attention {
+                heads, kv_heads, ..
+            } = attention;
+            let (q, lse) = (TensorType::state(12), TensorType::state(heads));
+            let [k, v] = [12 / heads, value].map(|columns| q.with_cols(columns * kv_heads));
+            let o = q.with_cols(value * heads);
+            let ins = vec![q, k, v, o.clone(), lse, o];
+            Sample::new(AttentionBackward { attention }, name, ins).tolerance(1e-5)
+        };
         let sample = |heads, kv_heads, causal, window, name| {
             let attention = Attention {
-                heads,
                 kv_heads,
-                causal,
                 window,
+                ..Attention::new(heads, causal)
             };
-            let (q, lse) = (TensorType::state(12), TensorType::state(heads));
-            let k = q.with_cols(12 / heads * kv_heads);
-            let ins = vec![q.clone(), k.clone(), k, q.clone(), lse, q];
-            Sample::new(AttentionBackward { attention }, name, ins).tolerance(1e-5)
+            of(attention, 12 / heads, name)
+        };
+        let scores = |causal| Attention {
+            softcap: Some(0.5),
+            alibi: true,
+            ..Attention::new(3, causal)
         };
         vec![
             sample(3, 3, true, None, "causal"),
@@ -96,6 +107,8 @@ impl Op for AttentionBackward {
             sample(4, 2, true, None, "shared"),
             sample(2, 1, true, Some(2), "window"),
             sample(3, 3, true, Some(66), "long window").bindings(1, 131),
+            of(scores(true), 4, "other scores").bindings(1, 67),
+            of(scores(false), 7, "other scores, full, wide values"),
         ]
     }
 }

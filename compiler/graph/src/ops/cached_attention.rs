@@ -2,17 +2,17 @@
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Attention;
-use crate::ops::attention::{add_scaled, dot, heads, shared};
+use crate::ops::attention::{heads, shared};
 use crate::ops::op::{Op, Sample, VjpCx};
-use crate::ops::support::{fail, reals};
+use crate::ops::support::fail;
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 
-/// q `[B, S, heads · head]`, k and v `[B, P, kv_heads · head] → ` o like q: what [`Attention`], causal, gives for the last
-/// S of `past + S` tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// q `[B, S, heads · head]`, k `[B, P, kv_heads · head]`, v `[B, P, kv_heads · value] → ` o `[B, S, heads · value]`: what [`Attention`], causal,
+/// gives for the last S of `past + S` tokens. A fourth operand are sinks.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     pub attention: Attention,
 }
@@ -27,26 +27,15 @@ impl Op for CachedAttention {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let heads = given.need("heads")?;
-        let attention = Attention {
-            heads,
-            causal: true,
-            kv_heads: given.optional("kv_heads")?.unwrap_or(heads),
-            window: given.optional("window")?,
-        };
+        let attention = Attention::new(given.need("heads")?, true).with_more(given)?;
         Ok(CachedAttention { attention })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
-        let [q, k, v] = reals(Self::NAME, ins)?;
-        self.attention.check(Self::NAME, q, &[], &[])?;
-        let narrow = q.cols() / self.attention.heads * self.attention.kv_heads;
+        let [q, k, v] = self.attention.operands(Self::NAME, ins)?;
+        let o = self.attention.check(Self::NAME, [q, k, v])?;
         match k.shape[..] {
-            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(c)]
-                if c == narrow && k == v && self.attention.causal =>
-            {
-                Ok(vec![q.clone()])
-            }
+            [Dim::Batch, Dim::Fixed(_), Dim::Fixed(_)] if self.attention.causal => Ok(vec![o]),
             _ => fail(Self::NAME, format!("{k} and {v} are no caches for {q}")),
         }
     }
@@ -61,26 +50,19 @@ impl Op for CachedAttention {
                 what,
             });
         }
-        let Attention {
-            heads: count,
-            kv_heads,
-            ..
-        } = self.attention;
-        let scale = 1.0 / ((q.cols() as u64 / count) as f64).sqrt();
-        let mut o = Tensor::zeros(q.shape.clone());
-        for (h, kept) in heads(q, count).zip(shared(k, count, kv_heads)) {
+        let attention = self.attention;
+        let columns = v.cols() as u64 / attention.kv_heads * attention.heads;
+        let mut o = Tensor::zeros(vec![q.shape[0], q.shape[1], columns]);
+        let kept = shared(k, attention.heads, attention.kv_heads);
+        for (h, kept) in heads(q, attention.heads).zip(kept) {
+            let (of_values, of_results) = (kept.of(v), h.of(&o));
+            let of = (h.head, ins.get(3).map(|sinks| sinks.data[h.head]));
+            let rows = |j| (&k.data[kept.at(j)], &v.data[of_values.at(j)]);
             for i in 0..seq {
-                let seen = self.attention.seen(past + i, past + seq);
-                let scores: Vec<f64> = seen
-                    .clone()
-                    .map(|j| scale * dot(&q.data[h.at(i)], &k.data[kept.at(j)]))
-                    .collect();
-                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-                for (j, s) in seen.zip(&scores) {
-                    let weight = (s - max).exp() / sum;
-                    add_scaled(&mut o.data[h.at(i)], weight, &v.data[kept.at(j)]);
-                }
+                let (at, query) = (past + i, &q.data[h.at(i)]);
+                let seen = attention.seen(at, past + seq);
+                let (row, _) = attention.row(of, at, query, seen, rows);
+                o.data[of_results.at(i)].copy_from_slice(&row);
             }
         }
         Ok(vec![o])
@@ -91,27 +73,41 @@ impl Op for CachedAttention {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::AttendCached(self.attention.spec(&ins[0]))
+        Kind::AttendCached(self.attention.spec(&ins[0], &ins[2], ins.len() > 3))
     }
 
     fn samples() -> Vec<Sample> {
-        let sample = |heads, kv_heads, window, name| {
-            let attention = Attention {
-                heads,
-                kv_heads,
-                causal: true,
-                window,
-            };
-            let kept = Dim::Fixed(12 / heads * kv_heads);
-            let cache = TensorType::real([Dim::Batch, Dim::Fixed(70), kept]);
-            let ins = vec![TensorType::state(12), cache.clone(), cache];
+        let of = |attention: Attention, value: u64, name| {
+            let (head, kv_heads) = (12 / attention.heads, attention.kv_heads);
+            let [k, v] = [head, value].map(|columns| {
+                let columns = Dim::Fixed(columns * kv_heads);
+                TensorType::real([Dim::Batch, Dim::Fixed(70), columns])
+            });
+            let ins = vec![TensorType::state(12), k, v];
             Sample::new(CachedAttention { attention }, name, ins)
         };
+        let sample = |heads, kv_heads, window, name| {
+            let attention = Attention {
+                kv_heads,
+                window,
+                ..Attention::new(heads, true)
+            };
+            of(attention, 12 / heads, name)
+        };
+        let scores = Attention {
+            softcap: Some(0.5),
+            alibi: true,
+            ..Attention::new(3, true)
+        };
+        let mut sinks = of(scores, 4, "other scores and sinks").after(63);
+        sinks.ins.push(TensorType::real([Dim::Fixed(3)]));
         vec![
             sample(3, 3, None, "from the start"),
             sample(2, 2, None, "after 65").after(65),
             sample(4, 2, None, "shared").after(65),
             sample(2, 2, Some(5), "window").after(62),
+            of(Attention::new(2, true), 9, "wide values").after(65),
+            sinks.tolerance(1e-5),
         ]
     }
 }

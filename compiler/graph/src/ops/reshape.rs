@@ -6,31 +6,27 @@ use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
-use odec_program::{Access, Dim};
+use odec_program::{Access, Dim, Size};
 
-/// `x` in the shape `to`, row by row; both are of a fixed size.
+/// `x` in the shape `to`, row by row: `[B, S, C]` as `[B, S, heads, C/heads]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reshape {
-    pub to: Vec<u64>,
+    pub to: Vec<Dim>,
 }
 
 impl Reshape {
+    /// To a fixed size.
+    pub fn fixed(shape: &[u64]) -> Reshape {
+        Reshape { to: dims(shape) }
+    }
+
     fn ty(&self) -> TensorType {
-        TensorType::real(dims(&self.to))
+        TensorType::real(self.to.clone())
     }
 }
 
 fn dims(shape: &[u64]) -> Vec<Dim> {
     shape.iter().map(|n| Dim::Fixed(*n)).collect()
-}
-
-/// The extents of a tensor of fixed size.
-fn fixed(t: &TensorType) -> Option<Vec<u64>> {
-    let extent = |d: &Dim| match d {
-        Dim::Fixed(n) => Some(*n),
-        _ => None,
-    };
-    t.shape.iter().map(extent).collect()
 }
 
 impl Op for Reshape {
@@ -41,36 +37,37 @@ impl Op for Reshape {
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        Ok(Reshape { to: given.shape()? })
+        let to = given.result()?.shape;
+        Ok(Reshape { to })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
         let [x] = reals(Self::NAME, ins)?;
-        let elements = |shape: &[u64]| shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d));
-        let same = fixed(x).is_some_and(|from| elements(&from) == elements(&self.to));
-        if self.to.is_empty() || !same {
+        let elements = Size::of(&self.to);
+        if self.to.is_empty() || elements != Size::of(&x.shape) {
             return fail(Self::NAME, format!("{x} does not become {}", self.ty()));
         }
         Ok(vec![self.ty()])
     }
 
-    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        Ok(vec![Tensor::new(self.to.clone(), ins[0].data.clone())])
+    fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let shape = self.ty().concrete(cx.bindings);
+        Ok(vec![Tensor::new(shape, ins[0].data.clone())])
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
-        let back = fixed(&cx.in_type(0)).expect("of a fixed size");
-        let (back, d) = (Reshape { to: back }, cx.d());
+        let to = cx.in_type(0).shape;
+        let (back, d) = (Reshape { to }, cx.d());
         let back = cx.b.push1(back, &[d]).expect("the same elements");
         Vjp::Rule(vec![Some(back)])
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
         let cols = self.ty().cols();
-        let read = match ins[0].cols() == cols {
-            true => Read::Pointwise,
+        let read = match ins[0].fit(&self.ty()).or(self.ty().fit(&ins[0])) {
+            Some(_) if ins[0].cols() == cols => Read::Pointwise,
             // One row after another.
-            false => Read::Through(vec![Access::full(cols)]),
+            _ => Read::Through(vec![Access::full(cols)]),
         };
         Kind::Rows {
             reads: vec![read],
@@ -81,9 +78,18 @@ impl Op for Reshape {
     fn samples() -> Vec<Sample> {
         let sample = |name, from: &[u64], to: &[u64]| {
             let from = TensorType::real(dims(from));
-            Sample::new(Reshape { to: to.to_vec() }, name, vec![from])
+            Sample::new(Reshape::fixed(to), name, vec![from])
+        };
+        let heads = vec![Dim::Batch, Dim::Seq, Dim::Fixed(4), Dim::Fixed(5)];
+        let (state, split) = (TensorType::state(20), TensorType::real(heads));
+        let to = |name, from: &TensorType, to: &TensorType| {
+            let to = to.shape.clone();
+            Sample::new(Reshape { to }, name, vec![from.clone()])
         };
         vec![
+            to("heads", &state, &split),
+            to("columns", &split, &state),
+            to("a_number_for_each_head", &split.per_row(), &TensorType::state(4)),
             sample("matrix_of_row", &[1, 35], &[5, 7]),
             sample("row_of_matrix", &[5, 7], &[1, 35]),
             sample("vector_of_row", &[1, 20], &[20]),

@@ -7,7 +7,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
-use odec_program::manifest::{self, Waves};
+use odec_program::manifest::{self, Turns, Waves};
 
 /// `[positions, columns]`, with the values of [`manifest::Table::values`].
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,21 @@ fn written_waves(waves: Waves) -> Written {
         Waves::Weights { base, scale, .. } => numbers([("base", base), ("scale", scale)]),
         Waves::Positions { base, .. } => numbers([("base", base)]),
     }
+}
+
+fn written_turns(base: f64, turns: Turns) -> Written {
+    let columns = turns.columns.map(|n| ("columns", n.to_string()));
+    let scaling = turns.scaling.map(|x| ("scaling", x.to_string()));
+    let mut all = numbers([("base", base)]);
+    all.extend(columns.into_iter().chain(scaling));
+    all
+}
+
+fn read_turns(given: &mut Attrs) -> Result<Turns, ParseError> {
+    Ok(Turns {
+        columns: given.optional("columns")?,
+        scaling: given.optional("scaling")?,
+    })
 }
 
 /// Features of weights have a scale, those of positions have none.
@@ -47,8 +62,12 @@ impl Op for Table {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let (kind, mut more) = match self.table {
-            manifest::Table::RotaryCos { base, .. } => ("rotary_cos", numbers([("base", base)])),
-            manifest::Table::RotarySin { base, .. } => ("rotary_sin", numbers([("base", base)])),
+            manifest::Table::RotaryCos { base, turns, .. } => {
+                ("rotary_cos", written_turns(base, turns))
+            }
+            manifest::Table::RotarySin { base, turns, .. } => {
+                ("rotary_sin", written_turns(base, turns))
+            }
             manifest::Table::Sinusoid { base, .. } => ("sinusoid", numbers([("base", base)])),
             manifest::Table::Normal { std, stream, .. } => {
                 let mut more = numbers([("std", std)]);
@@ -87,6 +106,7 @@ impl Op for Table {
                     positions,
                     head,
                     base,
+                    turns: read_turns(given)?,
                 }
             }
             "rotary_sin" => {
@@ -95,6 +115,7 @@ impl Op for Table {
                     positions,
                     head,
                     base,
+                    turns: read_turns(given)?,
                 }
             }
             "sinusoid" => {
@@ -134,6 +155,15 @@ impl Op for Table {
                 format!("{} columns have no two halves", shape[1]),
             );
         }
+        if let manifest::Table::RotaryCos { turns, .. } | manifest::Table::RotarySin { turns, .. } =
+            self.table
+        {
+            let fits = |n: u64| n.is_multiple_of(2) && (2..=shape[1]).contains(&n);
+            let positive = |x: f64| x > 0.0 && x.is_finite();
+            if !turns.columns.is_none_or(fits) || !turns.scaling.is_none_or(positive) {
+                return fail(Self::NAME, format!("turns {turns:?} of {} columns", shape[1]));
+            }
+        }
         if !(base > 0.0 && base.is_finite()) {
             return fail(Self::NAME, format!("base {base} is not a positive number"));
         }
@@ -158,6 +188,16 @@ impl Op for Table {
             positions: 5,
             head: 4,
             base: 100.0,
+            turns: Turns::default(),
+        };
+        let part = manifest::Table::RotaryCos {
+            positions: 5,
+            head: 6,
+            base: 100.0,
+            turns: Turns {
+                columns: Some(4),
+                scaling: Some(2.0),
+            },
         };
         let sinusoid = manifest::Table::Sinusoid {
             positions: 5,
@@ -181,6 +221,7 @@ impl Op for Table {
         vec![
             Sample::new(Table { table: normal }, "normal", vec![]),
             Sample::new(Table { table: sine }, "sine", vec![]),
+            Sample::new(Table { table: part }, "part of a head", vec![]),
             Sample::new(Table { table: sinusoid }, "sinusoid", vec![]),
             Sample::new(Table { table: time }, "time", vec![]),
         ]

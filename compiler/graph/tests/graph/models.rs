@@ -327,7 +327,7 @@ fn attention_is_causal_and_relative() {
     let state = TensorType::state(4);
     let x = Random(8).tensor(&state, B, (-1.0, 1.0), 0);
     let build = |b: &mut Builder, v: &[Value]| {
-        let r = nn::rotary(b, 3, 2, 100.0)?;
+        let r = nn::rotary(b, 3, (2, 100.0), Default::default())?;
         let rope = ops::Rope {
             head: 2,
             inverse: false,
@@ -359,7 +359,7 @@ fn attention_is_causal_and_relative() {
     }
     let values = Random(9).tensor(&state, B, (-1.0, 1.0), 0);
     let build = |b: &mut Builder, v: &[Value]| {
-        let r = nn::rotary(b, 3, 2, 100.0)?;
+        let r = nn::rotary(b, 3, (2, 100.0), Default::default())?;
         let rope = ops::Rope {
             head: 2,
             inverse: false,

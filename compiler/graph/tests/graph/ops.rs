@@ -118,11 +118,13 @@ fn rotary_tables() -> [manifest::Table; 2] {
             positions,
             head,
             base,
+            turns: Default::default(),
         },
         manifest::Table::RotarySin {
             positions,
             head,
             base,
+            turns: Default::default(),
         },
     ]
 }
@@ -238,6 +240,7 @@ fn wrong_operands_are_errors() {
             positions: 7,
             head,
             base,
+            turns: Default::default(),
         },
     };
     let parameter = |path: &str, shape: &[u64]| ops::Parameter {

@@ -8,7 +8,7 @@ use odec_graph::solve::{Mixing, Pair, Rule, Solver};
 use odec_graph::text::parse;
 use odec_graph::{Builder, Elem, Exact, Graph, Node, Pass, Site, TensorType, Value, ops, verify};
 use odec_program::Dim;
-use odec_program::manifest::{Init, Table, Waves};
+use odec_program::manifest::{Init, Table, Turns, Waves};
 use proptest::prelude::*;
 
 /// A graph and what is read from its text are one, but for spans and for names that pictures use.
@@ -54,6 +54,10 @@ fn tables_and_sources() {
             positions: 5,
             head: 4,
             base: 0.5,
+            turns: Turns {
+                columns: Some(2),
+                scaling: Some(8.0),
+            },
         },
         Table::Time {
             t: -0.125,

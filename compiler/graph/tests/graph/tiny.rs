@@ -21,7 +21,7 @@ pub struct Tiny {
 impl Tiny {
     pub fn new() -> Result<Tiny, TypeError> {
         let mut b = Builder::new();
-        let rotary = nn::rotary(&mut b, 16, WIDTH / HEADS, 1e4)?;
+        let rotary = nn::rotary(&mut b, 16, (WIDTH / HEADS, 1e4), Default::default())?;
         let parameters = BTreeMap::new();
         Ok(Tiny {
             b,
@@ -89,7 +89,7 @@ impl Tiny {
             })?;
             nn::self_attention(b, normal, w, Some(rotary), |b, qkv| {
                 let attention = Attention::new(HEADS, true);
-                nn::attend(b, attention, qkv)
+                nn::attend(b, attention, &qkv)
             })
         })
     }

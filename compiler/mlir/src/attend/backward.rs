@@ -6,7 +6,7 @@
 //!
 //! With P recomputed as `e^(S − lse)` and `δ = Σ_c dO ∘ O`: `dV += Pᵀ·dO`, `dP = dO·Vᵀ`,
 //! `dS = scale · P ∘ (dP − δ)`, `dQ += dS·K`, `dK += dSᵀ·Q` (T. Dao et al., "FlashAttention", 2022,
-//! appendix B).
+//! appendix B). Tensors of values are as wide as those, or have columns of their own.
 
 use super::*;
 use crate::body;
@@ -25,17 +25,24 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let [q, k, v, o] = [q, k, v, o].map(|t| (t, inputs));
     let d_o = (d_o, e.elem);
     let seq = e.dim(1);
-    let padded = kernel.padded_head() as i64;
+    let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
     let blocks = blocks(e, seq);
     let mut scratch = Scratch::new(e);
-    let mut rows = |e: &mut Emitter| scratch.take(e, BLOCK * padded);
-    let [qt, dot, q_rows, do_rows, k_rows, v_rows, dq] = std::array::from_fn(|_| rows(e));
+    let widths = [
+        padded, of_values, padded, of_values, padded, of_values, padded,
+    ];
+    let [qt, dot, q_rows, do_rows, k_rows, v_rows, dq] =
+        widths.map(|width| scratch.take(e, BLOCK * width));
     let mut square = |e: &mut Emitter| scratch.take(e, BLOCK * BLOCK);
     let [weights, slopes] = std::array::from_fn(|_| square(e));
     let [lse_row, delta] = std::array::from_fn(|_| scratch.take(e, BLOCK));
     let dk = scratch.take(e, 0);
     let length = e.mul_int(blocks, BLOCK * padded);
     let dv = e.at(dk, length, e.elem);
+    let values_length = match kernel.value {
+        None => length,
+        Some(_) => e.mul_int(blocks, BLOCK * of_values),
+    };
     let block = Block {
         kernel,
         qt,
@@ -57,34 +64,40 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         let heads = e.int(kernel.kv_heads as i64);
         let (batch, shared) = (e.div(number, heads), e.rem(number, heads));
         let of_keys = Head::of_keys(e, kernel, seq, batch, shared);
+        let of_values = of_keys.of_values(e);
         fill(e, dk, length, 0.0);
-        fill(e, dv, length, 0.0);
+        fill(e, dv, values_length, 0.0);
         let (first_head, members) = (e.mul_int(shared, group), e.int(group));
         e.for_each(zero, members, 1, |e, member| {
             let number = e.add(first_head, member);
             let head = Head::of_queries(e, kernel, seq, batch, number);
+            let of_results = head.of_values(e);
             e.for_each(zero, blocks, 1, |e, query_block| {
                 let first = e.mul_int(query_block, BLOCK);
                 let queries = rows_in_block(e, seq, first);
                 head.transpose(e, q, first, queries, block.qt);
-                head.transpose(e, d_o, first, queries, block.dot);
+                of_results.transpose(e, d_o, first, queries, block.dot);
                 head.copy(e, q, first, queries, block.q);
-                head.copy(e, d_o, first, queries, block.d_o);
-                block.statistics(e, &head, o, lse, first, queries);
+                of_results.copy(e, d_o, first, queries, block.d_o);
+                block.statistics(e, &of_results, o, lse, first, queries);
                 let whole = e.int(BLOCK * padded);
                 fill(e, block.dq, whole, 0.0);
                 key_blocks(e, &head, query_block, |e, key, keys, sight| {
                     of_keys.copy(e, k, key, keys, block.k);
-                    of_keys.copy(e, v, key, keys, block.v);
+                    of_values.copy(e, v, key, keys, block.v);
                     let before = e.mul_int(key, padded);
-                    let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, before, e.elem));
+                    let values_before = match kernel.value {
+                        None => before,
+                        Some(_) => e.mul_int(key, of_values.padded() as i64),
+                    };
+                    let (dk, dv) = (e.at(dk, before, e.elem), e.at(dv, values_before, e.elem));
                     block.step(e, queries, keys, sight, dk, dv);
                 });
                 head.write(e, block.dq, d_q, first, queries, |_, _| None);
             });
         });
         of_keys.write(e, dk, d_k, zero, seq, |_, _| None);
-        of_keys.write(e, dv, d_v, zero, seq, |_, _| None);
+        of_values.write(e, dv, d_v, zero, seq, |_, _| None);
     });
     Ok(())
 }
@@ -119,7 +132,7 @@ impl Block<'_> {
         queries: Val,
     ) {
         let (zero, elem) = (e.int(0), e.elem);
-        let (from, padded) = (head.row(e, o, first), self.kernel.padded_head());
+        let (from, padded) = (head.row(e, o, first), head.padded());
         let inputs = o.1;
         e.for_each(zero, queries, 1, |e, r| {
             let row = e.add(first, r);
@@ -131,13 +144,13 @@ impl Block<'_> {
             let (at_o, at_do) = (e.mul_int(r, head.stride()), e.mul_int(r, padded as i64));
             let (o, d_o) = (e.at(from, at_o, inputs), e.at(self.d_o, at_do, elem));
             let mut sum = e.float(0.0, Type::vector(elem, LANES as u64));
-            for c in (0..self.kernel.head).step_by(LANES) {
+            for c in (0..head.columns).step_by(LANES) {
                 let lanes = LANES as u64;
                 let first = e.int(c as i64);
                 let cols = crate::access::Columns {
                     first,
                     lanes,
-                    count: lanes.min(self.kernel.head - c),
+                    count: lanes.min(head.columns - c),
                 };
                 let x = crate::access::load_columns(e, o, inputs, ColMap::Col, cols);
                 let y = crate::access::load_columns(e, d_o, elem, ColMap::Col, cols);
@@ -154,12 +167,13 @@ impl Block<'_> {
         let diagonal = sight.is_diagonal();
         let scale = e.float(self.kernel.scale, e.vector());
         let operands = [self.k, self.qt, self.weights];
-        scores(e, self.kernel, operands, BLOCK, (keys, sight), Some(scale));
+        let (head, of_values) = (self.kernel.head, self.kernel.value_head());
+        scores(e, head, operands, BLOCK, (keys, sight), Some(scale));
         let operands = [self.v, self.dot, self.slopes];
-        scores(e, self.kernel, operands, BLOCK, (keys, sight), None);
+        scores(e, of_values, operands, BLOCK, (keys, sight), None);
         self.differentiate(e, keys, sight);
-        let padded = self.kernel.padded_head();
-        let product = |e: &Emitter, a, a_strides, b, c| Product {
+        let (padded, of_values) = (self.kernel.padded_head(), self.kernel.padded_value());
+        let product = |e: &Emitter, a, a_strides, (b, c), padded: u64| Product {
             a,
             a_strides,
             b,
@@ -171,8 +185,12 @@ impl Block<'_> {
             start: Start::Sum,
             times: None,
         };
-        for (a, b, c) in [(self.weights, self.d_o, dv), (self.slopes, self.q, dk)] {
-            product(e, a, (BLOCK, 1), b, c).emit(
+        let of_keys = [
+            (self.weights, (self.d_o, dv), of_values),
+            (self.slopes, (self.q, dk), padded),
+        ];
+        for (a, places, padded) in of_keys {
+            product(e, a, (BLOCK, 1), places, padded).emit(
                 e,
                 |_, _| keys,
                 // queries before the first key of the tile do not see it
@@ -185,7 +203,7 @@ impl Block<'_> {
                 },
             );
         }
-        let product = product(e, self.slopes, (1, BLOCK), self.k, self.dq);
+        let product = product(e, self.slopes, (1, BLOCK), (self.k, self.dq), padded);
         let high = product.tile.rows as i64;
         product.emit(
             e,
@@ -209,11 +227,13 @@ impl Block<'_> {
                 let row = e.mul_int(k, BLOCK);
                 let at = e.add(row, c);
                 let s = load_at(e, self.weights, at);
+                let (s, bend) = shaped(e, self.kernel, sight.bias, s, (k, c));
                 let shifted = e.sub(s, lse);
                 let p = body::apply(e, UnaryOp::Exp, shifted);
                 let dp = load_at(e, self.slopes, at);
                 let away = e.sub(dp, delta);
                 let slope = e.mul(p, away);
+                let slope = bend.map_or(slope, |bend| e.mul(slope, bend));
                 let slope = e.mul(slope, scale);
                 let p = sight.hide(e, k, c, none, p);
                 let slope = sight.hide(e, k, c, none, slope);

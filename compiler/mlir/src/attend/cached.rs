@@ -20,6 +20,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         return Err("attention to all tokens cannot go on where it stopped".into());
     }
     let [q, k, v, o] = std::array::from_fn(|n| e.operand(n as u64));
+    let sinks = kernel.scores.sinks.then(|| e.operand(4));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let (seq, past) = (e.dim(0), e.dim(1));
@@ -35,10 +36,12 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         let most = e.int(QUERIES);
         let queries = e.min(left, most);
         head.transpose(e, q, first, queries, block.qt);
-        block.start(e);
+        let sink = sinks.map(|sinks| head.sink(e, sinks));
+        block.start(e, sink);
+        let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
         let step = |e: &mut Emitter, key: Val, keys: Val, sight: Sight| {
             of_keys.copy(e, k, key, keys, block.k);
-            of_keys.copy(e, v, key, keys, block.v);
+            of_values.copy(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         };
         let position = e.add(past, first);
@@ -47,7 +50,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         let begin = first_block(e, kernel, position);
         e.for_each(begin, whole, 1, |e, j| {
             let (key, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
-            let sight = Sight::of(e, kernel, Until::All, position, key);
+            let sight = Sight::of(e, &head, Until::All, position, key);
             step(e, key, all, sight);
         });
         let seen = e.add(position, queries);
@@ -57,11 +60,11 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
             let key = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, seen, key);
             let more = e.sub(position, key);
-            let sight = Sight::of(e, kernel, Until::Ahead(more), position, key);
+            let sight = Sight::of(e, &head, Until::Ahead(more), position, key);
             step(e, key, keys, sight);
         });
         block.finish(e);
-        block.write(e, &head, o, first, queries);
+        block.write(e, &of_results, o, first, queries);
     });
     Ok(())
 }

@@ -18,6 +18,7 @@ use odec_program::expr::UnaryOp;
 pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     check(kernel)?;
     let [q, k, v, o, lse] = std::array::from_fn(|n| e.operand(n as u64));
+    let sinks = kernel.scores.sinks.then(|| e.operand(5));
     let inputs = Elem::of(kernel.inputs);
     let [q, k, v] = [q, k, v].map(|t| (t, inputs));
     let seq = e.dim(1);
@@ -30,14 +31,16 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
         let first = e.mul_int(query_block, BLOCK);
         let queries = rows_in_block(e, seq, first);
         head.transpose(e, q, first, queries, block.qt);
-        block.start(e);
+        let sink = sinks.map(|sinks| head.sink(e, sinks));
+        block.start(e, sink);
+        let [of_results, of_values] = [head, of_keys].map(|head| head.of_values(e));
         key_blocks(e, &head, query_block, |e, key, keys, sight| {
             of_keys.copy(e, k, key, keys, block.k);
-            of_keys.copy(e, v, key, keys, block.v);
+            of_values.copy(e, v, key, keys, block.v);
             block.step(e, queries, keys, sight);
         });
         block.finish(e);
-        block.write(e, &head, o, first, queries);
+        block.write(e, &of_results, o, first, queries);
         let zero = e.int(0);
         e.for_each(zero, queries, 1, |e, r| {
             let x = scalar_at(e, block.max, r);
@@ -66,15 +69,15 @@ pub(super) struct Block<'a> {
 
 impl<'a> Block<'a> {
     pub fn new(e: &mut Emitter, kernel: &'a Attend, columns: i64) -> Block<'a> {
-        let padded = kernel.padded_head() as i64;
+        let (padded, of_values) = (kernel.padded_head() as i64, kernel.padded_value() as i64);
         let mut scratch = Scratch::new(e);
         Block {
             kernel,
             columns,
             qt: scratch.take(e, BLOCK * padded),
             k: scratch.take(e, BLOCK * padded),
-            v: scratch.take(e, BLOCK * padded),
-            o: scratch.take(e, BLOCK * padded),
+            v: scratch.take(e, BLOCK * of_values),
+            o: scratch.take(e, BLOCK * of_values),
             scores: scratch.take(e, BLOCK * BLOCK),
             max: scratch.take(e, BLOCK),
             sum: scratch.take(e, BLOCK),
@@ -82,12 +85,21 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// No keys yet.
-    pub fn start(&self, e: &mut Emitter) {
-        let padded = self.kernel.padded_head() as i64;
+    /// No keys yet: a sink at most, whose value is zero.
+    pub fn start(&self, e: &mut Emitter, sink: Option<Val>) {
+        let padded = self.kernel.padded_value() as i64;
         let (all, whole) = (e.int(self.columns), e.int(self.columns * padded));
-        fill(e, self.max, all, f64::NEG_INFINITY);
-        fill(e, self.sum, all, 0.0);
+        match sink {
+            Some(sink) => {
+                let one = e.float(1.0, e.vector());
+                fill_with(e, self.max, self.columns, sink);
+                fill_with(e, self.sum, self.columns, one);
+            }
+            None => {
+                fill(e, self.max, all, f64::NEG_INFINITY);
+                fill(e, self.sum, all, 0.0);
+            }
+        }
         fill(e, self.o, whole, 0.0);
     }
 
@@ -105,14 +117,17 @@ impl<'a> Block<'a> {
         let operands = [self.k, self.qt, self.scores];
         scores(
             e,
-            self.kernel,
+            self.kernel.head,
             operands,
             self.columns,
             (keys, sight),
             Some(scale),
         );
+        if !self.kernel.scores.are_scaled_products() {
+            self.shape(e, keys, sight);
+        }
         self.softmax(e, keys, sight);
-        let padded = self.kernel.padded_head();
+        let padded = self.kernel.padded_value();
         let product = Product {
             a: self.scores,
             a_strides: (1, BLOCK),
@@ -140,6 +155,21 @@ impl<'a> Block<'a> {
                 (e.int(0), end)
             },
         );
+    }
+
+    /// Replaces scaled scores by what becomes of them.
+    fn shape(&self, e: &mut Emitter, keys: Val, sight: Sight) {
+        let (zero, end, lanes) = (e.int(0), e.int(self.columns), e.lanes as i64);
+        e.for_each(zero, end, lanes, |e, c| {
+            let seen = keys_seen(e, keys, c, sight);
+            e.for_each(zero, seen, 1, |e, k| {
+                let row = e.mul_int(k, BLOCK);
+                let at = e.add(row, c);
+                let s = load_at(e, self.scores, at);
+                let (s, _) = shaped(e, self.kernel, sight.bias, s, (k, c));
+                store_at(e, s, self.scores, at);
+            });
+        });
     }
 
     /// Replaces scores by their weights, and updates the statistics.

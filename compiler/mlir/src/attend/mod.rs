@@ -18,12 +18,14 @@ pub(crate) mod backward;
 pub(crate) mod cached;
 pub(crate) mod forward;
 mod product;
+mod scores;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::panel::{self, Panel, Rounding};
 use odec_program::DType;
 use odec_program::kernel::Attend;
 use product::{Product, Start, narrow, tile};
+use scores::{Bias, shaped, slope};
 
 /// Query rows and key rows of a block.
 const BLOCK: i64 = Attend::BLOCK as i64;
@@ -58,8 +60,13 @@ type Tensor = (Val, Elem);
 struct Head<'a> {
     kernel: &'a Attend,
     seq: Val,
-    /// Heads in a row.
+    /// Heads in a row, and columns of each.
     heads: u64,
+    columns: u64,
+    /// Its number among them.
+    number: Val,
+    /// By how much scores fall with each token between, where they do.
+    slope: Option<Val>,
     /// Elements before row 0 of the head.
     offset: Val,
     /// Elements before row 0 of the head's statistics.
@@ -75,7 +82,11 @@ impl<'a> Head<'a> {
         batch: Val,
         head: Val,
     ) -> Head<'a> {
-        Head::new(e, kernel, seq, batch, head, kernel.heads)
+        let own = Head::new(e, kernel, seq, batch, head, kernel.heads);
+        Head {
+            slope: kernel.scores.alibi.then(|| slope(e, kernel, head)),
+            ..own
+        }
     }
 
     /// Head `head` of a sequence's keys and values.
@@ -111,14 +122,41 @@ impl<'a> Head<'a> {
             kernel,
             seq,
             heads,
+            columns: kernel.head,
+            number: head,
+            slope: None,
             offset,
             statistics,
         }
     }
 
+    /// The head in a tensor of values or of results.
+    fn of_values(self, e: &mut Emitter) -> Head<'a> {
+        let Some(columns) = self.kernel.value else {
+            return self;
+        };
+        Head {
+            columns,
+            offset: e.mul_int(self.statistics, columns as i64),
+            ..self
+        }
+    }
+
     /// Elements between rows.
     fn stride(&self) -> i64 {
-        (self.heads * self.kernel.head) as i64
+        (self.heads * self.columns) as i64
+    }
+
+    /// Columns rounded up to whole vectors.
+    fn padded(&self) -> u64 {
+        self.columns.next_multiple_of(16)
+    }
+
+    /// The head's sink in every lane, out of an operand.
+    fn sink(&self, e: &mut Emitter, sinks: Val) -> Val {
+        let p = e.at(sinks, self.number, e.elem);
+        let x = e.load(p, e.scalar());
+        e.broadcast(x, e.lanes)
     }
 
     /// The head's row `row` of a tensor with elements of type `elem`.
@@ -138,7 +176,7 @@ impl<'a> Head<'a> {
     /// Copies `count` rows from `row` on to scratch, `padded` elements apart.
     fn copy(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
-        let (stride, valid) = (e.int(self.stride()), e.int(self.kernel.head as i64));
+        let (stride, valid) = (e.int(self.stride()), e.int(self.columns as i64));
         panel::copy(
             e,
             Panel {
@@ -149,7 +187,7 @@ impl<'a> Head<'a> {
                 valid,
                 count,
                 to,
-                width: self.kernel.padded_head(),
+                width: self.padded(),
             },
         );
     }
@@ -157,7 +195,7 @@ impl<'a> Head<'a> {
     /// Copies `count` rows from `row` on as the columns of `to`, which has rows of 64.
     fn transpose(&self, e: &mut Emitter, tensor: Tensor, row: Val, count: Val, to: Val) {
         let from = self.row(e, tensor, row);
-        let (stride, head) = (e.int(self.stride()), e.int(self.kernel.head as i64));
+        let (stride, head) = (e.int(self.stride()), e.int(self.columns as i64));
         panel::transpose(
             e,
             Panel {
@@ -189,16 +227,16 @@ impl<'a> Head<'a> {
         e.for_each(zero, count, 1, |e, r| {
             let factor = scale(e, r);
             let (at_from, at_to) = (
-                e.mul_int(r, self.kernel.padded_head() as i64),
+                e.mul_int(r, self.padded() as i64),
                 e.mul_int(r, self.stride()),
             );
             let (from, to) = (e.at(from, at_from, elem), e.at(to, at_to, elem));
-            for c in (0..self.kernel.head).step_by(lanes as usize) {
+            for c in (0..self.columns).step_by(lanes as usize) {
                 let p = e.at_const(from, c as i64, elem);
                 let x = e.load(p, e.vector());
                 let x = factor.map_or(x, |f| e.mul(x, f));
                 let p = e.at_const(to, c as i64, elem);
-                match self.kernel.head - c {
+                match self.columns - c {
                     left if left >= lanes => e.store(x, p),
                     left => {
                         let left = e.int(left as i64);
@@ -237,20 +275,22 @@ fn key_blocks(
         // below the diagonal all blocks are whole
         e.for_each(begin, query_block, 1, |e, j| {
             let (first, all) = (e.mul_int(j, BLOCK), e.int(BLOCK));
-            let sight = Sight::of(e, head.kernel, Until::All, queries, first);
+            let sight = Sight::of(e, head, Until::All, queries, first);
             step(e, first, all, sight);
         });
         let keys = rows_in_block(e, head.seq, queries);
-        let sight = Sight::of(e, head.kernel, Until::Diagonal, queries, queries);
+        let sight = Sight::of(e, head, Until::Diagonal, queries, queries);
         step(e, queries, keys, sight);
     } else {
         let blocks = blocks(e, head.seq);
+        let queries = head.slope.map(|_| e.mul_int(query_block, BLOCK));
         e.for_each(zero, blocks, 1, |e, j| {
             let first = e.mul_int(j, BLOCK);
             let keys = rows_in_block(e, head.seq, first);
             let sight = Sight {
                 until: Until::All,
                 from: None,
+                bias: queries.and_then(|queries| Bias::of(e, head, queries, first)),
             };
             step(e, first, keys, sight);
         });
@@ -292,6 +332,8 @@ struct Sight {
     until: Until,
     /// Query c sees the keys from c and this many more on, where there is a window.
     from: Option<Val>,
+    /// What their distances add to scores.
+    bias: Option<Bias>,
 }
 
 /// The last key that is seen.
@@ -306,12 +348,13 @@ enum Until {
 
 impl Sight {
     /// Of queries from a position on, in the block of keys that begins at `key`.
-    fn of(e: &mut Emitter, kernel: &Attend, until: Until, position: Val, key: Val) -> Sight {
-        let from = kernel.window.map(|window| {
+    fn of(e: &mut Emitter, head: &Head, until: Until, position: Val, key: Val) -> Sight {
+        let from = head.kernel.window.map(|window| {
             let first = e.add_int(position, 1 - window as i64);
             e.sub(first, key)
         });
-        Sight { until, from }
+        let bias = Bias::of(e, head, position, key);
+        Sight { until, from, bias }
     }
 
     fn is_diagonal(self) -> bool {
@@ -355,10 +398,11 @@ fn keys_seen(e: &mut Emitter, keys: Val, c: Val, sight: Sight) -> Val {
     }
 }
 
-/// `to = times · K · Qᵀ` for `[k, qt, to]` in scratch: a block of 64 × `columns` with keys down and queries across.
+/// `to = times · K · Qᵀ` for `[k, qt, to]` in scratch, of heads of so many columns: a block of 64 × `columns` with keys down and queries
+/// across.
 fn scores(
     e: &mut Emitter,
-    kernel: &Attend,
+    head: u64,
     [k, qt, to]: [Val; 3],
     columns: i64,
     (keys, sight): (Val, Sight),
@@ -366,7 +410,7 @@ fn scores(
 ) {
     let product = Product {
         a: k,
-        a_strides: (kernel.padded_head() as i64, 1),
+        a_strides: (head.next_multiple_of(16) as i64, 1),
         b: qt,
         b_stride: BLOCK,
         c: to,
@@ -379,7 +423,7 @@ fn scores(
         start: Start::Zero,
         times,
     };
-    let head = kernel.head as i64;
+    let head = head as i64;
     product.emit(
         e,
         |e, c| keys_seen(e, keys, c, sight),
@@ -412,6 +456,15 @@ fn fill(e: &mut Emitter, to: Val, elements: Val, x: f64) {
     let (zero, vector) = (e.int(0), e.vector());
     let x = e.float(x, vector);
     e.for_each(zero, elements, vector.lanes as i64, |e, i| {
+        let p = e.at(to, i, e.elem);
+        e.store(x, p);
+    });
+}
+
+/// The same with a vector of numbers.
+fn fill_with(e: &mut Emitter, to: Val, elements: i64, x: Val) {
+    let (zero, elements) = (e.int(0), e.int(elements));
+    e.for_each(zero, elements, x.ty.lanes as i64, |e, i| {
         let p = e.at(to, i, e.elem);
         e.store(x, p);
     });

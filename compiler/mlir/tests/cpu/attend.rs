@@ -2,7 +2,7 @@
 //! against finite differences.
 
 use crate::harness::{Buffer, Compiled, Operands, assert_same, targets};
-use odec_program::kernel::{Attend, eval_attend, eval_attend_backward};
+use odec_program::kernel::{Attend, Scores, eval_attend, eval_attend_backward, eval_attend_cached};
 use odec_program::real::Real;
 use odec_program::{DType, KernelSpec, Target, bf16};
 
@@ -18,6 +18,12 @@ struct Case {
     kv_heads: usize,
     window: Option<u64>,
     scale: f64,
+    /// Columns of a head of values.
+    value: usize,
+    softcap: Option<f64>,
+    alibi: bool,
+    /// A number for each head, or none.
+    sinks: Vec<f64>,
     q: Vec<f64>,
     k: Vec<f64>,
     v: Vec<f64>,
@@ -31,8 +37,19 @@ impl Case {
     }
 
     fn sharing(shape: Shape, kv_heads: usize, causal: bool, window: Option<u64>) -> Case {
+        Case::of(shape, (kv_heads, shape[3]), causal, window)
+    }
+
+    /// With values of so many columns.
+    fn of(
+        shape: Shape,
+        (kv_heads, value): (usize, usize),
+        causal: bool,
+        window: Option<u64>,
+    ) -> Case {
         let n: usize = shape.iter().product();
         let narrow = n / shape[2] * kv_heads;
+        let [values, results] = [narrow, n].map(|n| n / shape[3] * value);
         let mut state = 0x2545_F491_4F6C_DD1D_u64 ^ n as u64;
         let mut noise = |size: f64, n: usize| -> Vec<f64> {
             let mut next = || {
@@ -44,7 +61,7 @@ impl Case {
             (0..n).map(|_| f64::from((size * next()) as f32)).collect()
         };
         let (q, k) = (noise(2.5, n), noise(2.5, narrow));
-        let (v, d_o) = (noise(1.0, narrow), noise(1.0, n));
+        let (v, d_o) = (noise(1.0, values), noise(1.0, results));
         let scale = f64::from((1.0 / (shape[3] as f64).sqrt()) as f32);
         Case {
             shape,
@@ -53,10 +70,25 @@ impl Case {
             kv_heads,
             window,
             scale,
+            value,
+            softcap: None,
+            alibi: false,
+            sinks: vec![],
             q,
             k,
             v,
             d_o,
+        }
+    }
+
+    /// With bounded scores that fall with distance, and sinks of different weight.
+    fn scored(self) -> Case {
+        let sinks = (0..self.shape[2]).map(|h| 0.75 * h as f64 - 0.5).collect();
+        Case {
+            softcap: Some(2.5),
+            alibi: true,
+            sinks,
+            ..self
         }
     }
 
@@ -75,28 +107,54 @@ impl Case {
         (b * seq + s) * self.kv_heads + h * self.kv_heads / heads
     }
 
+    /// What becomes of the scaled score of a pair in a head, and its derivative.
+    fn shaped(&self, scaled: f64, h: usize, s: usize, j: usize) -> (f64, f64) {
+        let (capped, slope) = match self.softcap {
+            Some(c) => (c * (scaled / c).tanh(), 1.0 / (scaled / c).cosh().powi(2)),
+            None => (scaled, 1.0),
+        };
+        let steep = 0.5f64.powf(8.0 * (h + 1) as f64 / self.shape[2] as f64);
+        let between = s.max(j) - s.min(j);
+        let fall = if self.alibi {
+            steep * between as f64
+        } else {
+            0.0
+        };
+        (capped - fall, slope)
+    }
+
+    /// The scaled score of a query and a key.
+    fn scaled(&self, q: &[f64], k: &[f64], [b, s, h]: [usize; 3], j: usize) -> f64 {
+        let d = self.shape[3];
+        let (x, y) = (
+            &q[self.at(b, s, h) * d..][..d],
+            &k[self.key_at(b, j, h) * d..][..d],
+        );
+        self.scale * x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>()
+    }
+
     /// Weights of all keys for the query at (b, s, h), 0 of those that it does not see, and the logarithm of their sum.
     fn weights(&self, q: &[f64], k: &[f64], b: usize, s: usize, h: usize) -> (Vec<f64>, f64) {
-        let [_, seq, _, d] = self.shape;
-        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
-        let query = &q[self.at(b, s, h) * d..][..d];
+        let seq = self.shape[1];
         let sees = |j: usize| {
             (!self.causal || j <= s) && self.window.is_none_or(|w| j as u64 + w > s as u64)
         };
         let score = |j: usize| match sees(j) {
-            true => self.scale * dot(query, &k[self.key_at(b, j, h) * d..][..d]),
+            true => self.shaped(self.scaled(q, k, [b, s, h], j), h, s, j).0,
             false => f64::NEG_INFINITY,
         };
         let scores: Vec<f64> = (0..seq).map(score).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|x| (x - max).exp()).sum();
+        let sink = self.sinks.get(h);
+        let all = || scores.iter().chain(sink).copied();
+        let max = all().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = all().map(|x| (x - max).exp()).sum();
         let lse = max + sum.ln();
         (scores.iter().map(|x| (x - lse).exp()).collect(), lse)
     }
 
     /// o and lse.
     fn forward(&self, q: &[f64], k: &[f64], v: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let [batch, seq, heads, d] = self.shape;
+        let ([batch, seq, heads, _], d) = (self.shape, self.value);
         let (mut o, mut lse) = (vec![0.0; self.rows() * d], vec![0.0; self.rows()]);
         for (b, s, h) in places(batch, seq, heads) {
             let at = self.at(b, s, h);
@@ -113,26 +171,29 @@ impl Case {
 
     /// Gradients of `Σ o · d_o` with respect to q, k, v.
     fn backward(&self) -> [Vec<f64>; 3] {
-        let [batch, seq, heads, d] = self.shape;
-        let [n, narrow] = [self.q.len(), self.k.len()];
-        let [mut dq, mut dk, mut dv] = [n, narrow, narrow].map(|n| vec![0.0; n]);
+        let ([batch, seq, heads, d], value) = (self.shape, self.value);
+        let [mut dq, mut dk, mut dv] = [&self.q, &self.k, &self.v].map(|x| vec![0.0; x.len()]);
         for (b, s, h) in places(batch, seq, heads) {
             let at = self.at(b, s, h) * d;
             let (weights, _) = self.weights(&self.q, &self.k, b, s, h);
-            let d_o = &self.d_o[at..at + d];
+            let d_o = &self.d_o[self.at(b, s, h) * value..][..value];
             let slope = |j: usize| -> f64 {
-                let v = &self.v[self.key_at(b, j, h) * d..][..d];
+                let v = &self.v[self.key_at(b, j, h) * value..][..value];
                 v.iter().zip(d_o).map(|(a, b)| a * b).sum()
             };
             let slopes: Vec<f64> = (0..weights.len()).map(slope).collect();
             let mean: f64 = weights.iter().zip(&slopes).map(|(w, x)| w * x).sum();
             for (j, w) in weights.iter().enumerate() {
-                let ds = self.scale * w * (slopes[j] - mean);
-                let other = self.key_at(b, j, h) * d;
+                let scaled = self.scaled(&self.q, &self.k, [b, s, h], j);
+                let bend = self.shaped(scaled, h, s, j).1;
+                let ds = self.scale * bend * w * (slopes[j] - mean);
+                let other = self.key_at(b, j, h);
                 for c in 0..d {
-                    dq[at + c] += ds * self.k[other + c];
-                    dk[other + c] += ds * self.q[at + c];
-                    dv[other + c] += w * d_o[c];
+                    dq[at + c] += ds * self.k[other * d + c];
+                    dk[other * d + c] += ds * self.q[at + c];
+                }
+                for c in 0..value {
+                    dv[other * value + c] += w * d_o[c];
                 }
             }
         }
@@ -152,39 +213,45 @@ impl Case {
             causal: self.causal,
             window: self.window,
             scale: self.scale,
+            value: (self.value != self.shape[3]).then_some(self.value as u64),
+            scores: Scores {
+                softcap: self.softcap,
+                alibi: self.alibi,
+                sinks: false,
+            },
         };
+        let mut forward = spec.clone();
+        forward.scores.sinks = !self.sinks.is_empty();
         [
-            KernelSpec::Attend(spec.clone()),
+            KernelSpec::Attend(forward),
             KernelSpec::AttendBackward(spec),
         ]
     }
 
     /// o, lse, dq, dk, dv of the scalar evaluator.
     fn evaluate<T: Real>(&self) -> [Buffer<T>; 5] {
-        let [KernelSpec::Attend(spec), _] = self.specs::<T>() else {
+        let [KernelSpec::Attend(spec), KernelSpec::AttendBackward(back)] = self.specs::<T>() else {
             unreachable!()
         };
         let dims = [self.shape[0] as u64, self.shape[1] as u64];
-        let [n, narrow] = [self.q.len(), self.k.len()];
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
         let input = |x: &[f64]| real(x).in_type(self.inputs);
         let mut memory = Operands(vec![
             input(&self.q),
             input(&self.k),
             input(&self.v),
-            Buffer::nan(n),
+            Buffer::nan(self.d_o.len()),
             Buffer::nan(self.rows()),
+            real(&self.sinks),
         ]);
         eval_attend(&spec, &mut memory, dims);
+        memory.0.truncate(5);
         let o = memory.0[3].clone();
         memory.0[3] = o.clone().in_type(self.inputs);
-        memory.0.extend([
-            real(&self.d_o),
-            Buffer::nan(n),
-            Buffer::nan(narrow),
-            Buffer::nan(narrow),
-        ]);
-        eval_attend_backward(&spec, &mut memory, dims);
+        memory.0.push(real(&self.d_o));
+        let like = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
+        memory.0.extend(like);
+        eval_attend_backward(&back, &mut memory, dims);
         memory.0[3] = o;
         [3, 4, 6, 7, 8].map(|operand| memory.0[operand].clone())
     }
@@ -192,7 +259,6 @@ impl Case {
     /// o, lse, dq, dk, dv of the compiled kernels; both launched in `parts` parts, the last first.
     fn run<T: Real>(&self, compiled: &Compiled, parts: u64) -> [Buffer<T>; 5] {
         let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| T::of(*x)).collect::<Vec<T>>());
-        let [n, narrow] = [self.q.len(), self.k.len()];
         let dims = [self.shape[0] as u64, self.shape[1] as u64];
         let [forward, backward] = self.specs::<T>();
         let split = |spec: &KernelSpec| -> Vec<_> {
@@ -204,16 +270,19 @@ impl Case {
         };
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| real(x).in_type(self.inputs));
         let d_o = real(&self.d_o);
-        let operands = [
+        let mut operands = vec![
             q.clone(),
             k.clone(),
             v.clone(),
-            Buffer::nan(n),
+            Buffer::nan(self.d_o.len()),
             Buffer::nan(self.rows()),
         ];
+        if !self.sinks.is_empty() {
+            operands.push(real(&self.sinks));
+        }
         let got = compiled.run(0, &operands, &[], &dims, &[], &split(&forward));
         let (o, lse) = (got[3].clone(), got[4].clone());
-        let [dq, dk, dv] = [n, narrow, narrow].map(Buffer::nan);
+        let [dq, dk, dv] = [&self.q, &self.k, &self.v].map(|x| Buffer::nan(x.len()));
         let read = o.clone().in_type(self.inputs);
         let operands = [q, k, v, read, lse.clone(), d_o, dq, dk, dv];
         let got = compiled.run(1, &operands, &[], &dims, &[], &split(&backward));
@@ -282,6 +351,9 @@ fn the_reference_gradient_is_the_derivative() {
         Case::new([1, 5, 2, 3], false),
         Case::new([1, 5, 2, 3], true),
         Case::sharing([1, 5, 2, 3], 1, true, Some(2)),
+        Case::of([1, 5, 2, 3], (1, 4), true, None),
+        Case::of([1, 5, 2, 3], (2, 2), false, None).scored(),
+        Case::of([1, 5, 4, 3], (2, 3), true, Some(3)).scored(),
     ] {
         let loss = |q: &[f64], k: &[f64], v: &[f64]| -> f64 {
             let (o, _) = case.forward(q, k, v);
@@ -397,6 +469,90 @@ fn shared_keys_and_windows() {
     check_case::<f32>(&case, 1e-5, &compiled);
 }
 
+/// Both kernels of a case for every target.
+fn compiled<T: Real>(case: &Case) -> Vec<(Target, Compiled)> {
+    let specs = case.specs::<T>();
+    let each = |t: Target| (t, Compiled::new(&specs, t));
+    targets().into_iter().map(each).collect()
+}
+
+#[test]
+fn values_of_other_widths() {
+    for (heads, kv_heads, head, value, causal) in [
+        (2, 2, 8, 16, true),
+        (2, 1, 24, 5, true),
+        (1, 1, 3, 40, false),
+    ] {
+        let case = |seq| Case::of([2, seq, heads, head], (kv_heads, value), causal, None);
+        let on = compiled::<f32>(&case(1));
+        for seq in [5, 70] {
+            check_case::<f32>(&case(seq), 1e-5, &on);
+        }
+    }
+}
+
+#[test]
+fn bounded_scores_that_fall_with_distance_and_sinks() {
+    for (heads, kv_heads, causal, window) in [
+        (4, 2, true, None),
+        (2, 2, false, None),
+        (3, 1, true, Some(40)),
+    ] {
+        let case = |seq| Case::of([1, seq, heads, 8], (kv_heads, 8), causal, window).scored();
+        let on = compiled::<f32>(&case(1));
+        for seq in [1, 17, 70] {
+            check_case::<f32>(&case(seq), 1e-5, &on);
+        }
+    }
+    let mut case = Case::new([1, 70, 2, 8], true);
+    case.sinks = vec![-30.0, 30.0];
+    check_case::<f32>(&case, 1e-5, &compiled::<f32>(&case));
+    let case = Case::of([1, 70, 2, 8], (1, 12), true, Some(9)).scored();
+    let on = vec![(
+        targets()[0],
+        Compiled::new(&case.specs::<f64>(), targets()[0]),
+    )];
+    check_case::<f64>(&case, 1e-13, &on);
+}
+
+/// Reading token by token gives the bits of reading the whole.
+#[test]
+fn kept_keys_under_other_scores() {
+    let (seq, heads, head, value) = (70, 2, 8, 12);
+    let case = Case::of([1, seq, heads, head], (1, value), true, None).scored();
+    let [KernelSpec::Attend(spec), _] = case.specs::<f32>() else {
+        unreachable!()
+    };
+    let whole = &case.evaluate::<f32>()[0];
+    let real = |x: &[f64]| Buffer::Real(x.iter().map(|x| *x as f32).collect::<Vec<f32>>());
+    let kernel = KernelSpec::AttendCached(spec.clone());
+    let on: Vec<Compiled> = (targets().into_iter())
+        .map(|t| Compiled::new(std::slice::from_ref(&kernel), t))
+        .collect();
+    for (from, to) in [(0, 3), (60, 66), (69, 70)] {
+        let part = |x: &[f64], columns: usize, from: usize| real(&x[from * columns..to * columns]);
+        let rows = to - from;
+        let operands = [
+            part(&case.q, heads * head, from),
+            part(&case.k, head, 0),
+            part(&case.v, value, 0),
+            Buffer::nan(rows * heads * value),
+            real(&case.sinks),
+        ];
+        let dims = [rows as u64, from as u64];
+        let mut memory = Operands(operands.to_vec());
+        eval_attend_cached(&spec, &mut memory, dims);
+        let width = heads * value;
+        let wanted = Buffer::Real(whole.real()[from * width..to * width].to_vec());
+        assert_same(&memory.0[3], &wanted, "evaluated");
+        for compiled in &on {
+            let tiles = 0..kernel.tiles(&dims);
+            let got = compiled.run(0, &operands, &[], &dims, &[], &[tiles]);
+            assert_same(&got[3], &wanted, "compiled");
+        }
+    }
+}
+
 /// Exact FMA in f64 without the instruction is limited to moderate numbers, which these are.
 #[test]
 fn f64() {
@@ -431,6 +587,8 @@ fn an_empty_head_is_refused() {
         causal: true,
         window: None,
         scale: 1.0,
+        value: None,
+        scores: Default::default(),
     };
     let kernel = odec_program::Kernel {
         symbol: "k".into(),

@@ -8,7 +8,7 @@
 use crate::harness::cache;
 use crate::harness::models::{library, library_in_bf16, optimizers, planned, update_of};
 use odec_program::gpu::{self, tensor};
-use odec_program::kernel::Attend;
+use odec_program::kernel::{Attend, Scores};
 use odec_program::manifest::Manifest;
 use odec_program::{DType, Kernel, KernelSpec, Target};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ fn kernels(target: Target) -> Vec<Kernel> {
     distinct.into_values().collect()
 }
 
-/// Attention with the most registers: wide heads that share keys and see a window. No model of the library has such.
+/// Attention with the most registers: wide heads that share keys and see a window, other scores and wider values. No model of the library has such.
 fn wide_heads() -> Vec<Kernel> {
     let spec = |inputs, head| Attend {
         dtype: DType::F32,
@@ -61,15 +61,35 @@ fn wide_heads() -> Vec<Kernel> {
         causal: true,
         window: Some(100),
         scale: 0.125,
+        value: None,
+        scores: Default::default(),
     };
-    [(DType::F32, 128), (DType::Bf16, 128), (DType::Bf16, 96)]
+    let scores = Scores {
+        softcap: Some(50.0),
+        alibi: true,
+        sinks: true,
+    };
+    let mut all: Vec<Attend> = [(DType::F32, 128), (DType::Bf16, 128), (DType::Bf16, 96)]
         .into_iter()
-        .flat_map(|(inputs, head)| {
-            let spec = spec(inputs, head);
+        .map(|(inputs, head)| spec(inputs, head))
+        .collect();
+    let shaped = |spec: &Attend| Attend {
+        scores,
+        ..spec.clone()
+    };
+    all.extend([shaped(&all[0]), shaped(&all[1])]);
+    all.push(Attend {
+        value: Some(256),
+        ..all[0].clone()
+    });
+    all.into_iter()
+        .flat_map(|spec| {
+            let mut back = spec.clone();
+            back.scores.sinks = false;
             [
                 KernelSpec::Attend(spec.clone()),
-                KernelSpec::AttendCached(spec.clone()),
-                KernelSpec::AttendBackward(spec),
+                KernelSpec::AttendCached(spec),
+                KernelSpec::AttendBackward(back),
             ]
         })
         .map(|spec| Kernel {

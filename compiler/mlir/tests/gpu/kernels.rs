@@ -12,7 +12,7 @@ use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Scan,
-    ScanForm, Store,
+    ScanForm, Scores, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -442,13 +442,16 @@ fn attend(heads: u64, head: u64, causal: bool) -> Attend {
         causal,
         window: None,
         scale: 1.0 / (head as f64).sqrt(),
+        value: None,
+        scores: Default::default(),
     }
 }
 
 /// A forward launch, and the backward one that follows it.
 fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
     let rows = batch * seq * spec.heads;
-    let (n, narrow) = (rows * spec.head, batch * seq * spec.kv_heads * spec.head);
+    let (n, results) = (rows * spec.head, rows * spec.value_head());
+    let [narrow, values] = [n, results].map(|n| n / spec.heads * spec.kv_heads);
     let case = |spec, operands| Case {
         spec,
         operands,
@@ -456,25 +459,40 @@ fn forward_and_backward(spec: Attend, batch: u64, seq: u64) -> [Case; 2] {
         dims: vec![batch, seq],
         coeffs: vec![],
     };
-    let o = of_type(spec.inputs, n, 8);
-    let inputs: Vec<Vec<u32>> = [(n, 1), (narrow, 2), (narrow, 3)]
+    let o = of_type(spec.inputs, results, 8);
+    let inputs: Vec<Vec<u32>> = [(n, 1), (narrow, 2), (values, 3)]
         .map(|(n, seed)| of_type(spec.inputs, n, seed))
         .to_vec();
     let forward = case(
         KernelSpec::Attend(spec.clone()),
-        [inputs.clone(), vec![room(n), room(rows)]].concat(),
+        [
+            inputs.clone(),
+            vec![room(results), room(rows)],
+            sinks(&spec),
+        ]
+        .concat(),
     );
     let done = reference(&forward);
     let results = vec![
         o,
         done[4].clone(),
-        floats(n, 9),
+        floats(results, 9),
         room(n),
         room(narrow),
-        room(narrow),
+        room(values),
     ];
+    let mut spec = spec;
+    spec.scores.sinks = false;
     let spec = KernelSpec::AttendBackward(spec);
     [forward, case(spec, [inputs, results].concat())]
+}
+
+/// The operand of sinks, if there is one.
+fn sinks(spec: &Attend) -> Vec<Vec<u32>> {
+    match spec.scores.sinks {
+        true => vec![floats(spec.heads, 11)],
+        false => vec![],
+    }
 }
 
 /// Sequences, heads and their columns around the sizes of tiles.
@@ -533,6 +551,68 @@ fn attention_of_heads_that_share_keys_and_of_windows() {
         ..attend(4, 8, false)
     };
     cases.extend(forward_and_backward(all, 1, 65));
+    check(&cases);
+}
+
+/// Bounded scores that fall with distance, sinks, and heads of values of other widths.
+fn others() -> Vec<Attend> {
+    let scores = |softcap, alibi, sinks| Scores {
+        softcap,
+        alibi,
+        sinks,
+    };
+    let of = |scores, value, causal, window| Attend {
+        kv_heads: 1,
+        scores,
+        value,
+        window,
+        ..attend(2, 5, causal)
+    };
+    vec![
+        of(scores(Some(1.5), false, false), None, true, None),
+        of(scores(None, true, false), None, true, Some(40)),
+        of(scores(None, false, true), None, true, Some(3)),
+        of(scores(Some(0.5), true, true), Some(18), true, None),
+        of(scores(Some(4.0), true, true), Some(3), false, None),
+        of(Scores::default(), Some(40), true, None),
+    ]
+}
+
+#[test]
+fn attention_with_other_scores_and_values() {
+    let of = |spec| forward_and_backward(spec, 1, 70);
+    let all = others().into_iter().flat_map(of);
+    let half = Attend {
+        inputs: DType::Bf16,
+        value: Some(32),
+        ..attend(1, 16, true)
+    };
+    let all: Vec<Case> = all.chain(forward_and_backward(half, 1, 67)).collect();
+    check(&all);
+}
+
+#[test]
+fn attention_to_kept_keys_with_other_scores_and_values() {
+    let mut cases = vec![];
+    for spec in others().into_iter().filter(|spec| spec.causal) {
+        for (seq, past) in [(1, 70), (40, 29)] {
+            let (width, results) = (spec.heads * spec.head, spec.heads * spec.value_head());
+            let kept = |width: u64, seed| floats((past + seq) * (width / spec.heads), seed);
+            let operands = vec![
+                floats(seq * width, 1),
+                kept(width, 2),
+                kept(results, 3),
+                room(seq * results),
+            ];
+            cases.push(Case {
+                operands: [operands, sinks(&spec)].concat(),
+                spec: KernelSpec::AttendCached(spec.clone()),
+                aliases: vec![],
+                dims: vec![seq, past],
+                coeffs: vec![],
+            });
+        }
+    }
     check(&cases);
 }
 

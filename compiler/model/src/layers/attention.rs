@@ -13,13 +13,14 @@ use crate::scheme::scalar::{arithmetic, name_of};
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn, ops};
+use odec_program::manifest::Turns;
 
 /// The linear maps.
 const MAPS: [&str; 4] = ["q", "k", "v", "o"];
 /// Most tokens of a window.
 const MAX_WINDOW: u64 = 1 << 32;
 
-const CAUSAL: Argument = Argument::flag(
+pub(super) const CAUSAL: Argument = Argument::flag(
     "causal",
     "a token sees itself and the tokens before it; a model that generates needs it",
 );
@@ -45,12 +46,12 @@ const KV_HEADS: Argument = Argument::whole(
     "`heads`",
     "heads of keys and values, each shared by equally many heads of queries (Ainslie et al. 2023)",
 );
-const WINDOW: Argument = Argument::whole(
+pub(super) const WINDOW: Argument = Argument::whole(
     "window",
     "all tokens",
     "how many tokens a token sees, itself included (Beltagy, Peters & Cohan 2020); only with `causal`",
 );
-const SCALE: Argument = Argument::number(
+pub(super) const SCALE: Argument = Argument::number(
     "scale",
     Bounds::Within(1e-6, 1e6),
     Silent::Follows("1/√d, d the columns of a head"),
@@ -133,21 +134,13 @@ impl Layer for Attention {
             None => heads,
         };
         let window = match window {
-            Some(e) if causal => Some(r.whole(e, MAX_WINDOW)?),
-            Some(e) => {
-                let message = "`window` needs `causal`";
-                let d = Diagnostic::error(codes::MISSING_ARGUMENT, e.span, message)
-                    .label("a window counts the tokens up to the current one")
-                    .help("write `attention(heads: …, causal, window: …)`");
-                return r.fail(d);
-            }
+            Some(e) => Some(tokens_of_window(r, e, causal)?),
             None => None,
         };
         let attention = ops::Attention {
-            heads,
             kv_heads,
-            causal,
             window,
+            ..ops::Attention::new(heads, causal)
         };
         let query_factor = match scale {
             Some(e) => query_factor(r, e, head)?,
@@ -156,7 +149,11 @@ impl Layer for Attention {
         let rope = match rope {
             Some(inner) => {
                 let base = r.only_option(inner, &BASE)?.to_f64();
-                Some(Angles { head, base })
+                Some(Angles {
+                    head,
+                    base,
+                    turns: Turns::default(),
+                })
             }
             None => None,
         };
@@ -203,7 +200,7 @@ impl Layer for Attention {
         };
         nn::self_attention(b, at.x, weights, rotary, |b, [q, k, v]| {
             let q = nn::combine(b, &[(self.query_factor.clone(), q)])?;
-            w.attend(b, self.attention, [q, k, v])
+            w.attend(b, self.attention, &[q, k, v])
         })
     }
 
@@ -240,7 +237,7 @@ fn biases(r: &mut Reading) -> Option<[bool; 4]> {
 }
 
 /// Columns of each head.
-fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u64) -> Option<u64> {
+pub(super) fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u64) -> Option<u64> {
     if width.is_multiple_of(heads) {
         return Some(width / heads);
     }
@@ -253,8 +250,20 @@ fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u64) -> Opti
     r.fail(d.help(format!("{near} heads would have {columns} columns each")))
 }
 
+/// How many tokens a token sees; only tokens before it can be counted so.
+pub(super) fn tokens_of_window(r: &mut Reading, said: &Expr, causal: bool) -> Option<u64> {
+    if causal {
+        return r.whole(said, MAX_WINDOW);
+    }
+    let name = r.name();
+    let message = "`window` needs `causal`";
+    let d = Diagnostic::error(codes::MISSING_ARGUMENT, said.span, message)
+        .label("a window counts the tokens up to the current one");
+    r.fail(d.help(format!("write `{name}(…, causal, window: …)`")))
+}
+
 /// Heads of keys and values.
-fn shared_heads(r: &mut Reading, said: &Expr, heads: u64) -> Option<u64> {
+pub(super) fn shared_heads(r: &mut Reading, said: &Expr, heads: u64) -> Option<u64> {
     let n = r.whole(said, heads)?;
     if heads.is_multiple_of(n) {
         return Some(n);
@@ -264,8 +273,8 @@ fn shared_heads(r: &mut Reading, said: &Expr, heads: u64) -> Option<u64> {
     r.fail(d.label(format!("{heads} / {n} is not whole")))
 }
 
-/// What makes a scale of scores that are divided by the root of a head's width.
-fn query_factor(r: &mut Reading, scale: &Expr, head: u64) -> Option<Exact> {
+/// What queries are multiplied by for a scale of scores that are divided by the root of a head's width.
+pub(super) fn query_factor(r: &mut Reading, scale: &Expr, head: u64) -> Option<Exact> {
     let s = r.within(&SCALE, scale)?;
     let root = Exact::int(i64::try_from(head).unwrap_or(i64::MAX)).root(2);
     let factor = root.and_then(|root| (&s * &root).checked());

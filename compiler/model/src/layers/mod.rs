@@ -23,7 +23,7 @@ use crate::scheme::vocabulary::{LayerName, Vocabulary};
 use network::Network;
 use odec_graph::ops;
 use odec_graph::{Builder, Value, nn};
-use odec_program::manifest::{Init, Waves};
+use odec_program::manifest::{Init, Turns, Waves};
 use std::fmt::Debug;
 
 pub use crate::scheme::Facts;
@@ -98,11 +98,12 @@ impl Reads {
     }
 }
 
-/// What turns the columns of a head: by `position · base^(−2i/head)`.
+/// What turns the columns of a head: by `position · base^(−2i/head)`, unless `turns` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Angles {
     pub head: u64,
     pub base: f64,
+    pub turns: Turns,
 }
 
 /// A parameter of a layer, by its path below the field.
@@ -148,8 +149,13 @@ impl LayerParam {
 pub trait Weights {
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult;
     fn rotary(&mut self, b: &mut Builder, angles: Angles) -> TypeResult<nn::Rotary>;
-    fn attend(&mut self, b: &mut Builder, attention: ops::Attention, qkv: [Value; 3])
-    -> TypeResult;
+    /// Attention to `[q, k, v]`, or to these and a sink for each head.
+    fn attend(
+        &mut self,
+        b: &mut Builder,
+        attention: ops::Attention,
+        operands: &[Value],
+    ) -> TypeResult;
     /// What a run leaves to the next under a name, rows × columns of each sequence: for the last operand of an op that gives what takes its place.
     /// `None` where a run sees all tokens.
     fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>>;
@@ -264,6 +270,8 @@ layers! {
     rmsnorm::RmsNorm,
     layernorm::LayerNorm,
     attention::Attention,
+    attend::Attend,
+    rotary::Rotary,
     swiglu::SwiGlu,
     gelu::Gelu,
     relu::Relu,

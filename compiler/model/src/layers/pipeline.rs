@@ -161,6 +161,7 @@ fn count_roles(e: &Expr, layers: &Layers, out: &mut Vec<&'static str>) {
         ExprKind::Neg(a) => count_roles(a, layers, out),
         ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, layers, out)),
         ExprKind::Call(call) if name_of(&call.callee).is_some_and(|n| takes_fields(&n.name)) => {
+            out.extend(name_of(&call.callee).and_then(|n| role(&n.name)));
             let fields = call.args.iter().map(|a| &a.value);
             fields.for_each(|e| count_roles(e, layers, out));
         }

@@ -101,6 +101,11 @@ impl<'e> Reading<'_, 'e, '_> {
         self.reader.width
     }
 
+    /// The layer's.
+    pub fn name(&self) -> &'static str {
+        self.definition.name
+    }
+
     /// Of the layer with its arguments.
     pub fn span(&self) -> Span {
         self.given.args.span

@@ -55,7 +55,7 @@ impl Layer for Time {
             base: SINUSOID_BASE,
         };
         let row = w.time(b, waves)?;
-        let row = b.push1(Reshape { to: vec![width] }, &[row])?;
+        let row = b.push1(Reshape::fixed(&[width]), &[row])?;
         let to = b.ty(at.x).with_cols(width);
         b.push1(Broadcast { to }, &[row])
     }

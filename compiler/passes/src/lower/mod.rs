@@ -262,44 +262,24 @@ impl Lowering<'_> {
                 self.contract(n, a_transposed, b_transposed, panels)
             }
             (Kind::Attend(spec), _) => {
-                let dims = sizes(&[0, 1]);
-                let args = self.buffers(&[operands.clone(), results].concat())?;
-                self.launch(
-                    KernelSpec::Attend(Attend {
-                        dtype: self.real,
-                        inputs: dtype(self.graph.ty(operands[0]), self.real),
-                        ..spec
-                    }),
-                    args,
-                    dims,
-                    vec![],
-                    n,
-                );
+                // Sinks come behind results.
+                let values = [&operands[..3], &results[..], &operands[3..]].concat();
+                let spec = self.attends(spec, operands[0]);
+                let args = self.buffers(&values)?;
+                self.launch(KernelSpec::Attend(spec), args, sizes(&[0, 1]), vec![], n);
                 Ok(())
             }
             (Kind::AttendBackward(spec), _) => {
-                let dims = sizes(&[0, 1]);
+                let spec = self.attends(spec, operands[0]);
                 let args = self.buffers(&[operands.clone(), results].concat())?;
-                self.launch(
-                    KernelSpec::AttendBackward(Attend {
-                        dtype: self.real,
-                        inputs: dtype(self.graph.ty(operands[0]), self.real),
-                        ..spec
-                    }),
-                    args,
-                    dims,
-                    vec![],
-                    n,
-                );
+                let dims = sizes(&[0, 1]);
+                self.launch(KernelSpec::AttendBackward(spec), args, dims, vec![], n);
                 Ok(())
             }
             (Kind::AttendCached(spec), _) => {
-                let args = self.buffers(&[operands.clone(), results].concat())?;
-                let spec = Attend {
-                    dtype: self.real,
-                    inputs: dtype(self.graph.ty(operands[0]), self.real),
-                    ..spec
-                };
+                let values = [&operands[..3], &results[..], &operands[3..]].concat();
+                let spec = self.attends(spec, operands[0]);
+                let args = self.buffers(&values)?;
                 let dims = vec![Size::SEQ, Size::PAST];
                 self.launch(KernelSpec::AttendCached(spec), args, dims, vec![], n);
                 Ok(())
@@ -382,6 +362,15 @@ impl Lowering<'_> {
                 );
                 Ok(())
             }
+        }
+    }
+
+    /// A kernel of attention in the types of the program and of its queries.
+    fn attends(&self, spec: Attend, q: Value) -> Attend {
+        Attend {
+            dtype: self.real,
+            inputs: dtype(self.graph.ty(q), self.real),
+            ..spec
         }
     }
 

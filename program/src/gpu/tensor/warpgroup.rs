@@ -80,7 +80,7 @@ pub fn shared(c: &Contract) -> u64 {
 /// Whether attention, forward, to kept keys and backward, runs by warpgroups on a target: all that runs on tensor cores does, on
 /// Hopper. One warpgroup has the block's rows.
 pub fn attends(a: &Attend, target: Target) -> bool {
-    target == Target::Sm90a && attend::runs(a)
+    target == Target::Sm90a && attend::runs(a) && a.scores.are_scaled_products()
 }
 
 /// Elements of a tile of queries, keys or values: whole panels, of whose last a head may leave columns unused.

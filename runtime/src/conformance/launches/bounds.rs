@@ -178,15 +178,40 @@ fn seen(a: &Attend, position: usize, keys: usize) -> Range<usize> {
     a.first_key(position as u64) as usize..end
 }
 
-/// Scaled scores of a query, and how far a weight may be off, relatively.
-fn scores<'a>(a: &Attend, q: &[f64], keys: impl Iterator<Item = &'a [f64]>) -> (Vec<f64>, f64) {
-    let (mut scores, mut largest) = (vec![], 0.0f64);
-    for k in keys {
-        scores.push(dot(q, k) * a.scale);
-        largest = largest.max(size(q, k) * a.scale);
+/// A query: its head, position and numbers, and the sink of its head.
+struct Query<'a> {
+    head: usize,
+    position: usize,
+    numbers: &'a [f64],
+    sink: Option<f64>,
+}
+
+/// Scores of a query with those of its keys that have these numbers, their derivatives by scaled products, and how far a weight may be
+/// off, relatively.
+fn scores<'a>(
+    a: &Attend,
+    q: &Query,
+    keys: impl Iterator<Item = (usize, &'a [f64])>,
+) -> (Vec<(f64, f64)>, f64) {
+    let (mut scores, mut largest, mut fall) = (vec![], 0.0f64, 0.0f64);
+    let steep = match a.scores.alibi {
+        true => (a.slope_exponent() * (q.head + 1) as f64).exp(),
+        false => 0.0,
+    };
+    for (j, k) in keys {
+        let scaled = dot(q.numbers, k) * a.scale;
+        let (score, slope) = match a.scores.softcap {
+            Some(c) => (c * (scaled / c).tanh(), 1.0 - (scaled / c).tanh().powi(2)),
+            None => (scaled, 1.0),
+        };
+        let falls = steep * q.position.abs_diff(j) as f64;
+        scores.push((score - falls, slope));
+        largest = largest.max(size(q.numbers, k) * a.scale);
+        fall = fall.max(falls);
     }
     let error = (tensor::bound(a.head) + 2f64.powi(-21)) * largest + 2f64.powi(-20);
-    (scores, 2.0 * error)
+    let more = a.scores.softcap.unwrap_or(0.0) + fall + q.sink.map_or(0.0, f64::abs);
+    (scores, 2.0 * (error + more * 2f64.powi(-20)))
 }
 
 /// Results and statistics; queries stand behind `past` keys.
@@ -195,16 +220,26 @@ fn forward(a: &Attend, words: &[Words], batch: u64, seq: u64, past: u64) -> (Wan
     let q = Rows::of(words[0], a.inputs, batch * seq, a.heads, a);
     let [k, v] = [1, 2].map(|n| Rows::of(words[n], a.inputs, batch * (past + seq), a.kv_heads, a));
     let heads = a.heads as usize;
+    // They are the last operand.
+    let sinks = (a.scores.sinks).then(|| numbers(words[words.len() - 1], a.dtype, heads));
     let row = |n: usize| {
         let (token, head) = (n / heads, n % heads);
         let (sequence, i) = (token / seq as usize, token % seq as usize);
         let kv = head / a.group() as usize;
         let seen = seen(a, past as usize + i, keys);
         let key = |j: usize| sequence * keys + j;
-        let of_keys = seen.clone().map(|j| k.row(key(j), kv));
-        let (scores, error) = scores(a, q.row(token, head), of_keys);
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+        let of_keys = seen.clone().map(|j| (j, k.row(key(j), kv)));
+        let query = Query {
+            head,
+            position: past as usize + i,
+            numbers: q.row(token, head),
+            sink: sinks.as_ref().map(|sinks| sinks[head]),
+        };
+        let (scores, error) = scores(a, &query, of_keys);
+        let scores: Vec<f64> = scores.into_iter().map(|(score, _)| score).collect();
+        let all = || scores.iter().copied().chain(query.sink);
+        let max = all().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = all().map(|s| (s - max).exp()).sum();
         let mut o = vec![(0.0, 0.0); a.head as usize];
         for (j, s) in seen.zip(&scores) {
             let p = (s - max).exp() / total;
@@ -259,19 +294,29 @@ fn backward(a: &Attend, words: &[Words], batch: u64, seq: u64) -> [Wanted; 3] {
                 let token = sequence * seq + i;
                 let (q, d_o) = (q.row(token, number), d_o.row(token, number));
                 let seen = seen(a, i, seq);
-                let (scores, error) =
-                    scores(a, q, seen.clone().map(|j| k.row(sequence * seq + j, kv)));
+                let query = Query {
+                    head: number,
+                    position: i,
+                    numbers: q,
+                    sink: None,
+                };
+                let of_keys = seen.clone().map(|j| (j, k.row(sequence * seq + j, kv)));
+                let (scores, error) = scores(a, &query, of_keys);
+                // The bound's derivative moves by no more than this with its argument.
+                let bend_off = a.scores.softcap.map_or(0.0, |c| error / c + 1e-6);
                 let o = o.row(token, number);
                 let (delta, delta_size) = (dot(o, d_o), size(o, d_o));
                 let relative = 2.0 * error + 1.05 * U;
-                for (j, score) in seen.zip(scores) {
+                for (j, (score, bend)) in seen.zip(scores) {
                     let (key, value) =
                         (k.row(sequence * seq + j, kv), v.row(sequence * seq + j, kv));
                     let p = (score - lse[token * heads + number]).exp();
-                    let slope = p * (dot(d_o, value) - delta) * a.scale;
+                    let rate = dot(d_o, value) - delta;
+                    let slope = bend * p * rate * a.scale;
                     let rate_off =
                         (1.05 * U + tensor::bound(a.head)) * size(d_o, value) + 1e-5 * delta_size;
-                    let slope_off = slope.abs() * relative + p * 1.05 * rate_off * a.scale;
+                    let slope_off = slope.abs() * relative
+                        + p * (1.05 * rate_off + bend_off * rate.abs()) * a.scale;
                     let off = |f: f64, off: f64, rounded: f64| {
                         off * (1.0 + U) + f.abs() * (rounded + 1.1 * last)
                     };

@@ -5,6 +5,7 @@
 //! statistic, so no block waits for another and nothing is added up by several. Blocks of keys go over the heads that share
 //! them in order.
 
+use super::scores::{ahead, exact_exp, shaped, slope};
 use super::{MINE, Seen, Side, Work, each_member, number, window};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Type, Val};
@@ -74,21 +75,27 @@ fn queries(e: &mut Emitter, work: &Work, seq: Val) {
         to: work.kernel.causal.then_some(zero),
     };
     let slopes = work.weights(e, 1);
-    let start = work.nothing(e);
+    let start = work.nothing(e, 6);
+    let steep = slope(e, work.kernel, work.head);
+    let query = steep.map(|_| e.add(work.row, own));
     let sums = e.for_with(begin, end, COLS as i64, &start, |e, first, sums| {
         let scores = work.products(e, q, k, first);
         let rates = work.products(e, d_o, v, first);
         let numbers: Vec<Val> = (0..scores.len())
             .map(|n| {
                 let (lse, delta) = rows[n / 4];
-                weight(e, work, scores[n], rates[n], lse, delta).1
+                let bias = steep.zip(query).map(|(steep, query)| {
+                    let (query, key) = (e.add_int(query, n as i64 / 4), other(e, work, first, n));
+                    (steep, ahead(e, key, query))
+                });
+                weight(e, work, (scores[n], bias), rates[n], lse, delta).1
             })
             .collect();
         work.put(e, slopes, &numbers);
         e.barrier();
-        work.accumulate(e, slopes, k, first, &seen, sums)
+        work.accumulate(e, slopes, (1, k), first, &seen, sums)
     });
-    work.write(e, d_q, &sums, None);
+    work.write(e, (6, d_q), &sums, None);
 }
 
 /// dV = Pᵀ·dO, dK = dSᵀ·Q.
@@ -117,11 +124,17 @@ fn keys(e: &mut Emitter, work: &Work, seq: Val) {
     let (weights, slopes) = (work.weights(e, 0), work.weights(e, 1));
     let place = delta_place(e, work);
     let own = e.mul_int(work.x, 4);
-    let start = [work.nothing(e), work.nothing(e)].concat();
-    let count = start.len() / 2;
+    let of_values = work.nothing(e, 8);
+    let count = of_values.len();
+    let start = [of_values, work.nothing(e, 7)].concat();
     let sums = each_member(e, work.kernel, &start, |e, member, sums| {
         let work = &work.of_member(e, member);
         let [q, d_o] = [0, 5].map(|n| work.matrix(e, n, seq));
+        let steep = slope(e, work.kernel, work.head);
+        let key = steep.map(|_| {
+            let own = work.own_row(e);
+            e.add(work.row, own)
+        });
         e.for_with(begin, end, COLS as i64, sums, |e, first, sums| {
             deltas(e, work, seq, first, COLS);
             let scores = work.products(e, k, q, first);
@@ -137,30 +150,50 @@ fn keys(e: &mut Emitter, work: &Work, seq: Val) {
             let numbers: Vec<(Val, Val)> = (0..scores.len())
                 .map(|n| {
                     let (lse, delta) = columns[n % 4];
-                    weight(e, work, scores[n], rates[n], lse, delta)
+                    let bias = steep.zip(key).map(|(steep, key)| {
+                        let (key, query) = (e.add_int(key, n as i64 / 4), other(e, work, first, n));
+                        (steep, ahead(e, key, query))
+                    });
+                    weight(e, work, (scores[n], bias), rates[n], lse, delta)
                 })
                 .collect();
             let (p, s): (Vec<Val>, Vec<Val>) = numbers.into_iter().unzip();
             work.put(e, weights, &p);
             work.put(e, slopes, &s);
             e.barrier();
-            let of_values = work.accumulate(e, weights, d_o, first, &seen, &sums[..count]);
-            let of_keys = work.accumulate(e, slopes, q, first, &seen, &sums[count..]);
+            let of_values = work.accumulate(e, weights, (5, d_o), first, &seen, &sums[..count]);
+            let of_keys = work.accumulate(e, slopes, (0, q), first, &seen, &sums[count..]);
             [of_values, of_keys].concat()
         })
     });
-    work.write(e, d_v, &sums[..count], None);
-    work.write(e, d_k, &sums[count..], None);
+    work.write(e, (8, d_v), &sums[..count], None);
+    work.write(e, (7, d_k), &sums[count..], None);
 }
 
-/// The weight of a pair, and the gradient of its score before scaling.
-fn weight(e: &mut Emitter, work: &Work, score: Val, rate: Val, lse: Val, delta: Val) -> (Val, Val) {
+/// Which row of the other side, of 64 from `first` on, the thread's number `n` of 4 × 4 is of.
+fn other(e: &mut Emitter, work: &Work, first: Val, n: usize) -> Val {
+    let own = e.mul_int(work.x, 4);
+    let at = e.add(first, own);
+    e.add_int(at, n as i64 % 4)
+}
+
+/// The weight of a pair, and the gradient of its score before scaling. The score comes with its bias: a slope and a distance.
+fn weight(
+    e: &mut Emitter,
+    work: &Work,
+    (score, bias): (Val, Option<(Val, Val)>),
+    rate: Val,
+    lse: Val,
+    delta: Val,
+) -> (Val, Val) {
     let scale = work.scale(e);
     let scaled = e.mul(score, scale);
-    let shifted = e.sub(scaled, lse);
+    let (score, bend) = shaped(e, work.kernel, scaled, bias, exact_exp);
+    let shifted = e.sub(score, lse);
     let p = apply(e, UnaryOp::Exp, shifted);
     let away = e.sub(rate, delta);
     let slope = e.mul(p, away);
+    let slope = bend.map_or(slope, |bend| e.mul(slope, bend));
     (p, e.mul(slope, scale))
 }
 

@@ -4,7 +4,8 @@
 //! [`odec_program::kernel::Attend`] says. Every warp keeps both for all 32 queries of the block, one per thread, so that they need
 //! not pass through shared memory. With a window, a row may see nothing of a tile that others see: it changes nothing.
 
-use super::{PITCH, Seen, Side, Work, number, spread, window};
+use super::scores::{ahead, exact_exp, shaped, slope};
+use super::{MINE, PITCH, Seen, Side, Work, number, spread, window};
 use crate::body::apply;
 use crate::emit::{Emitter, Val};
 use odec_program::expr::UnaryOp;
@@ -13,27 +14,28 @@ use odec_program::kernel::Attend;
 
 /// q, k and v.
 const INPUTS: u64 = 3;
+const LSE: u64 = 4;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse.
+/// Dims `[batch, seq]`; operands q, k, v, o, lse, and sinks if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let seq = e.dim(1);
     let zero = e.int(0);
-    attend(e, kernel, seq, zero, true);
+    attend(e, kernel, (seq, zero), Some(LSE));
     Ok(())
 }
 
-/// Dims `[seq, past]`; operands q, k, v, o.
+/// Dims `[seq, past]`; operands q, k, v, o, and sinks if there are.
 pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     if !kernel.causal {
         return Err("attention to kept keys is causal".into());
     }
     let (seq, past) = (e.dim(0), e.dim(1));
-    attend(e, kernel, seq, past, false);
+    attend(e, kernel, (seq, past), None);
     Ok(())
 }
 
-/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
-fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
+/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys; the statistic, where it is kept, is that operand.
+fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: Option<u64>) {
     let tile = e.block();
     let work = Work::new(e, kernel, INPUTS, Side::Queries, (tile, seq));
     let total = e.add(past, seq);
@@ -74,15 +76,24 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     let weights = work.weights(e, 0);
     let scale = work.scale(e);
     let block = e.int(COLS as i64);
-    let mut start = vec![
-        e.float(f64::NEG_INFINITY, e.scalar()),
-        e.float(0.0, e.scalar()),
-    ];
-    start.extend(work.nothing(e));
+    let mut start = match kernel.scores.sinks {
+        true => {
+            let sinks = e.operand(statistic.map_or(4, |n| n + 1));
+            let p = e.at(sinks, work.head, e.elem);
+            vec![e.load(p, e.scalar()), e.float(1.0, e.scalar())]
+        }
+        false => vec![
+            e.float(f64::NEG_INFINITY, e.scalar()),
+            e.float(0.0, e.scalar()),
+        ],
+    };
+    start.extend(work.nothing(e, 3));
+    let steep = slope(e, kernel, work.head);
     let done = e.for_with(begin, end, COLS as i64, &start, |e, first, carried| {
         let (before, sum, o) = (carried[0], carried[1], &carried[2..]);
         let scores = work.products(e, q, k, first);
         let scores: Vec<Val> = scores.iter().map(|s| e.mul(*s, scale)).collect();
+        let scores = shape(e, &work, scores, steep, (first, past));
         work.put(e, weights, &scores);
         e.barrier();
         let within = |e: &mut Emitter, key: Val| {
@@ -136,15 +147,15 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
             .enumerate()
             .map(|(n, x)| e.mul(*x, factors[n / per]))
             .collect();
-        let o = work.accumulate(e, weights, v, first, &seen, &o);
+        let o = work.accumulate(e, weights, (2, v), first, &seen, &o);
         [vec![max, sum], o].concat()
     });
     let (max, sum, o) = (done[0], done[1], &done[2..]);
     let one = e.float(1.0, e.scalar());
     let inverse = e.div(one, sum);
     let factors = spread(e, &work, inverse);
-    work.write(e, out, o, Some(&factors));
-    if keeps_statistic {
+    work.write(e, (3, out), o, Some(&factors));
+    if let Some(operand) = statistic {
         // The first warp speaks for all.
         let thirty_two = e.int(ROWS as i64);
         let (speaks, exists) = (e.below(work.team.thread, thirty_two), e.below(row, seq));
@@ -152,8 +163,35 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
         e.when(writes, |e| {
             let log = apply(e, UnaryOp::Log, sum);
             let lse = e.add(max, log);
-            let p = work.statistic(e, 4, seq, row);
+            let p = work.statistic(e, operand, seq, row);
             e.store(lse, p);
         });
     }
+}
+
+/// What becomes of the thread's scaled scores of 64 keys from `first` on, of queries that stand behind `past` keys.
+fn shape(
+    e: &mut Emitter,
+    work: &Work,
+    scores: Vec<Val>,
+    slope: Option<Val>,
+    (first, past): (Val, Val),
+) -> Vec<Val> {
+    if work.kernel.scores.are_scaled_products() {
+        return scores;
+    }
+    let own = work.own_row(e);
+    let query = e.add(work.row, own);
+    let query = e.add(query, past);
+    let own = e.mul_int(work.x, 4);
+    let key = e.add(first, own);
+    let of = |(n, s): (usize, Val)| {
+        let bias = slope.map(|slope| {
+            let key = e.add_int(key, (n % 4) as i64);
+            let query = e.add_int(query, (n / MINE) as i64);
+            (slope, ahead(e, key, query))
+        });
+        shaped(e, work.kernel, s, bias, exact_exp).0
+    };
+    scores.into_iter().enumerate().map(of).collect()
 }

@@ -9,6 +9,7 @@
 
 pub(super) mod backward;
 pub(super) mod forward;
+pub(super) mod scores;
 
 use super::stage::{Matrix, Place, Team, four, outer, stage};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
@@ -105,7 +106,8 @@ impl<'a> Work<'a> {
     /// The head's part of an operand of `rows` rows per sequence.
     fn matrix(&self, e: &mut Emitter, operand: u64, rows: Val) -> Matrix {
         let k = self.kernel;
-        let (head, heads) = match is_of_keys(operand) {
+        let columns = k.columns(operand);
+        let (head, heads) = match Attend::is_of_keys(operand) {
             true => (self.shared, k.kv_heads),
             false => (self.head, k.heads),
         };
@@ -113,7 +115,7 @@ impl<'a> Work<'a> {
         let first = e.mul(self.batch, rows);
         let first = e.mul_int(first, heads as i64);
         let first = e.add(first, head);
-        let first = e.mul_int(first, k.head as i64);
+        let first = e.mul_int(first, columns as i64);
         let dtype = if operand < self.inputs {
             k.inputs
         } else {
@@ -125,9 +127,9 @@ impl<'a> Work<'a> {
             elem,
             rounds: false,
             rows,
-            cols: e.int(k.head as i64),
-            stride: e.int((heads * k.head) as i64),
-            whole: k.head.is_multiple_of(4),
+            cols: e.int(columns as i64),
+            stride: e.int((heads * columns) as i64),
+            whole: columns.is_multiple_of(4),
         }
     }
 
@@ -146,10 +148,11 @@ impl<'a> Work<'a> {
         e.mul_int(self.y, MINE as i64)
     }
 
-    /// Columns of the head that the thread sums: x, x + 16, …; those beyond the last repeat it.
-    fn own_columns(&self, e: &mut Emitter) -> Vec<Val> {
-        let last = e.int(self.kernel.head as i64 - 1);
-        let count = self.kernel.head.div_ceil(16) as i64;
+    /// Columns of an operand's head that the thread sums: x, x + 16, …; those beyond the last repeat it.
+    fn own_columns(&self, e: &mut Emitter, operand: u64) -> Vec<Val> {
+        let columns = self.kernel.columns(operand);
+        let last = e.int(columns as i64 - 1);
+        let count = columns.div_ceil(16) as i64;
         (0..count)
             .map(|i| {
                 let c = e.add_int(self.x, 16 * i);
@@ -158,9 +161,9 @@ impl<'a> Work<'a> {
             .collect()
     }
 
-    /// Zeros for the thread's rows and columns.
-    fn nothing(&self, e: &mut Emitter) -> Vec<Val> {
-        let count = MINE * self.kernel.head.div_ceil(16) as usize;
+    /// Zeros for the thread's rows and columns of an operand.
+    fn nothing(&self, e: &mut Emitter, operand: u64) -> Vec<Val> {
+        let count = MINE * self.kernel.columns(operand).div_ceil(16) as usize;
         vec![e.float(0.0, e.scalar()); count]
     }
 
@@ -181,7 +184,7 @@ impl<'a> Work<'a> {
             turned: true,
         };
         let start = vec![e.float(0.0, e.scalar()); MINE * 4];
-        let (zero, depth) = (e.int(0), e.int(self.kernel.head as i64));
+        let (zero, depth) = (e.int(0), left.cols);
         e.for_with(zero, depth, DEPTH as i64, &start, |e, d, sums| {
             stage(e, self.team, left, self.row, d, place(xs, ROWS));
             stage(e, self.team, right, other, d, place(ys, COLS));
@@ -218,20 +221,20 @@ impl<'a> Work<'a> {
     }
 
     /// Adds `Σ weight(row, j) · from(j, ·)` over the 64 rows j from `other` on, as far as they are seen, to the thread's
-    /// sums. Ends with shared memory free for others.
+    /// sums; `from` is an operand with its number. Ends with shared memory free for others.
     fn accumulate(
         &self,
         e: &mut Emitter,
         tile: Val,
-        from: Matrix,
+        (operand, from): (u64, Matrix),
         other: Val,
         seen: &Seen,
         sums: &[Val],
     ) -> Vec<Val> {
         let staging = e.shared(0);
-        let head = self.kernel.head;
+        let head = self.kernel.columns(operand);
         let pitch = head.next_multiple_of(4);
-        let columns = self.own_columns(e);
+        let columns = self.own_columns(e, operand);
         let row = self.own_row(e);
         let first = e.add(self.row, row);
         let top = e.add_int(other, COLS as i64);
@@ -313,8 +316,15 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Writes the thread's sums, each row times `factors`, where there are rows and columns for them.
-    fn write(&self, e: &mut Emitter, to: Matrix, sums: &[Val], factors: Option<&[Val]>) {
+    /// Writes the thread's sums to an operand, each row times `factors`, where there are rows and columns for them.
+    fn write(
+        &self,
+        e: &mut Emitter,
+        (operand, to): (u64, Matrix),
+        sums: &[Val],
+        factors: Option<&[Val]>,
+    ) {
+        let columns = self.kernel.columns(operand);
         let row = self.own_row(e);
         let first = e.add(self.row, row);
         let per = sums.len() / MINE;
@@ -331,7 +341,7 @@ impl<'a> Work<'a> {
                     };
                     let at = e.add(base, c);
                     let p = e.at(to.pointer, at, e.elem);
-                    if (t as u64 + 1) * 16 <= self.kernel.head {
+                    if (t as u64 + 1) * 16 <= columns {
                         e.store(value, p);
                         continue;
                     }
@@ -356,11 +366,6 @@ pub(super) fn shared_by(e: &mut Emitter, kernel: &Attend, head: Val) -> Val {
             e.div(head, group)
         }
     }
-}
-
-/// Whether an operand has the heads of keys: k, v and their gradients.
-pub(super) fn is_of_keys(operand: u64) -> bool {
-    matches!(operand, 1 | 2 | 7 | 8)
 }
 
 /// The window, no larger than any position, so that sums with positions do not overflow.

@@ -3,7 +3,7 @@
 
 use super::{Data, launch};
 use odec_program::gpu::tensor;
-use odec_program::kernel::Attend;
+use odec_program::kernel::{Attend, Scores};
 use odec_program::{DType, KernelSpec, Target, bf16};
 
 /// One head of queries of one sequence, and the keys it reads, in float64: rows of `head` numbers.
@@ -16,6 +16,10 @@ struct Head {
     /// Queries stand after so many keys.
     past: usize,
     scale: f64,
+    scores: Scores,
+    /// By how much scores fall with each token between.
+    slope: f64,
+    sink: Option<f64>,
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -56,6 +60,12 @@ impl Head {
             window: spec.window.map_or(usize::MAX, |w| w as usize),
             past: 0,
             scale: spec.scale,
+            scores: spec.scores,
+            slope: match spec.scores.alibi {
+                true => 0.5f64.powf(8.0 * (number + 1) as f64 / spec.heads as f64),
+                false => 0.0,
+            },
+            sink: None,
         }
     }
 
@@ -64,24 +74,42 @@ impl Head {
         !self.causal || (j <= i && i - j < self.window)
     }
 
-    /// Scaled scores of a row, and a bound of what weights are off by, relatively.
+    /// What becomes of the scaled score of a query and a key, and its derivative.
+    fn score(&self, i: usize, j: usize) -> (f64, f64) {
+        let scaled = dot(&self.q[i], &self.k[j]) * self.scale;
+        let (score, slope) = match self.scores.softcap {
+            Some(c) => (c * (scaled / c).tanh(), 1.0 - (scaled / c).tanh().powi(2)),
+            None => (scaled, 1.0),
+        };
+        (score - self.fall(i, j), slope)
+    }
+
+    fn fall(&self, i: usize, j: usize) -> f64 {
+        self.slope * (self.past + i).abs_diff(j) as f64
+    }
+
+    /// Scores of a row, and a bound of what weights are off by, relatively.
     fn scores(&self, i: usize) -> (Vec<(usize, f64)>, f64) {
         let seen: Vec<usize> = (0..self.k.len()).filter(|j| self.sees(i, *j)).collect();
-        let score = |j: &usize| (*j, dot(&self.q[i], &self.k[*j]) * self.scale);
+        let score = |j: &usize| (*j, self.score(i, *j).0);
+        let falls = seen.iter().map(|j| self.fall(i, *j)).fold(0.0, f64::max);
+        let more = self.scores.softcap.unwrap_or(0.0) + falls + self.sink.map_or(0.0, f64::abs);
         let largest = seen
             .iter()
             .map(|j| size(&self.q[i], &self.k[*j]) * self.scale);
         let largest = largest.fold(0.0, f64::max);
         let error =
             (tensor::bound(self.q[i].len() as u64) + 2f64.powi(-21)) * largest + 2f64.powi(-20);
+        let error = error + more * 2f64.powi(-20);
         (seen.iter().map(score).collect(), 2.0 * error)
     }
 
     /// Results, and the statistic, with their bounds.
     fn forward(&self, i: usize) -> (Vec<(f64, f64)>, (f64, f64)) {
         let (scores, error) = self.scores(i);
-        let max = scores.iter().fold(f64::NEG_INFINITY, |m, s| m.max(s.1));
-        let total: f64 = scores.iter().map(|s| (s.1 - max).exp()).sum();
+        let all = || scores.iter().map(|s| s.1).chain(self.sink);
+        let max = all().fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = all().map(|s| (s - max).exp()).sum();
         let parts: Vec<(f64, &Vec<f64>)> = (scores.iter())
             .map(|(j, s)| ((s - max).exp() / total, &self.v[*j]))
             .collect();
@@ -106,17 +134,22 @@ impl Head {
         let (delta, head) = (dot(o, d_o), o.len() as u64);
         let pair = |(j, score): (usize, f64)| {
             let p = (score - lse).exp();
-            let slope = p * (dot(d_o, &self.v[j]) - delta) * self.scale;
+            let bend = self.score(i, j).1;
+            let slope = bend * p * (dot(d_o, &self.v[j]) - delta) * self.scale;
             let rate_off =
                 (1.05 * U + tensor::bound(head)) * size(d_o, &self.v[j]) + 1e-5 * size(o, d_o);
             let relative = 2.0 * error + 1.05 * U;
+            // The bound's derivative moves by no more than this with its argument.
+            let bend_off = self.scores.softcap.map_or(0.0, |c| error / c + 1e-6);
+            let rate = dot(d_o, &self.v[j]) - delta;
             Pair {
                 i,
                 j,
                 weight: (p, p * relative),
                 slope: (
                     slope,
-                    slope.abs() * relative + p * 1.05 * rate_off * self.scale,
+                    slope.abs() * relative
+                        + p * (1.05 * rate_off + bend_off * rate.abs()) * self.scale,
                 ),
                 q: self.q[i].clone(),
                 d_o: d_o.to_vec(),
@@ -158,6 +191,8 @@ fn attend(heads: u64, kv_heads: u64, head: u64, causal: bool, window: Option<u64
         causal,
         window,
         scale: 1.0 / (head as f64).sqrt(),
+        value: None,
+        scores: Default::default(),
     }
 }
 
@@ -186,6 +221,37 @@ fn shapes() -> impl Iterator<Item = (Attend, usize, usize)> {
         })
 }
 
+/// Some of them, whose scores are bounded and fall with distance, with and without sinks.
+fn scored() -> impl Iterator<Item = (Attend, usize, usize)> {
+    let of = |(n, softcap, alibi, sinks)| {
+        let (spec, batch, seq) = shapes().nth(n).expect("a case");
+        let scores = Scores {
+            softcap,
+            alibi,
+            sinks,
+        };
+        (Attend { scores, ..spec }, batch, seq)
+    };
+    [
+        (0, Some(2.0), true, true),
+        (6, Some(0.75), true, false),
+        (7, None, true, false),
+        (5, Some(4.0), false, false),
+        (8, None, false, true),
+    ]
+    .into_iter()
+    .map(of)
+}
+
+/// A sink for each head.
+fn sinks(spec: &Attend) -> Option<Data> {
+    let sinks = (spec.scores.sinks).then(|| Data::noise(DType::F32, spec.heads, 12));
+    sinks.map(|mut d| {
+        d.numbers.iter_mut().for_each(|x| *x *= 2.0);
+        d
+    })
+}
+
 /// Elements of queries, and of keys.
 fn sizes(spec: &Attend, batch: usize, seq: usize) -> [u64; 2] {
     [spec.heads, spec.kv_heads].map(|heads| (batch * seq) as u64 * heads * spec.head)
@@ -202,7 +268,8 @@ fn attention_forward_by_warpgroups() {
 }
 
 fn forward(target: Target) {
-    for (spec, batch, seq) in shapes() {
+    for (spec, batch, seq) in shapes().chain(scored()) {
+        let sinks = sinks(&spec);
         let [n, narrow] = sizes(&spec, batch, seq);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
@@ -212,16 +279,18 @@ fn forward(target: Target) {
         let heads = spec.heads as usize;
         let statistics = (batch * seq * heads) as u64;
         data.extend([Data::room(n), Data::room(statistics)]);
+        data.extend(sinks.clone());
         let kernel = KernelSpec::Attend(spec.clone());
         let dims = [batch as u64, seq as u64];
         let mut launched = launch(target, &kernel, &data, &dims, &[]);
         for (sequence, number) in each_head(&spec, batch) {
-            let one = Head::new(
+            let mut one = Head::new(
                 [&data[0], &data[1], &data[2]],
                 (sequence, seq),
                 number,
                 &spec,
             );
+            one.sink = sinks.as_ref().map(|d| d.numbers[number]);
             for i in 0..seq {
                 let (o, lse) = one.forward(i);
                 let row = (sequence * seq + i) * heads + number;
@@ -271,6 +340,20 @@ fn attention_to_kept_keys() {
     }
 }
 
+/// So do scores that fall with distance.
+#[test]
+fn attention_to_kept_keys_with_other_scores() {
+    let scores = Scores {
+        softcap: Some(2.0),
+        alibi: true,
+        sinks: true,
+    };
+    for target in Target::GPUS {
+        let spec = attend(1, 1, 32, true, None);
+        pieces(target, Attend { scores, ..spec });
+    }
+}
+
 /// So does a window, wherever the tiles of the piece begin.
 #[test]
 fn attention_to_kept_keys_of_a_window() {
@@ -283,7 +366,13 @@ fn pieces(target: Target, spec: Attend) {
     let (seq, head) = (132u64, spec.head);
     let n = seq * head;
     let inputs: Vec<Data> = (1..4).map(|s| Data::noise(DType::Bf16, n, s)).collect();
-    let whole = [inputs.clone(), vec![Data::room(n), Data::room(seq)]].concat();
+    let sinks: Vec<Data> = sinks(&spec).into_iter().collect();
+    let whole = [
+        inputs.clone(),
+        vec![Data::room(n), Data::room(seq)],
+        sinks.clone(),
+    ]
+    .concat();
     let kernel = KernelSpec::Attend(spec.clone());
     let whole = launch(target, &kernel, &whole, &[1, seq], &[]).operand(3);
     for (from, to) in [(0, 3), (60, 70), (131, 132)] {
@@ -297,6 +386,7 @@ fn pieces(target: Target, spec: Attend) {
             part(&inputs[2], 0, to),
             Data::room((to - from) * head),
         ];
+        let data = [data, sinks.clone()].concat();
         let kernel = KernelSpec::AttendCached(spec.clone());
         let got = launch(target, &kernel, &data, &[to - from, from], &[]).operand(3);
         let want = &whole[(from * head) as usize..(to * head) as usize];
@@ -316,7 +406,9 @@ fn attention_backward_by_warpgroups() {
 }
 
 fn backward(target: Target) {
-    for (spec, batch, seq) in shapes() {
+    for (mut spec, batch, seq) in shapes().chain(scored()) {
+        let sinks = sinks(&spec);
+        spec.scores.sinks = false;
         let [n, narrow] = sizes(&spec, batch, seq);
         let mut data: Vec<Data> = [(n, 1), (narrow, 2), (narrow, 3), (n, 8)]
             .map(|(n, seed)| Data::noise(DType::Bf16, n, seed))
@@ -326,12 +418,13 @@ fn backward(target: Target) {
         let mut lse = vec![0.0; batch * seq * heads];
         let mut heads_of = vec![];
         for (sequence, number) in each_head(&spec, batch) {
-            let one = Head::new(
+            let mut one = Head::new(
                 [&data[0], &data[1], &data[2]],
                 (sequence, seq),
                 number,
                 &spec,
             );
+            one.sink = sinks.as_ref().map(|d| d.numbers[number]);
             for i in 0..seq {
                 let row = (sequence * seq + i) * heads + number;
                 lse[row] = f64::from(one.forward(i).1.0 as f32);

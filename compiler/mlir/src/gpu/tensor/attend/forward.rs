@@ -8,6 +8,7 @@
 use super::{Block, Side, Source, Sums, across_lanes, flat, fragments, number, rounded, warpgroup};
 use crate::body::apply;
 use crate::emit::{Cmp, Emitter, Val};
+use crate::gpu::attend::scores::{ahead, shaped, slope};
 use crate::gpu::attend::window;
 use odec_program::DType;
 use odec_program::expr::UnaryOp;
@@ -16,25 +17,27 @@ use odec_program::gpu::tensor::warpgroup::attends;
 use odec_program::kernel::Attend;
 use std::f64::consts::LOG2_E;
 
-/// Dims `[batch, seq]`; operands q, k, v, o, lse.
+const LSE: u64 = 4;
+
+/// Dims `[batch, seq]`; operands q, k, v, o, lse, and sinks if there are.
 pub(in crate::gpu) fn emit(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     let (seq, zero) = (e.dim(1), e.int(0));
-    attend(e, kernel, seq, zero, true);
+    attend(e, kernel, (seq, zero), Some(LSE));
     Ok(())
 }
 
-/// Dims `[seq, past]`; operands q, k, v, o.
+/// Dims `[seq, past]`; operands q, k, v, o, and sinks if there are.
 pub(in crate::gpu) fn emit_cached(e: &mut Emitter, kernel: &Attend) -> Result<(), String> {
     if !kernel.causal {
         return Err("attention to kept keys is causal".into());
     }
     let (seq, past) = (e.dim(0), e.dim(1));
-    attend(e, kernel, seq, past, false);
+    attend(e, kernel, (seq, past), None);
     Ok(())
 }
 
-/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys.
-fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic: bool) {
+/// `seq` queries, of which number i stands at `past + i`, and `past + seq` keys; the statistic, where it is kept, is that operand.
+fn attend(e: &mut Emitter, kernel: &Attend, (seq, past): (Val, Val), statistic: Option<u64>) {
     let number_of_block = e.block();
     let block = Block::new(e, kernel, Side::Queries, (number_of_block, seq));
     let total = e.add(past, seq);
@@ -60,7 +63,23 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     });
     let last = e.add_int(block.row, ROWS as i64 - 1);
     let end = sees(e, last);
-    let walk = Walk { begin, end, seen };
+    let sink = kernel.scores.sinks.then(|| {
+        let sinks = e.operand(statistic.map_or(4, |n| n + 1));
+        let p = e.at(sinks, block.head, e.elem);
+        let (sink, inverse) = (e.load(p, e.scalar()), number(e, 1.0 / unit(kernel)));
+        e.mul(sink, inverse)
+    });
+    let bias = slope(e, kernel, block.head).map(|slope| Bias {
+        slope,
+        queries: rows.map(|r| e.add(past, r)),
+    });
+    let walk = Walk {
+        begin,
+        end,
+        seen,
+        sink,
+        bias,
+    };
     let State { max, sum, o } = match attends(kernel, e.target) {
         true => warpgroup::walk(e, &block, walk),
         false => {
@@ -74,18 +93,18 @@ fn attend(e: &mut Emitter, kernel: &Attend, seq: Val, past: Val, keeps_statistic
     let inverse = sum.map(|s| e.div(one, s));
     let out = block.matrix(e, 3, DType::F32, seq);
     block.write(e, out, &o, Some(inverse));
-    if !keeps_statistic {
+    let Some(operand) = statistic else {
         return;
-    }
+    };
     let first = e.cmp(Cmp::Eq, block.lane_col, zero);
-    let scale = number(e, kernel.scale);
+    let unit = number(e, unit(kernel));
     for (half, row) in rows.into_iter().enumerate() {
         let exists = e.below(row, seq);
         let writes = e.and(first, exists);
         e.when(writes, |e| {
             let log = apply(e, UnaryOp::Log, sum[half]);
-            let lse = e.fma(max[half], scale, log);
-            let p = block.statistic(e, 4, seq, row);
+            let lse = e.fma(max[half], unit, log);
+            let p = block.statistic(e, operand, seq, row);
             e.store(lse, p);
         });
     }
@@ -96,6 +115,31 @@ pub(super) struct Walk {
     pub begin: Val,
     pub end: Val,
     pub seen: [Sight; 2],
+    /// The head's sink, where it has one, in the unit of scores.
+    pub sink: Option<Val>,
+    pub bias: Option<Bias>,
+}
+
+/// What falls with distance: by how much, and the positions of the lane's two queries.
+#[derive(Clone, Copy)]
+pub(super) struct Bias {
+    slope: Val,
+    queries: [Val; 2],
+}
+
+/// What numbers that weights are made of are multiplied by to be scores: products of queries and keys until more becomes of them.
+fn unit(kernel: &Attend) -> f64 {
+    match kernel.scores.are_scaled_products() {
+        true => kernel.scale,
+        false => 1.0,
+    }
+}
+
+/// `e^x` of a number, by the card's own power of two.
+pub(super) fn fast_exp(e: &mut Emitter, x: Val) -> Val {
+    let factor = number(e, LOG2_E);
+    let x = e.mul(x, factor);
+    e.exp2(x)
 }
 
 /// With `mma`: each warp its own 16 queries, which stay in registers.
@@ -112,7 +156,7 @@ fn by_warps(e: &mut Emitter, block: &Block, [q, k, v]: [Source; 3], walk: Walk) 
     e.barrier();
     let depth = (0..block.kernel.head).step_by(16);
     let queries: Vec<[Val; 4]> = depth.map(|d| block.left(e, values, d)).collect();
-    let start = State::start(e, block).flat();
+    let start = State::start(e, block, walk.sink).flat();
     let done = e.for_with(
         walk.begin,
         walk.end,
@@ -131,7 +175,7 @@ fn by_warps(e: &mut Emitter, block: &Block, [q, k, v]: [Source; 3], walk: Walk) 
             k.fetch(e, block.team, next, zero, tile, keys);
             e.close_copies();
             let state = State::of(carried);
-            let (weights, mut state) = state.with(e, block, scores, walk.seen, first);
+            let (weights, mut state) = state.with(e, block, scores, &walk, first);
             e.await_copies(1);
             e.barrier();
             for (n, pair) in weights.chunks(2).enumerate() {
@@ -177,12 +221,17 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of no keys.
-    pub fn start(e: &mut Emitter, block: &Block) -> State {
+    /// Of no keys, but perhaps a sink: the first lane of a row counts it.
+    pub fn start(e: &mut Emitter, block: &Block, sink: Option<Val>) -> State {
         let [least, nothing] = [f64::NEG_INFINITY, 0.0].map(|x| number(e, x));
+        let sum = sink.map_or(nothing, |_| {
+            let zero = e.int(0);
+            let (first, one) = (e.cmp(Cmp::Eq, block.lane_col, zero), number(e, 1.0));
+            e.select(first, one, nothing)
+        });
         State {
-            max: [least; 2],
-            sum: [nothing; 2],
+            max: [sink.unwrap_or(least); 2],
+            sum: [sum; 2],
             o: block.nothing(e),
         }
     }
@@ -200,15 +249,19 @@ impl State {
         }
     }
 
-    /// The weights of a tile of keys from `first` on, of which each row sees what `seen` says, and what is known then.
+    /// The weights of a tile of keys from `first` on, of which each row sees what the walk says, and what is known then.
     pub fn with(
         self,
         e: &mut Emitter,
         block: &Block,
         mut scores: Sums,
-        seen: [Sight; 2],
+        walk: &Walk,
         first: Val,
     ) -> (Sums, State) {
+        let seen = walk.seen;
+        if !block.kernel.scores.are_scaled_products() {
+            shape(e, block, &mut scores, walk.bias, first);
+        }
         let least = number(e, f64::NEG_INFINITY);
         let here = e.add(first, block.lane_col);
         let left = seen.map(|s| e.sub(s.until, here));
@@ -227,7 +280,7 @@ impl State {
             }
         }
         let max = max.map(|m| across_lanes(e, m, |e, a, b| e.max_float(a, b)));
-        let factor = number(e, block.kernel.scale * LOG2_E);
+        let factor = number(e, unit(block.kernel) * LOG2_E);
         // A row that has seen nothing yet has no largest score to be measured from.
         let from = [0, 1].map(|h| match seen[h].from {
             Some(_) => {
@@ -264,5 +317,22 @@ impl State {
             }
         }
         (scores, State { max, sum, o })
+    }
+}
+
+/// Replaces products of queries and keys, those from `first` on, by what becomes of their scaled scores.
+fn shape(e: &mut Emitter, block: &Block, scores: &mut Sums, bias: Option<Bias>, first: Val) {
+    let scale = number(e, block.kernel.scale);
+    let here = e.add(first, block.lane_col);
+    let from = bias.map(|b| b.queries.map(|query| ahead(e, here, query)));
+    for (n, fragment) in scores.iter_mut().enumerate() {
+        for (i, score) in fragment.iter_mut().enumerate() {
+            let scaled = e.mul(*score, scale);
+            let bias = bias.zip(from).map(|(bias, from)| {
+                let column = number(e, (8 * n + i % 2) as f64);
+                (bias.slope, e.add(from[i / 2], column))
+            });
+            *score = shaped(e, block.kernel, scaled, bias, fast_exp).0;
+        }
     }
 }

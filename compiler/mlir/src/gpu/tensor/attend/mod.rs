@@ -11,7 +11,7 @@ mod warpgroup;
 
 use super::{Order, Source, Tile, lane_of_sums, lane_place};
 use crate::emit::{Elem, Emitter, Type, Val};
-use crate::gpu::attend::{Side, is_of_keys, shared_by};
+use crate::gpu::attend::{Side, shared_by};
 use crate::gpu::stage::{Matrix, Team};
 use odec_program::DType;
 use odec_program::gpu::tensor::attend::{ROWS, THREADS};
@@ -137,7 +137,7 @@ impl<'a> Block<'a> {
     /// The head's part of an operand of `rows` rows per sequence.
     fn matrix(&self, e: &mut Emitter, operand: u64, dtype: DType, rows: Val) -> Matrix {
         let k = self.kernel;
-        let (head, heads) = match is_of_keys(operand) {
+        let (head, heads) = match Attend::is_of_keys(operand) {
             true => (self.shared, k.kv_heads),
             false => (self.head, k.heads),
         };

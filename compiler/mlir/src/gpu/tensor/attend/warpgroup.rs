@@ -7,12 +7,13 @@
 //! the meaning.
 
 use super::forward::{State, Walk};
-use super::{Block, Sums, flat, fragments, is_of_keys, rounded};
+use super::{Block, Sums, flat, fragments, rounded};
 use crate::emit::{Accumulators, Cmp, Emitter, Left, Paneled, Val};
 use crate::gpu::tensor::boxes::{Boxed, Elected};
 use crate::gpu::tensor::{Lies, Tile};
 use odec_program::gpu::tensor::attend::KEYS;
 use odec_program::gpu::tensor::warpgroup::{PANEL, PATTERN, attend_stage, attend_tile};
+use odec_program::kernel::Attend;
 
 /// Inner length of an instruction.
 const DEEP: u64 = 16;
@@ -37,7 +38,7 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
     let [first_keys, first_values] = [keys, values].map(|n| e.int(n));
     // The operand's rows from `row` on, to a place.
     let boxed = |operand: u64, row: Val, to: Val| {
-        let head = match is_of_keys(operand) {
+        let head = match Attend::is_of_keys(operand) {
             true => block.shared,
             false => block.head,
         };
@@ -61,7 +62,7 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
     let (here, there) = (mbarrier(e, first_keys), mbarrier(e, first_values));
     elected.ask(e, &first, here);
     elected.ask(e, &[boxed(2, walk.begin, first_values)], there);
-    let mut start = State::start(e, block).flat();
+    let mut start = State::start(e, block, walk.sink).flat();
     let count = start.len();
     // Which of the two tiles it is the turn of, and the parity of its phases.
     start.extend([zero; 2]);
@@ -90,7 +91,7 @@ pub(super) fn walk(e: &mut Emitter, block: &Block, walk: Walk) -> State {
             }
             let scores = e.await_products(&scores);
             let state = State::of(&carried[..count]);
-            let (weights, state) = state.with(e, block, fragments(&scores), walk.seen, first);
+            let (weights, state) = state.with(e, block, fragments(&scores), &walk, first);
             let weights = factors(e, &weights);
             let arrives = mbarrier(e, here.1);
             e.await_phase(arrives, parity);

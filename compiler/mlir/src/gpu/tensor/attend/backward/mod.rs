@@ -9,9 +9,10 @@ mod intake;
 mod warpgroup;
 mod warps;
 
-use super::forward::{Sight, Walk};
+use super::forward::{Sight, Walk, fast_exp};
 use super::{Block, Side, number};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::gpu::attend::scores::shaped;
 use crate::gpu::attend::window;
 use crate::gpu::tensor::Source;
 use odec_program::DType;
@@ -95,6 +96,8 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
                 from: window.map(|w| e.add_int(row, 1 - w)),
                 until: if causal { e.add_int(row, 1) } else { seq },
             }),
+            sink: None,
+            bias: None,
         },
         Side::Keys => Walk {
             begin: if causal { block.row } else { zero },
@@ -103,6 +106,8 @@ fn walk(e: &mut Emitter, block: &Block, side: Side, seq: Val) -> Walk {
                 from: causal.then_some(row),
                 until: window.map_or(seq, |w| e.add_int(row, w)),
             }),
+            sink: None,
+            bias: None,
         },
     }
 }
@@ -156,6 +161,26 @@ fn weight(e: &mut Emitter, block: &Block, score: Val, shift: Val, visible: Val) 
     let x = e.fma(score, factor, shift);
     let p = e.exp2(x);
     e.select(visible, p, zero)
+}
+
+/// The same of a pair whose score is more than a scaled product, and what the slope of its score is multiplied by.
+fn shaped_weight(
+    e: &mut Emitter,
+    block: &Block,
+    (score, bias): (Val, Option<(Val, Val)>),
+    shift: Val,
+    visible: Val,
+) -> (Val, Option<Val>) {
+    if block.kernel.scores.are_scaled_products() {
+        return (weight(e, block, score, shift, visible), None);
+    }
+    let scale = number(e, block.kernel.scale);
+    let scaled = e.mul(score, scale);
+    let (score, bend) = shaped(e, block.kernel, scaled, bias, fast_exp);
+    let (factor, zero) = (number(e, LOG2_E), number(e, 0.0));
+    let x = e.fma(score, factor, shift);
+    let p = e.exp2(x);
+    (e.select(visible, p, zero), bend)
 }
 
 /// The gradient of a score before scaling, from its weight and the product of dO and v.

@@ -98,6 +98,8 @@ fn either_walk(e: &mut Emitter, kernel: &Attend, of_queries: Val, sides: [Walk; 
         begin,
         end,
         seen: [above, below],
+        sink: None,
+        bias: None,
     }
 }
 

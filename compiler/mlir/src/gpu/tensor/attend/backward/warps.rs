@@ -5,10 +5,11 @@
 
 use super::super::{Block, Sums, flat, fragments, number, rounded};
 use super::{D_K, D_O, D_Q, D_V, Mask, Numbers, O};
-use super::{of_keys, of_queries, of_rows, pair, shift, slope, weight};
+use super::{of_keys, of_queries, of_rows, pair, shaped_weight, shift, slope};
 use crate::emit::{Elem, Emitter, Val};
 use crate::gpu::access::wide;
 use crate::gpu::attend::each_member;
+use crate::gpu::attend::scores::{self, ahead};
 use crate::gpu::tensor::attend::forward::Walk;
 use crate::gpu::tensor::{Source, put};
 use odec_program::DType;
@@ -74,6 +75,8 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
     let others = streamed(block.kernel);
     let zero = e.int(0);
     let start = flat(&block.nothing(e));
+    let steep = scores::slope(e, block.kernel, block.head);
+    let own_rows = steep.map(|_| block.rows(e));
     let (begin, end) = (walk.begin, walk.end);
     let done = e.for_with(begin, end, others as i64, &start, |e, first, sums| {
         fetch(e, block, keys, first, others, places.others);
@@ -84,12 +87,22 @@ pub(super) fn queries(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
             let rates = products(e, block, places.own[1], places.others[1], row);
             let here = e.add(first, row);
             let mask = Mask::new(e, block, walk.seen, here);
+            let from = own_rows.map(|rows| {
+                let key = e.add(here, block.lane_col);
+                rows.map(|query| ahead(e, key, query))
+            });
             let slopes: Sums = (0..2)
                 .map(|n| {
                     [0, 1, 2, 3].map(|i| {
                         let visible = mask.sees(e, n, i);
-                        let p = weight(e, block, scores[n][i], shifts[i / 2], visible);
-                        slope(e, block, p, rates[n][i], delta[i / 2])
+                        let bias = steep.zip(from).map(|(steep, from)| {
+                            let column = number(e, (8 * n + i % 2) as f64);
+                            (steep, e.add(from[i / 2], column))
+                        });
+                        let score = (scores[n][i], bias);
+                        let (p, bend) = shaped_weight(e, block, score, shifts[i / 2], visible);
+                        let slope = slope(e, block, p, rates[n][i], delta[i / 2]);
+                        bend.map_or(slope, |bend| e.mul(slope, bend))
                     })
                 })
                 .collect();
@@ -118,6 +131,8 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
     let done = each_member(e, block.kernel, &start, |e, member, sums| {
         let block = &block.of_member(e, member);
         let queries = of_queries(e, block, seq);
+        let steep = scores::slope(e, block.kernel, block.head);
+        let own_rows = steep.map(|_| block.rows(e));
         e.for_with(begin, end, others as i64, sums, |e, first, sums| {
             fetch(e, block, queries, first, others, places.others);
             statistics(e, block, &places.numbers, seq, first, others);
@@ -128,6 +143,11 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
                 let rates = products(e, block, places.own[1], places.others[1], row);
                 let here = e.add(first, row);
                 let mask = Mask::new(e, block, walk.seen, here);
+                // Columns are queries.
+                let from = own_rows.map(|rows| {
+                    let query = e.add(here, block.lane_col);
+                    rows.map(|key| ahead(e, key, query))
+                });
                 let here = e.add(row, block.lane_col);
                 let mut weights = vec![];
                 let mut slopes = vec![];
@@ -137,10 +157,19 @@ pub(super) fn keys(e: &mut Emitter, block: &Block, walk: Walk, seq: Val) {
                     let delta = pair(e, places.numbers.delta, at);
                     let p = [0, 1, 2, 3].map(|i| {
                         let visible = mask.sees(e, n, i);
-                        weight(e, block, scores[n][i], shifts[i % 2], visible)
+                        let bias = steep.zip(from).map(|(steep, from)| {
+                            let column = number(e, (8 * n + i % 2) as f64);
+                            (steep, e.sub(from[i / 2], column))
+                        });
+                        let score = (scores[n][i], bias);
+                        shaped_weight(e, block, score, shifts[i % 2], visible)
                     });
-                    weights.push(p);
-                    let slope = |i| slope(e, block, p[i], rates[n][i], delta[i % 2]);
+                    weights.push(p.map(|(p, _)| p));
+                    let slope = |i: usize| {
+                        let (p, bend) = p[i];
+                        let slope = slope(e, block, p, rates[n][i], delta[i % 2]);
+                        bend.map_or(slope, |bend| e.mul(slope, bend))
+                    };
                     slopes.push([0, 1, 2, 3].map(slope));
                 }
                 let (mut of_values, mut of_keys) =

@@ -1,0 +1,223 @@
+//! `attend`: attention of queries to keys and values that are computed elsewhere.
+//!
+//! It has no maps of its own: what queries, keys and values are is said where it is used, and so is what becomes of its result.
+
+use super::arguments::Silent;
+use super::attention::{CAUSAL, SCALE, WINDOW};
+use super::attention::{columns_of_head, query_factor, shared_heads, tokens_of_window};
+use super::network::{Network, values};
+use super::{
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads, Start,
+    TypeResult, Weights,
+};
+use crate::codes;
+use crate::scheme::args::Bounds;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Value, nn, ops};
+
+const Q: Argument = Argument::operand("q", "queries");
+const K: Argument = Argument::operand("k", "keys");
+const V: Argument = Argument::operand("v", "values, of as many heads as the keys");
+const HEADS: Argument = Argument::size(
+    "heads",
+    "heads of queries, which divide their columns among them",
+);
+const KV_HEADS: Argument = Argument::whole(
+    "kv_heads",
+    "as many as the columns of `k` are heads",
+    "heads of keys and values, each shared by equally many heads of queries (Shazeer 2019, Ainslie et al. 2023)",
+);
+const BIAS: Argument = Argument::word(
+    "bias",
+    &["alibi", "none"],
+    "`alibi`: scores of head h of H fall by 2^(−8h/H) for each token that lies between query and key (Press, Smith & Lewis 2022)",
+);
+const SOFTCAP: Argument = Argument::number(
+    "softcap",
+    Bounds::Within(1e-3, 1e6),
+    Silent::Follows("none"),
+    "a bound c of the scores, which become c · tanh(score/c) before any bias (Gemma Team 2024)",
+);
+const SINKS: Argument = Argument::flag(
+    "sinks",
+    "a learned score for each head that takes weight from all tokens and gives nothing (Xiao et al. 2024, OpenAI 2025)",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attend {
+    operands: [Network; 3],
+    /// Columns of keys and of values.
+    kept: u64,
+    attention: ops::Attention,
+    query_factor: Exact,
+    sinks: Option<LayerParam>,
+}
+
+impl Layer for Attend {
+    const NAME: &'static str = "attend";
+    const ABOUT: About = About {
+        summary: "Attention of queries to keys and values: in each head, a token takes a mean of the values of the tokens that it sees, weighted by how well its query matches their keys.",
+        formula: "softmax(c · tanh(scale · q kᵀ / c) − slope · |i − j|) v over the tokens that are seen, in each head by itself",
+        source: "Vaswani et al. 2017, NeurIPS",
+        notes: &[
+            "It computes what stands between the linear maps of `attention`, and has no parameters of its own but sinks.",
+            "Heads of values may be wider or narrower than those of queries and keys; the result is as wide as all heads of values.",
+            "While text is generated, the keys and values of earlier tokens are kept: as many numbers of each token as `k` and `v` have columns.",
+        ],
+    };
+    // Flags first: what is left without a name are operands.
+    const ARGUMENTS: &'static [Argument] = &[
+        CAUSAL, SINKS, Q, K, V, HEADS, KV_HEADS, WINDOW, SCALE, BIAS, SOFTCAP,
+    ];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "attend(linear, linear, linear, heads: 4, causal)",
+            meaning: "with linear maps for queries, keys and values",
+        },
+        Example {
+            text: "attend(linear, linear(width/4), linear(width/4), heads: 4, causal)",
+            meaning: "multi-query attention: all heads share one head of keys and values",
+        },
+        Example {
+            text: "attend(heads: 2, causal, window: 3, scale: 1/16)",
+            meaning: "of its input to itself, without any map",
+        },
+        Example {
+            text: "attend(linear, linear, linear(2*width), heads: 4, causal, bias: alibi)",
+            meaning: "distances instead of positions, and values twice as wide as keys",
+        },
+        Example {
+            text: "attend(linear, linear, linear, heads: 2, causal, softcap: 50)",
+            meaning: "bounded scores, as in Gemma 2",
+        },
+        Example {
+            text: "attend(linear, linear(width/2), linear(width/2), heads: 4, causal, window: 4, sinks)",
+            meaning: "sinks, as in gpt-oss",
+        },
+    ];
+    const ROLE: Option<&'static str> = Some("attend");
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let (causal, sinks) = (r.flag(&CAUSAL), r.flag(&SINKS));
+        let operands = r.operands([&Q, &K, &V])?;
+        let heads_said = r.needed(&HEADS);
+        let kv_heads = r.given(&KV_HEADS);
+        let window = r.given(&WINDOW);
+        let scale = r.given(&SCALE);
+        let bias = r.word(&BIAS, "attention has no such bias");
+        let softcap = r.given(&SOFTCAP);
+        let paths = r.paths();
+        if !causal && r.misspelt(&CAUSAL) {
+            return None;
+        }
+        let [(q, queries), (k, keys), (v, values)] = operands;
+        let heads_said = heads_said?;
+        let heads = r.whole(heads_said, MAX_WIDTH)?;
+        let head = columns_of_head(r, heads_said, heads, queries)?;
+        let kv_heads = heads_of_keys(r, kv_heads, (heads, head), keys)?;
+        if !values.is_multiple_of(kv_heads) {
+            let message = format!("values of {values} columns have no {kv_heads} heads");
+            let d = Diagnostic::error(codes::HEAD_COUNT, r.span(), message);
+            return r.fail(d.label(format!("keys of {keys} columns have {kv_heads} heads")));
+        }
+        let columns = values / kv_heads * heads;
+        if columns > MAX_WIDTH {
+            let message = format!("{columns} columns are too many");
+            let d = Diagnostic::error(codes::TOO_LARGE, r.span(), message);
+            return r.fail(d.label(format!("at most {MAX_WIDTH}")));
+        }
+        let window = match window {
+            Some(e) => Some(tokens_of_window(r, e, causal)?),
+            None => None,
+        };
+        let query_factor = match scale {
+            Some(e) => query_factor(r, e, head)?,
+            None => Exact::one(),
+        };
+        let softcap = match softcap {
+            Some(e) => Some(r.within(&SOFTCAP, e)?.to_f64()),
+            None => None,
+        };
+        let sink = || LayerParam::vector(&paths.path("attend", "sinks"), heads, Start::Zeros);
+        let layer = Attend {
+            operands: [q, k, v],
+            kept: keys + values,
+            attention: ops::Attention {
+                kv_heads,
+                window,
+                softcap,
+                alibi: bias? == 0,
+                ..ops::Attention::new(heads, causal)
+            },
+            query_factor,
+            sinks: sinks.then(sink),
+        };
+        Some((layer, columns))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        let of_operands = self.operands.iter().flat_map(Network::params);
+        of_operands.chain(self.sinks.clone()).collect()
+    }
+
+    fn reads(&self) -> Reads {
+        let own = Reads {
+            later_tokens: !self.attention.causal,
+            kept: self.kept,
+            ..Reads::default()
+        };
+        self.operands
+            .iter()
+            .map(Network::reads)
+            .fold(own, Reads::and)
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
+        let mut operands = values(&self.operands, b, at, w)?;
+        if let Some(sinks) = &self.sinks {
+            operands.push(w.param(b, &sinks.path)?);
+        }
+        b.part("attend", |b| {
+            operands[0] = nn::combine(b, &[(self.query_factor.clone(), operands[0])])?;
+            w.attend(b, self.attention, &operands)
+        })
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
+        Ok(None)
+    }
+}
+
+/// Heads of keys that have so many columns, where a head of queries has `head`.
+fn heads_of_keys(
+    r: &mut Reading,
+    said: Option<&Expr>,
+    (heads, head): (u64, u64),
+    columns: u64,
+) -> Option<u64> {
+    let span = said.map_or(r.span(), |e| e.span);
+    let n = match said {
+        Some(e) => shared_heads(r, e, heads)?,
+        None => columns / head,
+    };
+    let wrong = |message: String| Diagnostic::error(codes::HEAD_COUNT, span, message);
+    if n.checked_mul(head) != Some(columns) {
+        let d = wrong(format!(
+            "keys of {columns} columns for queries whose heads have {head}"
+        ));
+        return r.fail(match said {
+            Some(_) => d.label(format!("{n} heads of {head} columns are {}", n * head)),
+            None => d.label(format!("{columns} / {head} is not whole")),
+        });
+    }
+    if n == 0 || !heads.is_multiple_of(n) {
+        let d = wrong(format!(
+            "{heads} heads cannot share {n} heads of keys and values"
+        ));
+        return r.fail(d.label(format!("{heads} / {n} is not whole")));
+    }
+    Some(n)
+}

@@ -1,0 +1,131 @@
+//! `rotary`: turns pairs of columns of each head by the token's position.
+
+use super::arguments::Silent;
+use super::attention::columns_of_head;
+use super::network::{Network, values};
+use super::{
+    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
+    TypeResult, Weights,
+};
+use crate::codes;
+use crate::scheme::args::Bounds;
+use odec_grammar::ast::Expr;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Value, nn};
+use odec_program::manifest::Turns;
+
+const X: Argument = Argument::operand("x", "queries or keys");
+const HEADS: Argument = Argument::size("heads", "heads, which divide the columns among them");
+const BASE: Argument = Argument::number(
+    "base",
+    Bounds::Within(1.0, 1e12),
+    Silent::Ratio(10_000, 1),
+    "the angle of column pair i at position p is p · base^(−2i/r), r the columns of a head that are turned",
+);
+const SHARE: Argument = Argument::number(
+    "share",
+    Bounds::Within(1e-3, 1.0),
+    Silent::Ratio(1, 1),
+    "how much of each head is turned, the first columns of either half (Black et al. 2022)",
+);
+const SCALING: Argument = Argument::number(
+    "scaling",
+    Bounds::Within(1e-3, 1e6),
+    Silent::Ratio(1, 1),
+    "what positions are divided by, for longer contexts than a model was trained with (Chen et al. 2023)",
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rotary {
+    of: Network,
+    angles: Angles,
+}
+
+impl Layer for Rotary {
+    const NAME: &'static str = "rotary";
+    const ABOUT: About = About {
+        summary: "Rotary positions: turns pairs of columns of each head by angles that grow with the token's position, so that products of queries and keys depend on their distance.",
+        formula: "column i of a head of d columns is paired with column i + d/2: (x cos θ − y sin θ, y cos θ + x sin θ), θ = p/scaling · base^(−2i/r)",
+        source: "Su et al. 2021, arXiv:2104.09864",
+        notes: &["`attention(heads: …, rope)` turns its queries and keys by itself."],
+    };
+    const ARGUMENTS: &'static [Argument] = &[X, HEADS, BASE, SHARE, SCALING];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            text: "rotary(linear, heads: 4)",
+            meaning: "queries or keys of four heads",
+        },
+        Example {
+            text: "rotary(heads: 2, base: 1000000, share: 1/2)",
+            meaning: "half of each head's columns, with long waves",
+        },
+        Example {
+            text: "rotary(heads: 4, scaling: 4)",
+            meaning: "for a context four times as long",
+        },
+    ];
+    const ROLE: Option<&'static str> = Some("rotary");
+    const FACTS: Facts = Facts::NONE;
+    const GIVES_SHARES: bool = false;
+
+    fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let [(of, width)] = r.operands([&X])?;
+        let heads_said = r.needed(&HEADS);
+        let base = r.number(&BASE);
+        let share_said = r.given(&SHARE);
+        let scaling = r.number(&SCALING);
+        let heads_said = heads_said?;
+        let heads = r.whole(heads_said, MAX_WIDTH)?;
+        let head = columns_of_head(r, heads_said, heads, width)?;
+        let (turned, said) = match share_said {
+            Some(e) => (share_of(r, e, head)?, e),
+            None => (head, heads_said),
+        };
+        if turned == 0 || !turned.is_multiple_of(2) {
+            let message = format!("{turned} columns of a head of {head} cannot be turned in pairs");
+            let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
+            return r.fail(d.label("an even number of columns is turned"));
+        }
+        let turns = Turns {
+            columns: (turned < head).then_some(turned),
+            scaling: scaling.filter(|x| !x.is_one()).map(|x| x.to_f64()),
+        };
+        let base = base?.to_f64();
+        let angles = Angles { head, base, turns };
+        Some((Rotary { of, angles }, width))
+    }
+
+    fn params(&self) -> Vec<LayerParam> {
+        self.of.params()
+    }
+
+    fn reads(&self) -> Reads {
+        let own = Reads {
+            rotary: vec![self.angles],
+            ..Reads::default()
+        };
+        self.of.reads().and(own)
+    }
+
+    fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
+        let x = values(std::slice::from_ref(&self.of), b, at, w)?[0];
+        let tables = w.rotary(b, self.angles)?;
+        nn::rotated(b, x, tables)
+    }
+
+    fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
+        Ok(None)
+    }
+}
+
+/// A share of a head's columns.
+fn share_of(r: &mut Reading, said: &Expr, head: u64) -> Option<u64> {
+    let share = r.within(&SHARE, said)?;
+    let columns = &share * &Exact::int(i64::try_from(head).unwrap_or(i64::MAX));
+    let whole = columns.as_integer().and_then(|n| u64::try_from(n).ok());
+    whole.or_else(|| {
+        let message = format!("this share of {head} columns is not whole");
+        let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
+        r.fail(d.label(format!("a head has {head} columns")))
+    })
+}
