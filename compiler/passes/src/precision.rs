@@ -35,7 +35,7 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
     rebuild(graph, |b, n, node, operands, _| {
         let reads = operands.iter().enumerate().map(|(i, new)| {
             let old = node.operands[i];
-            match rounds(graph, n, i).is_some() || inner.contains(&old) {
+            match reading.rounds(n, i).is_some() || inner.contains(&old) {
                 true => rounded.get(&old).copied().unwrap_or(*new),
                 false => *new,
             }
@@ -46,7 +46,7 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
                 rounded: true,
                 ..*m
             }),
-            OpKind::Cache(c) if is_whole(c.width) => OpKind::from(Cache {
+            OpKind::Cache(c) if reading.halves.contains(&n) => OpKind::from(Cache {
                 elem: Elem::Bf16,
                 ..c.clone()
             }),
@@ -73,30 +73,35 @@ enum Rounds {
     Attention,
 }
 
-/// Whether node `n` reads its operand `i` in bf16.
-fn rounds(graph: &Graph, n: u32, i: usize) -> Option<Rounds> {
-    let node = graph.node(n);
-    let attention = match node.op {
-        OpKind::MatMul(_) => return Some(Rounds::Contraction),
-        OpKind::Attention(_) => i < 3,
-        OpKind::AttentionBackward(_) => i < 4,
-        OpKind::CachedAttention(_) => i == 0,
-        OpKind::Append(_) => i == 1,
-        _ => false,
-    };
-    let whole = attention && is_whole(graph.ty(node.operands[i]).cols());
-    whole.then_some(Rounds::Attention)
-}
-
-/// Rows of a cache begin at whole words. (An odd width cannot be: such attention stays f32.)
-fn is_whole(cols: u64) -> bool {
-    cols.is_multiple_of(2)
+/// Attention that reads bf16, and the keys and values that are kept for it. Rows of a cache begin at whole words, so that queries, keys and
+/// values all have an even number of columns: other attention stays f32, all of it.
+fn halves(graph: &Graph) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    for (n, node) in graph.nodes() {
+        let attends = matches!(
+            node.op,
+            OpKind::Attention(_) | OpKind::AttentionBackward(_) | OpKind::CachedAttention(_)
+        );
+        let even = |v: &Value| graph.ty(*v).cols().is_multiple_of(2);
+        if !attends || !node.operands[..3].iter().all(even) {
+            continue;
+        }
+        found.insert(n);
+        if let OpKind::CachedAttention(_) = node.op {
+            for kept in &node.operands[1..3] {
+                found.insert(kept.node);
+                found.extend(graph.node(kept.node).operands.first().map(|v| v.node));
+            }
+        }
+    }
+    found
 }
 
 /// Who reads what.
 struct Reading<'g> {
     graph: &'g Graph,
     facts: Facts,
+    halves: BTreeSet<u32>,
     /// Value → the nodes that read it, with the operand's number.
     readers: BTreeMap<Value, Vec<(u32, usize)>>,
     results: BTreeSet<Value>,
@@ -113,9 +118,23 @@ impl<'g> Reading<'g> {
         Reading {
             graph,
             facts: Facts::new(graph),
+            halves: halves(graph),
             readers,
             results: graph.outputs().iter().map(|(_, v)| *v).collect(),
         }
+    }
+
+    /// Whether node `n` reads its operand `i` in bf16.
+    fn rounds(&self, n: u32, i: usize) -> Option<Rounds> {
+        let attention = match self.graph.node(n).op {
+            OpKind::MatMul(_) => return Some(Rounds::Contraction),
+            OpKind::Attention(_) => i < 3,
+            OpKind::AttentionBackward(_) => i < 4,
+            OpKind::CachedAttention(_) => i == 0,
+            OpKind::Append(_) => i == 1,
+            _ => false,
+        };
+        (attention && self.halves.contains(&n)).then_some(Rounds::Attention)
     }
 
     fn values(&self) -> impl Iterator<Item = Value> {
@@ -183,7 +202,7 @@ impl<'g> Reading<'g> {
         let Some(readers) = self.readers.get(&v) else {
             return false;
         };
-        let how = |(n, i): &(u32, usize)| rounds(self.graph, *n, *i);
+        let how = |(n, i): &(u32, usize)| self.rounds(*n, *i);
         if readers.iter().any(|r| how(r) == Some(Rounds::Attention)) {
             return true;
         }

@@ -150,6 +150,38 @@ fn every_contraction_rounds_and_no_state_does() {
     }
 }
 
+/// A kernel reads queries, keys and values of one type: where the columns of one of them are odd, all stay f32.
+#[test]
+fn attention_with_odd_keys_or_values_is_not_rounded() {
+    let (_, text) = model("lie(att, ffn)", 2, "store;  precision bf16");
+    for attention in [
+        "attention(heads: 4, kv_heads: 1, causal)",
+        "attend(linear, linear, linear(6), heads: 2, causal) |> linear",
+        "attend(linear, linear(6), linear(5), heads: 2, causal) |> linear",
+        "attend(linear, linear(6), linear(2), heads: 2, causal) |> linear",
+    ] {
+        let text = text.replace("attention(heads: 2, causal, rope)", attention);
+        assert!(text.contains(attention), "{text}");
+        let built = built(&text);
+        let even = !(attention.contains("kv_heads") || attention.contains("(5)"));
+        let wanted = if even { Elem::Bf16 } else { Elem::Real };
+        let decode = built.decode.as_ref().expect("it decodes");
+        for graph in [&built.forward, &built.grad, decode] {
+            let graph = run_graph_passes(graph, BF16).unwrap();
+            for (_, node) in graph.nodes() {
+                let count = match &node.op {
+                    OpKind::Attention(_) | OpKind::CachedAttention(_) => 3,
+                    OpKind::AttentionBackward(_) => 4,
+                    _ => continue,
+                };
+                let read = node.operands[..count].iter();
+                let elems: Vec<Elem> = read.map(|v| graph.ty(*v).elem).collect();
+                assert_eq!(elems, vec![wanted; count], "{attention}");
+            }
+        }
+    }
+}
+
 /// An odd number of columns has no place in a cache of half words: attention stays f32, everywhere alike.
 #[test]
 fn attention_of_odd_width_is_not_rounded() {
