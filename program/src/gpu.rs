@@ -12,7 +12,9 @@
 //! memory is static, or all of it dynamic ([`Shape::dynamic`]).
 
 use crate::expr::{Access, ColMap, Expr, RowMap};
-use crate::kernel::{Attend, Contract, Extent, Gather, KernelSpec, Layout, Rows, Signature};
+use crate::kernel::{
+    Attend, Contract, Extent, Gather, KernelSpec, Layout, LinearAttend, Rows, Signature,
+};
 use crate::{Body, DType, Target};
 
 pub mod tensor;
@@ -109,6 +111,11 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
                 shared,
             }
         }
+        KernelSpec::LinearAttend(a) => Shape {
+            blocks: dims[0] * a.heads * a.value.div_ceil(linear_attend::COLS),
+            threads: linear_attend::THREADS,
+            shared: linear_attend::shared(a),
+        },
         KernelSpec::Attend(a) => Shape {
             blocks: dims[0] * a.heads * dims[1].div_ceil(attend::ROWS),
             threads: attend::THREADS,
@@ -253,6 +260,20 @@ pub mod attend {
     }
 }
 
+/// Linear attention: a warp takes a block of columns of values of a head and walks over the tokens. A thread keeps its column of the
+/// matrix in shared memory, which no other touches.
+pub mod linear_attend {
+    use super::{LinearAttend, SHARED_LIMIT, WARP};
+    pub const THREADS: u64 = WARP;
+    pub const COLS: u64 = THREADS;
+    /// The widest key: its column of the matrix fits in what every block has.
+    pub const MAX_KEY: u64 = SHARED_LIMIT / 4 / COLS;
+
+    pub fn shared(a: &LinearAttend) -> u64 {
+        a.key * COLS * 4
+    }
+}
+
 /// Whether `vector` columns of the domain, from a multiple of `vector` on, are one aligned access.
 pub fn whole(access: Access, vector: u64) -> bool {
     let rows = access.row == RowMap::Zero || access.stride.is_multiple_of(vector);
@@ -317,6 +338,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
             four(n > 0 && Split::map(g.cols).vector == 4)
         }
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
+        KernelSpec::LinearAttend(_) => element,
         KernelSpec::Columns(_) | KernelSpec::Scan(_) | KernelSpec::Pack(_) => element,
     }
 }
@@ -335,6 +357,10 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
     }
     match spec {
         KernelSpec::Pack(_) => Some("packing is for processors".into()),
+        KernelSpec::LinearAttend(a) => {
+            let most = linear_attend::MAX_KEY;
+            (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
+        }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
             let head = a.head.max(a.value_head());

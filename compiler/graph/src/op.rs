@@ -6,7 +6,7 @@ use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, Scan, ScanForm};
+use odec_program::kernel::{Attend, LinearAttend, Scan, ScanForm};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -99,6 +99,8 @@ pub enum Kind {
     AttendBackward(Attend),
     /// Operands q and the kept keys and values; result o.
     AttendCached(Attend),
+    /// Operands q, k, v, decay and matrices, as far as there are; results o and matrices.
+    LinearAttend(LinearAttend),
     /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there.
     Append,
     /// The only operand, a source, from row `past` on: no launch.
@@ -119,6 +121,7 @@ impl Kind {
     pub fn replaces(&self, port: u32) -> Option<usize> {
         match self {
             Kind::Append => Some(0),
+            Kind::LinearAttend(k) if k.continued && port == 1 => Some(k.result() as usize),
             Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {
                 Some(1 + usize::from(k.factors))
             }

@@ -24,6 +24,7 @@ mod ffi;
 mod fma;
 mod gather;
 pub mod gpu;
+mod linear_attend;
 pub mod link;
 mod micro;
 pub mod object;
@@ -75,6 +76,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
         KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
         KernelSpec::AttendCached(k) => attend::cached::emit(&mut e, k),
+        KernelSpec::LinearAttend(k) => linear_attend::emit(&mut e, k),
     };
     match emitted {
         Ok(()) => Ok(e.finish()),

@@ -42,6 +42,8 @@ pub enum Form {
     Fields,
     /// A value that the layer is applied to, without a name: a pipeline or one of the field's parameters, `attend(q, k, v)`.
     Operand,
+    /// Another value, behind its name: `decay: linear(8) |> sigmoid`.
+    Value,
     /// Something in quotes: `key: "text"`.
     Text,
     /// A word, or a path in quotes: `tokenizer: bytes`.
@@ -143,6 +145,15 @@ impl Argument {
     pub const fn operand(name: &'static str, meaning: &'static str) -> Argument {
         let silent = Silent::Follows("the layer's input");
         Argument::new(name, Form::Operand, silent, meaning)
+    }
+
+    /// A value behind its name, which need not be given.
+    pub const fn value(
+        name: &'static str,
+        silent: &'static str,
+        meaning: &'static str,
+    ) -> Argument {
+        Argument::new(name, Form::Value, Silent::Follows(silent), meaning)
     }
 
     /// Something in quotes.

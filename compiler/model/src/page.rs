@@ -292,6 +292,7 @@ impl Form {
             Form::Some(of) => format!("the word alone, or a list of some of {}", listed(of, ", ")),
             Form::Fields => "fields, separated by commas".into(),
             Form::Operand => "a value, without a name".into(),
+            Form::Value => "a value".into(),
             Form::Text => "something in quotes".into(),
             Form::WordOrPath(word) => format!("`{word}`, or a path in quotes"),
             Form::Paths => "paths in quotes, separated by commas".into(),

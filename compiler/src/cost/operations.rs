@@ -1,7 +1,7 @@
 //! Counts the multiply-adds of a graph: contractions and attention, as papers count them.
 //!
 //! Takes a graph and sizes; gives whole numbers. What counts: each multiply-add of a matrix product; each product of a recurrence along tokens with its
-//! sum; of attention, the products of
+//! sum, of linear attention those by the decay, of keys and values, of queries and matrices; of attention, the products of
 //! queries with keys and of weights with values, for the pairs of tokens that see each other (causal: a token and those
 //! before it, S(S+1)/2 pairs, or those of its window), forward two products, backward five (scores are computed again). What does not: sums,
 //! norms, activations, softmax, combinations of states, the loss, the optimiser.
@@ -104,6 +104,9 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
         }
         Kind::AttendBackward(a) => {
             found.attention = a.backward_products().saturating_mul(pairs(at, &a));
+        }
+        Kind::LinearAttend(a) => {
+            found.recurrences = rows(&ins[0]).saturating_mul(a.products());
         }
         Kind::Scan(k) => {
             found.recurrences = rows(&ins[0]).saturating_mul(k.products());

@@ -413,3 +413,38 @@ fn a_page_is_complete() {
     let one = DEFINITIONS[0].arguments[0];
     assert_eq!(one.number_meant(), Some(Exact::ratio(1, 100_000)));
 }
+
+#[test]
+fn linear_attention_names_what_does_not_fit() {
+    let cases = [
+        (
+            "linear, linear, linear, heads: 3",
+            "3 heads do not divide the 16 columns of queries",
+        ),
+        (
+            "linear, linear, linear(5), heads: 2",
+            "2 heads do not divide the 5 columns of values",
+        ),
+        (
+            "linear(8), linear, linear, heads: 2",
+            "queries have 8 columns, keys 16",
+        ),
+        (
+            "linear, linear, linear, heads: 2, decay: linear(3)",
+            "the decay has 3 columns",
+        ),
+        (
+            "linear, linear, linear, heads: 2, decay: linear(2), retention",
+            "`retention` and `decay` both say how matrices fade",
+        ),
+        (
+            "linear, linear, heads: 2",
+            "`linear_attention` is applied to 3 values, not to 2",
+        ),
+        ("linear, linear, linear", "`linear_attention` needs `heads`"),
+    ];
+    for (arguments, wanted) in cases {
+        let said = said(&format!("linear_attention({arguments})"));
+        assert_eq!(said, [wanted]);
+    }
+}

@@ -8,7 +8,7 @@ use crate::systems::options;
 use odec_compiler::cost::{Cost, Operations, cost, json};
 use odec_compiler::passes::build_manifest;
 use odec_library::shipped;
-use odec_program::kernel::ScanForm;
+use odec_program::kernel::{Decay, ScanForm};
 use odec_program::manifest::{Manifest, Memory};
 use odec_program::{Bindings, EntryId, Kernel, KernelSpec, Slot};
 use odec_runtime::device::Device;
@@ -64,6 +64,11 @@ fn launched(spec: &KernelSpec, dims: &[u64]) -> Operations {
             let (seq, past) = (dims[0], dims[1]);
             let pairs = attended(past..past + seq, past + seq, true);
             sum.attention = 2 * a.heads * a.head * pairs;
+        }
+        KernelSpec::LinearAttend(a) => {
+            // faded, added to and read
+            let products = if a.decay == Decay::None { 2 } else { 3 };
+            sum.recurrences = products * a.heads * a.key * a.value * dims[0] * dims[1];
         }
         KernelSpec::Scan(k) if k.factors => {
             // the next state, and the derivative with respect to the factor
@@ -382,4 +387,44 @@ fn chains_are_as_long_as_they_must_be() {
     // Two fields in four stages, one after the other in each.
     assert_eq!(depth("rk4_layer"), (8, 8));
     assert_eq!(depth("pcformer_layer"), (6, 6));
+}
+
+/// Linear attention takes as long as a text is long, and keeps as much of a long text as of a short one.
+#[test]
+fn costs_of_linear_attention_grow_with_the_text() {
+    let planned = |context: u64| {
+        let text = format!(
+            "field mix = rmsnorm |> linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid)\n\
+             model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
+             evolve euler(mix) for 2 steps\n  output logits\n}}\n"
+        );
+        let built = built(&text);
+        let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
+        let cost = cost(&built, &manifest.program, options()).unwrap();
+        (manifest, cost)
+    };
+    let (manifest, short) = planned(CONTEXT);
+    let mut x = Counted::new(&manifest);
+    let at = Bindings::new(short.batch, CONTEXT);
+    let forward = sum(&x.run("forward", at), |_| true);
+    assert_eq!(forward, times(short.batch, short.forward));
+    let backward = sum(&x.run("grad", at), |site| site.ends_with("backward"));
+    assert_eq!(backward, times(short.batch, short.backward));
+
+    // A matrix of 4 × 8 for each of two heads: faded, added to, read.
+    let (tokens, elements) = (2 * CONTEXT, 2 * 4 * 8);
+    assert_eq!(short.forward.recurrences, tokens * 3 * elements);
+    // The same for the gradients of queries, keys and values; two for each column of the keys for that of the decay.
+    let each = 3 * 3 * elements + 2 * 8;
+    assert_eq!(short.backward.recurrences, tokens * each);
+
+    let long = planned(2 * CONTEXT).1;
+    assert_eq!(long.forward, times(2, short.forward));
+    assert_eq!(long.backward, times(2, short.backward));
+    let [short, long] = [short, long].map(|c| c.decode.unwrap());
+    assert_eq!((short.first, short.bytes_per_token), (long.last, 0));
+    assert_eq!(
+        [short, long].map(|d| d.carried_bytes),
+        [4 * 2 * elements; 2]
+    );
 }

@@ -23,6 +23,7 @@ mod attend_cached;
 mod columns;
 mod contract;
 mod gather;
+mod linear_attend;
 mod pack;
 mod position_sum;
 mod rows;
@@ -41,6 +42,7 @@ pub use attend_cached::eval_attend_cached;
 pub use columns::{Columns, eval_columns};
 pub use contract::{Blocking, Contract, Epilogue, Layout, Order};
 pub use gather::Gather;
+pub use linear_attend::{Decay, LinearAttend, eval_linear_attend};
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
 pub use scan::{Scan, ScanForm};
@@ -193,6 +195,7 @@ kernels! {
     Attend(Attend) = attend::AttendKind,
     AttendBackward(Attend) = attend_backward::AttendBackwardKind,
     AttendCached(Attend) = attend_cached::AttendCachedKind,
+    LinearAttend(LinearAttend) = linear_attend::LinearAttendKind,
     Gather(Gather) = gather::GatherKind,
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,

@@ -225,6 +225,7 @@ fn function(k: &Kernel) -> String {
         KernelSpec::Attend(_)
         | KernelSpec::AttendBackward(_)
         | KernelSpec::AttendCached(_)
+        | KernelSpec::LinearAttend(_)
         | KernelSpec::PositionSum(_)
         | KernelSpec::Scan(_) => {
             unreachable!("the tiny model has no attention, no positions and no recurrence")

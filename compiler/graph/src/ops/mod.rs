@@ -118,6 +118,7 @@ ops! {
     matmul::MatMul,
     attention::Attention,
     attention_backward::AttentionBackward,
+    linear_attention::LinearAttention,
     embedding::Embedding,
     embedding_grad::EmbeddingGrad,
     add_positions::AddPositions,

@@ -144,6 +144,7 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
         OpKind::Attention(_) => port == 1,
+        OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken
         OpKind::Bf16(_) | OpKind::MatMul(ops::MatMul { rounded: true, .. }) => true,
         _ => false,

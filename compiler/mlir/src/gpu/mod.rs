@@ -11,6 +11,7 @@ mod attend;
 mod columns;
 mod contract;
 mod gather;
+mod linear_attend;
 pub mod ptx;
 mod rows;
 mod scan;
@@ -66,6 +67,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),
         KernelSpec::AttendCached(k) => attend::forward::emit_cached(&mut e, k),
         KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
+        KernelSpec::LinearAttend(k) => linear_attend::emit(&mut e, k),
         KernelSpec::Pack(_) => Err("packing is for processors".into()),
     }
     .map_err(failed)?;

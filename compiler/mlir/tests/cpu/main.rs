@@ -8,6 +8,7 @@ mod contract;
 mod fma;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod linear_attend;
 mod programs;
 mod rows;
 mod scan;

@@ -104,6 +104,28 @@ fn recurrent() -> Vec<(&'static str, &'static str)> {
     sizes.into_iter().chain([mixer]).collect()
 }
 
+/// Linear attention in the place of attention, with decays of every kind.
+fn linear() -> Vec<(&'static str, &'static str)> {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    let mixer = (
+        "attention(heads: 4, causal, rope)",
+        "concat(linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid), \
+         linear_attention(linear(6), linear(6), linear(34), heads: 2, decay: linear(2) |> sigmoid), \
+         linear_attention(linear(6), linear(6), linear, heads: 1, retention)) |> rmsnorm |> linear",
+    );
+    sizes.into_iter().chain([mixer]).collect()
+}
+
+/// What matrices are when a run ends is what the next one begins with, in every bit.
+#[test]
+fn linear_attention_on_every_target() {
+    let targets = crate::harness::targets();
+    check_decoding("prenorm", &linear(), &targets);
+    check("prenorm", &linear(), &targets);
+    check("prenorm", &in_bf16(&linear()), &host());
+    check("prenorm", &in_f64(&linear()), &host());
+}
+
 /// What a run leaves to the next: every token's logits have the bits of the whole text, and so has a second text in the same memory.
 #[test]
 fn recurrences_on_every_target() {

@@ -44,7 +44,7 @@ fn kernels(target: Target) -> Vec<Kernel> {
     let first = target == Target::Sm80;
     let all = models.into_iter().flat_map(kernels).chain(half);
     let updates = optimizers().flat_map(|o| update_of(o, target).program.kernels);
-    let all = all.chain(wide_heads()).chain(updates);
+    let all = all.chain(wide_heads()).chain(sampled()).chain(updates);
     let all = all.filter(|k| first || !portable(&k.spec));
     let distinct: BTreeMap<String, Kernel> = all.map(|k| (k.symbol.clone(), k)).collect();
     distinct.into_values().collect()
@@ -97,6 +97,17 @@ fn wide_heads() -> Vec<Kernel> {
             spec,
         })
         .collect()
+}
+
+/// Kernels that no model of the library has.
+fn sampled() -> impl Iterator<Item = Kernel> {
+    let samples = KernelSpec::samples().into_iter().map(|s| s.spec);
+    let linear = samples.filter(|k| matches!(k, KernelSpec::LinearAttend(_)));
+    let runs = linear.filter(|k| gpu::refusal(k).is_none());
+    runs.map(|spec| Kernel {
+        symbol: spec.symbol(),
+        spec,
+    })
 }
 
 /// What `ptxas -v` says about a module.

@@ -11,8 +11,8 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
-    Attend, Blocking, Columns, Contract, Epilogue, Extent, Gather, Layout, Order, Rows, Scan,
-    ScanForm, Scores, Store,
+    Attend, Blocking, Columns, Contract, Decay, Epilogue, Extent, Gather, Layout, LinearAttend,
+    Order, Rows, Scan, ScanForm, Scores, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -294,6 +294,44 @@ fn recurrences() {
                 dims,
                 coeffs: vec![],
             }));
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn linear_attention() {
+    let mut cases = vec![];
+    let decays = [Decay::None, Decay::Head, Decay::Key, Decay::Value];
+    let shapes = [[1, 1, 1], [2, 3, 31], [1, 16, 32], [2, 5, 33], [2, 20, 70]];
+    for (n, [heads, key, value]) in shapes.into_iter().enumerate() {
+        for (reversed, continued) in [(false, false), (true, false), (false, true)] {
+            let spec = KernelSpec::LinearAttend(LinearAttend {
+                dtype: DType::F32,
+                heads,
+                key,
+                value,
+                decay: decays[(n + usize::from(reversed)) % 4],
+                reversed,
+                continued,
+            });
+            let past = [0, 4][n % 2];
+            let dims = &[2, 5, past][..if continued { 3 } else { 2 }];
+            let signature = spec.signature();
+            let operands = signature.operands.iter().enumerate().map(|(i, o)| {
+                let words = o.words(dims).expect("few words");
+                match o.name {
+                    "o" => room(words),
+                    _ => floats(words, i as u64 + 1),
+                }
+            });
+            cases.push(Case {
+                operands: operands.collect(),
+                spec,
+                aliases: vec![],
+                dims: dims.to_vec(),
+                coeffs: vec![],
+            });
         }
     }
     check(&cases);

@@ -40,6 +40,18 @@ fn prenorm() {
 }
 
 #[test]
+fn linear_attention() {
+    let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
+    let mixer = (
+        "attention(heads: 4, causal, rope)",
+        "concat(linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid), \
+         linear_attention(linear(6), linear(6), linear(34), heads: 2, retention)) |> rmsnorm |> linear",
+    );
+    let sizes: Vec<_> = sizes.into_iter().chain([mixer]).collect();
+    check("prenorm", &sizes, Target::Sm80);
+}
+
+#[test]
 fn recurrent() {
     let sizes = ragged("hidden: 704", "width: 256", "for 6 steps");
     let mixer = (

@@ -272,6 +272,7 @@ layers! {
     attention::Attention,
     attend::Attend,
     rotary::Rotary,
+    linear_attention::LinearAttention,
     swiglu::SwiGlu,
     gelu::Gelu,
     relu::Relu,

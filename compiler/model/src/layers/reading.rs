@@ -250,6 +250,15 @@ impl<'e> Reading<'_, 'e, '_> {
         })
     }
 
+    /// A value that stands behind its name, with its width.
+    pub fn value(&mut self, a: &Argument) -> Option<Option<(Network, u64)>> {
+        let e = self.given(a)?;
+        let read = self.reader.layer(e, self.input);
+        // What comes after one that is wrong was not looked at.
+        self.settled |= read.is_none();
+        Some(read)
+    }
+
     /// How its parameters are called: it is the next of its role.
     pub fn paths(&mut self) -> Paths {
         let role = self.definition.role.unwrap_or(self.definition.name);

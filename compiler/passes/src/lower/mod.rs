@@ -16,7 +16,7 @@ use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
-use odec_program::kernel::{Attend, Gather, KernelSpec, Scan};
+use odec_program::kernel::{Attend, Gather, KernelSpec, LinearAttend, Scan};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -320,25 +320,15 @@ impl Lowering<'_> {
                 );
                 Ok(())
             }
-            (Kind::Scan(spec), _) => {
-                let carries = |v: &Value| kind(self.graph, n).replaces(v.port).is_some();
-                let mut dims = sizes(&[0, 1]);
-                let mut given = operands.clone();
-                // One operand of the kernel is what was carried and what is.
-                if results.iter().any(carries) {
-                    given.pop();
-                    dims.push(Size::PAST);
-                }
-                let args = self.buffers(&[given, results].concat())?;
+            (Kind::LinearAttend(spec), _) => {
                 let dtype = self.real;
-                self.launch(
-                    KernelSpec::Scan(Scan { dtype, ..spec }),
-                    args,
-                    dims,
-                    vec![],
-                    n,
-                );
-                Ok(())
+                let spec = KernelSpec::LinearAttend(LinearAttend { dtype, ..spec });
+                self.recurrence(spec, sizes(&[0, 1]), n, results)
+            }
+            (Kind::Scan(spec), _) => {
+                let dtype = self.real;
+                let spec = KernelSpec::Scan(Scan { dtype, ..spec });
+                self.recurrence(spec, sizes(&[0, 1]), n, results)
             }
             (Kind::ScatterAdd, _) => {
                 let (index, rows) = (operands[0], operands[1]);
@@ -372,6 +362,25 @@ impl Lowering<'_> {
             inputs: dtype(self.graph.ty(q), self.real),
             ..spec
         }
+    }
+
+    /// A launch along the tokens of each sequence. Of what is carried from run to run, its operand and result are one of the kernel's.
+    fn recurrence(
+        &mut self,
+        spec: KernelSpec,
+        mut dims: Vec<Size>,
+        node: u32,
+        results: Vec<Value>,
+    ) -> Result<(), LowerError> {
+        let made = kind(self.graph, node);
+        let mut given = self.graph.node(node).operands.clone();
+        if results.iter().any(|v| made.replaces(v.port).is_some()) {
+            given.pop();
+            dims.push(Size::PAST);
+        }
+        let args = self.buffers(&[given, results].concat())?;
+        self.launch(spec, args, dims, vec![], node);
+        Ok(())
     }
 
     /// The member of a unit that names its place: the last in the step and evaluation that most members belong to.
