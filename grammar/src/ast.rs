@@ -232,6 +232,8 @@ pub enum LearnLen {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SubFlow {
     pub name: Ident,
+    /// What a scheme is applied to: `A, B` of `strang(A, B)(1/2)`.
+    pub args: Option<Vec<Arg>>,
     pub fraction: Expr,
     pub span: Span,
 }

@@ -273,7 +273,11 @@ fn policy_words(shared: bool, per_channel: bool) -> impl Iterator<Item = Node> {
 }
 
 fn sub_flow(flow: &SubFlow) -> Node {
-    list(&flow.name.name, [expr(&flow.fraction)])
+    let args = flow
+        .args
+        .iter()
+        .map(|args| list("of", args.iter().map(arg)));
+    list(&flow.name.name, args.chain([expr(&flow.fraction)]))
 }
 
 fn method(method: &Method) -> Vec<Node> {

@@ -6,6 +6,7 @@
 //! in `odec-numerics`.
 
 use super::general::general;
+use super::learned::of_any_functions;
 use super::opaque_field::{Settings, alone};
 use super::pair::pair;
 use super::rates::without_h;
@@ -122,9 +123,10 @@ fn claim(
         Err(beyond) => match general(&flow).ok().and_then(|g| g.expanded()) {
             Some(e) => (None, e),
             // Or it keeps a velocity or a momentum.
-            None => match pair(&flow) {
-                Ok(p) => (None, p.expanded()),
-                Err(_) => return unproved(beyond, sink),
+            None => match (pair(&flow), of_any_functions(i, order)) {
+                (Ok(p), _) => (None, p.expanded()),
+                (Err(_), Some(note)) => return Some((ClaimStatus::Proved, note)),
+                (Err(_), None) => return unproved(beyond, sink),
             },
         },
     };

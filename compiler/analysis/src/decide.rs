@@ -14,8 +14,11 @@ use super::opaque_field::alone;
 use super::pair_facts::{PairFacts, facts};
 use super::pair_start::steps_off;
 use super::report::{embedded, embedded_in, evaluations, modified_of, stability};
+use crate::scheme::Coeff;
 use crate::scheme::flow::Flow;
-use crate::scheme::method::{LocatedStep, Unsupported, located, to_tolerance};
+use crate::scheme::method::{
+    LocatedStep, Unsupported, at_start, located, located_at, program, to_tolerance,
+};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
 use odec_exact::Exact;
@@ -63,6 +66,8 @@ pub struct Subject {
     /// Of a method whose coefficients are functions of a linear field.
     stiff: Option<Result<Stiff, Unsupported>>,
     tolerance: Option<Exact>,
+    /// Which entries of its tableau are 0, where functions without an exact value are among the others.
+    pattern: Option<Tableau>,
 }
 
 impl Subject {
@@ -78,6 +83,7 @@ impl Subject {
         let computed = computed.and_then(|p| p.tableau());
         let rows = declared_tableau::multistep(&i.scheme, &i.settings);
         let several = computed.is_err() && rows.is_none();
+        let pattern = several.then(|| rounded(&flow)).flatten();
         Subject {
             general: several.then(|| general(&flow).ok()).flatten(),
             pair: several.then(|| facts(&flow)).flatten(),
@@ -87,6 +93,7 @@ impl Subject {
                 .filter(|t| !t.is_explicit()),
             multistep: rows.map(|(alpha, beta)| Multistep { alpha, beta }),
             tolerance: solved.map(|(tol, _)| tol),
+            pattern,
             computed,
             stiff,
             located,
@@ -112,6 +119,12 @@ impl Subject {
                 Err(Found::Unknown(why))
             }
         }
+    }
+
+    /// The same, for claims about nothing but which entries are 0.
+    fn pattern(&self) -> Decided<&Tableau> {
+        let pattern = self.pattern.as_ref().ok_or(());
+        pattern.or_else(|()| self.tableau())
     }
 
     fn of_one_field(&self) -> Decided<&Tableau> {
@@ -169,6 +182,17 @@ impl Subject {
         let is = if has(t) { "is" } else { "is not" };
         Some(format!("the iterated step, which is explicit, {is} {what}"))
     }
+}
+
+/// The tableau of a one-step method with functions of numbers computed in f64, which are 0 nowhere where they are not.
+fn rounded(flow: &Flow) -> Option<Tableau> {
+    if flow.scheme.looks_back() {
+        return None;
+    }
+    let program = program(flow, Steps::Euler, &SHARED).ok()?;
+    let known = |c: &Coeff, _| at_start(&program, &c.rounded().ok()?);
+    let step: LocatedStep = located_at(flow, &program, &SHARED, &known).ok()?;
+    step.tableau().ok()
 }
 
 fn one_field(fields: usize) -> Decided<()> {
@@ -258,7 +282,7 @@ fn stages(value: &Exact, s: &Subject) -> Decided {
         _ if s.pair.is_some() => s.pair.as_ref().map_or(0, |p| p.pair.evaluations()),
         (Some(g), _) => g.glm.stages(),
         (None, Some(Ok(stiff))) => stiff.stages,
-        (None, _) => s.tableau()?.stages(),
+        (None, _) => s.pattern()?.stages(),
     };
     Ok(counted(value, n, ""))
 }
@@ -509,6 +533,7 @@ fn of_kind(kind: &str, s: &Subject) -> Decided {
             let is = s.pair.as_ref().is_some_and(|p| p.pair.method.is_explicit());
             return Ok(either(is, || "it solves an equation".to_string()));
         }
+        _ if kind == "explicit" => Properties::new(s.pattern()?).kind,
         _ => Properties::new(s.tableau()?).kind,
     };
     let is = match kind {

@@ -5,7 +5,7 @@
 
 use super::opaque_field::{Settings, alone};
 use crate::scheme::Coeff;
-use crate::scheme::define::{Body, SchemeDef};
+use crate::scheme::define::{Body, NUMBER, STEP, SchemeDef};
 use crate::scheme::method::solved;
 use crate::scheme::scalar::{Scope, exact, length_of, scalar};
 use odec_exact::Exact;
@@ -13,13 +13,18 @@ use odec_grammar::ast::{Expr, SubFlow};
 use odec_numerics::Tableau;
 use std::rc::Rc;
 
-/// Names of numbers: parameters and constants.
+/// Names of numbers: parameters, learned coefficients, constants.
 pub fn scope(def: &SchemeDef, settings: &Settings, listed: usize) -> Option<Scope> {
     let given = settings.iter().cloned();
     let mut scope: Scope = given.map(|(n, v)| (n, Coeff::constant(v))).collect();
     if let Some(list) = &def.list {
         let n = Coeff::constant(Exact::int(listed as i64));
         scope.insert(length_of(&list.name), n);
+    }
+    let learned = def.learns.iter().map(|l| l.name.name.as_str());
+    scope.extend(learned.map(|name| (name.into(), Coeff::symbol(name))));
+    if def.numbered {
+        scope.insert(NUMBER.into(), Coeff::symbol(STEP));
     }
     for (name, value) in &def.lets {
         let value = scalar(value, &scope).ok()?;
@@ -72,7 +77,7 @@ pub fn multistep(def: &SchemeDef, settings: &Settings) -> Option<(Vec<Exact>, Ve
     Some((row(&m.alpha, n, &scope)?, row(&m.beta, n, &scope)?))
 }
 
-/// The flows of a splitting in turn, each with its part of the step; none for another scheme.
+/// The flows of a splitting in turn, each with its part of the step; none for another scheme, or where some are schemes.
 pub fn flows(def: &SchemeDef, settings: &Settings) -> Vec<(String, Exact)> {
     let Body::Splitting(flows) = &def.body else {
         return Vec::new();
@@ -80,6 +85,9 @@ pub fn flows(def: &SchemeDef, settings: &Settings) -> Vec<(String, Exact)> {
     let Some(scope) = scope(def, settings, 0) else {
         return Vec::new();
     };
+    if flows.iter().any(|f| f.args.is_some()) {
+        return Vec::new();
+    }
     let part = |f: &SubFlow| Some((f.name.name.clone(), exact(&f.fraction, &scope).ok()?));
     let all: Option<Vec<_>> = flows.iter().map(part).collect();
     all.unwrap_or_default()

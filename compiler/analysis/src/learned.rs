@@ -1,15 +1,17 @@
 //! Which order conditions each learned coefficient affects, and how many directions keep an order.
 //!
 //! Takes a scheme with settings; runs it with a variable for the change of each coefficient in the step that is looked
-//! at, so that conditions are polynomials ([`Jet`]). Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.
+//! at, so that conditions are polynomials ([`Jet`]). Functions without an exact value may be variables too: what holds whatever they are
+//! holds of them. Leaves solving them to `odec-numerics`, keeping an order to `keep.rs`.
 
 use super::claims::Instance;
 use super::opaque_field::alone;
-use crate::scheme::Learned;
 use crate::scheme::coeff::Coeff;
-use crate::scheme::method::{Unsupported, located_at, program};
+use crate::scheme::function::Symbol;
+use crate::scheme::method::{Unsupported, functions_at_start, located_at, program};
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::Steps;
+use crate::scheme::{Learned, Program};
 use odec_exact::Exact;
 use odec_numerics::jet::{Jet, Space};
 use odec_numerics::manifold::{self, Shape};
@@ -17,6 +19,7 @@ use odec_numerics::order::expected;
 use odec_numerics::series::{Number, Series};
 use odec_numerics::{TreeId, Trees, draw};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 /// Most coefficients of a scheme that are looked at.
 pub const MAX_COEFFICIENTS: usize = 60;
@@ -75,7 +78,7 @@ pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Unsupported>
     match whole.are_whole {
         true => Ok(whole),
         false => {
-            let mut slopes = with(i, up_to, Space::new(1, 8 * WORK))?;
+            let mut slopes = with(i, up_to, Space::new(1, 8 * WORK), Variables::Learned)?;
             slopes.all.retain(|c| c.order <= slopes.orders);
             slopes.are_whole = false;
             Ok(slopes)
@@ -85,13 +88,70 @@ pub fn conditions(i: &Instance, up_to: usize) -> Result<Conditions, Unsupported>
 
 /// The same, lost where they take too much work.
 pub fn polynomials(i: &Instance, up_to: usize) -> Result<Conditions, Unsupported> {
-    with(i, up_to, Space::new(DEGREE, WORK))
+    with(i, up_to, Space::new(DEGREE, WORK), Variables::Learned)
 }
 
-fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditions, Unsupported> {
+/// What conditions are polynomials in.
+#[derive(Clone, Copy, PartialEq)]
+enum Variables {
+    /// Changes of learned coefficients.
+    Learned,
+    /// Functions without an exact value, with learned coefficients at their start.
+    Functions,
+}
+
+/// That an order holds whatever the functions are that have no exact value; `None`: it depends on them, or that is not known.
+pub fn of_any_functions(i: &Instance, order: usize) -> Option<String> {
+    if i.scheme.looks_back() {
+        return None;
+    }
+    let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
+    let functions = functions(&program(&flow, Steps::Exact, &SHARED).ok()?);
+    if functions.is_empty() {
+        return None;
+    }
+    let found = with(i, order, Space::new(DEGREE, WORK), Variables::Functions).ok()?;
+    let mut all = found.all.iter();
+    let holds = found.are_whole && found.orders >= order && all.all(|c| c.off.is_zero());
+    let shown: Vec<String> = functions.iter().map(|f| format!("`{f}`")).collect();
+    holds.then(|| format!("for any value of {}", shown.join(", ")))
+}
+
+/// The functions in the coefficients of a step, with learned numbers at their start.
+fn functions(program: &Program) -> BTreeSet<Symbol> {
+    let settled = program.coefficients();
+    let settled = settled.map(|c| functions_at_start(program, c));
+    let each = settled.flat_map(|c| c.functions().cloned().collect::<Vec<_>>());
+    each.collect()
+}
+
+/// A learned coefficient in a function, of which conditions are no polynomials.
+fn in_function(program: &Program) -> Option<(&Learned, &Symbol)> {
+    let all = program.coefficients().flat_map(Coeff::functions);
+    all.into_iter().find_map(|f| {
+        let names = f.names();
+        let mut learned = program.learned.iter();
+        Some((learned.find(|l| names.contains(l.name.as_str()))?, f))
+    })
+}
+
+fn with(
+    i: &Instance,
+    up_to: usize,
+    space: std::rc::Rc<Space>,
+    variables: Variables,
+) -> Result<Conditions, Unsupported> {
     let flow = alone(&i.scheme, i.start_by.clone(), i.settings.clone(), i.listed);
     let program = program(&flow, Steps::Exact, &SHARED)?;
+    if let (Variables::Learned, Some((l, f))) = (variables, in_function(&program)) {
+        let why = format!(
+            "`{}` is learned inside `{f}`, of which order conditions are no polynomials",
+            l.name
+        );
+        return Err(Unsupported { span: l.span, why });
+    }
     let learned = program.learned.clone();
+    let functions: Vec<Symbol> = functions(&program).into_iter().collect();
     if learned.len() > MAX_COEFFICIENTS {
         return Err(Unsupported {
             span: i.scheme.name.span,
@@ -102,18 +162,29 @@ fn with(i: &Instance, up_to: usize, space: std::rc::Rc<Space>) -> Result<Conditi
     let symbol = |name: &str, ago: i64| -> Option<Jet> {
         let number = learned.iter().position(|l| l.name == name)?;
         let l = &learned[number];
+        if variables == Variables::Functions {
+            return Some(Jet::constant(&l.init));
+        }
         if ago > 0 && !l.shared {
             earlier.set(true);
             return Some(Jet::constant(&l.init));
         }
         Some(Jet::variable(number as u32, &l.init, &space))
     };
+    let function = |f: &Symbol| -> Option<Jet> {
+        let number = functions.iter().position(|known| known == f)?;
+        let free = variables == Variables::Functions;
+        free.then(|| Jet::variable((learned.len() + number) as u32, &Exact::zero(), &space))
+    };
     let known = |c: &Coeff, ago: i64| -> Option<Jet> {
         let mut sum = Jet::constant(&Exact::zero());
         for (symbols, c) in c.terms() {
             let mut product = Jet::constant(c);
             for s in symbols {
-                product = product.times(&symbol(s, ago)?);
+                product = product.times(&match s {
+                    Symbol::Name(name) => symbol(name, ago)?,
+                    f => function(f)?,
+                });
             }
             sum = sum.plus(&product);
         }

@@ -10,7 +10,7 @@ use crate::scheme::expansion::Expanded;
 use crate::scheme::flow::Flow;
 use crate::scheme::method::refusal::{FROM_START, PRODUCT, SEVERAL, TOO_LONG};
 use crate::scheme::method::{
-    DIFFERENT_POWERS, Unsupported, at_start, coefficient, late, program_span,
+    DIFFERENT_POWERS, Unsupported, at_start, coefficient, functions_at_start, late, program_span,
 };
 use crate::scheme::per_use::SHARED;
 use crate::scheme::stage::{Instr, Moment, Program, Steps, Unknown};
@@ -171,7 +171,8 @@ impl<'p> Reading<'p> {
         let mut sum = Sum::new();
         for (v, c) in of.terms() {
             let known = |c: &_| at_start(self.program, c);
-            let (c, n) = coefficient(c, self.span, &known)?;
+            let c = functions_at_start(self.program, c);
+            let (c, n) = coefficient(&c, self.span, &known)?;
             if c.is_zero() {
                 continue;
             }

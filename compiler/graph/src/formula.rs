@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// The part of a parameter's path behind which the name of a learned coefficient stands.
 const SCHEME: &str = "scheme";
+/// What a reciprocal root begins with.
+const ROOT: &str = "1/sqrt";
 
 #[derive(Default)]
 pub(crate) struct Formulas {
@@ -197,11 +199,23 @@ impl Formulas {
             }
             (OpKind::Shift(s), [of]) => match of.strip_prefix('−') {
                 Some(rest) => format!("{} − {rest}", s.by),
+                None if s.by.starts_with_minus() => format!("{of} − {}", -&s.by),
                 None => format!("{} + {of}", s.by),
             },
             (OpKind::Mul(_), [a, b]) => format!("{} {}", factor(a), factor(b)),
             (OpKind::Add(_), [a, b]) => format!("{a} + {b}"),
-            (OpKind::Recip(_), [of]) => format!("1/({of})"),
+            (OpKind::Recip(_), [of]) => match of.strip_prefix(ROOT) {
+                Some(rest) => format!("sqrt{rest}"),
+                None => format!("1/({of})"),
+            },
+            (OpKind::Rsqrt(_), [of]) => format!("{ROOT}({of})"),
+            (OpKind::Exp(_) | OpKind::Log(_) | OpKind::Sigmoid(_), [of]) => {
+                format!("{}({of})", node.op.name())
+            }
+            (OpKind::StopGradient(_), [of]) => of.to_string(),
+            (OpKind::WherePositive(_), [of, ..]) if node.operands[0] == node.operands[1] => {
+                format!("max({of}, 0)")
+            }
             _ => return None,
         })
     }

@@ -2,16 +2,18 @@
 //!
 //! Takes exact polynomials in the step size and in learned coefficients; gives combinations of tensors. What is known
 //! when the model is built stays an exact number; what is learned is computed once per step, a number or a row of
-//! numbers, by Horner's rule, and multiplied into its term. Equal products are one node, so that an entry of a history
-//! that several iterations read is scaled once and its coefficient's gradient summed once.
+//! numbers, by Horner's rule, and multiplied into its term; functions of learned numbers are ops, those of known ones are rounded here.
+//! Equal products are one node, so that an entry of a history that several iterations read is scaled once and its coefficient's gradient
+//! summed once.
 
 use super::time_dependent::Time;
 use crate::error::BuildError;
+use crate::scheme::function::{Function, Symbol};
 use crate::scheme::stage::Derived;
 use crate::scheme::{Coeff, Combination, ValueId};
-use odec_graph::ops::{Add, Mul, Recip, Shift};
+use odec_graph::ops::{Add, Exp, Log, Mul, Recip, Rsqrt, Shift, Sigmoid, StopGradient};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The coefficients of one step.
 pub struct Coefficients {
@@ -19,7 +21,11 @@ pub struct Coefficients {
     known: BTreeMap<String, Exact>,
     /// Learned symbols.
     symbols: BTreeMap<String, Value>,
+    /// Functions of learned numbers.
+    functions: BTreeMap<Symbol, Value>,
     scalars: BTreeMap<Coeff, Value>,
+    /// Vectors of zeros, which sums leave out.
+    zeros: BTreeSet<Value>,
     /// Products, by vector and coefficient.
     scaled: BTreeMap<(Value, Value), Value>,
 }
@@ -35,6 +41,8 @@ impl Coefficients {
         Coefficients {
             known,
             symbols,
+            functions: BTreeMap::new(),
+            zeros: BTreeSet::new(),
             scalars: BTreeMap::new(),
             scaled: BTreeMap::new(),
         }
@@ -52,6 +60,13 @@ impl Coefficients {
         Ok(())
     }
 
+    /// Zeros in the shape of a vector.
+    pub fn nothing(&mut self, b: &mut Builder, like: Value) -> Result<Value, BuildError> {
+        let zeros = nn::combine(b, &[(Exact::zero(), like)])?;
+        self.zeros.insert(zeros);
+        Ok(zeros)
+    }
+
     /// The combination of `values`.
     pub fn combine(
         &mut self,
@@ -61,7 +76,10 @@ impl Coefficients {
     ) -> Result<Value, BuildError> {
         let mut terms = Vec::new();
         for (v, coeff) in c.terms() {
-            terms.push(self.term(b, coeff, value(values, v)?)?);
+            let v = value(values, v)?;
+            if !self.zeros.contains(&v) {
+                terms.push(self.term(b, coeff, v)?);
+            }
         }
         if terms.is_empty() {
             terms.push((Exact::zero(), value(values, ValueId::STATE)?));
@@ -88,7 +106,7 @@ impl Coefficients {
     }
 
     /// A time.
-    pub fn time(&self, b: &mut Builder, of: &Coeff) -> Result<Time, BuildError> {
+    pub fn time(&mut self, b: &mut Builder, of: &Coeff) -> Result<Time, BuildError> {
         let settled = self.settled(of)?;
         Ok(match self.number(b, &settled)? {
             Number::Known(t) => Time::Known(t),
@@ -101,7 +119,8 @@ impl Coefficients {
         let too_large = |_| BuildError::Missing(format!("coefficient {coeff}"));
         let mut known = self.known.iter();
         let with = |c: Coeff, (name, value): (&String, &Exact)| c.with(name, value);
-        known.try_fold(coeff.clone(), with).map_err(too_large)
+        let settled = known.try_fold(coeff.clone(), with);
+        settled.and_then(|c| c.rounded()).map_err(too_large)
     }
 
     /// `coeff · v` as an exact number and a tensor.
@@ -139,7 +158,7 @@ impl Coefficients {
     }
 
     /// A polynomial as a tensor, a sum as one combination.
-    fn made(&self, b: &mut Builder, c: &Coeff, d: &Derived) -> Result<Value, BuildError> {
+    fn made(&mut self, b: &mut Builder, c: &Coeff, d: &Derived) -> Result<Value, BuildError> {
         let sum = match self.affine_number(b, c)? {
             Some(sum) => sum,
             None => self.number(b, c)?,
@@ -155,15 +174,12 @@ impl Coefficients {
     }
 
     /// `c + Σ cᵢ sᵢ` as one combination.
-    fn affine_number(&self, b: &mut Builder, c: &Coeff) -> Result<Option<Number>, BuildError> {
+    fn affine_number(&mut self, b: &mut Builder, c: &Coeff) -> Result<Option<Number>, BuildError> {
         let (mut terms, mut by) = (Vec::new(), Exact::zero());
         for (symbols, c) in c.terms() {
             match symbols[..] {
                 [] => by = c.clone(),
-                [s] => {
-                    let missing = || BuildError::Missing(format!("`{s}`"));
-                    terms.push((c.clone(), self.symbols.get(s).copied().ok_or_else(missing)?));
-                }
+                [s] => terms.push((c.clone(), self.symbol(b, s)?)),
                 _ => return Ok(None),
             }
         }
@@ -178,23 +194,72 @@ impl Coefficients {
     }
 
     /// Horner's rule in the first symbol; what stands before its powers has fewer symbols.
-    fn number(&self, b: &mut Builder, c: &Coeff) -> Result<Number, BuildError> {
+    fn number(&mut self, b: &mut Builder, c: &Coeff) -> Result<Number, BuildError> {
         if let Some(number) = c.as_constant() {
             return Ok(Number::Known(number));
         }
-        let Some(symbol) = c.symbols().into_iter().next() else {
+        let Some(symbol) = c.factors().into_iter().next().cloned() else {
             return Err(BuildError::Missing(format!("coefficient {c}")));
         };
-        let Some(s) = self.symbols.get(&*symbol).copied() else {
-            return Err(BuildError::Missing(format!("`{symbol}`")));
-        };
+        let s = self.symbol(b, &symbol)?;
         let mut sum = Number::Known(Exact::zero());
-        for power in c.in_powers_of(&symbol).iter().rev() {
+        for power in c.in_powers_of_symbol(&symbol).iter().rev() {
             let next = self.number(b, power)?;
             let product = times(b, sum, s)?;
             sum = plus(b, product, next)?;
         }
         Ok(sum)
+    }
+
+    /// A learned number, or a function of such numbers.
+    fn symbol(&mut self, b: &mut Builder, s: &Symbol) -> Result<Value, BuildError> {
+        let missing = || BuildError::Missing(format!("`{s}`"));
+        let (function, of) = match s {
+            Symbol::Name(name) => return self.symbols.get(&**name).copied().ok_or_else(missing),
+            Symbol::Function(function, of) => (*function, of),
+        };
+        if let Some(made) = self.functions.get(s) {
+            return Ok(*made);
+        }
+        let Number::Made(x) = self.number(b, of)? else {
+            return Err(missing());
+        };
+        let made = function_of(b, function, x)?;
+        self.functions.insert(s.clone(), made);
+        Ok(made)
+    }
+}
+
+/// A function of a number, or of a row of numbers.
+fn function_of(b: &mut Builder, function: Function, x: Value) -> Result<Value, TypeError> {
+    let scaled = |b: &mut Builder, c: i64, x: Value| nn::combine(b, &[(Exact::int(c), x)]);
+    match function {
+        Function::Exp => b.push1(Exp, &[x]),
+        Function::Log => b.push1(Log, &[x]),
+        Function::Recip => b.push1(Recip, &[x]),
+        Function::Sigmoid => b.push1(Sigmoid, &[x]),
+        Function::Sqrt => {
+            let inverse = b.push1(Rsqrt, &[x])?;
+            b.push1(Recip, &[inverse])
+        }
+        // 2σ(2x) − 1
+        Function::Tanh => {
+            let twice = scaled(b, 2, x)?;
+            let share = b.push1(Sigmoid, &[twice])?;
+            let share = scaled(b, 2, share)?;
+            b.push1(Shift { by: Exact::int(-1) }, &[share])
+        }
+        // m + log(e^−m + e^(x − m)) with m = max(x, 0), which overflows nowhere; it is the same for every m, so m has no gradient.
+        Function::Softplus => {
+            let most = nn::relu(b, x)?;
+            let most = b.push1(StopGradient, &[most])?;
+            let minus = scaled(b, -1, most)?;
+            let less = nn::combine(b, &[(Exact::one(), x), (Exact::int(-1), most)])?;
+            let (one, other) = (b.push1(Exp, &[minus])?, b.push1(Exp, &[less])?);
+            let sum = nn::combine(b, &[(Exact::one(), one), (Exact::one(), other)])?;
+            let log = b.push1(Log, &[sum])?;
+            nn::combine(b, &[(Exact::one(), most), (Exact::one(), log)])
+        }
     }
 }
 

@@ -182,6 +182,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         span: e.span,
     };
     spec.find_times(r.sink)?;
+    spec.functions_are_finite(r.sink)?;
     fit(e, &mut spec, r.sink)?;
     Some(spec)
 }

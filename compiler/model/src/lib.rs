@@ -30,6 +30,7 @@ pub mod chapters;
 pub mod coefficient;
 mod compile;
 mod constrain;
+mod defined;
 mod drift;
 pub mod embeddings;
 mod ends;

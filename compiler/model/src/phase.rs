@@ -127,8 +127,11 @@ impl Fields for Layers<'_, '_> {
         like: Value,
         std: &Exact,
         number: usize,
-    ) -> Result<Value, BuildError> {
-        self.model.normal(b, like, std, number)
+    ) -> Result<Option<Value>, BuildError> {
+        match self.at {
+            Phase::Start => self.model.normal(b, like, std, number).map(Some),
+            Phase::Step(_) => self.model.noise(b, like, std, number),
+        }
     }
 
     fn function(

@@ -1,5 +1,5 @@
 //! Random numbers of steps in training (Geiping et al. 2025, arXiv:2502.05171), gradients through the last steps only, and random initial
-//! states.
+//! states and noise.
 //!
 //! While the model is trained the most steps that can be drawn are unrolled; the number is an input of the program, and steps
 //! beyond it are passed over. Evaluation and generation take a number that is known, and have no such input. Leaves the draw to the
@@ -30,9 +30,33 @@ pub(super) struct Perhaps {
     pub tokens: Option<Value>,
 }
 
+/// One number everywhere, in the shape of a state.
+fn filled(b: &mut Builder, like: Value, value: Exact) -> Result<Value, BuildError> {
+    let to = b.ty(like).clone();
+    let each = nn::constant(b, value)?;
+    Ok(b.push1(Broadcast { to }, &[each])?)
+}
+
 impl GraphBuilder<'_> {
-    /// Normal numbers in the shape of a state. While the model is trained they are of the run's key, so that every text of every step
-    /// has its own; else a table by position, the same for all texts, so that reading in pieces gives the bits of reading the whole.
+    /// Normal numbers in the shape of a state, of the run's key, so that every text of every step has its own: while the model is
+    /// trained, and none else, as masks of dropout are.
+    pub(super) fn noise(
+        &mut self,
+        b: &mut Builder,
+        like: Value,
+        std: &Exact,
+        number: usize,
+    ) -> Result<Option<Value>, BuildError> {
+        let place = format!("{} {number}", b.site);
+        let Some((stream, key)) = self.mask(b, place)? else {
+            return Ok(None);
+        };
+        let each = filled(b, like, std.clone())?;
+        Ok(Some(b.push1(Normal { stream }, &[each, key])?))
+    }
+
+    /// The same for a state that an evolution starts with. Where the model is not trained, a table by position, the same for all texts,
+    /// so that reading in pieces gives the bits of reading the whole.
     pub(super) fn normal(
         &mut self,
         b: &mut Builder,
@@ -40,18 +64,11 @@ impl GraphBuilder<'_> {
         std: &Exact,
         number: usize,
     ) -> Result<Value, BuildError> {
-        let to = b.ty(like).clone();
-        let place = format!("{} {number}", b.site);
-        let value = match self.drops {
-            true => std.clone(),
-            false => Exact::zero(),
-        };
-        let each = nn::constant(b, value)?;
-        let width = to.cols();
-        let each = b.push1(Broadcast { to }, &[each])?;
-        if let Some((stream, key)) = self.mask(b, place)? {
-            return Ok(b.push1(Normal { stream }, &[each, key])?);
+        if let Some(noise) = self.noise(b, like, std, number)? {
+            return Ok(noise);
         }
+        let width = b.ty(like).cols();
+        let each = filled(b, like, Exact::zero())?;
         let table = manifest::Table::Normal {
             positions: self.spec.sizes.context,
             width,

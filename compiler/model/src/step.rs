@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 /// The part of a site where iterates of a fixed point are made.
 pub const SOLVE: &str = "solve";
 
-/// The part of a site where a state is drawn.
-const START: &str = "normal";
+/// The part of a site where random numbers are drawn.
+const NORMAL: &str = "normal";
 
 /// Values that later steps of an evolution may read: of each name, oldest first.
 pub type Kept = BTreeMap<String, Vec<Value>>;
@@ -55,14 +55,15 @@ pub trait Fields {
         x: Value,
     ) -> Result<Value, BuildError>;
 
-    /// Normal numbers with the deviation `std` in the shape of a state; `number` tells those of one place apart.
+    /// Normal numbers with the deviation `std` in the shape of a state; `number` tells those of one place apart. `None`: there is no
+    /// noise.
     fn normal(
         &mut self,
         b: &mut Builder,
         like: Value,
         std: &Exact,
         number: usize,
-    ) -> Result<Value, BuildError>;
+    ) -> Result<Option<Value>, BuildError>;
 }
 
 /// Where a step stands.
@@ -139,7 +140,10 @@ impl Place<'_> {
                 }
                 Instr::Normal { like, std, number } => {
                     let like = value(&values, *like)?;
-                    b.part(START, |b| fields.normal(b, like, std, *number))?
+                    match b.part(NORMAL, |b| fields.normal(b, like, std, *number))? {
+                        Some(noise) => noise,
+                        None => coefficients.nothing(b, like)?,
+                    }
                 }
                 // Only analyses have unknowns.
                 Instr::Unknown(_) => return Err(BuildError::Missing("an unknown".into())),

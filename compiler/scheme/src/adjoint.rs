@@ -22,6 +22,7 @@ use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_numerics::Tableau;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// From where a step is taken, how far, and how implicit stages in it are found where that has been said.
@@ -100,7 +101,7 @@ impl StageTracer<'_> {
                 let frame = self.frame(flow, start, h, false)?;
                 let mut end = Combination::value(start);
                 for sub in flows.iter().rev() {
-                    let arg = self.argument(&sub.name.name, &frame)?;
+                    let arg = self.part(sub, &BTreeMap::new(), &frame)?;
                     let fraction = Some(&sub.fraction);
                     let h = &self.fraction(fraction, 1, sub.fraction.span, &frame, h)?;
                     let start = self.value(end, sub.span)?;

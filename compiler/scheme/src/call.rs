@@ -10,7 +10,7 @@ use super::mentions::Mentions;
 use super::resolve::{flow_for_field, unknown_argument};
 use super::run::StageTracer;
 use super::scalar::{name_of, out_of_range, unknown_name};
-use super::stage::{Instr, Phase, Projection, default_eps};
+use super::stage::{Instr, Projection, default_eps};
 use super::time::Said;
 use super::value::Names;
 use crate::codes;
@@ -188,13 +188,10 @@ impl StageTracer<'_> {
         Some(Item::Vector(k))
     }
 
-    /// `normal(std: 0.4)`, in `start` alone: what a step drew would differ from one evaluation of it to the next.
+    /// `normal(std: 0.4)`: new numbers wherever it is written, and in each turn of a `repeat`.
     fn normal(&mut self, call: &Call, span: Span, names: &mut Names) -> Option<Item> {
-        const HELP: &str = "write `start { x = normal(std: 0.4) }`";
-        if self.at.phase != Phase::Start {
-            let message = "`normal` is only allowed in `start { … }`";
-            return self.fail(Diagnostic::error(codes::MISPLACED, span, message).help(HELP));
-        }
+        const HELP: &str =
+            "write `start { x = normal(std: 0.4) }`, or `x + sqrt(h)*normal(std: 0.1)` in a step";
         let labelled = |a: &Arg| a.label.as_ref().is_some_and(|l| l.name == "std");
         let [arg] = &call.args[..] else {
             let message = "`normal` takes one argument, the standard deviation `std`";
@@ -212,6 +209,7 @@ impl StageTracer<'_> {
             return self.fail(d.label("a positive number is expected"));
         }
         let drawn = |i: &&Instr| matches!(i, Instr::Normal { .. });
+        self.charge(self.instrs.len() / 64 + 1, span)?;
         let number = self.instrs.iter().filter(drawn).count();
         let like = self.value(Combination::value(super::ValueId(0)), span)?;
         let made = self.push(Instr::Normal { like, std, number });

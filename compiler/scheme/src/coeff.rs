@@ -1,9 +1,10 @@
-//! Exact coefficients: polynomials over the step size `h` with exact constants.
+//! Exact coefficients: polynomials over the step size `h`, learned numbers and functions of these, with exact constants.
 //!
 //! Takes arithmetic as it is written in a scheme; gives a canonical form, so that equal coefficients are equal values
 //! and cancellation is exact. Every result is checked against [`MAX_TERMS`], [`MAX_DEGREE`] and the limits of [`Exact`]: a
 //! scheme cannot make the compiler compute with numbers of astronomical size. Leaves rounding to whoever emits code.
 
+use super::function::{Function, Symbol, apply, divisor, simplified};
 use odec_exact::MAX_BITS;
 use odec_exact::{Exact, ExactError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,49 +22,79 @@ pub const MAX_DEGREE: u32 = 64;
 pub enum CoeffError {
     #[error(transparent)]
     Exact(#[from] ExactError),
-    #[error("division by something that is not a constant")]
-    NotConstant,
-    #[error("an exponent must be a whole number that is not negative")]
+    #[error("an exponent must be a whole number")]
     Exponent,
+    #[error("the logarithm of a number that is not positive")]
+    Logarithm,
 }
 
-/// A product of powers of symbols, sorted by name; the empty product is 1.
+/// A product of powers of symbols, sorted, names before functions; the empty product is 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Monomial(Vec<(Arc<str>, u32)>);
+pub struct Monomial(Vec<(Symbol, u32)>);
 
 impl Monomial {
-    fn degree(&self) -> u32 {
-        self.0.iter().map(|(_, n)| n).sum()
-    }
-
-    fn times(&self, other: &Monomial) -> Result<Monomial, CoeffError> {
-        let mut powers: BTreeMap<Arc<str>, u32> = self.0.iter().cloned().collect();
+    /// The product. Functions that meet in it may become something simpler, which may be a sum.
+    fn times(&self, other: &Monomial) -> Result<Coeff, CoeffError> {
+        let mut powers: BTreeMap<Symbol, u32> = self.0.iter().cloned().collect();
         for (s, n) in &other.0 {
             *powers.entry(s.clone()).or_default() += n;
         }
-        let product = Monomial(powers.into_iter().collect());
-        if product.degree() > MAX_DEGREE {
-            Err(ExactError::TooLarge.into())
-        } else {
-            Ok(product)
+        if powers.values().map(|n| u64::from(*n)).sum::<u64>() > u64::from(MAX_DEGREE) {
+            return Err(ExactError::TooLarge.into());
+        }
+        let functions = self.has_functions() || other.has_functions();
+        let instead = match functions {
+            true => simplified(&mut powers)?,
+            false => Coeff::one(),
+        };
+        let own = Coeff {
+            terms: [(Monomial(powers.into_iter().collect()), Exact::one())].into(),
+        };
+        match instead.is_one() {
+            true => Ok(own),
+            false => own.mul(&instead),
+        }
+    }
+
+    fn has_functions(&self) -> bool {
+        self.0
+            .iter()
+            .any(|(s, _)| matches!(s, Symbol::Function(..)))
+    }
+
+    fn weight(&self) -> usize {
+        self.0.iter().map(|(s, n)| *n as usize * s.weight()).sum()
+    }
+
+    /// With a constant before it: `1/2*h/(1 + a)^2`.
+    fn scaled_by(&self, magnitude: &str) -> String {
+        let power = |text: String, n: u32| match n {
+            1 => text,
+            n => format!("{text}^{n}"),
+        };
+        let (mut over, mut under) = (String::new(), String::new());
+        for (s, n) in &self.0 {
+            match s {
+                Symbol::Function(Function::Recip, of) => {
+                    under += &format!("/{}", power(divisor(of), *n));
+                }
+                s => {
+                    over += if over.is_empty() { "" } else { "*" };
+                    over += &power(s.to_string(), *n);
+                }
+            }
+        }
+        match (magnitude, over.is_empty()) {
+            ("1", false) => over + &under,
+            (_, true) => format!("{magnitude}{under}"),
+            (_, false) => format!("{magnitude}*{over}{under}"),
         }
     }
 }
 
 impl fmt::Display for Monomial {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let parts: Vec<String> = self
-            .0
-            .iter()
-            .map(|(s, n)| {
-                if *n == 1 {
-                    s.to_string()
-                } else {
-                    format!("{s}^{n}")
-                }
-            })
-            .collect();
-        f.write_str(&parts.join("*"))
+        f.write_str(&self.scaled_by("1"))
     }
 }
 
@@ -90,8 +121,11 @@ impl Coeff {
     }
     /// The step size or another named number.
     pub fn symbol(name: &str) -> Coeff {
+        Coeff::of_symbol(Symbol::Name(name.into()))
+    }
+    pub fn of_symbol(symbol: Symbol) -> Coeff {
         Coeff {
-            terms: [(Monomial(vec![(name.into(), 1)]), Exact::one())].into(),
+            terms: [(Monomial(vec![(symbol, 1)]), Exact::one())].into(),
         }
     }
 
@@ -100,7 +134,8 @@ impl Coeff {
     }
     /// Terms of all constants: what work on it costs.
     pub fn weight(&self) -> usize {
-        self.terms.values().map(Exact::weight).sum()
+        let functions: usize = self.terms.keys().map(Monomial::weight).sum();
+        functions + self.terms.values().map(Exact::weight).sum::<usize>()
     }
     pub fn is_one(&self) -> bool {
         self.as_constant().is_some_and(|c| c.is_one())
@@ -112,6 +147,26 @@ impl Coeff {
             1 => self.terms.get(&Monomial::default()).cloned(),
             _ => None,
         }
+    }
+    /// The symbol that this is.
+    pub fn as_symbol(&self) -> Option<&Symbol> {
+        match self.as_monomial()? {
+            ([(s, 1)], c) if c.is_one() => Some(s),
+            _ => None,
+        }
+    }
+    /// The powers of symbols and the constant, where this is one term.
+    pub fn as_monomial(&self) -> Option<(&[(Symbol, u32)], &Exact)> {
+        let (m, c) = self.terms.first_key_value()?;
+        (self.terms.len() == 1).then_some((&m.0, c))
+    }
+    /// The constant of the first term.
+    pub fn first_constant(&self) -> Exact {
+        self.terms.values().next().cloned().unwrap_or_default()
+    }
+    /// Whether functions occur in it.
+    pub fn has_functions(&self) -> bool {
+        self.terms.keys().any(Monomial::has_functions)
     }
 
     pub fn add(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
@@ -141,8 +196,16 @@ impl Coeff {
         let mut terms: BTreeMap<Monomial, Exact> = BTreeMap::new();
         for (m, a) in &self.terms {
             for (n, b) in &other.terms {
-                let slot = terms.entry(m.times(n)?).or_default();
-                *slot = (&*slot + &(a * b).checked()?).checked()?;
+                let c = (a * b).checked()?;
+                for (product, d) in m.times(n)?.terms {
+                    let c = if d.is_one() {
+                        c.clone()
+                    } else {
+                        (&c * &d).checked()?
+                    };
+                    let slot = terms.entry(product).or_default();
+                    *slot = (&*slot + &c).checked()?;
+                }
             }
             if terms.len() > MAX_TERMS {
                 return Err(ExactError::TooLarge.into());
@@ -152,13 +215,11 @@ impl Coeff {
         Coeff { terms }.sized()
     }
 
-    /// Division by a number; polynomials are not inverted.
     pub fn div(&self, other: &Coeff) -> Result<Coeff, CoeffError> {
-        let d = other.as_constant().ok_or(CoeffError::NotConstant)?;
-        self.mul(&Coeff::constant(d.recip()?))
+        self.mul(&apply(Function::Recip, other)?)
     }
 
-    /// A whole power; numbers may also have negative ones.
+    /// A whole power.
     pub fn pow(&self, exponent: &Coeff) -> Result<Coeff, CoeffError> {
         let e = exponent.as_constant().and_then(|e| e.as_integer());
         let e = e.ok_or(CoeffError::Exponent)?;
@@ -169,12 +230,14 @@ impl Coeff {
                 _ => Err(ExactError::TooLarge.into()),
             };
         }
-        let base = match n {
-            0.. => self.clone(),
-            _ if self.as_constant().is_none() => return Err(CoeffError::Exponent),
-            _ => Coeff::one().div(self)?,
-        };
-        let (mut power, mut square, mut left) = (Coeff::one(), base, n.unsigned_abs());
+        match n {
+            0.. => self.power(n.unsigned_abs()),
+            _ => Coeff::one().div(self)?.power(n.unsigned_abs()),
+        }
+    }
+
+    pub(super) fn power(&self, n: u64) -> Result<Coeff, CoeffError> {
+        let (mut power, mut square, mut left) = (Coeff::one(), self.clone(), n);
         while left > 0 {
             if left & 1 == 1 {
                 power = power.mul(&square)?;
@@ -188,28 +251,46 @@ impl Coeff {
     }
 
     /// Each product of symbols, a symbol as often as its power, and its coefficient.
-    pub fn terms(&self) -> impl Iterator<Item = (Vec<&str>, &Exact)> {
+    pub fn terms(&self) -> impl Iterator<Item = (Vec<&Symbol>, &Exact)> {
         self.terms.iter().map(|(m, c)| {
             let each =
                 m.0.iter()
-                    .flat_map(|(s, n)| std::iter::repeat_n(&**s, *n as usize));
+                    .flat_map(|(s, n)| std::iter::repeat_n(s, *n as usize));
             (each.collect(), c)
         })
     }
 
-    /// The symbols that occur.
-    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+    /// What it is a polynomial in.
+    pub fn factors(&self) -> BTreeSet<&Symbol> {
         let all = self.terms.keys().flat_map(|m| &m.0);
-        all.map(|(s, _)| s.clone()).collect()
+        all.map(|(s, _)| s).collect()
     }
 
-    /// As a polynomial in one symbol: the coefficients of its powers 0, 1, 2 …, up to the highest.
-    pub fn in_powers_of(&self, symbol: &str) -> Vec<Coeff> {
+    /// The functions that it is a polynomial in.
+    pub fn functions(&self) -> impl Iterator<Item = &Symbol> {
+        let all = self.factors().into_iter();
+        all.filter(|s| matches!(s, Symbol::Function(..)))
+    }
+
+    /// The names that occur, those in functions too.
+    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let all = self.factors().into_iter();
+        all.flat_map(Symbol::names).collect()
+    }
+
+    /// As a polynomial in one name: the coefficients of its powers 0, 1, 2 …, up to the highest. Functions stay as they are, also those
+    /// that the name occurs in.
+    pub fn in_powers_of(&self, name: &str) -> Vec<Coeff> {
+        self.in_powers_of_symbol(&Symbol::Name(name.into()))
+    }
+
+    /// The same of any symbol.
+    pub fn in_powers_of_symbol(&self, symbol: &Symbol) -> Vec<Coeff> {
         let mut powers = vec![Coeff::zero()];
         for (m, c) in &self.terms {
-            let power = m.0.iter().find(|(s, _)| **s == *symbol);
+            let power = m.0.iter().find(|(s, _)| s == symbol);
             let power = power.map_or(0, |(_, n)| *n as usize);
-            let rest = m.0.iter().filter(|(s, _)| **s != *symbol);
+            let rest = m.0.iter().filter(|(s, _)| s != symbol);
             if powers.len() <= power {
                 powers.resize(power + 1, Coeff::zero());
             }
@@ -230,27 +311,109 @@ impl Coeff {
         }
     }
 
-    /// With a number for one symbol.
-    pub fn with(&self, symbol: &str, value: &Exact) -> Result<Coeff, CoeffError> {
+    /// With a number for one name.
+    pub fn with(&self, name: &str, value: &Exact) -> Result<Coeff, CoeffError> {
+        if self.has_functions() {
+            return self.mapped(&|s| match s {
+                Symbol::Name(n) if **n == *name => Ok(Coeff::constant(value.clone())),
+                Symbol::Name(_) => Ok(Coeff::of_symbol(s.clone())),
+                Symbol::Function(f, of) => apply(*f, &of.with(name, value)?),
+            });
+        }
         let value = Coeff::constant(value.clone());
-        let powers = self.in_powers_of(symbol);
+        let powers = self.in_powers_of(name);
         let horner = |sum: Coeff, p: &Coeff| sum.mul(&value)?.add(p);
         powers.iter().rev().try_fold(Coeff::zero(), horner)
     }
 
-    /// The value for given symbols; `None` when one is missing or the result is too large.
+    /// With numbers for names in functions, and nowhere else.
+    pub fn with_in_functions(
+        &self,
+        values: &dyn Fn(&str) -> Option<Exact>,
+    ) -> Result<Coeff, CoeffError> {
+        self.mapped(&|s| match s {
+            Symbol::Name(_) => Ok(Coeff::of_symbol(s.clone())),
+            Symbol::Function(f, of) => {
+                let known = of.symbols().into_iter();
+                let known = known.filter_map(|n| Some((values(&n)?, n)));
+                let with = |c: Coeff, (value, n): (Exact, Arc<str>)| c.with(&n, &value);
+                apply(*f, &known.into_iter().try_fold((**of).clone(), with)?)
+            }
+        })
+    }
+
+    /// With functions of numbers computed in f64.
+    pub fn rounded(&self) -> Result<Coeff, CoeffError> {
+        if !self.has_functions() {
+            return Ok(self.clone());
+        }
+        self.mapped(&|s| match s {
+            Symbol::Name(_) => Ok(Coeff::of_symbol(s.clone())),
+            Symbol::Function(f, of) => {
+                let of = of.rounded()?;
+                let Some(x) = of.as_constant() else {
+                    return apply(*f, &of);
+                };
+                let value = Exact::float(f.at(x.to_f64()));
+                value
+                    .map(Coeff::constant)
+                    .ok_or(ExactError::TooLarge.into())
+            }
+        })
+    }
+
+    /// The same polynomial in other things.
+    fn mapped(
+        &self,
+        to: &dyn Fn(&Symbol) -> Result<Coeff, CoeffError>,
+    ) -> Result<Coeff, CoeffError> {
+        let mut sum = Coeff::zero();
+        for (m, c) in &self.terms {
+            let mut product = Coeff::constant(c.clone());
+            for (s, n) in &m.0 {
+                product = product.mul(&to(s)?.power(u64::from(*n))?)?;
+            }
+            sum = sum.add(&product)?;
+        }
+        Ok(sum)
+    }
+
+    /// The value for given symbols; `None` when one is missing, or where the result is too large or has no exact value.
     pub fn at(&self, symbols: &dyn Fn(&str) -> Option<Exact>) -> Option<Exact> {
         let mut sum = Coeff::zero();
         for (m, c) in &self.terms {
             let mut product = Coeff::constant(c.clone());
             for (s, n) in &m.0 {
-                let power =
-                    Coeff::constant(symbols(s)?).pow(&Coeff::constant(Exact::int(*n as i64)));
+                let value = match s {
+                    Symbol::Name(name) => symbols(name)?,
+                    Symbol::Function(f, of) => {
+                        let at = Coeff::constant(of.at(symbols)?);
+                        apply(*f, &at).ok()?.as_constant()?
+                    }
+                };
+                let power = Coeff::constant(value).power(u64::from(*n));
                 product = product.mul(&power.ok()?).ok()?;
             }
             sum = sum.add(&product).ok()?;
         }
         sum.as_constant()
+    }
+
+    /// The value in f64 for given symbols; `None` when one is missing.
+    pub fn to_f64(&self, symbols: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
+        let mut sum = 0.0;
+        for (m, c) in &self.terms {
+            let mut product = c.to_f64();
+            for (s, n) in &m.0 {
+                let value = match s {
+                    Symbol::Name(name) => symbols(name)?,
+                    Symbol::Function(f, of) => f.at(of.to_f64(symbols)?),
+                };
+                product *= value.powi(*n as i32);
+            }
+            sum += product;
+        }
+        Some(sum)
     }
 
     fn sized(self) -> Result<Coeff, CoeffError> {
@@ -272,11 +435,14 @@ impl Coeff {
             };
         }
         let common = self.common();
-        if common.0.is_empty() || self.symbols().iter().all(|s| &**s == "h") {
+        if common.0.is_empty()
+            || self.symbols().iter().all(|s| &**s == "h")
+            || common.has_functions()
+        {
             return format!("({self})");
         }
         let over = |m: &Monomial| {
-            let power = |s: &Arc<str>| common.0.iter().find(|(c, _)| c == s).map_or(0, |(_, n)| *n);
+            let power = |s: &Symbol| common.0.iter().find(|(c, _)| c == s).map_or(0, |(_, n)| *n);
             let left = m.0.iter().map(|(s, n)| (s.clone(), n - power(s)));
             Monomial(left.filter(|(_, n)| *n > 0).collect())
         };
@@ -289,11 +455,12 @@ impl Coeff {
 
     /// The symbols that every term has, with their lowest powers.
     fn common(&self) -> Monomial {
-        let lowest = |s: &Arc<str>| {
+        let lowest = |s: &Symbol| {
             let power = |m: &Monomial| m.0.iter().find(|(t, _)| t == s).map_or(0, |(_, n)| *n);
             self.terms.keys().map(power).min().unwrap_or(0)
         };
-        let all = self.symbols().into_iter().map(|s| (s.clone(), lowest(&s)));
+        let all = self.factors().into_iter();
+        let all = all.map(|s| (s.clone(), lowest(s)));
         Monomial(all.filter(|(_, n)| *n > 0).collect())
     }
 }
@@ -317,8 +484,8 @@ impl fmt::Display for Coeff {
                 (true, _, true) => write!(f, "({magnitude})")?,
                 (true, ..) => write!(f, "{magnitude}")?,
                 (false, true, _) => write!(f, "{m}")?,
-                (false, false, false) => write!(f, "{magnitude}*{m}")?,
-                (false, false, true) => write!(f, "({magnitude})*{m}")?,
+                (false, false, false) => f.write_str(&m.scaled_by(&magnitude.to_string()))?,
+                (false, false, true) => f.write_str(&m.scaled_by(&format!("({magnitude})")))?,
             }
         }
         Ok(())
@@ -397,7 +564,8 @@ mod tests {
             q(1, 1).div(&Coeff::zero()),
             Err(ExactError::DivisionByZero.into())
         );
-        assert_eq!(q(1, 1).div(&h()), Err(CoeffError::NotConstant));
+        assert_eq!(q(1, 1).div(&h()).unwrap().mul(&h()), Ok(q(1, 1)));
+        assert_eq!(h().pow(&q(-2, 1)).unwrap().to_string(), "1/h^2");
         assert_eq!(h().pow(&q(1, 2)), Err(CoeffError::Exponent));
         assert_eq!(
             Coeff::zero().pow(&q(-1, 1)),

@@ -2,16 +2,22 @@
 
 use super::algebra::Term;
 use super::history::History;
+use super::mentions::Mentions;
 use super::multistep::{self, Multistep};
 use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{
-    Expr, Ident, Learn, LearnFrom, Method, ParamKind, Scheme, SchemeItem, Step, Stmt, SubFlow,
-    Tableau,
+    Expr, Ident, Learn, LearnFrom, Method, ParamKind, RepeatCount, Scheme, SchemeItem, Step, Stmt,
+    SubFlow, Tableau,
 };
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// The number of a step, from 0, where a scheme defines no such name of its own.
+pub const NUMBER: &str = "k";
+/// Its symbol in coefficients of a step that is no certain one: no name, for it is a keyword.
+pub const STEP: &str = "step";
 
 /// A scheme whose parts are known; its coefficients are evaluated when it is applied.
 #[derive(Clone, Debug)]
@@ -29,6 +35,8 @@ pub struct SchemeDef {
     pub body: Body,
     /// Whose coefficients the body's entries start from, where they are learned.
     pub learned: Option<LearnFrom>,
+    /// The schemes that its sub-flows name, looked up where it is applied.
+    pub inner: BTreeMap<String, Rc<SchemeDef>>,
     /// The partner of a splitting.
     pub embedded: Option<Vec<SubFlow>>,
     /// What `start { … }` says, and where.
@@ -37,6 +45,8 @@ pub struct SchemeDef {
     pub start_by: Option<Ident>,
     /// What a step keeps for later ones.
     pub history: History,
+    /// Whether a step reads its number ([`NUMBER`]).
+    pub numbered: bool,
     /// How the stages of an implicit tableau are found.
     pub solve: Option<(Method, Span)>,
     pub claims: Vec<OrderClaim>,
@@ -76,10 +86,12 @@ impl SchemeDef {
             learns: Vec::new(),
             body,
             learned: None,
+            inner: BTreeMap::new(),
             embedded: None,
             start: None,
             start_by: None,
             history: History::default(),
+            numbered: false,
             solve: None,
             claims: Vec::new(),
             properties: Vec::new(),
@@ -274,6 +286,7 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
         );
     }
     def.history = super::history::check(&def, sink);
+    def.numbered = reads_number(&def);
     if !unsupported {
         super::learn::check(&def, sink);
     }
@@ -348,6 +361,35 @@ pub fn define(ast: &Scheme, text: &str, sink: &mut Vec<Diagnostic>) -> Option<Sc
     }
     super::unused::check(ast, sink);
     Some(def)
+}
+
+/// Whether a step program reads [`NUMBER`] and defines it nowhere.
+fn reads_number(def: &SchemeDef) -> bool {
+    let Body::Step(step) = &def.body else {
+        return false;
+    };
+    let start = def.start.as_ref().map_or(&[][..], |(body, _)| body);
+    let mut used = Mentions::default();
+    used.statements(&step.body);
+    used.statements(start);
+    def.lets.iter().for_each(|(_, value)| used.expr(value));
+    let fields = def.fields.iter().chain(&def.list);
+    let numbers = def.values.iter().chain(&def.lets).map(|(name, _)| name);
+    let learned = def.learns.iter().map(|l| &l.name);
+    let mut own = fields.chain(numbers).chain(learned).chain([&step.state]);
+    let defined = own.any(|name| name.name == NUMBER) || used.set.contains(NUMBER);
+    used.read.contains(NUMBER) && !defined && !counts_by(&step.body, NUMBER)
+}
+
+/// Whether a `repeat` gives a name its values.
+fn counts_by(body: &[Stmt], name: &str) -> bool {
+    body.iter().any(|s| match s {
+        Stmt::Repeat { count, body, .. } => {
+            let own = matches!(count, RepeatCount::Over(variable, _) if variable.name == name);
+            own || counts_by(body, name)
+        }
+        _ => false,
+    })
 }
 
 /// What `start by` asks of a step program.

@@ -193,7 +193,7 @@ impl StageTracer<'_> {
     }
 
     /// Whether a field stands somewhere in an expression.
-    fn names_field(&self, e: &Expr, names: &Names) -> bool {
+    pub(super) fn names_field(&self, e: &Expr, names: &Names) -> bool {
         let fields = &names.frame.flow.scheme.fields;
         let mut open = vec![e];
         while let Some(e) = open.pop() {
@@ -244,10 +244,13 @@ fn one_argument(span: Span, callee: &Expr) -> Diagnostic {
     Diagnostic::error(codes::ARGUMENT_COUNT, span, message).help(HELP)
 }
 
-/// The error for `exp(h*L)` without a state; `None`: the name is not a function.
+/// The error for `exp(h*L)` without a state; `None`: the name is not a function of fields.
 pub(super) fn without_state(name: &Ident, span: Span) -> Option<Diagnostic> {
     function(&name.name)?;
     let message = format!("`{}(…)` is not applied to a state", name.name);
     let d = Diagnostic::error(codes::LINEAR_FIELD, span, message);
-    Some(d.label("it acts on states and is not a number").help(HELP))
+    Some(
+        d.label("a function of a field acts on states and is no number")
+            .help(HELP),
+    )
 }

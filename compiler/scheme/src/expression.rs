@@ -51,6 +51,16 @@ impl Resolver<'_, '_> {
 
     /// A scheme whose body is an expression, looked up once.
     pub(super) fn made_of(&mut self, scheme: &SchemeDef, e: &Expr) -> Option<Rc<SchemeDef>> {
+        self.made_once(scheme, e.span, |r| r.with_term(scheme, e))
+    }
+
+    /// What is made of a scheme that names others at `span`, once.
+    pub(super) fn made_once(
+        &mut self,
+        scheme: &SchemeDef,
+        span: Span,
+        make: impl FnOnce(&mut Self) -> Option<Rc<SchemeDef>>,
+    ) -> Option<Rc<SchemeDef>> {
         let name = &scheme.name;
         if let Some((known, height)) = self.made.get(&name.span) {
             self.height = self.height.max(*height);
@@ -60,13 +70,13 @@ impl Resolver<'_, '_> {
             let round = self.making[from..].iter().chain([name]);
             let round: Vec<&str> = round.map(|n| n.name.as_str()).collect();
             let message = format!("scheme `{}` is defined by itself", name.name);
-            let d = Diagnostic::error(codes::CYCLIC_DEFINITION, e.span, message);
+            let d = Diagnostic::error(codes::CYCLIC_DEFINITION, span, message);
             let d = d.label(round.join(" → "));
             return self.fail(d);
         }
         let beside = std::mem::take(&mut self.height);
         self.making.push(name.clone());
-        let made = self.with_term(scheme, e);
+        let made = make(self);
         self.making.pop();
         self.made.insert(name.span, (made.clone(), self.height));
         self.height = self.height.max(beside);
@@ -261,7 +271,7 @@ impl Resolver<'_, '_> {
     }
 
     /// Methods of one step alone can be reversed, repeated and averaged.
-    fn is_one_step(&mut self, scheme: &SchemeDef, name: &Ident) -> Option<()> {
+    pub(super) fn is_one_step(&mut self, scheme: &SchemeDef, name: &Ident) -> Option<()> {
         if let Some(list) = &scheme.list {
             let d = not_supported(name.span, "an operand that takes a list of fields");
             return self.fail(d.also(list.span, "the list"));
@@ -276,7 +286,7 @@ impl Resolver<'_, '_> {
         self.fail(d.help("take a one-step method, such as `heun`, `rk4` or `gauss4`; only an `evolve` keeps a history"))
     }
 
-    fn no_by(&mut self, a: &Arg) -> Option<()> {
+    pub(super) fn no_by(&mut self, a: &Arg) -> Option<()> {
         let Some(by) = &a.by else {
             return Some(());
         };

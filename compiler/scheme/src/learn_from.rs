@@ -18,12 +18,12 @@ use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
 
 impl Resolver<'_, '_> {
-    /// The scheme with the rows that it starts from; any other scheme itself.
+    /// The scheme with the rows that it starts from, or with those that it is made of.
     pub fn concrete(&mut self, scheme: Rc<SchemeDef>) -> Option<Rc<SchemeDef>> {
         let l = match &scheme.body {
             Body::LearnedFrom(l) => l,
             Body::Method(e) => return self.made_of(&scheme, e),
-            _ => return Some(scheme),
+            _ => return self.with_inner(scheme),
         };
         let from = &l.from;
         let source = match self.names.get(from, self.sink) {

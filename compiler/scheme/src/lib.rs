@@ -13,6 +13,7 @@
 //!   do a value and the same one cut off from the gradient.
 //! - The time of an evaluation is exact and follows from the stage program (`time.rs`): t is one more component
 //!   of the state, so what is proved of fields without time holds.
+//! - A function of a number without an exact value (`function.rs`) is a symbol of coefficients: no proof takes it for a number.
 //! - Functions of a linear field are instructions of the stage program (`exponential.rs`), and op `phi` of a
 //!   vector λ times a number in the graph. Only `decay` alone is such a field.
 
@@ -34,6 +35,7 @@ mod expression;
 mod factor;
 mod field;
 pub mod flow;
+pub mod function;
 pub mod history;
 mod implicit;
 mod known_order;
@@ -53,6 +55,7 @@ pub mod solver;
 mod splitting;
 pub mod stage;
 mod step;
+mod sub_flow;
 mod tableau;
 pub mod text;
 pub mod time;

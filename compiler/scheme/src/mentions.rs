@@ -24,6 +24,8 @@ pub struct Mentions<'a> {
     pub set: BTreeSet<&'a str>,
     /// How many entries a list has at least where some are read by number: 3 for `L[2]` and `L[-3]`.
     pub entries: BTreeMap<&'a str, usize>,
+    /// Sub-flows that are schemes: `strang(A, B)(1/2)`.
+    pub applied: Vec<&'a SubFlow>,
 }
 
 /// Longest list that an entry read by number asks for.
@@ -96,9 +98,15 @@ impl<'a> Mentions<'a> {
         m.gradient.iter().for_each(|e| self.expr(e));
     }
 
-    fn flows(&mut self, flows: &'a [SubFlow]) {
+    pub fn flows(&mut self, flows: &'a [SubFlow]) {
         for f in flows {
-            self.read.insert(&f.name.name);
+            match &f.args {
+                None => _ = self.read.insert(&f.name.name),
+                Some(args) => {
+                    self.applied.push(f);
+                    args.iter().for_each(|a| self.expr(&a.value));
+                }
+            }
             self.expr(&f.fraction);
         }
     }

@@ -7,7 +7,7 @@
 
 use super::coeff::{Coeff, CoeffError};
 use super::combination::{Combination, ValueId};
-use super::define::Body;
+use super::define::{Body, NUMBER, STEP};
 use super::embedded::{Divided, Reached, divide, pruned};
 use super::evaluate::{Evaluation, SumAt, Used};
 use super::flow::{Flow, Leaf, Setting, Terms};
@@ -407,6 +407,9 @@ impl<'s> StageTracer<'s> {
             .map(|l| l.name.name.as_str())
             .collect();
         self.learns(flow, &names, learned)?;
+        if flow.scheme.numbered {
+            scope.insert(NUMBER.into(), self.step_number());
+        }
         for (name, value) in &flow.scheme.lets {
             let v = self.number(value, &scope)?;
             self.charge(v.as_constant().map_or(v.weight(), |c| c.cost()), value.span)?;
@@ -420,6 +423,16 @@ impl<'s> StageTracer<'s> {
             lists,
             outermost,
         })
+    }
+
+    /// The number of the step: that of the first one before it, a symbol where no certain step is looked at.
+    fn step_number(&mut self) -> Coeff {
+        self.varies = true;
+        match self.at.phase {
+            _ if self.at.analysed => Coeff::symbol(STEP),
+            Phase::Start => Coeff::zero(),
+            Phase::Step(k) => Coeff::constant(Exact::int(k as i64)),
+        }
     }
 
     /// Adds a flow's coefficients; a flow that is run again uses the same ones.

@@ -1,6 +1,7 @@
 //! Evaluates numbers in the source exactly: coefficients, fractions of `h`, sizes, options.
 
 use super::coeff::{Coeff, CoeffError, MAX_TERMS};
+use super::function::{self, Function, NAMED};
 use super::polynomial;
 use crate::codes;
 use odec_exact::{Exact, ExactError};
@@ -61,6 +62,12 @@ pub(super) fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coe
             Some(named) => polynomial::root(&named, scope, work),
             None => root(call, scope, e.span, work),
         },
+        ExprKind::Call(call) if let Some((name, function)) = named_function(call) => {
+            let arg = argument(call, &name.name, e.span)?;
+            let of = evaluated(arg, scope, work)?;
+            *work += ROOT_WORK + of.weight();
+            applied(function, &of, e.span)
+        }
         ExprKind::Call(call) if is_length(call) => length(call, scope, e.span),
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
@@ -82,10 +89,21 @@ pub fn exact(e: &Expr, scope: &Scope) -> Result<Exact, Diagnostic> {
 
 /// A value in which no symbol may remain.
 pub fn constant(value: Coeff, span: Span) -> Result<Exact, Diagnostic> {
-    value.as_constant().ok_or_else(|| {
-        Diagnostic::error(codes::NOT_A_CONSTANT, span, "this number is not a constant")
-            .label("it depends on the step size or on a learned coefficient")
-    })
+    value.as_constant().ok_or_else(|| not_exact(&value, span))
+}
+
+fn not_exact(value: &Coeff, span: Span) -> Diagnostic {
+    let of_numbers = value.symbols().is_empty();
+    let Some(near) = value.to_f64(&|_| None).filter(|_| of_numbers) else {
+        return Diagnostic::error(codes::NOT_A_CONSTANT, span, "this number is not a constant")
+            .label("it depends on the step, or on a learned coefficient");
+    };
+    let message = format!("`{value}` has no exact value");
+    Diagnostic::error(codes::NOT_A_CONSTANT, span, message)
+        .label("an exact number is expected here")
+        .help(format!(
+            "write a decimal with as many digits as you need: {near}…"
+        ))
 }
 
 /// A whole number in a range.
@@ -146,6 +164,7 @@ pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
         CoeffError::Exact(ExactError::TooLarge) => d.help(format!(
             "a fraction may have {MAX_FRACTION_BITS} binary digits, a number with roots {MAX_BITS}, a polynomial {MAX_TERMS} terms"
         )),
+        CoeffError::Exponent => d.help("roots have names: `sqrt(h)`, `root(2, 3)`"),
         _ => d,
     }
 }
@@ -155,9 +174,39 @@ pub fn is_root(call: &Call) -> bool {
     name_of(&call.callee).is_some_and(|f| ROOTS.contains(&f.name.as_str()))
 }
 
-/// Whether this is a function whose value is a number: a root, or `len(L)`.
+/// Whether this is a function whose value is a number: `exp(…)`, a root, or `len(L)`.
 pub fn is_function(call: &Call) -> bool {
-    is_root(call) || is_length(call)
+    is_root(call) || is_length(call) || named_function(call).is_some()
+}
+
+/// The function of one number that is called, and its name.
+pub fn named_function(call: &Call) -> Option<(Ident, Function)> {
+    let name = name_of(&call.callee)?;
+    let function = Function::called(&name.name)?;
+    Some((name, function))
+}
+
+/// The one argument of a function.
+pub(super) fn argument<'e>(call: &'e Call, name: &str, span: Span) -> Result<&'e Expr, Diagnostic> {
+    match &call.args[..] {
+        [arg] if arg.label.is_none() && arg.by.is_none() => Ok(&arg.value),
+        _ => {
+            let message = format!("`{name}` takes one number");
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, span, message);
+            Err(d.help(format!("write `{name}(1/2)`")))
+        }
+    }
+}
+
+/// A function of a number.
+pub(super) fn applied(function: Function, of: &Coeff, span: Span) -> Result<Coeff, Diagnostic> {
+    function::apply(function, of).map_err(|why| arithmetic(why, span))
+}
+
+/// The names of all functions of numbers.
+pub fn functions() -> impl Iterator<Item = &'static str> {
+    let named = NAMED.iter().map(|(name, _)| *name);
+    named.chain(["root", LENGTH])
 }
 
 fn is_length(call: &Call) -> bool {
@@ -214,14 +263,23 @@ fn root(call: &Call, scope: &Scope, span: Span, work: &mut usize) -> Result<Coef
         }
     };
     let degree = degree.as_integer().and_then(|n| u32::try_from(n).ok());
-    let radicand = constant(evaluated(of, scope, work)?, of.span)?;
+    let radicand = evaluated(of, scope, work)?;
+    if sqrt && radicand.as_constant().is_none() {
+        return applied(Function::Sqrt, &radicand, span);
+    }
+    let radicand = constant(radicand, of.span)?;
     *work += ROOT_WORK + radicand.cost();
-    let value = radicand.root(degree.unwrap_or(0));
+    root_of(&radicand, degree.unwrap_or(0), span)
+}
+
+/// The root of an exact number.
+pub(super) fn root_of(radicand: &Exact, degree: u32, span: Span) -> Result<Coeff, Diagnostic> {
+    let value = radicand.root(degree);
     value.map(Coeff::constant).map_err(|why| {
         let d = arithmetic(why.into(), span);
         match why {
             ExactError::Nested | ExactError::PrimeFactor => {
-                let near = radicand.to_f64().powf(1.0 / f64::from(degree.unwrap_or(1)));
+                let near = radicand.to_f64().powf(1.0 / f64::from(degree));
                 d.help(format!(
                     "write a decimal with as many digits as you need, and claim the order `within` it: {near}…"
                 ))

@@ -8,11 +8,11 @@ use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::run::{Frame, StageTracer};
-use super::scalar::unknown_name;
 use super::stage::Steps;
 use odec_grammar::Span;
-use odec_grammar::ast::SubFlow;
+use odec_grammar::ast::{Expr, ExprKind, SubFlow};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 impl StageTracer<'_> {
     pub(super) fn splitting(&mut self, flows: &[SubFlow], frame: &Frame) -> Option<Reached> {
@@ -41,14 +41,7 @@ impl StageTracer<'_> {
     ) -> Option<Combination> {
         let mut state = from;
         for sub in flows {
-            let name = &sub.name.name;
-            let entry = entries.get(name).cloned();
-            let arg = entry.or_else(|| self.argument(name, frame)).or_else(|| {
-                let fields = frame.flow.scheme.fields.iter().map(|f| f.name.as_str());
-                let known = fields.chain(entries.keys().map(String::as_str));
-                let d = unknown_name(name, sub.name.span, known);
-                self.fail(d.label("a flow of this scheme's parameters is expected"))
-            })?;
+            let arg = self.part(sub, entries, frame)?;
             let fraction = self.constant(&sub.fraction, &frame.scope)?;
             let h = frame.h.mul(&Coeff::constant(fraction));
             let h = self.exact(h, sub.fraction.span)?;
@@ -56,6 +49,27 @@ impl StageTracer<'_> {
             state = self.written_at(sub.span, |m| m.sub_flow(&arg, start, &h, sub.span))?;
         }
         Some(state)
+    }
+
+    /// The field or the flow that is followed.
+    pub(super) fn part(
+        &mut self,
+        sub: &SubFlow,
+        entries: &BTreeMap<String, FlowArg>,
+        frame: &Frame,
+    ) -> Option<FlowArg> {
+        if let Some(args) = &sub.args {
+            let flow = self.inner_flow(sub, args, entries, frame)?;
+            return Some(FlowArg {
+                kind: FlowArgKind::Flow(Rc::new(flow)),
+                span: sub.span,
+            });
+        }
+        let name = Expr {
+            kind: ExprKind::Name(sub.name.name.clone()),
+            span: sub.name.span,
+        };
+        self.field_named(&name, entries, frame)
     }
 
     fn sub_flow(

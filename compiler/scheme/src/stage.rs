@@ -239,16 +239,24 @@ impl Instr {
         Ok(own)
     }
 
-    fn symbols(&self) -> BTreeSet<Arc<str>> {
+    /// The coefficients that it is computed with.
+    fn coefficients(&self) -> Vec<&Coeff> {
         match self {
-            Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => c.symbols(),
+            Instr::Combine(c) | Instr::Unknown(Unknown::Solved { sum: c, .. }) => {
+                c.terms().map(|(_, c)| c).collect()
+            }
             Instr::Project {
                 onto: Projection::Moments { mean, std, .. },
                 ..
-            } => mean.symbols().into_iter().chain(std.symbols()).collect(),
-            Instr::Flow { over, .. } | Instr::Phi { over, .. } => over.symbols(),
-            _ => BTreeSet::new(),
+            } => vec![mean, std],
+            Instr::Flow { over, .. } | Instr::Phi { over, .. } => vec![over],
+            _ => Vec::new(),
         }
+    }
+
+    fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let all = self.coefficients().into_iter();
+        all.flat_map(Coeff::symbols).collect()
     }
 }
 
@@ -375,14 +383,21 @@ impl Program {
         }
     }
 
-    /// The symbols in the coefficients of the step and of its partner.
-    pub fn all_symbols(&self) -> BTreeSet<Arc<str>> {
+    /// The coefficients of the step and of its partner.
+    pub fn coefficients(&self) -> impl Iterator<Item = &Coeff> {
         let partner = self.embedded.iter();
         let partner = partner.flat_map(|e| {
-            let instrs = e.instrs.iter().flat_map(Instr::symbols);
-            instrs.chain(e.result.symbols())
+            let instrs = e.instrs.iter().flat_map(Instr::coefficients);
+            instrs.chain(e.result.terms().map(|(_, c)| c))
         });
-        self.symbols().into_iter().chain(partner).collect()
+        let own = self.instrs.iter().flat_map(Instr::coefficients);
+        own.chain(self.result.terms().map(|(_, c)| c))
+            .chain(partner)
+    }
+
+    /// The symbols in the coefficients of the step and of its partner.
+    pub fn all_symbols(&self) -> BTreeSet<Arc<str>> {
+        self.coefficients().flat_map(Coeff::symbols).collect()
     }
 
     /// The symbols in the step's own coefficients.

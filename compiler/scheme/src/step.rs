@@ -9,11 +9,12 @@ use super::coeff::Coeff;
 use super::combination::{Combination, ValueId};
 use super::embedded::Reached;
 use super::factor::Item;
+use super::mentions::Mentions;
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::value::Names;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{Ident, Over, RepeatCount, Step, Stmt};
+use odec_grammar::ast::{Expr, Ident, Over, RepeatCount, Step, Stmt};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 
@@ -159,6 +160,7 @@ impl StageTracer<'_> {
                 method,
                 ..
             } => self.tried(name, value.span, names, |m, names| {
+                m.draws_nothing(value, names)?;
                 let solved = m.solve(name, value, from, method, names);
                 solved.map(Item::Vector)
             }),
@@ -167,6 +169,20 @@ impl StageTracer<'_> {
                     .label("`return` must be the last statement of the step"),
             ),
         }
+    }
+
+    /// An equation is evaluated many times, and noise is drawn once.
+    fn draws_nothing(&mut self, equation: &Expr, names: &Names) -> Option<()> {
+        let mut found = Mentions::default();
+        found.expr(equation);
+        let own = self.argument("normal", names.frame).is_some();
+        if own || !found.read.contains("normal") {
+            return Some(());
+        }
+        let message = "`normal` inside an equation";
+        let d = Diagnostic::error(codes::MISPLACED, equation.span, message)
+            .label("each evaluation of the equation would draw other numbers");
+        self.fail(d.help("draw them before it: `noise = normal(std: 0.1)`"))
     }
 
     /// Whether another scheme takes this step.

@@ -181,8 +181,9 @@ impl StageTracer<'_> {
                     _ => None,
                 }
             }
-            Instr::Past { .. } | Instr::Product(_) | Instr::Flow { .. } => None,
-            Instr::Normal { .. } | Instr::Unknown(_) => None,
+            // Noise is added to states, and time goes on without it.
+            Instr::Normal { .. } => Some(rate(false)),
+            Instr::Past { .. } | Instr::Product(_) | Instr::Flow { .. } | Instr::Unknown(_) => None,
         })
     }
 

@@ -4,12 +4,17 @@
 
 use super::coeff::Coeff;
 use super::combination::Combination;
+use super::exponential::without_state;
 use super::factor::Item;
 use super::flow::FlowArg;
+use super::function::Function;
 use super::names::MAX_MESSAGES;
 use super::polynomial;
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
-use super::scalar::{Scope, is_function, is_root, literal, unknown_name};
+use super::scalar::{
+    ROOT_WORK, Scope, applied, argument, is_function, is_root, literal, named_function, root_of,
+    unknown_name,
+};
 use super::stage::Moment;
 use crate::codes;
 use odec_exact::Exact;
@@ -102,7 +107,7 @@ impl StageTracer<'_> {
                 let (a, b) = (self.item(a, names), self.item(b, names));
                 self.arithmetic(*op, a?, b?, e.span)
             }
-            ExprKind::Call(call) if is_function(call) => {
+            ExprKind::Call(call) if is_function(call) && !self.hides(call, names) => {
                 self.function(call, e, names).map(Item::Number)
             }
             ExprKind::Call(call) => self.call(call, e.span, names),
@@ -123,8 +128,19 @@ impl StageTracer<'_> {
         }
     }
 
-    /// `sqrt(3)`, `len(L)`: numbers of numbers.
+    /// Whether a field of the scheme has the name of a function.
+    fn hides(&self, call: &Call, names: &Names) -> bool {
+        let name = named_function(call).map(|(name, _)| name.name);
+        name.is_some_and(|n| {
+            names.fields.contains_key(&n) || self.argument(&n, names.frame).is_some()
+        })
+    }
+
+    /// `exp(-a*h)`, `sqrt(3)`, `len(L)`: numbers of numbers.
     fn function(&mut self, call: &Call, e: &Expr, names: &mut Names) -> Option<Coeff> {
+        if let Some((name, function)) = named_function(call) {
+            return self.function_of_number(call, &name, function, e.span, names);
+        }
         let numbers = names.numbers();
         if let Some(named) = polynomial::of(call, &numbers) {
             let name = &named.variable.name;
@@ -135,17 +151,35 @@ impl StageTracer<'_> {
         }
         let args = call.args.iter().map(|a| &a.value).filter(|_| is_root(call));
         for arg in args {
-            if let Item::Vector(_) | Item::Factor { .. } = self.item(arg, names)? {
-                let message = "a state has no root here";
-                let d = Diagnostic::error(codes::STATE_ARITHMETIC, arg.span, message)
-                    .label("a number that is known when the model is built is expected");
-                return self.fail(d.help(
-                    "states are added, multiplied, given to fields and projected; \
-                     `normalize(u, mean: 0, std: 1)` divides by a deviation, which is a root",
-                ));
+            if !matches!(self.item(arg, names)?, Item::Number(_)) {
+                return self.fail(not_of_state("root", arg.span));
             }
         }
-        self.number(e, &names.numbers())
+        self.number(e, &numbers)
+    }
+
+    fn function_of_number(
+        &mut self,
+        call: &Call,
+        name: &Ident,
+        function: Function,
+        span: Span,
+        names: &mut Names,
+    ) -> Option<Coeff> {
+        let arg = self.ok(argument(call, &name.name, span))?;
+        if let Some(d) = without_state(name, span).filter(|_| self.names_field(arg, names)) {
+            return self.fail(d);
+        }
+        let Item::Number(of) = self.item(arg, names)? else {
+            return self.fail(not_of_state(&name.name, arg.span));
+        };
+        let constant = of.as_constant();
+        let cost = constant.as_ref().map_or(of.weight(), Exact::cost);
+        self.charge(ROOT_WORK + cost, span)?;
+        match (function, constant) {
+            (Function::Sqrt, Some(x)) => self.ok(root_of(&x, 2, span)),
+            _ => self.ok(applied(function, &of, span)),
+        }
     }
 
     /// `beta[j]`, an entry of a learned list.
@@ -302,6 +336,16 @@ impl StageTracer<'_> {
         sum.push(item);
         Some(())
     }
+}
+
+fn not_of_state(function: &str, span: Span) -> Diagnostic {
+    let message = format!("`{function}` of a state");
+    Diagnostic::error(codes::STATE_ARITHMETIC, span, message)
+        .label("a number is expected: a constant, a learned coefficient, `h`, `t`")
+        .help(
+            "states are added, multiplied, given to fields and projected; functions of their columns are layers of a field, \
+             and `normalize(u, mean: 0, std: 1)` divides by a deviation, which is a root",
+        )
 }
 
 impl Names<'_> {

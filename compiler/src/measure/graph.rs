@@ -186,8 +186,8 @@ impl Fields for System<'_> {
         _: Value,
         _: &Exact,
         _: usize,
-    ) -> Result<Value, BuildError> {
-        Err(BuildError::Missing("a random start".into()))
+    ) -> Result<Option<Value>, BuildError> {
+        Err(BuildError::Missing("random numbers".into()))
     }
 
     /// Its series: the matrix is nilpotent on graded systems, and h is small on others.

@@ -14,6 +14,7 @@ mod errors;
 mod examples;
 mod exponential;
 mod fields;
+mod functions;
 mod general;
 mod history;
 mod hostile;

@@ -10,6 +10,7 @@ mod double;
 mod drift;
 mod epilogue_fusion;
 mod files;
+mod functions;
 mod guards;
 mod halting;
 mod launches;

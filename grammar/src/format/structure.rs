@@ -402,7 +402,7 @@ impl Marks<'_> {
                 tight = true;
             }
             // A name and its bracket.
-            Rule::sub_flow | Rule::slice => {
+            Rule::slice => {
                 let at = self.first(&pair);
                 self.blank[at + 1] = Some(false);
                 tight = false;

@@ -170,13 +170,18 @@ impl Builder<'_> {
         };
         while let Some(args) = inner.next_if(Rule::args) {
             let span = name_span.to(self.span(&args));
-            let args = args.into_inner().map(|p| self.arg(p)).collect();
+            let args = self.args(args);
             callee = Expr {
                 kind: ExprKind::Call(Box::new(Call { callee, args })),
                 span,
             };
         }
         callee
+    }
+
+    /// What stands in brackets behind a name.
+    pub(super) fn args(&self, pair: Pair<Rule>) -> Vec<Arg> {
+        pair.into_inner().map(|p| self.arg(p)).collect()
     }
 
     pub(super) fn arg(&self, pair: Pair<Rule>) -> Arg {

@@ -237,10 +237,44 @@ impl Builder<'_> {
     pub(super) fn sub_flow(&self, pair: Pair<Rule>) -> SubFlow {
         let span = self.span(&pair);
         let mut inner = Children::of(pair);
+        let name = self.ident(inner.next());
+        let first = inner.next();
+        let (args, last) = match inner.next_if(Rule::args) {
+            Some(last) => (Some(self.args(first)), last),
+            None => (None, first),
+        };
+        let fraction = self.fraction(&name, last);
         SubFlow {
-            name: self.ident(inner.next()),
-            fraction: self.expr(inner.next()),
+            name,
+            args,
+            fraction,
             span,
+        }
+    }
+
+    /// The one expression in brackets; of anything else a call, which is no number.
+    fn fraction(&self, name: &Ident, pair: Pair<Rule>) -> Expr {
+        let span = name.span.to(self.span(&pair));
+        match &mut self.args(pair)[..] {
+            [
+                Arg {
+                    label: None,
+                    value,
+                    by: None,
+                },
+            ] => value.clone(),
+            args => {
+                let kind = ExprKind::Name(name.name.clone());
+                let callee = Expr {
+                    kind,
+                    span: name.span,
+                };
+                let args = args.to_vec();
+                Expr {
+                    kind: ExprKind::Call(Box::new(Call { callee, args })),
+                    span,
+                }
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub use grid::located_in;
 pub use programs::{
     Late, away, first_programs, late, program, program_span, short_steps, to_tolerance,
 };
-pub use reading::{at_start, coefficient};
+pub use reading::{at_start, coefficient, functions_at_start};
 pub use refusal::{DIFFERENT_POWERS, Unsupported};
 
 use super::flow::{Field, Flow, FlowArgKind};

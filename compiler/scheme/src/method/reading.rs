@@ -4,6 +4,7 @@
 //! time, or values that come in.
 
 use super::super::Coeff;
+use super::super::define::STEP;
 use super::super::stage::Program;
 use super::refusal::Unsupported;
 use odec_exact::Exact;
@@ -26,6 +27,10 @@ pub(super) trait Reading {
     /// What a name was so many steps ago, and its power of h where that is known; `None`: its value is followed.
     fn past(&self, _name: &str, _ago: i64) -> Option<(Self::Past, Option<i32>)> {
         None
+    }
+    /// A coefficient with its functions of learned numbers as they are taken.
+    fn settled(&self, program: &Program, c: &Coeff) -> Coeff {
+        functions_at_start(program, c)
     }
 }
 
@@ -80,15 +85,30 @@ impl Reading for Symbols {
     fn state_before(&self, _: i64) -> Option<Infallible> {
         None
     }
+    fn settled(&self, _: &Program, c: &Coeff) -> Coeff {
+        c.clone()
+    }
 }
 
 /// A coefficient where learned ones are at their start.
 pub fn at_start(program: &Program, c: &Coeff) -> Option<Exact> {
-    let start = |name: &str| {
-        let mut learned = program.learned.iter();
-        learned.find(|l| l.name == name).map(|l| l.init.clone())
-    };
-    c.at(&start)
+    c.at(&|name| start(program, name))
+}
+
+fn start(program: &Program, name: &str) -> Option<Exact> {
+    let mut learned = program.learned.iter();
+    learned.find(|l| l.name == name).map(|l| l.init.clone())
+}
+
+/// A coefficient with functions of learned numbers where these are at their start: `exp(a)` is 1 where `a` starts at 0.
+pub fn functions_at_start(program: &Program, c: &Coeff) -> Coeff {
+    match c.has_functions() {
+        false => c.clone(),
+        true => {
+            let settled = c.with_in_functions(&|name| start(program, name));
+            settled.unwrap_or_else(|_| c.clone())
+        }
+    }
 }
 
 /// `c·hⁿ`.
@@ -114,13 +134,24 @@ pub(super) fn monomial<R: Reading>(
     ago: i64,
 ) -> Result<(R::Number, i32), Unsupported> {
     let beyond = |why: &str| Err(Unsupported::at(span, why));
+    for of in c.functions() {
+        if of.names().contains("h") {
+            return beyond(&format!("`{of}` is a function of the step size"));
+        }
+    }
     let mut found = None;
     for (n, c) in c.in_powers_of("h").into_iter().enumerate() {
         if c.symbols().contains("t") {
             return beyond("a coefficient depends on the time `t`");
         }
+        if c.symbols().contains(STEP) {
+            return beyond("a coefficient depends on the number `k` of the step");
+        }
         let Some(value) = reading.number(&c, ago) else {
-            return beyond("a coefficient has no exact value");
+            return beyond(&match c.functions().next() {
+                Some(of) => format!("`{of}` has no exact value"),
+                None => "a coefficient has no exact value".into(),
+            });
         };
         match found {
             _ if reading.is_zero(&value) => {}

@@ -20,7 +20,7 @@ pub(super) const OTHER_FIELD: &str = "its first steps evaluate a field that late
 pub(super) const OTHER_MULTIPLE: &str = "a function of a linear field needs a multiple of `h`";
 pub(super) const OTHER_TIME: &str = "it follows a flow over another time than a part of `h`";
 pub(super) const PROJECTION: &str = "it projects a state onto a set";
-pub(super) const RANDOM: &str = "it starts at random";
+pub(super) const RANDOM: &str = "it draws random numbers";
 pub(super) const RATE: &str = "it evaluates a field at a rate, not at a state";
 pub(super) const TOLERANCE: &str = "it solves to a tolerance";
 

@@ -5,6 +5,7 @@
 use super::parse::Reader;
 use crate::coeff::{Coeff, CoeffError};
 use crate::combination::Combination;
+use crate::function::{Function, apply};
 use odec_exact::Exact;
 use odec_text::cursor::{Cursor, Parsed};
 
@@ -138,7 +139,10 @@ impl<'t> Reader<'t> {
                 let what = "these parentheses are not closed in this line";
                 return self.cursor.error(at, what);
             };
-            return self.exact(len);
+            let of_numbers = rest.starts_with("root(") || rest[..len].parse::<Exact>().is_ok();
+            if of_numbers {
+                return self.exact(len);
+            }
         }
         if self.cursor.take("(") {
             if depth == MAX_DEPTH {
@@ -151,6 +155,14 @@ impl<'t> Reader<'t> {
         if !rest.starts_with(|ch: char| ch.is_ascii_alphabetic() || ch == '_') {
             return self.cursor.expected("a number or a coefficient");
         }
+        if let Some(function) = self.function_name() {
+            if depth == MAX_DEPTH {
+                return self.cursor.error(at, "expected fewer parentheses");
+            }
+            let inside = self.sum_of_products(depth + 1)?;
+            self.cursor.need(")")?;
+            return self.done(at, apply(function, &inside));
+        }
         let name = self.symbol()?;
         match self.knows(&name) {
             true => Ok(Coeff::symbol(&name)),
@@ -159,6 +171,15 @@ impl<'t> Reader<'t> {
                 self.cursor.error(at, what)
             }
         }
+    }
+
+    /// Takes `exp(`.
+    fn function_name(&mut self) -> Option<Function> {
+        let rest = self.cursor.rest();
+        let (name, _) = rest.split_once('(')?;
+        let function = Function::called(name)?;
+        self.cursor.at += name.len() + 1;
+        Some(function)
     }
 
     /// `b`, `a[1][0]`.

@@ -3,7 +3,7 @@
 //! Each value has a power of h, known or open; sums have one power in all their terms, and fields are evaluated at states. What no
 //! method has is refused here.
 
-use super::super::reading::{Reading, monomial};
+use super::super::reading::Reading;
 use super::super::refusal::{
     ALL_EARLIER, DIFFERENT_POWERS, FROM_START, OTHER_MULTIPLE, OTHER_TIME, PRODUCT, PROJECTION,
     RANDOM, TOLERANCE, Unsupported,
@@ -53,7 +53,7 @@ impl<R: Reading> Walk<'_, R> {
                 span,
             } => {
                 let at = self.value(*at, ago)?;
-                let (fraction, power) = monomial(self.reading, over, *span, ago)?;
+                let (fraction, power) = self.monomial(over, *span, ago)?;
                 let whole = power == 1 || self.reading.is_zero(&fraction);
                 if !whole || self.powers[at].is_some_and(|p| p != 0) {
                     return self.beyond(*span, OTHER_TIME);
@@ -77,7 +77,7 @@ impl<R: Reading> Walk<'_, R> {
                 if self.is_zero(at) {
                     return Ok(at);
                 }
-                let (over, power) = monomial(self.reading, over, *span, ago)?;
+                let (over, power) = self.monomial(over, *span, ago)?;
                 if power != 1 && !self.reading.is_zero(&over) {
                     return self.beyond(*span, OTHER_MULTIPLE);
                 }
@@ -143,7 +143,7 @@ impl<R: Reading> Walk<'_, R> {
     pub(super) fn combined(&mut self, c: &Combination, ago: i64) -> Result<Value, Unsupported> {
         let (mut terms, mut degree): (Vec<(Value, R::Number)>, Option<i32>) = (Vec::new(), None);
         for (v, c) in c.terms() {
-            let (c, power) = monomial(self.reading, c, self.body, ago)?;
+            let (c, power) = self.monomial(c, self.body, ago)?;
             if self.reading.is_zero(&c) {
                 continue;
             }

@@ -253,10 +253,21 @@ impl<'p, R: Reading> Walk<'p, R> {
         })
     }
 
+    /// `c·hⁿ` in the step so many steps ago.
+    fn monomial(&self, c: &Coeff, span: Span, ago: i64) -> Result<(R::Number, i32), Unsupported> {
+        match self.programs.at(ago) {
+            Some(program) => {
+                let settled = self.reading.settled(program, c);
+                monomial(self.reading, &settled, span, ago)
+            }
+            None => monomial(self.reading, c, span, ago),
+        }
+    }
+
     /// The values in a combination whose coefficients are not 0.
     fn read(&self, c: &Combination, ago: i64) -> Vec<(ValueId, i64)> {
         let is_zero = |c: &Coeff| {
-            let value = monomial(self.reading, c, self.body, ago);
+            let value = self.monomial(c, self.body, ago);
             value.is_ok_and(|(c, _)| self.reading.is_zero(&c))
         };
         let terms = c.terms().filter(|(_, c)| !is_zero(c));
