@@ -1,7 +1,7 @@
 //! Evaluates numbers in the source exactly: coefficients, fractions of `h`, sizes, options.
 
 use super::coeff::{Coeff, CoeffError, MAX_TERMS};
-use super::function::{self, Function, NAMED};
+use super::function::{self, Function};
 use super::polynomial;
 use crate::codes;
 use odec_exact::{Exact, ExactError};
@@ -201,12 +201,6 @@ pub(super) fn argument<'e>(call: &'e Call, name: &str, span: Span) -> Result<&'e
 /// A function of a number.
 pub(super) fn applied(function: Function, of: &Coeff, span: Span) -> Result<Coeff, Diagnostic> {
     function::apply(function, of).map_err(|why| arithmetic(why, span))
-}
-
-/// The names of all functions of numbers.
-pub fn functions() -> impl Iterator<Item = &'static str> {
-    let named = NAMED.iter().map(|(name, _)| *name);
-    named.chain(["root", LENGTH])
 }
 
 fn is_length(call: &Call) -> bool {
