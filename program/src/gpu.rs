@@ -137,6 +137,12 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             threads: WARP,
             shared: 0,
         },
+        KernelSpec::Grouped(g) => grouped::shape(g, grouped::by_rows(g, dims[0]), grouped::RANGE),
+        KernelSpec::GroupedOuter(g) => grouped::shape(
+            g,
+            g.of.n.div_ceil(g.blocking.mr.into()) * g.of.k.div_ceil(g.blocking.nr.into()),
+            g.blocking.kc.into(),
+        ),
         KernelSpec::Pack(_) => return None,
     })
 }
@@ -224,6 +230,41 @@ pub mod contract {
     pub fn shared(c: &Contract) -> u64 {
         let (m, n) = (u64::from(c.blocking.mr), u64::from(c.blocking.nr));
         K * (m + n + 2 * PAD) * 4
+    }
+}
+
+/// Products of rows with the matrix of their group. A block takes a group, a range of rows and `nr` columns: it lists the rows of its
+/// group in shared memory, `mr` of which pass at a time, as in [`contract`](mod@contract). Sums of outer products: a block takes a group and a tile of
+/// its matrix, and lists its rows among `kc` at a time.
+pub mod grouped {
+    use super::{Shape, contract};
+    use crate::kernel::Grouped;
+    /// Rows that a block looks through.
+    pub const RANGE: u64 = 1024;
+
+    /// Blocks side by side that take all columns of a group.
+    pub fn by_columns(g: &Grouped) -> u64 {
+        g.of.n.div_ceil(g.blocking.nr.into())
+    }
+
+    /// Blocks of a group, where each takes a range of rows.
+    pub fn by_rows(g: &Grouped, rows: u64) -> u64 {
+        (rows * g.of.copies).div_ceil(RANGE) * by_columns(g)
+    }
+
+    /// Elements of shared memory before the list of rows: a tile of each factor.
+    pub fn tiles(g: &Grouped) -> u64 {
+        let (m, n) = (u64::from(g.blocking.mr), u64::from(g.blocking.nr));
+        contract::K * (m + n + 2 * contract::PAD)
+    }
+
+    /// `blocks` for each group, which list as many rows as are in a range.
+    pub fn shape(g: &Grouped, blocks: u64, range: u64) -> Shape {
+        Shape {
+            blocks: g.of.groups * blocks,
+            threads: contract::THREADS,
+            shared: (tiles(g) + range) * 4,
+        }
     }
 }
 
@@ -340,6 +381,20 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
         KernelSpec::LinearAttend(_) => element,
         KernelSpec::Columns(_) | KernelSpec::Scan(_) | KernelSpec::Pack(_) => element,
+        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
+            let [rows, matrices] = match spec {
+                KernelSpec::Grouped(_) if g.layout == Layout::Columns => [g.of.k, g.of.k],
+                KernelSpec::Grouped(_) => [g.of.k, g.of.n],
+                _ => [g.of.n, g.of.k],
+            };
+            let last = if matches!(spec, KernelSpec::Grouped(_)) {
+                g.of.n
+            } else {
+                g.of.k
+            };
+            let row = [1, rows, matrices, last].get(n).copied();
+            four(row.is_some_and(|row| row.is_multiple_of(4)))
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod ffi;
 mod fma;
 mod gather;
 pub mod gpu;
+mod grouped;
 mod linear_attend;
 pub mod link;
 mod micro;
@@ -71,6 +72,8 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
+        KernelSpec::Grouped(k) => grouped::emit_rows(&mut e, k),
+        KernelSpec::GroupedOuter(k) => grouped::emit_outer(&mut e, k),
         KernelSpec::Pack(k) => pack::emit(&mut e, k),
         KernelSpec::Contract(k) => contract::emit(&mut e, k),
         KernelSpec::Attend(k) => attend::forward::emit(&mut e, k),

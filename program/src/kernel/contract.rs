@@ -23,6 +23,18 @@ pub struct Blocking {
     pub nc: u32,
 }
 
+impl Blocking {
+    pub(super) fn validate(self) -> Result<(), String> {
+        let sizes = [self.mr, self.nr, self.kc, self.nc];
+        match sizes.iter().all(|n| (1..=1 << 14).contains(n)) && self.nc.is_multiple_of(self.nr) {
+            true => Ok(()),
+            false => {
+                Err("its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into())
+            }
+        }
+    }
+}
+
 /// In which order a contraction adds up, within a block of its inner length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -181,13 +193,7 @@ impl Kind for ContractKind {
         for factor in [c.a, c.b] {
             validate::reads(c.dtype, factor)?;
         }
-        let b = c.blocking;
-        let sizes = [b.mr, b.nr, b.kc, b.nc];
-        if !sizes.iter().all(|n| (1..=1 << 14).contains(n)) || !b.nc.is_multiple_of(b.nr) {
-            return Err(
-                "its blocking is not one (each of 1..=2¹⁴, `nc` a multiple of `nr`)".into(),
-            );
-        }
+        c.blocking.validate()?;
         validate::pairs(c.order, c.b, c.dtype)?;
         if c.order == Order::Pairs && c.layout != Layout::Panels {
             return Err("it multiplies pairs that are not packed".into());

@@ -23,6 +23,8 @@ mod attend_cached;
 mod columns;
 mod contract;
 mod gather;
+mod grouped;
+mod grouped_outer;
 mod linear_attend;
 mod pack;
 mod position_sum;
@@ -42,6 +44,7 @@ pub use attend_cached::eval_attend_cached;
 pub use columns::{Columns, eval_columns};
 pub use contract::{Blocking, Contract, Epilogue, Layout, Order};
 pub use gather::Gather;
+pub use grouped::{Grouped, Groups};
 pub use linear_attend::{Decay, LinearAttend, eval_linear_attend};
 pub use pack::Pack;
 pub use rows::{Rows, Store, eval_rows};
@@ -200,6 +203,8 @@ kernels! {
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,
     Scan(Scan) = scan::ScanKind,
+    Grouped(Grouped) = grouped::GroupedKind,
+    GroupedOuter(Grouped) = grouped_outer::GroupedOuterKind,
 }
 
 impl KernelSpec {

@@ -227,8 +227,12 @@ fn function(k: &Kernel) -> String {
         | KernelSpec::AttendCached(_)
         | KernelSpec::LinearAttend(_)
         | KernelSpec::PositionSum(_)
-        | KernelSpec::Scan(_) => {
-            unreachable!("the tiny model has no attention, no positions and no recurrence")
+        | KernelSpec::Scan(_)
+        | KernelSpec::Grouped(_)
+        | KernelSpec::GroupedOuter(_) => {
+            unreachable!(
+                "the tiny model has no attention, no positions, no recurrence and no experts"
+            )
         }
     }
     s + "}\n"

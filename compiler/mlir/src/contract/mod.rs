@@ -80,7 +80,12 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Contract) -> Result<(), String> {
 
 /// Cuts `0..length` into blocks of `step`: the body takes start and length of each. One block, maybe empty,
 /// is always there.
-fn blocks(e: &mut Emitter, length: Val, step: i64, body: impl FnOnce(&mut Emitter, Val, Val)) {
+pub(crate) fn blocks(
+    e: &mut Emitter,
+    length: Val,
+    step: i64,
+    body: impl FnOnce(&mut Emitter, Val, Val),
+) {
     let zero = e.int(0);
     match length.known() {
         Some(n) if n <= step => body(e, zero, length),

@@ -118,6 +118,7 @@ impl Tile<'_> {
             elem: Elem::of(dtype),
             rounds,
             whole: cols.known().is_some_and(|n| n % 4 == 0),
+            listed: None,
         };
         let (pa, pb) = (e.operand(0), e.operand(1));
         let a = match self.kernel.a_transposed {

@@ -11,6 +11,7 @@ mod attend;
 mod columns;
 mod contract;
 mod gather;
+mod grouped;
 mod linear_attend;
 pub mod ptx;
 mod rows;
@@ -68,6 +69,8 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::AttendCached(k) => attend::forward::emit_cached(&mut e, k),
         KernelSpec::AttendBackward(k) => attend::backward::emit(&mut e, k),
         KernelSpec::LinearAttend(k) => linear_attend::emit(&mut e, k),
+        KernelSpec::Grouped(k) => grouped::emit_rows(&mut e, k),
+        KernelSpec::GroupedOuter(k) => grouped::emit_outer(&mut e, k),
         KernelSpec::Pack(_) => Err("packing is for processors".into()),
     }
     .map_err(failed)?;

@@ -19,6 +19,29 @@ pub(super) struct Matrix {
     pub rounds: bool,
     /// Whether four columns from a multiple of four on are one aligned access.
     pub whole: bool,
+    /// Where row numbers are listed, if rows are those of a list: how many are listed is how many rows there are.
+    pub listed: Option<Listed>,
+}
+
+/// Numbers of rows (i32) in shared memory; each number divided by `copies` is a row of the matrix.
+#[derive(Clone, Copy)]
+pub(super) struct Listed {
+    pub pointer: Val,
+    pub copies: u64,
+}
+
+impl Listed {
+    /// The i-th number of the list.
+    pub fn number(self, e: &mut Emitter, i: Val) -> Val {
+        let p = e.at(self.pointer, i, Elem::I32);
+        let number = e.load(p, Type::scalar(Elem::I32));
+        e.convert(number, Elem::I64)
+    }
+
+    fn row(self, e: &mut Emitter, i: Val) -> Val {
+        let (number, copies) = (self.number(e, i), e.int(self.copies as i64));
+        e.div(number, copies)
+    }
 }
 
 /// The block that works together.
@@ -84,6 +107,7 @@ fn element(e: &mut Emitter, from: Matrix, row: (Val, Val), col: (Val, Val), vect
     let bottom = e.add_int(from.rows, -1);
     let edge = e.add_int(from.cols, -(vector as i64));
     let (r, c) = (e.min(r, bottom), e.min(c, edge));
+    let r = from.listed.map_or(r, |listed| listed.row(e, r));
     let at = e.mul(r, from.stride);
     let at = e.add(at, c);
     let p = e.at(from.pointer, at, from.elem);

@@ -6,6 +6,7 @@ mod amx;
 mod attend;
 mod contract;
 mod fma;
+mod grouped;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod linear_attend;

@@ -130,6 +130,7 @@ impl<'a> Work<'a> {
             cols: e.int(columns as i64),
             stride: e.int((heads * columns) as i64),
             whole: columns.is_multiple_of(4),
+            listed: None,
         }
     }
 

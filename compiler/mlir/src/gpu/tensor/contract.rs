@@ -130,6 +130,7 @@ pub(super) fn source(
         elem: Elem::of([kernel.a, kernel.b][number]),
         rounds: false,
         whole: false,
+        listed: None,
     };
     Source {
         matrix,

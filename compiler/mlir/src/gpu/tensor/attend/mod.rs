@@ -155,6 +155,7 @@ impl<'a> Block<'a> {
             cols: e.int(k.head as i64),
             stride: e.int((heads * k.head) as i64),
             whole: true,
+            listed: None,
         }
     }
 

@@ -1,0 +1,129 @@
+//! Sums of outer products over the rows of each group.
+//!
+//! A tile of a launch is a block of rows of a group's matrix. For every block of rows of the operands, those of the group are copied
+//! below each other, the columns of A that belong to the tile and a block of those of B at a time, and multiplied in register tiles.
+
+use super::{Members, copy, listed, place, register_tile, write};
+use crate::contract::blocks;
+use crate::emit::{Cmp, Emitter, Val};
+use crate::micro::{self, Left, Right, Tile};
+use odec_program::kernel::Grouped;
+
+/// Emits the kernel.
+///
+/// # Errors
+/// A blocking that does not fit the target.
+pub(crate) fn emit(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
+    let tile = register_tile(e, spec.blocking)?;
+    let rows = e.dim(0);
+    let rows = e.mul_int(rows, spec.of.copies as i64);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, at| {
+        let (group, top, height) = place(e, at, spec.of.n, spec.height());
+        let members = Members::of(e, spec, group);
+        let block = Block {
+            spec,
+            tile,
+            group,
+            top,
+            height,
+        };
+        blocks(e, rows, spec.blocking.kc.into(), |e, from, length| {
+            let to = e.add(from, length);
+            let count = members.list(e, from, to);
+            let zero = e.int(0);
+            let first = e.cmp(Cmp::Eq, from, zero);
+            block.left(e, count);
+            let k = e.int(spec.of.k as i64);
+            blocks(e, k, spec.width() as i64, |e, jc, width| {
+                block.right(e, count, (jc, width));
+                block.multiply(e, count, (jc, width), first);
+            });
+        });
+    });
+    Ok(())
+}
+
+/// A block of rows of a group's matrix.
+struct Block<'a> {
+    spec: &'a Grouped,
+    tile: Tile,
+    group: Val,
+    top: Val,
+    height: Val,
+}
+
+impl Block<'_> {
+    fn scratch(&self, e: &mut Emitter, piece: usize) -> Val {
+        let scratch = e.scratch();
+        e.at_const(scratch, self.spec.scratch()[piece] as i64, e.elem)
+    }
+
+    /// Copies the tile's columns of A, of all rows that are listed.
+    fn left(&self, e: &mut Emitter, count: Val) {
+        let (a, left, zero) = (e.operand(1), self.scratch(e, 1), e.int(0));
+        e.for_each(zero, count, 1, |e, i| {
+            let row = listed(e, i);
+            let from = e.mul_int(row, self.spec.of.n as i64);
+            let from = e.add(from, self.top);
+            let to = e.mul_int(i, self.spec.height() as i64);
+            let (from, to) = (e.at(a, from, e.elem), e.at(left, to, e.elem));
+            copy(e, from, to, self.height);
+        });
+    }
+
+    /// Copies a block of the columns of B, of all rows that are listed.
+    fn right(&self, e: &mut Emitter, count: Val, (jc, width): (Val, Val)) {
+        let (b, right, zero) = (e.operand(2), self.scratch(e, 2), e.int(0));
+        e.for_each(zero, count, 1, |e, i| {
+            let row = listed(e, i);
+            let copies = e.int(self.spec.of.copies as i64);
+            let row = e.div(row, copies);
+            let from = e.mul_int(row, self.spec.of.k as i64);
+            let from = e.add(from, jc);
+            let to = e.mul_int(i, self.spec.width() as i64);
+            let (from, to) = (e.at(b, from, e.elem), e.at(right, to, e.elem));
+            copy(e, from, to, width);
+        });
+    }
+
+    /// The products of what was copied.
+    fn multiply(&self, e: &mut Emitter, count: Val, (jc, width): (Val, Val), first: Val) {
+        let (n, k) = (self.spec.of.n as i64, self.spec.of.k as i64);
+        let (left, right) = (self.scratch(e, 1), self.scratch(e, 2));
+        let (out, zero) = (e.operand(3), e.int(0));
+        e.for_each(zero, self.height, self.tile.rows as i64, |e, m| {
+            e.for_each(zero, width, self.spec.blocking.nr.into(), |e, column| {
+                let a = Left {
+                    pointer: e.at(left, m, e.elem),
+                    row: e.int(1),
+                    inner: e.int(self.spec.height() as i64),
+                };
+                let b = Right {
+                    pointer: e.at(right, column, e.elem),
+                    elem: e.elem,
+                    inner: e.int(self.spec.width() as i64),
+                    prefetch: 0,
+                };
+                let zeros = micro::zeros(e, self.tile);
+                let sums = micro::multiply(e, self.tile, a, b, count, &zeros);
+                let there = e.sub(width, column);
+                let j = e.add(jc, column);
+                let start = e.mul_int(self.group, n);
+                let start = e.add(start, self.top);
+                let lines = sums.chunks(self.tile.vectors as usize);
+                for (r, sums) in lines.enumerate() {
+                    let row = e.add_int(m, r as i64);
+                    let exists = e.cmp(Cmp::Lt, row, self.height);
+                    e.when(exists, |e| {
+                        let row = e.add(start, row);
+                        let offset = e.mul_int(row, k);
+                        let offset = e.add(offset, j);
+                        let to = e.at(out, offset, e.elem);
+                        write(e, sums, to, there, first);
+                    });
+                }
+            });
+        });
+    }
+}

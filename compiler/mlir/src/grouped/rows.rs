@@ -1,0 +1,165 @@
+//! Products of rows with the matrix of their group.
+//!
+//! A tile of a launch is a block of columns of a group. For every block of the inner length its part of the matrix is packed into
+//! panels; then rows of the group are copied side by side, as many as a register tile has, and multiplied with each panel. A group
+//! without rows is passed over: its matrix is not read.
+
+use super::{Members, copy, listed, place, register_tile, write};
+use crate::contract::blocks;
+use crate::emit::{Cmp, Emitter, Val};
+use crate::micro::{self, Left, Right, Tile};
+use crate::panel::{self, Panel, Rounding};
+use odec_program::kernel::{Grouped, Layout};
+
+/// Emits the kernel.
+///
+/// # Errors
+/// A blocking that does not fit the target.
+pub(crate) fn emit(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
+    let tile = register_tile(e, spec.blocking)?;
+    let rows = e.dim(0);
+    let rows = e.mul_int(rows, spec.of.copies as i64);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, at| {
+        let (group, first, width) = place(e, at, spec.of.n, spec.width());
+        let block = Block {
+            spec,
+            tile,
+            group,
+            first,
+            width,
+        };
+        let members = Members::of(e, spec, group);
+        let (zero, count) = (e.int(0), members.count(e, rows));
+        let some = e.cmp(Cmp::Gt, count, zero);
+        e.when(some, |e| {
+            let k = e.int(spec.of.k as i64);
+            blocks(e, k, spec.blocking.kc.into(), |e, pc, depth| {
+                block.pack(e, pc, depth);
+                e.for_each(zero, rows, Grouped::RANGE as i64, |e, from| {
+                    let to = e.add_int(from, Grouped::RANGE as i64);
+                    let to = e.min(to, rows);
+                    let count = members.list(e, from, to);
+                    e.for_each(zero, count, tile.rows as i64, |e, i| {
+                        block.multiply(e, (i, count), (pc, depth))
+                    });
+                });
+            });
+        });
+    });
+    Ok(())
+}
+
+/// A block of columns of a group.
+struct Block<'a> {
+    spec: &'a Grouped,
+    tile: Tile,
+    group: Val,
+    first: Val,
+    width: Val,
+}
+
+impl Block<'_> {
+    fn scratch(&self, e: &mut Emitter, piece: usize) -> Val {
+        let scratch = e.scratch();
+        e.at_const(scratch, self.spec.scratch()[piece] as i64, e.elem)
+    }
+
+    /// Where the panel that begins with a column of the block lies.
+    fn panel(&self, e: &mut Emitter, column: Val) -> Val {
+        let panels = self.scratch(e, 2);
+        let offset = e.mul_int(column, self.spec.blocking.kc.into());
+        e.at(panels, offset, e.elem)
+    }
+
+    /// Packs the block's columns at `pc`, `depth` values of k.
+    fn pack(&self, e: &mut Emitter, pc: Val, depth: Val) {
+        let (n, k) = (self.spec.of.n as i64, self.spec.of.k as i64);
+        let nr = i64::from(self.spec.blocking.nr);
+        let zero = e.int(0);
+        e.for_each(zero, self.width, nr, |e, column| {
+            let j = e.add(self.first, column);
+            let start = e.mul_int(self.group, n * k);
+            let (across, stride) = match self.spec.layout {
+                Layout::Columns => (e.mul_int(j, k), k),
+                _ => (e.mul_int(pc, n), n),
+            };
+            let along = if self.spec.layout == Layout::Columns {
+                pc
+            } else {
+                j
+            };
+            let offset = e.add(start, across);
+            let offset = e.add(offset, along);
+            let matrices = e.operand(2);
+            let p = Panel {
+                from: e.at(matrices, offset, e.elem),
+                elem: e.elem,
+                rounding: Rounding::None,
+                stride: e.int(stride),
+                valid: e.sub(self.width, column),
+                count: depth,
+                to: self.panel(e, column),
+                width: nr as u64,
+            };
+            match self.spec.layout {
+                Layout::Columns => panel::transpose(e, p),
+                _ => panel::copy(e, p),
+            }
+        });
+    }
+
+    /// The products of the rows from the i-th of the list on with all panels. Beyond the list its last row is repeated.
+    fn multiply(&self, e: &mut Emitter, (i, count): (Val, Val), (pc, depth): (Val, Val)) {
+        let (kc, nr) = (
+            i64::from(self.spec.blocking.kc),
+            i64::from(self.spec.blocking.nr),
+        );
+        let (zero, mr) = (e.int(0), e.int(self.tile.rows as i64));
+        let left = self.scratch(e, 1);
+        let last = e.add_int(count, -1);
+        let (a, c) = (e.operand(1), e.operand(3));
+        e.for_each(zero, mr, 1, |e, r| {
+            let at = e.add(i, r);
+            let at = e.min(at, last);
+            let row = listed(e, at);
+            let copies = e.int(self.spec.of.copies as i64);
+            let row = e.div(row, copies);
+            let offset = e.mul_int(row, self.spec.of.k as i64);
+            let offset = e.add(offset, pc);
+            let to = e.mul_int(r, kc);
+            let (from, to) = (e.at(a, offset, e.elem), e.at(left, to, e.elem));
+            copy(e, from, to, depth);
+        });
+        let first = e.cmp(Cmp::Eq, pc, zero);
+        e.for_each(zero, self.width, nr, |e, column| {
+            let a = Left {
+                pointer: left,
+                row: e.int(kc),
+                inner: e.int(1),
+            };
+            let b = Right {
+                pointer: self.panel(e, column),
+                elem: e.elem,
+                inner: e.int(nr),
+                prefetch: 0,
+            };
+            let zeros = micro::zeros(e, self.tile);
+            let sums = micro::multiply(e, self.tile, a, b, depth, &zeros);
+            let left = e.sub(self.width, column);
+            let j = e.add(self.first, column);
+            let lines = sums.chunks(self.tile.vectors as usize);
+            for (r, sums) in lines.enumerate() {
+                let at = e.add_int(i, r as i64);
+                let exists = e.cmp(Cmp::Lt, at, count);
+                e.when(exists, |e| {
+                    let row = listed(e, at);
+                    let offset = e.mul_int(row, self.spec.of.n as i64);
+                    let offset = e.add(offset, j);
+                    let to = e.at(c, offset, e.elem);
+                    write(e, sums, to, left, first);
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,136 @@
+//! Products of rows with the matrix of their group, and their weight gradients, against the specification, bit for bit.
+
+use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
+use odec_program::kernel::{Grouped, Groups, Indices, KernelSpec, Launch, Layout};
+use odec_program::real::Real;
+use odec_program::{DType, Target};
+
+impl<T> Indices for Operands<T> {
+    fn index(&self, _: u32, _: u64) -> u64 {
+        unreachable!("no operand holds row numbers")
+    }
+}
+
+/// Rows of A, their copies, groups, columns of the result, inner columns.
+const SIZES: [[u64; 5]; 6] = [
+    [1, 2, 3, 1, 1],
+    [5, 1, 1, 16, 16],
+    [7, 2, 5, 33, 9],
+    [9, 2, 2, 130, 70],
+    [17, 1, 3, 36, 260],
+    [290, 2, 3, 5, 7],
+];
+
+/// Who goes where: to all groups, all to one, to all but one, and numbers that are not whole.
+fn numbers<T: Real>(rows: u64, groups: u64, case: u64) -> Buffer<T> {
+    Buffer::from_fn(rows as usize, |i| match case {
+        0 => ((i * i + i / 3) as u64 % groups) as f64,
+        1 => (groups - 1) as f64,
+        2 => (i as u64 % groups / 2 * 2) as f64,
+        _ => [f64::NAN, -3.0, 0.5, 1.99, 1e30][i % 5],
+    })
+}
+
+fn check<T: Real>(target: Target) {
+    for (seed, [tokens, copies, groups, n, k]) in (0..).zip(SIZES) {
+        let of = Groups {
+            groups,
+            copies,
+            n,
+            k,
+        };
+        let spec = |layout| Grouped {
+            dtype: dtype::<T>(),
+            of,
+            layout,
+            blocking: target.blocking(dtype::<T>()),
+        };
+        let specs = [
+            KernelSpec::Grouped(spec(Layout::Rows)),
+            KernelSpec::Grouped(spec(Layout::Columns)),
+            KernelSpec::GroupedOuter(spec(Layout::Columns)),
+        ];
+        let compiled = Compiled::new(&specs, target);
+        let mut next = noise(seed);
+        let mut random = |len: u64| Buffer::Real((0..len).map(|_| T::of(next())).collect());
+        let rows = tokens * copies;
+        let (a, b) = (random(tokens * k), random(groups * n * k));
+        let d = random(rows * n);
+        for case in 0..4 {
+            let numbers = numbers::<T>(rows, groups, case);
+            for (i, spec) in specs.iter().enumerate() {
+                let room = |len: u64| Buffer::nan(len as usize);
+                let operands = match spec {
+                    KernelSpec::Grouped(_) => [a.clone(), b.clone(), room(rows * n)],
+                    _ => [d.clone(), a.clone(), room(groups * n * k)],
+                };
+                let operands = [vec![numbers.clone()], operands.into()].concat();
+                let dims = [tokens];
+                let mut want = Operands(operands.clone());
+                let launch = Launch {
+                    dims: &dims,
+                    coeffs: &[],
+                    threads: 1,
+                };
+                spec.run::<T>(&mut want, launch);
+                let tiles = spec.tiles(&dims);
+                for split in [vec![0..tiles], (0..tiles).rev().map(|t| t..t + 1).collect()] {
+                    let got = compiled.run(i, &operands, &[], &dims, &[], &split);
+                    let what = format!("{target}, {spec:?}, case {case}");
+                    assert_same(&got[3], &want.0[3], &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_meet_the_matrix_of_their_group() {
+    targets().into_iter().for_each(check::<f32>);
+}
+
+/// Exact FMA in f64 without the instruction is limited to moderate numbers, and slow: these are for the other targets.
+#[test]
+fn rows_meet_the_matrix_of_their_group_in_f64() {
+    let on = targets().into_iter().filter(|t| *t > Target::Portable);
+    on.for_each(check::<f64>);
+}
+
+/// A product of rows gives the bits of a contraction with the same matrix: each expert alone is a linear map.
+#[test]
+fn one_group_is_a_contraction() {
+    let spec = Grouped {
+        dtype: DType::F32,
+        of: Groups {
+            groups: 1,
+            copies: 1,
+            n: 1,
+            k: 1,
+        },
+        layout: Layout::Columns,
+        blocking: Target::Portable.blocking(DType::F32),
+    };
+    let kc = u64::from(spec.blocking.kc);
+    // One block and a bit: the order of the sum is seen in its last digits.
+    let mut next = noise(3);
+    let k = kc + 3;
+    let (x, w): (Vec<f64>, Vec<f64>) = (0..k).map(|_| (next(), next())).unzip();
+    let of = |v: &[f64]| Buffer::<f32>::from_fn(v.len(), |i| v[i]);
+    let spec = Grouped {
+        of: Groups { k, ..spec.of },
+        ..spec
+    };
+    let operands = vec![of(&[0.0]), of(&x), of(&w), Buffer::nan(1)];
+    let mut got = Operands(operands);
+    let launch = Launch {
+        dims: &[1],
+        coeffs: &[],
+        threads: 1,
+    };
+    KernelSpec::Grouped(spec).run::<f32>(&mut got, launch);
+    let chain = |range: std::ops::Range<usize>| {
+        range.fold(0.0f32, |sum, i| (x[i] as f32).mul_add(w[i] as f32, sum))
+    };
+    let want = chain(0..kc as usize) + chain(kc as usize..k as usize);
+    assert_eq!(got.0[3].real(), [want]);
+}

@@ -1,0 +1,271 @@
+//! Products of rows with the matrix of their group: specification, signature and meaning.
+//!
+//! What mixtures of experts compute: each row meets one of several matrices, and the others are not read for it. Rows stay where
+//! they are: a kernel looks for those of a group, and neither sorts nor copies them (Tan et al. 2024, "Scattered Mixture-of-Experts
+//! Implementation", arXiv:2403.08245).
+
+use super::contract::{Blocking, Layout};
+use super::signature::{Count, Dimension, Mode, OperandAccess, Signature, Work};
+use super::validate::{self, MOST_HEADS};
+use super::{Indices, Kind, Launch, Sample};
+use crate::DType;
+use crate::eval::Memory;
+use crate::expr::BinaryOp;
+use crate::real::Real;
+use serde::{Deserialize, Serialize};
+
+/// Most elements of the matrices of all groups.
+const MOST_WEIGHTS: u64 = 1 << 40;
+
+/// How many matrices there are, and how rows meet them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groups {
+    pub groups: u64,
+    /// Rows of the result that are made of one row of A, one after the other.
+    pub copies: u64,
+    /// Columns of the result, and the inner length.
+    pub n: u64,
+    pub k: u64,
+}
+
+impl Groups {
+    /// The group that a number names: how many of `1, 2, … groups − 1` are not above it. Every number names one.
+    pub fn of(self, number: f64) -> u64 {
+        match number {
+            x if x.is_nan() || x < 1.0 => 0,
+            x if x >= self.groups as f64 => self.groups - 1,
+            x => x as u64,
+        }
+    }
+}
+
+/// `C(i, :) = Σ_k A(i / copies, k) · B_g(k, :)`, g the group that row i's number names ([`Groups::of`]).
+///
+/// dims: `[rows of A]`. operands: numbers (`copies` for each row of A, in the type of arithmetic), A, the matrices, C. A matrix lies
+/// as `layout` says: [k, n] or [n, k]. tiles: for each group one per [`Grouped::width`] columns.
+///
+/// Order of summation: as that of a [`Contract`](super::Contract) of the same blocking: k is cut into blocks of `kc`; inside a block
+/// products are accumulated by FMA from zero, in order; the block sums are added in order.
+///
+/// GroupedOuter: `W_g(n, k) = Σ_i A(i, n) · B(i / copies, k)` over the rows i of group g, zero where it has none. operands: numbers, A,
+/// B, the matrices, each [n, k]; tiles: for each group one per [`Grouped::height`] rows. Order of summation: rows are cut into blocks of
+/// `kc`, whichever group they are of; inside a block products are accumulated by FMA from zero, in order; the block sums are added in
+/// order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grouped {
+    pub dtype: DType,
+    pub of: Groups,
+    pub layout: Layout,
+    pub blocking: Blocking,
+}
+
+impl Grouped {
+    /// Rows that a processor looks through at a time.
+    pub const RANGE: u64 = 512;
+    /// Register tiles side by side, or below each other, of a tile of a launch.
+    pub const TILES: u64 = 4;
+    /// Elements of scratch behind what the last vector of a row may overrun into.
+    const OVERRUN: u64 = 256;
+
+    /// Columns of a tile of a launch.
+    pub fn width(&self) -> u64 {
+        Self::TILES * u64::from(self.blocking.nr)
+    }
+
+    /// Rows of a tile of a launch of sums over rows.
+    pub fn height(&self) -> u64 {
+        Self::TILES * u64::from(self.blocking.mr)
+    }
+
+    /// Where the pieces of scratch begin, in elements: row numbers of 8 bytes each, the left factor, the right factor, the end.
+    pub fn scratch(&self) -> [u64; 4] {
+        let kc = u64::from(self.blocking.kc);
+        let left = (2 * Self::RANGE.max(kc)).next_multiple_of(16);
+        let right = (left + self.height() * kc + Self::OVERRUN).next_multiple_of(16);
+        [0, left, right, right + self.width() * kc + Self::OVERRUN]
+    }
+
+    pub(super) fn validate(&self) -> Result<(), String> {
+        validate::sums(self.dtype)?;
+        let Groups {
+            groups,
+            copies,
+            n,
+            k,
+        } = self.of;
+        validate::length("columns", n)?;
+        validate::length("inner columns", k)?;
+        if ![groups, copies]
+            .iter()
+            .all(|n| (1..=MOST_HEADS).contains(n))
+        {
+            return Err(format!("it has {groups} groups, {copies} copies of a row"));
+        }
+        if (n * k).checked_mul(groups).is_none_or(|e| e > MOST_WEIGHTS) {
+            return Err(format!("it has {groups} matrices of {n} × {k}"));
+        }
+        self.blocking.validate()
+    }
+
+    /// Operands by name, with mode and extent, in order; the numbers are the first.
+    pub(super) fn takes(&self, operands: [(&'static str, Mode, Count); 3]) -> Signature {
+        let Groups { copies, n, k, .. } = self.of;
+        let numbers = ("numbers", Mode::Read, Count::rows(&[0], copies));
+        let operand = |(name, mode, extent)| OperandAccess::new(name, self.dtype, mode, [extent]);
+        Signature {
+            dtype: self.dtype,
+            operands: [numbers].into_iter().chain(operands).map(operand).collect(),
+            dims: vec![Dimension::any("rows")],
+            coeffs: 0,
+            scratch: vec![Count::fixed(self.scratch()[3])],
+            work: Work::contractions(Count::rows(&[0], copies * n * k)),
+        }
+    }
+
+    /// The group of every row.
+    pub(super) fn groups<T: Real>(&self, m: &impl Memory<T>, rows: u64) -> Vec<u64> {
+        let group = |i| self.of.of(m.load(0, i).to_f64());
+        (0..rows * self.of.copies).map(group).collect()
+    }
+
+    pub(super) fn in_words(&self, what: &str) -> String {
+        let Groups {
+            groups,
+            copies,
+            n,
+            k,
+        } = self.of;
+        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times")
+    }
+
+    pub(super) fn samples_with(layouts: &[Layout]) -> Vec<Sample<Grouped>> {
+        let of = Groups {
+            groups: 3,
+            copies: 2,
+            n: 7,
+            k: 9,
+        };
+        let blocking = Blocking {
+            mr: 4,
+            nr: 4,
+            kc: 4,
+            nc: 8,
+        };
+        let sample = |(dtype, layout): (DType, &Layout)| {
+            let layout = *layout;
+            let spec = Grouped {
+                dtype,
+                of,
+                layout,
+                blocking,
+            };
+            Sample::new(spec, &[5], &[])
+        };
+        let types = [DType::F32, DType::F64];
+        let each = types
+            .into_iter()
+            .flat_map(|t| layouts.iter().map(move |l| (t, l)));
+        each.map(sample).collect()
+    }
+}
+
+/// Sums of blocks, each from zero by FMA in order, added in order.
+pub(super) fn blocked<T: Real>(blocks: impl Iterator<Item = impl Iterator<Item = (T, T)>>) -> T {
+    let blocks = blocks.map(|of| of.fold(T::ZERO, |sum, (a, b)| T::fma(a, b, sum)));
+    let total = blocks.reduce(|total, block| T::binary(BinaryOp::Add, total, block));
+    total.unwrap_or(T::ZERO)
+}
+
+/// `count` elements of an operand.
+pub(super) fn loaded<T>(m: &impl Memory<T>, operand: u32, count: u64) -> Vec<T> {
+    (0..count).map(|i| m.load(operand, i)).collect()
+}
+
+pub(super) struct GroupedKind;
+
+impl Kind for GroupedKind {
+    type Spec = Grouped;
+    const NAME: &'static str = "grouped";
+
+    fn dtype(g: &Grouped) -> DType {
+        g.dtype
+    }
+
+    fn validate(g: &Grouped) -> Result<(), String> {
+        match g.layout {
+            Layout::Panels => Err("its matrices are packed".into()),
+            Layout::Rows | Layout::Columns => g.validate(),
+        }
+    }
+
+    fn signature(g: &Grouped) -> Signature {
+        let Groups {
+            groups,
+            copies,
+            n,
+            k,
+        } = g.of;
+        g.takes([
+            ("a", Mode::Read, Count::rows(&[0], k)),
+            ("matrices", Mode::Read, Count::fixed(groups * n * k)),
+            ("c", Mode::Write, Count::rows(&[0], copies * n)),
+        ])
+    }
+
+    fn tiles(g: &Grouped, _: &[u64]) -> u64 {
+        g.of.groups * g.of.n.div_ceil(g.width())
+    }
+
+    fn headline(g: &Grouped) -> String {
+        g.in_words("rows times the matrix")
+    }
+
+    fn run<T: Real>(g: &Grouped, m: &mut (impl Memory<T> + Indices), at: Launch) {
+        let Groups {
+            groups,
+            copies,
+            n,
+            k,
+        } = g.of;
+        let kc = u64::from(g.blocking.kc);
+        let (a, b) = (loaded(m, 1, at.dims[0] * k), loaded(m, 2, groups * n * k));
+        for (i, group) in (0..).zip(g.groups(m, at.dims[0])) {
+            for j in 0..n {
+                let element = |l: u64| match g.layout {
+                    Layout::Columns => j * k + l,
+                    _ => l * n + j,
+                };
+                let factors = |l| {
+                    let (a_at, b_at) = (i / copies * k + l, group * n * k + element(l));
+                    (a[a_at as usize], b[b_at as usize])
+                };
+                let starts = (0..k).step_by(kc as usize);
+                let sum: T = blocked(starts.map(|l| (l..(l + kc).min(k)).map(factors)));
+                m.store(3, i * n + j, sum);
+            }
+        }
+    }
+
+    fn samples() -> Vec<Sample<Grouped>> {
+        Grouped::samples_with(&[Layout::Rows, Layout::Columns])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_names_a_group() {
+        let of = Groups {
+            groups: 3,
+            copies: 1,
+            n: 1,
+            k: 1,
+        };
+        let named = [-1.0, 0.0, 0.9, 1.0, 1.5, 2.0, 7.0, f64::INFINITY, f64::NAN].map(|x| of.of(x));
+        assert_eq!(named, [0, 0, 0, 1, 1, 2, 2, 2, 0]);
+        let one = Groups { groups: 1, ..of };
+        assert_eq!([f64::NEG_INFINITY, 0.0, 5.0].map(|x| one.of(x)), [0; 3]);
+    }
+}
