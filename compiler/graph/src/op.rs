@@ -6,7 +6,7 @@ use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, LinearAttend, Scan, ScanForm};
+use odec_program::kernel::{Attend, Groups, LinearAttend, Scan, ScanForm};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -93,6 +93,10 @@ pub enum Kind {
         /// Factors are rounded to bf16.
         rounded: bool,
     },
+    /// Operands a, the experts' numbers, matrices; the product of each row with the matrix of its expert, [n, k] or `transposed` [k, n].
+    Grouped { of: Groups, transposed: bool },
+    /// Operands the experts' numbers, a, b; the sum of a row's outer products for each expert, [n, k].
+    GroupedOuter(Groups),
     /// Operands q, k, v; results o, lse. The types in the spec are chosen by the lowering: that of the inputs is the operands'.
     Attend(Attend),
     /// Operands q, k, v, o, lse, d_o; results d_q, d_k, d_v.

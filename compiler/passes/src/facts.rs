@@ -133,6 +133,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
         Kind::LinearAttend(_) => Role::Fresh,
         Kind::Append | Kind::Gather | Kind::PositionSum | Kind::Scan(_) => Role::Fresh,
+        Kind::Grouped { .. } | Kind::GroupedOuter(_) => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());
             let mut args = Vec::new();

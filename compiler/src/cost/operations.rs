@@ -99,6 +99,15 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
             let elements = rows(out).saturating_mul(out.cols());
             found.contractions = elements.saturating_mul(inner);
         }
+        // Each row meets the matrices of its experts, and no others.
+        Kind::Grouped { of, .. } => {
+            let each = rows(&ins[1]).saturating_mul(ins[1].cols());
+            found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
+        }
+        Kind::GroupedOuter(of) => {
+            let each = rows(&ins[0]).saturating_mul(ins[0].cols());
+            found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
+        }
         Kind::Attend(a) | Kind::AttendCached(a) => {
             found.attention = a.forward_products().saturating_mul(pairs(at, &a));
         }

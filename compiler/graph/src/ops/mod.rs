@@ -109,6 +109,8 @@ ops! {
     slice::Slice,
     sum_cols::SumCols,
     max_cols::MaxCols,
+    arg_top::ArgTop,
+    one_hot::OneHot,
     sum_rows::SumRows,
     gather_cols::GatherCols,
     scatter_cols::ScatterCols,
@@ -116,6 +118,8 @@ ops! {
     // whole tensors
     rope::Rope,
     matmul::MatMul,
+    grouped_matmul::GroupedMatMul,
+    grouped_outer::GroupedOuter,
     attention::Attention,
     attention_backward::AttentionBackward,
     linear_attention::LinearAttention,

@@ -161,3 +161,10 @@ pub(super) fn fold_cols(x: &Tensor, f: impl Fn(&[f64]) -> f64) -> Result<Vec<Ten
     let data = x.data.chunks_exact(x.cols()).map(f).collect();
     Ok(vec![Tensor::new(shape, data)])
 }
+
+/// The elements of rows that have `parts` parts of `cols` columns each; of a row of one part, that part as often.
+pub(super) fn spread_parts(x: &Tensor, cols: usize, parts: usize) -> Vec<f64> {
+    let times = if x.cols() == cols { parts } else { 1 };
+    let rows = x.data.chunks_exact(x.cols());
+    rows.flat_map(|row| row.repeat(times)).collect()
+}

@@ -16,7 +16,9 @@ use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
-use odec_program::kernel::{Attend, Gather, KernelSpec, LinearAttend, Scan};
+use odec_program::kernel::{
+    Attend, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
+};
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -261,6 +263,25 @@ impl Lowering<'_> {
                 let panels = if rounded { DType::Bf16 } else { self.real };
                 self.contract(n, a_transposed, b_transposed, panels)
             }
+            (Kind::Grouped { of, transposed }, _) => {
+                let [x, experts, w] = operands[..] else {
+                    unreachable!("products of rows have three operands")
+                };
+                let layout = match transposed {
+                    false => Layout::Columns,
+                    true => Layout::Rows,
+                };
+                let spec = KernelSpec::Grouped(self.grouped(of, layout));
+                let args = self.buffers(&[experts, x, w, results[0]])?;
+                self.launch(spec, args, vec![self.parts(x, of.k)], vec![], n);
+                Ok(())
+            }
+            (Kind::GroupedOuter(of), _) => {
+                let spec = KernelSpec::GroupedOuter(self.grouped(of, Layout::Columns));
+                let args = self.buffers(&[operands.clone(), results].concat())?;
+                self.launch(spec, args, vec![self.parts(operands[2], of.k)], vec![], n);
+                Ok(())
+            }
             (Kind::Attend(spec), _) => {
                 // Sinks come behind results.
                 let values = [&operands[..3], &results[..], &operands[3..]].concat();
@@ -381,6 +402,23 @@ impl Lowering<'_> {
         let args = self.buffers(&[given, results].concat())?;
         self.launch(spec, args, dims, vec![], node);
         Ok(())
+    }
+
+    fn grouped(&self, of: Groups, layout: Layout) -> Grouped {
+        Grouped {
+            dtype: self.real,
+            of,
+            layout,
+            blocking: self.tiling.blocking,
+        }
+    }
+
+    /// How many rows of `cols` columns a value is.
+    fn parts(&self, v: Value, cols: u64) -> Size {
+        let ty = self.graph.ty(v);
+        let rows = ty.rows();
+        let factor = rows.factor * (ty.cols() / cols);
+        Size { factor, ..rows }
     }
 
     /// The member of a unit that names its place: the last in the step and evaluation that most members belong to.

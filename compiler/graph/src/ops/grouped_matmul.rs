@@ -1,0 +1,188 @@
+//! Products of rows with the matrices of their experts: what a mixture of experts computes, and nothing of the others.
+
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::attention::{add_scaled, dot};
+use crate::ops::op::{Op, Sample, VjpCx};
+use crate::ops::support::{fail, reals, spread_parts};
+use crate::ops::{Builder, Combine, GroupedOuter, Slice};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{ParseError, attrs::Attrs};
+use crate::types::TensorType;
+use crate::value::Value;
+use odec_program::Dim;
+use odec_program::kernel::Groups;
+
+/// `x[.., K]` or `x[.., k·K]`, `experts[.., k]`, `W[E, N, K] → [.., k·N]`: each token meets k matrices. The k parts of a row of x meet
+/// one each; a row that has one part only meets all of them. `transposed`: `x[.., k·N] → [.., k·K]`.
+///
+/// An expert is named by a number that need not be whole: by how many of `1, 2, … E − 1` are not above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupedMatMul {
+    pub transposed: bool,
+}
+
+/// The group of so many that a number names.
+pub(super) fn named(groups: u64, number: f64) -> usize {
+    let of = Groups {
+        groups,
+        copies: 1,
+        n: 1,
+        k: 1,
+    };
+    of.of(number) as usize
+}
+
+/// Extents of matrices of fixed size.
+pub(super) fn matrices(op: &'static str, t: &TensorType) -> Result<[u64; 3], TypeError> {
+    match t.shape[..] {
+        [Dim::Fixed(e), Dim::Fixed(n), Dim::Fixed(k)] => Ok([e, n, k]),
+        _ => fail(op, format!("{t} is no list of matrices")),
+    }
+}
+
+/// How many experts each token has, where `rows` have the same rows.
+pub(super) fn choices(
+    op: &'static str,
+    experts: &TensorType,
+    rows: &TensorType,
+) -> Result<u64, TypeError> {
+    match experts.rank() > 1 && experts.per_row() == rows.per_row() {
+        true => Ok(experts.cols()),
+        false => fail(op, format!("{rows} needs numbers per row, not {experts}")),
+    }
+}
+
+/// The sum of the `parts` parts of each row.
+pub(super) fn sum_parts(b: &mut Builder, x: Value, parts: u64) -> Value {
+    if parts == 1 {
+        return x;
+    }
+    let cols = b.ty(x).cols() / parts;
+    let part = |n: u64, b: &mut Builder| {
+        let from = n * cols;
+        b.push1(Slice { from, cols }, &[x]).expect("inside")
+    };
+    let each: Vec<Value> = (0..parts).map(|n| part(n, b)).collect();
+    let coeffs = vec![crate::Exact::one(); each.len()];
+    b.push1(Combine { coeffs }, &each).expect("one type")
+}
+
+impl GroupedMatMul {
+    /// How the operands meet, and the experts of each token.
+    fn groups(&self, ins: &[TensorType]) -> Result<(Groups, u64), TypeError> {
+        let [x, experts, w] = reals(Self::NAME, ins)?;
+        let [groups, rows, cols] = matrices(Self::NAME, w)?;
+        let of = choices(Self::NAME, experts, x)?;
+        let (n, k) = match self.transposed {
+            false => (rows, cols),
+            true => (cols, rows),
+        };
+        let copies = match x.cols() {
+            own if k.checked_mul(of) == Some(own) => 1,
+            one if one == k && !self.transposed => of,
+            _ => {
+                let what = format!("{x} is no row for {of} of the matrices {w}");
+                return fail(Self::NAME, what);
+            }
+        };
+        let groups = Groups {
+            groups,
+            copies,
+            n,
+            k,
+        };
+        Ok((groups, of))
+    }
+}
+
+impl Op for GroupedMatMul {
+    const NAME: &'static str = "grouped_matmul";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![("transposed", self.transposed.to_string())]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let transposed = given.need("transposed")?;
+        Ok(GroupedMatMul { transposed })
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let (groups, of) = self.groups(ins)?;
+        match groups.n.checked_mul(of) {
+            Some(cols) => Ok(vec![ins[0].with_cols(cols)]),
+            None => fail(Self::NAME, "too many columns"),
+        }
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (experts, w) = (ins[1], ins[2]);
+        let [groups, rows, cols] = [0, 1, 2].map(|i| w.shape[i] as usize);
+        let (n, k) = match self.transposed {
+            false => (rows, cols),
+            true => (cols, rows),
+        };
+        let x = spread_parts(ins[0], k, experts.cols());
+        let mut data = Vec::with_capacity(experts.data.len() * n);
+        for (x, number) in x.chunks_exact(k).zip(&experts.data) {
+            let w = &w.data[named(groups as u64, *number) * n * k..][..n * k];
+            match self.transposed {
+                false => data.extend(w.chunks_exact(k).map(|w| dot(x, w))),
+                true => {
+                    let mut sums = vec![0.0; n];
+                    for (x, w) in x.iter().zip(w.chunks_exact(n)) {
+                        add_scaled(&mut sums, *x, w);
+                    }
+                    data.extend(sums);
+                }
+            }
+        }
+        let mut shape = experts.shape.clone();
+        if let Some(last) = shape.last_mut() {
+            *last *= n as u64;
+        }
+        Ok(vec![Tensor::new(shape, data)])
+    }
+
+    fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        let (x, experts, w, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
+        let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
+        let (of, _) = self.groups(&types).expect("inferred");
+        let back = GroupedMatMul {
+            transposed: !self.transposed,
+        };
+        let back =
+            cx.b.push1(back, &[d, experts, w])
+                .expect("the same matrices");
+        let d_x = sum_parts(cx.b, back, of.copies);
+        let [groups, _, cols] = matrices(Self::NAME, &types[2]).expect("inferred");
+        let factors = match self.transposed {
+            false => [experts, d, x],
+            true => [experts, x, d],
+        };
+        let outer = GroupedOuter { groups, cols };
+        let d_w = cx.b.push1(outer, &factors).expect("the same rows");
+        Vjp::Rule(vec![Some(d_x), None, Some(d_w)])
+    }
+
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        let (of, _) = self.groups(ins).expect("inferred");
+        let transposed = self.transposed;
+        Kind::Grouped { of, transposed }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let sample = |name, transposed, cols, experts| {
+            let w = TensorType::real([4, 7, 5].map(Dim::Fixed));
+            let ins = vec![TensorType::state(cols), TensorType::state(experts), w];
+            let op = GroupedMatMul { transposed };
+            Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
+        };
+        vec![
+            sample("one of four", false, 5, 1),
+            sample("two of a row", false, 5, 2),
+            sample("two of parts", false, 10, 2),
+            sample("input_gradient", true, 14, 2),
+        ]
+    }
+}

@@ -1,0 +1,112 @@
+//! Outer products summed over the rows of each expert: the gradient of the experts' matrices.
+
+use super::grouped_matmul::{choices, matrices, named, sum_parts};
+use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::GroupedMatMul;
+use crate::ops::attention::add_scaled;
+use crate::ops::op::{Op, Sample, VjpCx};
+use crate::ops::support::{fail, reals, spread_parts};
+use crate::tensor::{EvalCx, Tensor};
+use crate::text::{ParseError, attrs::Attrs};
+use crate::types::TensorType;
+use odec_program::Dim;
+use odec_program::kernel::Groups;
+
+/// `experts[.., k]`, `a[.., k·N]`, `b[.., K]` or `b[.., k·K] → [groups, N, K]`, K = `cols`: `Σ a bᵀ` over the parts of rows that have the same
+/// expert, zero where none have it. A number names an expert as in a [`GroupedMatMul`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupedOuter {
+    pub groups: u64,
+    pub cols: u64,
+}
+
+impl GroupedOuter {
+    fn of(&self, ins: &[TensorType]) -> Result<Groups, TypeError> {
+        let [experts, a, b] = reals(Self::NAME, ins)?;
+        let of = choices(Self::NAME, experts, a)?;
+        choices(Self::NAME, experts, b)?;
+        let copies = match b.cols() {
+            own if self.cols.checked_mul(of) == Some(own) => Some(1),
+            one if one == self.cols => Some(of),
+            _ => None,
+        };
+        match copies {
+            Some(copies) if a.cols().is_multiple_of(of) => Ok(Groups {
+                groups: self.groups,
+                copies,
+                n: a.cols() / of,
+                k: self.cols,
+            }),
+            _ => {
+                let cols = self.cols;
+                let what = format!("{a} and {b} are no rows of {of} parts, the second of {cols}");
+                fail(Self::NAME, what)
+            }
+        }
+    }
+}
+
+impl Op for GroupedOuter {
+    const NAME: &'static str = "grouped_outer";
+
+    fn attrs(&self) -> Vec<(&'static str, String)> {
+        vec![]
+    }
+
+    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
+        let [groups, _, cols] =
+            matrices(Self::NAME, &given.result()?).or_else(|e| given.refuse("", e.what))?;
+        Ok(GroupedOuter { groups, cols })
+    }
+
+    fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
+        let of = self.of(ins)?;
+        let extents = [of.groups, of.n, of.k].map(Dim::Fixed);
+        Ok(vec![TensorType::real(extents)])
+    }
+
+    fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
+        let (experts, a) = (ins[0], ins[1]);
+        let (n, k) = (a.cols() / experts.cols(), self.cols as usize);
+        let b = spread_parts(ins[2], k, experts.cols());
+        let mut out = Tensor::zeros(vec![self.groups, n as u64, self.cols]);
+        let rows = a.data.chunks_exact(n).zip(b.chunks_exact(k));
+        for (number, (a, b)) in experts.data.iter().zip(rows) {
+            let sums = &mut out.data[named(self.groups, *number) * n * k..][..n * k];
+            for (a, sums) in a.iter().zip(sums.chunks_exact_mut(k)) {
+                add_scaled(sums, *a, b);
+            }
+        }
+        Ok(vec![out])
+    }
+
+    fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        let (experts, a, b, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
+        let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
+        let copies = self.of(&types).expect("inferred").copies;
+        let mut rows = |transposed, x| {
+            let op = GroupedMatMul { transposed };
+            cx.b.push1(op, &[x, experts, d]).expect("the same matrices")
+        };
+        let (d_a, d_b) = (rows(false, b), rows(true, a));
+        let d_b = sum_parts(cx.b, d_b, copies);
+        Vjp::Rule(vec![None, Some(d_a), Some(d_b)])
+    }
+
+    fn kind(&self, ins: &[TensorType]) -> Kind {
+        Kind::GroupedOuter(self.of(ins).expect("inferred"))
+    }
+
+    fn samples() -> Vec<Sample> {
+        let sample = |name, experts, a, b| {
+            let op = GroupedOuter { groups: 4, cols: 5 };
+            let ins = [experts, a, b].map(TensorType::state).into();
+            Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
+        };
+        vec![
+            sample("one of four", 1, 7, 5),
+            sample("two of a row", 2, 14, 5),
+            sample("two of parts", 2, 14, 10),
+        ]
+    }
+}
