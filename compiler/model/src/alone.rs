@@ -5,7 +5,9 @@
 use super::CompileError;
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
-use super::layers::{Angles, LayerParam, Reads, SINUSOID_BASE, TypeResult, VOCABULARY, Weights};
+use super::layers::{
+    Angles, LayerParam, Reads, Routed, SINUSOID_BASE, TypeResult, VOCABULARY, Weights,
+};
 use crate::error::BuildError;
 use crate::scheme::{Field, Namespace, NoFiles, Resolver};
 use odec_grammar::Sources;
@@ -132,5 +134,9 @@ impl Weights for Bare<'_> {
             base: SINUSOID_BASE,
         };
         b.push1(Table { table }, &[])
+    }
+
+    fn routed(&mut self, _: &mut Builder, _: Routed) -> TypeResult<()> {
+        Ok(())
     }
 }

@@ -26,13 +26,14 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
     max.filter(|_| sink.len() == before)
 }
 
-/// What a parameter has beside it: the end of its path, shape and start.
+/// What a parameter has beside it: the end of its path, shape and start. Experts have a vector each, one after the other.
 pub fn vector(max: Option<f64>, p: &LayerParam) -> Option<(String, Vec<u64>, Init)> {
-    let (Some(_), [rows, _]) = (max, &p.shape[..]) else {
+    let (Some(_), [rows @ .., _]) = (max, &p.shape[..]) else {
         return None;
     };
     let path = format!("{}{}", p.path, added::SPECTRAL);
-    Some((path, vec![*rows], Init::Normal { std: 1.0 }))
+    let vector = (path, vec![rows.iter().product()], Init::Normal { std: 1.0 });
+    Some(vector).filter(|_| !rows.is_empty())
 }
 
 /// Reports matrices that are computed from parameters and are not parameters.

@@ -25,6 +25,7 @@ use odec_source::codes;
 mod adaptive;
 pub mod alone;
 mod arguments;
+mod balance;
 mod build;
 pub mod chapters;
 pub mod coefficient;

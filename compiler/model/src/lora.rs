@@ -23,9 +23,10 @@ use crate::scheme::scalar::{Scope, name_of};
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::MatMul;
 use odec_graph::ops::matmul::Layout;
+use odec_graph::ops::{MatMul, Reshape};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::Bindings;
 use odec_program::manifest::{Init, Tune, added};
 
 /// Reads `all`, or `lora(rank: 8)`.
@@ -49,17 +50,21 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Tune> {
 }
 
 /// The factors of a parameter: ends of their paths, shapes and starts. A matrix with a side shorter than the rank has factors of
-/// that side's rank.
+/// that side's rank. The matrices of experts are adapted as one below the other, so they share A and have a part of B each.
 pub fn factors(tune: Tune, p: &LayerParam) -> Vec<(String, Vec<u64>, Init)> {
-    let (Tune::Lora { rank }, [rows, cols]) = (tune, &p.shape[..]) else {
+    let (Tune::Lora { rank }, [above @ .., cols]) = (tune, &p.shape[..]) else {
         return Vec::new();
     };
-    let rank = rank.min(*rows).min(*cols);
+    if above.is_empty() {
+        return Vec::new();
+    }
+    let rows: u64 = above.iter().product();
+    let rank = rank.min(rows).min(*cols);
     let std = 1.0 / (*cols as f64).sqrt();
     let path = |end: &str| format!("{}{end}", p.path);
     vec![
         (path(added::LORA_A), vec![rank, *cols], Init::Normal { std }),
-        (path(added::LORA_B), vec![*rows, rank], Init::Zeros),
+        (path(added::LORA_B), vec![rows, rank], Init::Zeros),
     ]
 }
 
@@ -107,7 +112,11 @@ impl GraphBuilder<'_> {
         }
         let [up, down] = [self.param(b, &paths[0])?, self.param(b, &paths[1])?];
         b.part("lora", |b| {
-            let update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
+            let mut update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
+            if b.ty(weight).rank() > 2 {
+                let to = b.ty(weight).concrete(Bindings::new(1, 1));
+                update = b.push1(Reshape { to }, &[update])?;
+            }
             nn::combine(b, &[(Exact::one(), weight), (Exact::one(), update)])
         })
     }

@@ -99,6 +99,10 @@ impl Along for EvolveSpec {
     fn drifts(&self) -> bool {
         EvolveSpec::drifts(self)
     }
+
+    fn routes(&self) -> bool {
+        self.all_layers().any(|l| l.reads().routes)
+    }
 }
 
 /// Reads a loss; the last kind of token is the mask.

@@ -3,7 +3,7 @@
 //! Weights of time are made of parameters and the time at hand; all others are the parameters themselves.
 
 use super::graph_builder::GraphBuilder;
-use super::layers::{Angles, Weights};
+use super::layers::{Angles, Routed, Weights};
 use super::time_dependent::At;
 use odec_graph::ops::Attention;
 use odec_graph::{Builder, Site, TypeError, Value, nn};
@@ -70,5 +70,8 @@ impl Weights for ScopedParams<'_, '_> {
     }
     fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
         self.model.sinusoids(b)
+    }
+    fn routed(&mut self, b: &mut Builder, at: Routed) -> Result<(), TypeError> {
+        self.model.routed(b, at)
     }
 }

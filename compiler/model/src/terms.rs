@@ -18,6 +18,8 @@ pub(super) struct Collected {
     each: Vec<Given>,
     /// Solutions that were looked at.
     solutions: usize,
+    /// How evenly experts were used that no step has been asked for yet.
+    pub(super) balances: Vec<Value>,
 }
 
 struct Given {
@@ -37,6 +39,7 @@ impl Default for Collected {
         Collected {
             each: NAMES.iter().map(given).collect(),
             solutions: 0,
+            balances: Vec::new(),
         }
     }
 }
@@ -107,6 +110,10 @@ impl Training for GraphBuilder<'_> {
 
     fn given(&self, term: &str) -> &[Value] {
         self.collected.of(term)
+    }
+
+    fn balances(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.collected.balances)
     }
 
     fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError> {

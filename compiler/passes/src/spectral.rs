@@ -14,30 +14,57 @@ use super::layout::ParamTable;
 use super::update::rows_kernel;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
-use odec_program::manifest::{Param, added};
+use odec_program::manifest::added;
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
-/// The matrices that have a vector u, with it.
-fn bounded(table: &ParamTable) -> impl Iterator<Item = (&Param, &Param)> {
-    let vectors = table.params.iter();
-    vectors.filter_map(|u| {
+/// A matrix with its vector u: those of experts are parts of one parameter.
+struct Bounded<'t> {
+    path: &'t str,
+    rows: u64,
+    cols: u64,
+    /// Where they begin, in bytes.
+    matrix: u64,
+    vector: u64,
+}
+
+/// The matrices that have a vector.
+fn bounded(table: &ParamTable) -> impl Iterator<Item = Bounded<'_>> {
+    let element = table.real.bytes();
+    let vectors = table.params.iter().filter_map(|u| {
         let matrix = u.path.strip_suffix(added::SPECTRAL)?;
         Some((table.find(matrix)?, u))
+    });
+    vectors.flat_map(move |(w, u)| {
+        let [above @ .., rows, cols] = &w.shape[..] else {
+            return Vec::new();
+        };
+        let (rows, cols) = (*rows, *cols);
+        let each = |n: u64| Bounded {
+            path: &w.path,
+            rows,
+            cols,
+            matrix: w.offset + n * rows * cols * element,
+            vector: u.offset + n * rows * element,
+        };
+        (0..above.iter().product()).map(each).collect()
     })
 }
 
 /// Launches for every matrix; `norm` is the gradient's.
 pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: BufferId) {
     let real = table.real;
-    for (w, u) in bounded(table) {
-        let [rows, cols] = w.shape[..] else {
-            continue;
+    for of in bounded(table) {
+        let Bounded {
+            path, rows, cols, ..
+        } = of;
+        let mut place = |name: String, offset: u64, n: u64| {
+            let home = Placement::Fixed(Operand::at(Slot::Params, offset));
+            code.buffer(name, real, Size::fixed(n), home)
         };
-        let mut place = |p: &Param, n: u64| {
-            let home = Placement::Fixed(Operand::at(Slot::Params, p.offset));
-            code.buffer(p.path.clone(), real, Size::fixed(n), home)
-        };
-        let (w, u, path) = (place(w, rows * cols), place(u, rows), &w.path);
+        let (w, u) = (
+            place(path.to_string(), of.matrix, rows * cols),
+            place(format!("{path}{}", added::SPECTRAL), of.vector, rows),
+        );
         let mut made = |name: &str, n: u64| {
             code.buffer(
                 format!("{path} {name}"),

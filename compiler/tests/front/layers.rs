@@ -448,3 +448,23 @@ fn linear_attention_names_what_does_not_fit() {
         assert_eq!(said, [wanted]);
     }
 }
+
+#[test]
+fn a_mixture_chooses_among_its_experts() {
+    for (text, wanted) in [
+        (
+            "moe(experts: 2, top_k: 3, hidden: 4)",
+            "3 of 2 experts cannot be chosen",
+        ),
+        ("moe(experts: 4, top_k: 0, hidden: 4)", "top_k"),
+        ("moe(experts: 64, top_k: 17, hidden: 4)", "16"),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, activation: relu)",
+            "this is no activation of experts",
+        ),
+        ("router(4)", "`router`"),
+    ] {
+        let said = said(text);
+        assert!(said.iter().any(|m| m.contains(wanted)), "{text}: {said:?}");
+    }
+}

@@ -71,3 +71,20 @@ fn weights_that_do_not_drift() {
     ];
     insta::assert_snapshot!("losses_drift", all.join("\n"));
 }
+
+#[test]
+fn mixtures_that_cannot_be_balanced() {
+    let balance = &["cross_entropy + load_balance"];
+    let mixture = |flow: &str| {
+        let text = model(flow, 2, "h = 1");
+        let (fields, rest) = text.split_once("model ").expect("a model");
+        format!(
+            "field experts = rmsnorm |> moe(experts: 4, top_k: 2, hidden: 8)\n{fields}model {rest}"
+        )
+    };
+    let all = [
+        mistakes("lie(att, ffn)", "h = 1", balance),
+        mistakes_of(&mixture("backward_euler(experts)"), balance),
+    ];
+    insta::assert_snapshot!("losses_balance", all.join("\n"));
+}

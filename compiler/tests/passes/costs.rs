@@ -50,6 +50,9 @@ fn launched(spec: &KernelSpec, dims: &[u64]) -> Operations {
     };
     match spec {
         KernelSpec::Contract(_) => sum.contractions = dims[0] * dims[1] * dims[2],
+        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
+            sum.contractions = dims[0] * g.of.copies * g.of.n * g.of.k;
+        }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) => {
             let products = match spec {
                 // scores and outputs
@@ -296,6 +299,7 @@ fn costs_are_what_the_program_does() {
         "encoder_masked",
         "ab2_layer",
         "gpt",
+        "mixtral",
     ] {
         check(name, "");
     }

@@ -20,6 +20,7 @@ mod lora;
 mod losses;
 mod measured;
 mod memory;
+mod moe;
 mod numbers;
 mod optimiser;
 mod planning;

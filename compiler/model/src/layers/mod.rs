@@ -82,6 +82,8 @@ pub struct Reads {
     pub sinusoids: bool,
     /// Tables of angles.
     pub rotary: Vec<Angles>,
+    /// What a router chooses for each token.
+    pub routes: bool,
 }
 
 impl Reads {
@@ -94,6 +96,7 @@ impl Reads {
             carried: self.carried.saturating_add(other.carried),
             sinusoids: self.sinusoids | other.sinusoids,
             rotary: self.rotary,
+            routes: self.routes | other.routes,
         }
     }
 }
@@ -165,6 +168,19 @@ pub trait Weights {
     fn time(&mut self, b: &mut Builder, waves: Waves) -> TypeResult;
     /// Sinusoids of the positions, a row for each.
     fn positions(&mut self, b: &mut Builder) -> TypeResult;
+    /// Notes what a router chose.
+    fn routed(&mut self, b: &mut Builder, at: Routed) -> TypeResult<()>;
+}
+
+/// What a router chose for each token.
+#[derive(Clone, Copy, Debug)]
+pub struct Routed {
+    /// `[.., experts]`.
+    pub logits: Value,
+    /// 1 for each expert that was chosen, 0 for the others: `[.., experts]`.
+    pub chosen: Value,
+    /// How many were.
+    pub top_k: u64,
 }
 
 /// `norm.2.gain` → `norm.2`.
@@ -260,7 +276,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
             "tokens see their neighbours through `attention(heads: …, window: …)`; ",
         ),
         ("hopfield", ""),
-        ("router", ""),
+        ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("normalize", ""),
         ("nonnegative", ""),
     ],
@@ -274,6 +290,7 @@ layers! {
     rotary::Rotary,
     linear_attention::LinearAttention,
     swiglu::SwiGlu,
+    moe::Moe,
     gelu::Gelu,
     relu::Relu,
     linear::Linear,

@@ -72,6 +72,8 @@ pub trait Along {
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.
     fn drifts(&self) -> bool;
+    /// Whether its fields choose among experts.
+    fn routes(&self) -> bool;
 }
 
 /// What terms ask of the model whose graph is built.
@@ -80,6 +82,8 @@ pub trait Training {
     fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError>;
     /// What all steps gave to a term, a number for each token each.
     fn given(&self, term: &str) -> &[Value];
+    /// How evenly the experts of each mixture were used since this was asked last, a number for each token.
+    fn balances(&mut self) -> Vec<Value>;
     /// The sum of squares of what weights move by.
     fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError>;
 }
@@ -207,4 +211,5 @@ terms! {
     jacobian::Jacobian,
     drift::Drift,
     ponder::Ponder,
+    load_balance::LoadBalance,
 }

@@ -1,0 +1,69 @@
+//! `load_balance`: how unevenly mixtures of experts are used.
+//!
+//! Leaves what a router chose, and the sum in the graph, to `model/balance.rs`.
+
+use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect, sum};
+use crate::error::BuildError;
+use crate::scheme::args::Args;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Value};
+use odec_program::manifest::Loss;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadBalance;
+
+impl LossTerm for LoadBalance {
+    const NAME: &'static str = "load_balance";
+    const ASKS: bool = false;
+    const IS_PLAIN: bool = false;
+    const IS_OF_WEIGHTS: bool = false;
+
+    fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
+        Some((LoadBalance, None))
+    }
+
+    fn definition(&self) -> String {
+        "Σ over mixtures of E Σ_e f_e p_e, f_e the share of all choices that are expert e, p the router's softmax".into()
+    }
+
+    /// Says where there is no mixture, or where it is not known which evaluations of one count.
+    fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
+        if !evolves.iter().any(|e| e.routes()) {
+            let d = no_effect(span, "no field of this model has a mixture of experts");
+            sink.push(
+                d.label("`load_balance` is about the choices of `moe`")
+                    .help("write, for example, `moe(experts: 8, top_k: 2, hidden: 4*width)` for an MLP"),
+            );
+        } else if let Some(e) = evolves.iter().find(|e| e.routes() && e.solves()) {
+            let message =
+                "`load_balance` needs steps that evaluate mixtures a known number of times";
+            let d = incompatible(span, message);
+            sink.push(
+                d.also(
+                    e.span(),
+                    "these steps solve equations, and iterate until they are solved",
+                )
+                .help("leave `load_balance` out, or write the steps without `solve`"),
+            );
+        }
+    }
+
+    fn step(
+        &self,
+        model: &mut dyn Training,
+        _: &mut Builder,
+        _: &StepTaken,
+    ) -> Result<Vec<Value>, BuildError> {
+        Ok(model.balances())
+    }
+
+    fn rows(
+        &self,
+        model: &mut dyn Training,
+        b: &mut Builder,
+        _: &Predicted,
+    ) -> Result<Value, BuildError> {
+        sum(b, model.given(Self::NAME))
+    }
+}
