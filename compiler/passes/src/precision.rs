@@ -188,7 +188,14 @@ impl<'g> Reading<'g> {
             | OpKind::NormalCdf(_)
             | OpKind::NormalPdf(_)
             | OpKind::WherePositive(_)
-            | OpKind::Exp(_) => true,
+            | OpKind::Exp(_)
+            | OpKind::Log(_)
+            | OpKind::Sqrt(_)
+            | OpKind::Rsqrt(_)
+            | OpKind::Recip(_)
+            | OpKind::Sin(_)
+            | OpKind::Tanh(_)
+            | OpKind::Softplus(_) => true,
             OpKind::Mul(_) => node
                 .operands
                 .iter()

@@ -1,7 +1,8 @@
-//! The largest column of every row: the shift that keeps exponentials in range.
+//! The largest column of every row. Equal ones share its derivative evenly, as in PyTorch and JAX.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
+use crate::ops::{Heaviside, Mul, Recip, SumCols};
 use crate::ops::support::{fail, fold_cols, map_kind, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
@@ -35,10 +36,15 @@ impl Op for MaxCols {
         fold_cols(ins[0], max)
     }
 
-    fn vjp(&self, _: &mut VjpCx) -> Vjp {
-        Vjp::NotDifferentiable(
-            "a maximum jumps between columns; stop its gradient where it is only a shift",
-        )
+    fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        // No column is larger than the largest: the step is 1/2 where one is as large, else 0.
+        let (x, y, d) = (cx.ins[0], cx.outs[0], cx.d());
+        let largest = cx.b.push1(Heaviside, &[x, y]).expect("a number per row");
+        let count = cx.b.push1(SumCols, &[largest]).expect("columns");
+        let each = cx.b.push1(Recip, &[count]).expect("one operand");
+        let each = cx.b.push1(Mul, &[d, each]).expect("one shape");
+        let part = cx.b.push1(Mul, &[largest, each]);
+        Vjp::Rule(vec![Some(part.expect("a number per row"))])
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {

@@ -1,6 +1,7 @@
 //! Tests of the tensor graph: ops, whole models, printed pictures.
 
 mod common;
+mod functions;
 mod linear_attention;
 mod models;
 mod ops;

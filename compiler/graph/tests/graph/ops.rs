@@ -140,7 +140,7 @@ fn constant_to_derivatives(s: &Sample) -> bool {
 /// Ops (and results of them) that have no derivative, on purpose.
 fn refused(s: &Sample, port: u32) -> bool {
     match s.op {
-        OpKind::MaxCols(_) | OpKind::AttentionBackward(_) => true,
+        OpKind::AttentionBackward(_) => true,
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
         OpKind::Attention(_) => port == 1,
