@@ -7,10 +7,10 @@
     // As the rule `keyword` of grammar/odec.pest (compiler/tests/front/docs.rs compares them).
     const KEYWORDS =
         "scheme field model train explore use let learn tableau multistep embedded start step repeat return solve flow " +
-        "from sum in evolve for weights embed order cite keep";
+        "from in evolve for weights embed order cite keep";
     // Words with a meaning only where they stand.
     const CONTEXTUAL =
-        "method within by input output init steps gradient per channel shared every cycle of data loss optimizer " +
+        "method within by sum input output init steps gradient per channel shared every cycle of data loss optimizer " +
         "schedule batch accumulate clip seed precision memory tune constrain";
     const CLAIMS =
         "stages evaluations stage_order stiff_order ssp explicit dirk sdirk firk fsal stiffly_accurate A_stable L_stable " +

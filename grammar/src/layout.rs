@@ -87,7 +87,7 @@ fn begins_something(tokens: &[Token], text: &str, at: usize) -> bool {
     let word = tokens[at].text(text);
     let assigns =
         tokens[at].kind == Kind::Word && tokens.get(at + 1).is_some_and(|t| t.text(text) == "=");
-    assigns || (is_keyword(word) && !matches!(word, "sum" | "flow" | "from" | "in" | "for"))
+    assigns || (is_keyword(word) && !matches!(word, "flow" | "from" | "in" | "for"))
 }
 
 /// Whether an expression or a block may end with this token.

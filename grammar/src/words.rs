@@ -120,7 +120,7 @@ impl Context {
 }
 
 /// Reserved words.
-const KEYWORDS: [&str; 27] = [
+const KEYWORDS: [&str; 26] = [
     "scheme",
     "field",
     "model",
@@ -139,7 +139,6 @@ const KEYWORDS: [&str; 27] = [
     "solve",
     "flow",
     "from",
-    "sum",
     "in",
     "evolve",
     "for",

@@ -8,6 +8,7 @@ use clap::{Command, CommandFactory};
 use odec_compiler::cost::operations;
 use odec_compiler::model::alone::{Alone, SHOWN};
 use odec_compiler::model::chapters::{Chapter, chapters};
+use odec_compiler::model::layers::Group;
 use odec_compiler::model::page::{self, ArgumentLine, Page};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
@@ -132,7 +133,12 @@ fn costs_of(alone: &Alone) -> String {
     let parameters = elements.sum::<u64>();
     let text = Bindings::new(1, SHOWN.context);
     let flops = operations::count(&alone.graph, text, |_| true).flops() / SHOWN.context;
-    let mut parts = vec![format!("{} columns", thousands(alone.columns))];
+    let columns = if alone.columns == 1 {
+        "column"
+    } else {
+        "columns"
+    };
+    let mut parts = vec![format!("{} {columns}", thousands(alone.columns))];
     if parameters > 0 {
         parts.push(format!("{} parameters", thousands(parameters)));
     }
@@ -165,8 +171,15 @@ fn reference() -> Done {
     let pages = page::names(LIBRARY).map(|name| page::page(name, LIBRARY));
     let pages: Vec<Option<Page>> = pages.collect::<Result<_, _>>().map_err(Failure::internal)?;
     let pages = || pages.iter().flatten();
-    for page in pages() {
-        outln!("| [`{0}`](#{0}) | {1} |", page.name, page.summary);
+    for (group, head) in [
+        (Group::Layers, ""),
+        (Group::Elements, ELEMENTS_HEAD),
+        (Group::Columns, COLUMNS_HEAD),
+    ] {
+        out!("{head}");
+        for page in pages().filter(|page| page.group == group) {
+            outln!("| [`{0}`](#{0}) | {1} |", page.name, page.summary);
+        }
     }
     for page in pages() {
         outln!("\n{}", markdown(page, "##").trim_end());
@@ -208,6 +221,22 @@ context and `vocab` its vocabulary. Weights are stored [out, in]. Parameters are
 numbered: `q.2.weight`.
 
 | layer | |
+|---|---|
+";
+
+const ELEMENTS_HEAD: &str = "
+### Functions
+
+A function has no parameters. It is applied to what stands before it, or to what it is given: `linear |> exp` is `exp(linear)`. `gelu` and `relu` are functions too where they are not told `hidden`.
+
+| element by element | |
+|---|---|
+";
+
+const COLUMNS_HEAD: &str = "
+With `heads: n`, each of n heads by itself. `concat`, `columns` and `broadcast` put columns side by side, take some of them, and repeat one.
+
+| over the columns of a token | |
 |---|---|
 ";
 

@@ -3,16 +3,17 @@
 //! Takes values of a [`Builder`]; gives the values of the layer. Nodes stand at the builder's site, the parts of a
 //! layer one level below it (`att` → `att.q`). Leaves which layer stands where to `odec-compiler`'s model stage.
 
-use crate::exact::Exact;
-use crate::op::TypeResult;
+use crate::exact::{Exact, ExactError};
+use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
-    InverseCount, Log, MatMul, MaxCols, Mul, NormalCdf, Recip, Rope, Rsqrt, Scan, Shift, Sigmoid,
-    StopGradient, SumCols, SumRows, Table, WherePositive,
+    InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape, Rope, Rsqrt, Scan,
+    Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
 };
 use crate::types::TensorType;
 use crate::value::Value;
+use odec_program::Dim;
 use odec_program::manifest::{self, Turns};
 
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
@@ -103,6 +104,52 @@ pub fn layernorm(b: &mut Builder, x: Value, gain: Value, bias: Value, eps: &Exac
     b.push1(Add, &[scaled, bias])
 }
 
+/// The mean over the columns.
+pub fn mean_cols(b: &mut Builder, x: Value) -> TypeResult {
+    let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
+    let sum = b.push1(SumCols, &[x])?;
+    combine(b, &[(Exact::ratio(1, cols), sum)])
+}
+
+/// The mean square over the columns of what is left when their mean is taken away.
+pub fn variance(b: &mut Builder, x: Value) -> TypeResult {
+    let centred = centred(b, x)?;
+    let square = b.push1(Mul, &[centred, centred])?;
+    mean_cols(b, square)
+}
+
+/// `x / max(‖x‖, eps)` over the columns.
+pub fn unit_length(b: &mut Builder, x: Value, eps: &Exact) -> TypeResult {
+    let square = b.push1(Mul, &[x, x])?;
+    let sum = b.push1(SumCols, &[square])?;
+    let least = constant(b, eps * eps)?;
+    let sum = b.push1(Maximum, &[sum, least])?;
+    let scale = b.push1(Rsqrt, &[sum])?;
+    b.push1(Mul, &[x, scale])
+}
+
+/// Applies something to the columns of each head by itself: `[.., C]` as `[.., heads, C/heads]`, and back.
+pub fn per_head(
+    b: &mut Builder,
+    x: Value,
+    heads: u64,
+    of: impl FnOnce(&mut Builder, Value) -> TypeResult,
+) -> TypeResult {
+    if heads == 1 {
+        return of(b, x);
+    }
+    let mut to = b.ty(x).shape.clone();
+    let (rows, cols) = (to.len().saturating_sub(1), b.ty(x).cols());
+    to.truncate(rows);
+    to.extend([Dim::Fixed(heads), Dim::Fixed(cols / heads)]);
+    let split = b.push1(Reshape { to }, &[x])?;
+    let made = of(b, split)?;
+    let (mut to, cols) = (b.ty(made).shape.clone(), b.ty(made).cols());
+    to.truncate(rows);
+    to.push(Dim::Fixed(heads * cols));
+    b.push1(Reshape { to }, &[made])
+}
+
 /// `x · sigmoid(x)`.
 pub fn silu(b: &mut Builder, x: Value) -> TypeResult {
     let gate = b.push1(Sigmoid, &[x])?;
@@ -140,6 +187,17 @@ pub enum Activation {
     Relu,
 }
 
+impl Activation {
+    /// Element by element.
+    pub fn of(self, b: &mut Builder, x: Value) -> TypeResult {
+        match self {
+            Activation::Gelu => gelu(b, x),
+            Activation::GeluTanh => gelu_tanh(b, x),
+            Activation::Relu => relu(b, x),
+        }
+    }
+}
+
 /// `down(activation(up(x)))`; up `[hidden, C]`, down `[C, hidden]`.
 pub fn mlp(
     b: &mut Builder,
@@ -150,11 +208,7 @@ pub fn mlp(
 ) -> TypeResult {
     let hidden = b.part("up", |b| {
         let y = affine(b, x, up)?;
-        match activation {
-            Activation::Gelu => gelu(b, y),
-            Activation::GeluTanh => gelu_tanh(b, y),
-            Activation::Relu => relu(b, y),
-        }
+        activation.of(b, y)
     })?;
     b.part("down", |b| affine(b, hidden, down))
 }
@@ -278,6 +332,28 @@ pub struct Normaliser {
     pub max: Value,
 }
 
+/// `e^x / Σ e^x` over the columns.
+pub fn softmax(b: &mut Builder, x: Value) -> TypeResult {
+    let shifted = normaliser(b, x)?.shifted;
+    let e = b.push1(Exp, &[shifted])?;
+    let sum = b.push1(SumCols, &[e])?;
+    let inverse = b.push1(Recip, &[sum])?;
+    b.push1(Mul, &[e, inverse])
+}
+
+/// `x − log Σ e^x` over the columns.
+pub fn log_softmax(b: &mut Builder, x: Value) -> TypeResult {
+    let Normaliser { shifted, log, .. } = normaliser(b, x)?;
+    let minus = combine(b, &[(Exact::int(-1), log)])?;
+    b.push1(Add, &[shifted, minus])
+}
+
+/// `log Σ e^x` over the columns.
+pub fn logsumexp(b: &mut Builder, x: Value) -> TypeResult {
+    let Normaliser { log, max, .. } = normaliser(b, x)?;
+    combine(b, &[(Exact::one(), log), (Exact::one(), max)])
+}
+
 /// What softmax needs of `logits[.., V]`.
 pub fn normaliser(b: &mut Builder, logits: Value) -> TypeResult<Normaliser> {
     let max = b.push1(MaxCols, &[logits])?;
@@ -319,6 +395,38 @@ impl Normaliser {
 /// [`Normaliser::cross_entropy`] of `logits[.., V]`.
 pub fn cross_entropy(b: &mut Builder, logits: Value, targets: Value) -> TypeResult {
     normaliser(b, logits)?.cross_entropy(b, targets)
+}
+
+/// The energy of states `x[.., C]` by `patterns[n, C]` (Ramsauer et al. 2021, eq. 2): `−log(Σ e^near)/beta + x·x/2 + log(n)/beta + M²/2` with
+/// `near = beta · x patternsᵀ`, `[.., n]`, and M the length of the longest pattern: `[.., 1]`.
+pub fn hopfield_energy(
+    b: &mut Builder,
+    x: Value,
+    near: Value,
+    patterns: Value,
+    beta: &Exact,
+) -> TypeResult {
+    let wrong = |why: ExactError| TypeError {
+        op: "hopfield",
+        what: why.to_string(),
+    };
+    let n = b.ty(near).cols();
+    let temperature = beta.recip().map_err(wrong)?;
+    let log = Exact::decimal(&format!("{:.20}", libm::log(n as f64))).map_err(wrong)?;
+    let by = (&temperature * &log).checked().map_err(wrong)?;
+
+    let lse = logsumexp(b, near)?;
+    let square = b.push1(Mul, &[x, x])?;
+    let square = b.push1(SumCols, &[square])?;
+    let sum = combine(b, &[(-&temperature, lse), (Exact::ratio(1, 2), square)])?;
+    let sum = b.push1(Shift { by }, &[sum])?;
+
+    let lengths = b.push1(Mul, &[patterns, patterns])?;
+    let lengths = b.push1(SumCols, &[lengths])?;
+    let lengths = b.push1(Reshape::fixed(&[n]), &[lengths])?;
+    let longest = b.push1(MaxCols, &[lengths])?;
+    let half = combine(b, &[(Exact::ratio(1, 2), longest)])?;
+    b.push1(Add, &[sum, half])
 }
 
 /// The mean of a number per row: `[.., 1] → []`.

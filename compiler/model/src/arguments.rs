@@ -24,6 +24,8 @@ pub enum Form {
     Flag,
     /// A whole number from 1: `heads: 8`.
     Whole,
+    /// A whole number from 0: `from: 0`.
+    Index,
     /// Any number: `scale: 1/2`.
     Exact,
     /// A number within bounds: `eps: 1e-6`.

@@ -6,7 +6,7 @@
 use super::CompileError;
 use super::alone::{Alone, SHOWN, alone};
 use super::layers::{
-    About, Argument, DEFINITIONS, Definition, Example, Form, LayerParam, Silent, Start, find,
+    About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
 use odec_grammar::ast::{Item, Layer, LayerBody};
 use odec_library::{Library, LibraryScheme};
@@ -17,6 +17,8 @@ pub struct Page {
     pub name: String,
     /// What it is: "an input".
     pub kind: &'static str,
+    /// Where a list of all layers names it.
+    pub group: Group,
     /// One sentence.
     pub summary: String,
     /// What it computes; of a layer that is written in the language, its body.
@@ -89,6 +91,7 @@ impl Definition {
             arguments: lines(self.arguments),
             parameters: alone.params.iter().map(line).collect(),
             alone: Some(alone),
+            group: self.group,
             ..Page::of(self.name, LAYER, &self.about, self.examples)
         })
     }
@@ -160,6 +163,7 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
         parameters: alone.params.iter().map(line).collect(),
         alone: Some(alone),
         kind: LAYER,
+        group: Group::Layers,
         summary: said.summary,
         source: said.source,
         notes: said.notes,
@@ -283,6 +287,7 @@ impl Form {
         match self {
             Form::Flag => "the word alone".into(),
             Form::Whole => "a whole number from 1".into(),
+            Form::Index => "a whole number from 0".into(),
             Form::Exact => "a number".into(),
             Form::UnnamedWhole => "a whole number from 1, without a name".into(),
             Form::Number(bounds) => bounds.text(),

@@ -5,7 +5,7 @@
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, TensorType, Value};
-use odec_program::expr::Expr;
+use odec_program::expr::{ColMap, Expr};
 use odec_program::{Access, Body, Size};
 
 /// Rows and columns that a row kernel runs over.
@@ -159,10 +159,19 @@ fn role(graph: &Graph, node: u32) -> Role {
                 indexes: body
                     .nodes
                     .iter()
-                    .any(|e| matches!(e, Expr::RowIndex | Expr::ColIndex)),
+                    .any(|e| matches!(e, Expr::RowIndex | Expr::ColIndex))
+                    || reads.iter().any(by_column),
                 nodes: body.nodes.len(),
             })
         }
+    }
+}
+
+/// Whether an operand is read from memory at the number of the column.
+fn by_column(read: &Read) -> bool {
+    match read {
+        Read::Pointwise => false,
+        Read::Through(accesses) => accesses.iter().any(|a| a.col != ColMap::Zero),
     }
 }
 
@@ -191,7 +200,7 @@ fn domain(graph: &Graph, node: u32, reads: &[Read]) -> Domain {
 ///
 /// Missing or single dimensions are broadcast; `[S, C]` in a domain of B·S rows is read by position.
 pub fn pointwise_access(ty: &TensorType, domain: Domain) -> Option<Access> {
-    use odec_program::expr::{ColMap, RowMap};
+    use odec_program::expr::RowMap;
     let (rows, cols) = (ty.rows(), ty.cols());
     let col = match cols {
         1 => ColMap::Zero,

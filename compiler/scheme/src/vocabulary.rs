@@ -78,8 +78,7 @@ impl Vocabulary {
     /// The error for a layer of a later version.
     pub fn later(&self, name: &Ident) -> Option<Diagnostic> {
         let (_, near) = self.later.iter().find(|(n, _)| *n == name.name)?;
-        let layers: Vec<String> = self.names().map(|p| format!("`{p}`")).collect();
-        let help = format!("{near}layers are {}", layers.join(", "));
+        let help = format!("{near}`odec help layers` lists all layers");
         Some(not_supported(name.span, &format!("`{}`", name.name)).help(help))
     }
 

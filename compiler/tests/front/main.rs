@@ -13,6 +13,7 @@ mod docs;
 mod errors;
 mod examples;
 mod exponential;
+mod field_functions;
 mod fields;
 mod functions;
 mod general;

@@ -48,8 +48,8 @@ fn evaluations_at_one_value_are_one() {
     assert_eq!(twice("fixed_point(iterations: 3)"), 4);
     assert_eq!(twice("anderson(tol: 1e-2, max: 3, memory: 2)"), 4);
     // Methods made of methods: both begin with the rate at the state.
-    let average = "scheme mean(F) { method average(rk4(F), heun(F)) }";
-    assert_eq!(evaluations("mean(ffn)", "", average), 5);
+    let average = "scheme middle(F) { method average(rk4(F), heun(F)) }";
+    assert_eq!(evaluations("middle(ffn)", "", average), 5);
 }
 
 /// A value through which no gradient passes is another one.

@@ -9,6 +9,7 @@ mod depth;
 mod double;
 mod drift;
 mod epilogue_fusion;
+mod field_functions;
 mod files;
 mod functions;
 mod guards;

@@ -67,6 +67,7 @@ impl Op for Reshape {
         let read = match ins[0].fit(&self.ty()).or(self.ty().fit(&ins[0])) {
             Some(_) if ins[0].cols() == cols => Read::Pointwise,
             // One row after another.
+            _ if cols == 1 => Read::Through(vec![Access::PER_ROW]),
             _ => Read::Through(vec![Access::full(cols)]),
         };
         Kind::Rows {
@@ -90,6 +91,7 @@ impl Op for Reshape {
             to("heads", &state, &split),
             to("columns", &split, &state),
             to("a_number_for_each_head", &split.per_row(), &TensorType::state(4)),
+            to("a_head_for_each_number", &TensorType::state(4), &split.per_row()),
             sample("matrix_of_row", &[1, 35], &[5, 7]),
             sample("row_of_matrix", &[5, 7], &[1, 35]),
             sample("vector_of_row", &[1, 20], &[20]),

@@ -1,5 +1,6 @@
-//! `gelu`: an MLP with the Gaussian error linear unit, exact or by tanh.
+//! `gelu`: the Gaussian error linear unit, exact or by tanh, alone or in an MLP.
 
+use super::function::X;
 use super::mlp::{BIAS, HIDDEN, Mlp};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
@@ -20,12 +21,12 @@ pub struct Gelu(Mlp);
 impl Layer for Gelu {
     const NAME: &'static str = "gelu";
     const ABOUT: About = About {
-        summary: "An MLP applied to each token: two linear maps with the Gaussian error linear unit between them.",
-        formula: "down(gelu(up(x))), gelu(z) = z Φ(z), Φ the normal distribution",
+        summary: "The Gaussian error linear unit, element by element; with `hidden`, an MLP applied to each token: two linear maps with it between them.",
+        formula: "gelu(z) = z Φ(z), Φ the normal distribution; down(gelu(up(x)))",
         source: "Hendrycks & Gimpel 2016, arXiv:1606.08415",
         notes: &[],
     };
-    const ARGUMENTS: &'static [Argument] = &[APPROXIMATE, BIAS, HIDDEN];
+    const ARGUMENTS: &'static [Argument] = &[BIAS, X, APPROXIMATE, HIDDEN];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "gelu(hidden: 4*width)",
@@ -35,14 +36,20 @@ impl Layer for Gelu {
             text: "gelu(hidden: 4*width, bias, approximate: tanh)",
             meaning: "as in GPT-2",
         },
+        Example {
+            text: "gelu(linear)",
+            meaning: "the function alone, of a linear map",
+        },
     ];
     const ROLE: Option<&'static str> = Some("mlp");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
-        let said = r.word(&APPROXIMATE, "GELU has no such approximation");
-        let (mlp, width) = Mlp::read(r, said.map(|i| ACTIVATIONS[i]))?;
+        let (mlp, width) = Mlp::read(r, |r| {
+            let said = r.word(&APPROXIMATE, "GELU has no such approximation");
+            said.map(|i| ACTIVATIONS[i])
+        })?;
         Some((Gelu(mlp), width))
     }
 
@@ -51,7 +58,7 @@ impl Layer for Gelu {
     }
 
     fn reads(&self) -> Reads {
-        Reads::default()
+        self.0.reads()
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {

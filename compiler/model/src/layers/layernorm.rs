@@ -1,6 +1,7 @@
 //! `layernorm`: columns without their mean, divided by their deviation, times a gain, plus a bias.
 
 use super::arguments::Silent;
+use super::function::{HEADS, heads};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, Start, TypeResult,
     Weights, part_of,
@@ -19,7 +20,9 @@ const EPS: Argument = Argument::number(
 pub struct LayerNorm {
     gain: String,
     bias: String,
+    /// Of a head.
     width: u64,
+    heads: u64,
     eps: Exact,
 }
 
@@ -31,7 +34,7 @@ impl Layer for LayerNorm {
         source: "Ba, Kiros & Hinton 2016, arXiv:1607.06450",
         notes: &[],
     };
-    const ARGUMENTS: &'static [Argument] = &[EPS];
+    const ARGUMENTS: &'static [Argument] = &[EPS, HEADS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "layernorm",
@@ -41,6 +44,10 @@ impl Layer for LayerNorm {
             text: "layernorm(eps: 1e-12)",
             meaning: "as in BERT",
         },
+        Example {
+            text: "layernorm(heads: 4)",
+            meaning: "each of four heads by itself, with one gain and one bias for all",
+        },
     ];
     const ROLE: Option<&'static str> = Some("norm");
     const FACTS: Facts = Facts::NONE;
@@ -49,12 +56,15 @@ impl Layer for LayerNorm {
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();
         let eps = r.number(&EPS);
+        let heads = heads(r, width);
         let paths = r.paths();
+        let (eps, heads) = (eps?, heads?);
         let norm = LayerNorm {
             gain: paths.path("norm", "gain"),
             bias: paths.path("norm", "bias"),
-            width,
-            eps: eps?,
+            width: width / heads,
+            heads,
+            eps,
         };
         Some((norm, width))
     }
@@ -72,8 +82,11 @@ impl Layer for LayerNorm {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let (gain, bias) = (w.param(b, &self.gain)?, w.param(b, &self.bias)?);
-        let norm = |b: &mut Builder| nn::layernorm(b, at.x, gain, bias, &self.eps);
-        b.part(part_of(&self.gain), norm)
+        b.part(part_of(&self.gain), |b| {
+            nn::per_head(b, at.x, self.heads, |b, x| {
+                nn::layernorm(b, x, gain, bias, &self.eps)
+            })
+        })
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -2,9 +2,13 @@
 //!
 //! A layer is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Whoever
 //! needs to know something of layers (parameters, graphs, decoding, adaptation, pages of documentation) asks through [`LayerKind`], and
-//! nothing outside of this folder knows which layers there are; nothing in it knows of models. Pipelines and sums of layers are
+//! nothing outside of this folder knows which layers there are; nothing in it knows of models. Functions without parameters are entries of two
+//! tables (`functions.rs`, `column_functions.rs`). Pipelines and sums of layers are
 //! read by `pipeline.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what their bodies compute.
 
+mod column_functions;
+pub mod function;
+mod functions;
 mod map;
 mod mlp;
 pub mod network;
@@ -13,6 +17,7 @@ mod reading;
 pub mod written;
 
 pub use crate::arguments::{Argument, Form, Silent};
+pub use function::Applied;
 pub use map::Map;
 pub use odec_graph::TypeResult;
 pub use odec_program::choice::{About, Example};
@@ -188,7 +193,19 @@ fn part_of(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(part, _)| part)
 }
 
+/// Which table of the documentation names a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    #[default]
+    Layers,
+    /// Functions element by element.
+    Elements,
+    /// Functions over columns.
+    Columns,
+}
+
 /// What the list says of a layer: the constants of its [`Layer`], and how it is read.
+#[derive(Clone, Copy)]
 pub struct Definition {
     pub name: &'static str,
     pub about: About,
@@ -196,6 +213,7 @@ pub struct Definition {
     pub examples: &'static [Example],
     pub role: Option<&'static str>,
     pub facts: Facts,
+    pub group: Group,
     read: fn(&mut Reading) -> Option<(Network, u64)>,
 }
 
@@ -212,7 +230,17 @@ impl Definition {
             examples: L::EXAMPLES,
             role: L::ROLE,
             facts: L::FACTS,
+            group: Group::Layers,
             read: read::<L>,
+        }
+    }
+
+    /// What the language knows of it.
+    const fn known(&self) -> LayerName {
+        LayerName {
+            name: self.name,
+            facts: self.facts,
+            takes_fields: takes_fields(self.arguments),
         }
     }
 }
@@ -244,40 +272,66 @@ macro_rules! layers {
 
         /// Any layer.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum LayerKind { $($ty(Box<$ty>)),* }
+        pub enum LayerKind { $($ty(Box<$ty>),)* Applied(Box<Applied>) }
 
         $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind::$ty(Box::new(layer)) } })*
 
         impl LayerKind {
-            pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params()),* } }
-            pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads()),* } }
-            pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES),* } }
-            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult { match self { $(LayerKind::$ty(l) => l.build(b, at, w)),* } }
-            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w)),* } }
+            pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params(),)* LayerKind::Applied(l) => l.params() } }
+            pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads(),)* LayerKind::Applied(l) => l.reads() } }
+            pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES,)* LayerKind::Applied(l) => l.gives_shares() } }
+            pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult { match self { $(LayerKind::$ty(l) => l.build(b, at, w),)* LayerKind::Applied(l) => l.build(b, at, w) } }
+            pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> { match self { $(LayerKind::$ty(l) => l.rates(b, w),)* LayerKind::Applied(l) => l.rates(b, w) } }
         }
 
-        /// All layers.
-        pub static DEFINITIONS: &[Definition] = &[$(Definition::of::<$ty>()),*];
-
-        const NAMES: &[LayerName] = &[$(LayerName {
-            name: <$ty as Layer>::NAME,
-            facts: <$ty as Layer>::FACTS,
-            takes_fields: takes_fields(<$ty as Layer>::ARGUMENTS),
-        }),*];
+        const OF_TYPES: &[Definition] = &[$(Definition::of::<$ty>()),*];
     };
 }
 
+const ELEMENTS: usize = functions::TABLE.len();
+const COLUMNS: usize = column_functions::TABLE.len();
+const COUNT: usize = OF_TYPES.len() + ELEMENTS + COLUMNS;
+
+/// The layers of the list, then the functions of the tables.
+const ALL: [Definition; COUNT] = {
+    let mut all = [OF_TYPES[0]; COUNT];
+    let mut n = 0;
+    while n < COUNT {
+        let function = n.saturating_sub(OF_TYPES.len());
+        all[n] = if n < OF_TYPES.len() {
+            OF_TYPES[n]
+        } else if function < ELEMENTS {
+            functions::TABLE[function].definition()
+        } else {
+            column_functions::TABLE[function - ELEMENTS].definition()
+        };
+        n += 1;
+    }
+    all
+};
+
+/// All layers.
+pub static DEFINITIONS: &[Definition] = &ALL;
+
+const NAMES: [LayerName; COUNT] = {
+    let mut names = [ALL[0].known(); COUNT];
+    let mut n = 0;
+    while n < COUNT {
+        names[n] = ALL[n].known();
+        n += 1;
+    }
+    names
+};
+
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {
-    layers: NAMES,
+    layers: &NAMES,
     later: &[
         (
             "conv",
             "tokens see their neighbours through `attention(heads: …, window: …)`; ",
         ),
-        ("hopfield", ""),
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
-        ("normalize", ""),
         ("nonnegative", ""),
     ],
 };
@@ -294,8 +348,10 @@ layers! {
     gelu::Gelu,
     relu::Relu,
     linear::Linear,
+    hopfield::Hopfield,
     concat::Concat,
-    sigmoid::Sigmoid,
+    columns::Columns,
+    broadcast::Repeat,
     id::Identity,
     dropout::Dropout,
     scan::Scan,

@@ -164,6 +164,7 @@ fn count_roles(e: &Expr, layers: &Layers, out: &mut Vec<&'static str>) {
             out.extend(name_of(&call.callee).and_then(|n| role(&n.name)));
             let fields = call.args.iter().map(|a| &a.value);
             fields.for_each(|e| count_roles(e, layers, out));
+            out.extend(name_of(&call.callee).and_then(|n| role(&n.name)));
         }
         _ => {
             let Some(args) = Args::of(e) else { return };

@@ -96,6 +96,16 @@ impl<'e> Reading<'_, 'e, '_> {
         self.input.width().unwrap_or(self.reader.width)
     }
 
+    /// The same, unless the layer is applied to a field's several values.
+    pub fn input_width(&self) -> Option<u64> {
+        self.input.width()
+    }
+
+    /// What the layer is called.
+    pub fn name(&self) -> &'static str {
+        self.definition.name
+    }
+
     /// The width of the model's states.
     pub fn state_width(&self) -> u64 {
         self.reader.width
@@ -153,6 +163,16 @@ impl<'e> Reading<'_, 'e, '_> {
     /// A whole number from 1.
     pub fn whole(&mut self, e: &Expr, most: u64) -> Option<u64> {
         self.report(whole(e, self.reader.scope, 1, most))
+    }
+
+    /// A whole number from 0.
+    pub fn index(&mut self, e: &Expr, most: u64) -> Option<u64> {
+        self.report(whole(e, self.reader.scope, 0, most))
+    }
+
+    /// The number that something is, if it is one.
+    pub fn constant(&self, e: &Expr) -> Option<Exact> {
+        exact(e, self.reader.scope).ok()
     }
 
     /// A number within its bounds, or the default.
@@ -217,10 +237,15 @@ impl<'e> Reading<'_, 'e, '_> {
     /// The next of the fields that are the layer's arguments.
     pub fn field(&mut self, a: &Argument) -> Option<Option<(Network, u64)>> {
         let part = self.unnamed(a)?;
-        let read = self.reader.layer(part, self.input);
-        // What comes after a part that is wrong was not looked at.
+        Some(self.value(part))
+    }
+
+    /// A value that is among the arguments, and its width.
+    pub fn value(&mut self, e: &Expr) -> Option<(Network, u64)> {
+        let read = self.reader.layer(e, self.input);
+        // What comes after one that is wrong was not looked at.
         self.settled |= read.is_none();
-        Some(read)
+        read
     }
 
     /// The values that the layer is applied to, with their widths: those declared, or none, which stands for the layer's input.
@@ -231,10 +256,7 @@ impl<'e> Reading<'_, 'e, '_> {
         let mut given = Vec::new();
         for a in declared {
             if let Some(e) = self.unnamed(a) {
-                let read = self.reader.layer(e, self.input);
-                // What comes after one that is wrong was not looked at.
-                self.settled |= read.is_none();
-                given.push(read?);
+                given.push(self.value(e)?);
             }
         }
         if let (true, Some(width)) = (given.is_empty(), self.input.width()) {

@@ -1,5 +1,6 @@
-//! `relu`: an MLP with the rectified linear unit.
+//! `relu`: the rectified linear unit, alone or in an MLP.
 
+use super::function::X;
 use super::mlp::{BIAS, HIDDEN, Mlp};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, TypeResult, Weights,
@@ -12,12 +13,12 @@ pub struct Relu(Mlp);
 impl Layer for Relu {
     const NAME: &'static str = "relu";
     const ABOUT: About = About {
-        summary: "An MLP applied to each token: two linear maps with the rectified linear unit between them.",
-        formula: "down(max(up(x), 0))",
+        summary: "The rectified linear unit, element by element; with `hidden`, an MLP applied to each token: two linear maps with it between them.",
+        formula: "relu(z) = max(z, 0); down(relu(up(x)))",
         source: "Vaswani et al. 2017, NeurIPS",
         notes: &["The derivative of max(z, 0) at 0 is 0."],
     };
-    const ARGUMENTS: &'static [Argument] = &[BIAS, HIDDEN];
+    const ARGUMENTS: &'static [Argument] = &[BIAS, X, HIDDEN];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "relu(hidden: 4*width)",
@@ -27,13 +28,17 @@ impl Layer for Relu {
             text: "relu(hidden: 4*width, bias)",
             meaning: "as in the first Transformer",
         },
+        Example {
+            text: "relu(linear)",
+            meaning: "the function alone, of a linear map",
+        },
     ];
     const ROLE: Option<&'static str> = Some("mlp");
     const FACTS: Facts = Facts::NONE;
     const GIVES_SHARES: bool = false;
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
-        let (mlp, width) = Mlp::read(r, Some(nn::Activation::Relu))?;
+        let (mlp, width) = Mlp::read(r, |_| Some(nn::Activation::Relu))?;
         Some((Relu(mlp), width))
     }
 
@@ -42,7 +47,7 @@ impl Layer for Relu {
     }
 
     fn reads(&self) -> Reads {
-        Reads::default()
+        self.0.reads()
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {

@@ -1,6 +1,7 @@
 //! `rmsnorm`: columns divided by the root of their mean square, times a gain.
 
 use super::arguments::Silent;
+use super::function::{HEADS, heads};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads, Start, TypeResult,
     Weights, part_of,
@@ -18,7 +19,9 @@ const EPS: Argument = Argument::number(
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNorm {
     gain: String,
+    /// Of a head.
     width: u64,
+    heads: u64,
     eps: Exact,
 }
 
@@ -30,7 +33,7 @@ impl Layer for RmsNorm {
         source: "Zhang & Sennrich 2019, NeurIPS",
         notes: &[],
     };
-    const ARGUMENTS: &'static [Argument] = &[EPS];
+    const ARGUMENTS: &'static [Argument] = &[EPS, HEADS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "rmsnorm",
@@ -40,6 +43,10 @@ impl Layer for RmsNorm {
             text: "rmsnorm(eps: 1e-6)",
             meaning: "as in LLaMA",
         },
+        Example {
+            text: "rmsnorm(heads: 8)",
+            meaning: "each of eight heads by itself, with one gain for all: queries and keys of Qwen3",
+        },
     ];
     const ROLE: Option<&'static str> = Some("norm");
     const FACTS: Facts = Facts::NONE;
@@ -48,9 +55,16 @@ impl Layer for RmsNorm {
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let width = r.width();
         let eps = r.number(&EPS);
+        let heads = heads(r, width);
         let gain = r.paths().path("norm", "gain");
-        let norm = |eps| RmsNorm { gain, width, eps };
-        Some((norm(eps?), width))
+        let (eps, heads) = (eps?, heads?);
+        let norm = RmsNorm {
+            gain,
+            width: width / heads,
+            heads,
+            eps,
+        };
+        Some((norm, width))
     }
 
     fn params(&self) -> Vec<LayerParam> {
@@ -63,8 +77,11 @@ impl Layer for RmsNorm {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let gain = w.param(b, &self.gain)?;
-        let norm = |b: &mut Builder| nn::rmsnorm(b, at.x, gain, &self.eps);
-        b.part(part_of(&self.gain), norm)
+        b.part(part_of(&self.gain), |b| {
+            nn::per_head(b, at.x, self.heads, |b, x| {
+                nn::rmsnorm(b, x, gain, &self.eps)
+            })
+        })
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -1,0 +1,261 @@
+//! Functions: layers without parameters, each an entry of the tables in `functions.rs` and `column_functions.rs`.
+//!
+//! Takes an entry and the values that it is applied to; gives a layer. Whoever documents or tests layers sees a [`Definition`] as of any other.
+
+use super::arguments::Silent;
+use super::attention::columns_of_head;
+use super::network::Network;
+use super::{
+    About, Argument, Definition, Example, Facts, Group, Inputs, LayerKind, LayerParam, MAX_WIDTH,
+    Reading, Reads, TypeResult, Weights, column_functions, functions,
+};
+use crate::codes;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, Exact, Value, nn};
+use std::fmt;
+
+/// What a function is applied to.
+pub const X: Argument = Argument::operand("x", "what it is applied to");
+/// The operands of a function of two.
+pub const A: Argument = Argument::operand("a", "a value or a number");
+pub const B: Argument = Argument::operand(
+    "b",
+    "a value or a number, as wide as the other or of one column; alone, it is the second, and the first is the layer's input",
+);
+/// Groups of columns.
+pub const HEADS: Argument = Argument::whole(
+    "heads",
+    "all columns together",
+    "heads, which divide the columns among them: each by itself",
+);
+
+/// An entry of a table.
+pub struct Function {
+    pub name: &'static str,
+    pub about: About,
+    pub arguments: &'static [Argument],
+    pub examples: &'static [Example],
+    pub over: Over,
+    pub build: fn(&mut Builder, &Operands) -> TypeResult,
+    /// Whether each element of its result is from 0 to 1.
+    pub gives_shares: bool,
+}
+
+/// What one element of the result is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// One element.
+    Elements,
+    /// An element of each of two values.
+    Pairs,
+    /// The columns of a head; as many come out.
+    Columns,
+    /// The columns of a head; one number comes out.
+    Heads,
+}
+
+/// The values that a function is applied to.
+pub struct Operands<'a> {
+    pub x: Value,
+    /// The second of two; else the same.
+    pub y: Value,
+    /// What is given for its number.
+    pub number: &'a Exact,
+}
+
+/// A function applied.
+#[derive(Clone, PartialEq)]
+pub struct Applied {
+    function: &'static Function,
+    operands: Vec<Operand>,
+    number: Exact,
+    heads: u64,
+}
+
+/// What stands for a value.
+#[derive(Clone, Debug, PartialEq)]
+enum Operand {
+    Value(Network),
+    Number(Exact),
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Function) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Applied {
+            operands,
+            number,
+            heads,
+            ..
+        } = self;
+        write!(f, "{}({operands:?}, {number}, {heads})", self.function.name)
+    }
+}
+
+/// All functions.
+pub fn all() -> impl Iterator<Item = &'static Function> {
+    functions::TABLE.iter().chain(column_functions::TABLE)
+}
+
+impl Function {
+    pub const fn definition(&self) -> Definition {
+        Definition {
+            name: self.name,
+            about: self.about,
+            arguments: self.arguments,
+            examples: self.examples,
+            role: None,
+            facts: Facts::NONE,
+            group: match self.over {
+                Over::Elements | Over::Pairs => Group::Elements,
+                Over::Columns | Over::Heads => Group::Columns,
+            },
+            read: |r| {
+                let (applied, width) = Applied::read(r)?;
+                Some((Network::Layer(LayerKind::Applied(Box::new(applied))), width))
+            },
+        }
+    }
+
+    fn number(&self) -> Option<&'static Argument> {
+        self.arguments.iter().find(|a| a.bounds().is_some())
+    }
+}
+
+impl Applied {
+    /// Of the layer that is being read.
+    pub fn read(r: &mut Reading) -> Option<(Self, u64)> {
+        let name = r.name();
+        let function = all().find(|f| f.name == name)?;
+        let (operands, width) = match function.over {
+            Over::Pairs => pair(r)?,
+            _ => {
+                let [(x, width)] = r.operands([&X])?;
+                (vec![Operand::Value(x)], width)
+            }
+        };
+        let number = match function.number() {
+            Some(a) => r.number(a),
+            None => Some(Exact::zero()),
+        };
+        let heads = match function.over {
+            Over::Columns | Over::Heads => heads(r, width),
+            Over::Elements | Over::Pairs => Some(1),
+        };
+        let (number, heads) = (number?, heads?);
+        let applied = Applied {
+            function,
+            operands,
+            number,
+            heads,
+        };
+        let out = match function.over {
+            Over::Heads => heads,
+            _ => width,
+        };
+        Some((applied, out))
+    }
+
+    fn networks(&self) -> impl Iterator<Item = &Network> {
+        self.operands.iter().filter_map(|o| match o {
+            Operand::Value(network) => Some(network),
+            Operand::Number(_) => None,
+        })
+    }
+
+    pub fn params(&self) -> Vec<LayerParam> {
+        self.networks().flat_map(Network::params).collect()
+    }
+
+    pub fn reads(&self) -> Reads {
+        let each = self.networks().map(Network::reads);
+        each.fold(Reads::default(), Reads::and)
+    }
+
+    pub fn gives_shares(&self) -> bool {
+        self.function.gives_shares
+    }
+
+    pub fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
+        let mut values = Vec::new();
+        for operand in &self.operands {
+            values.push(match operand {
+                Operand::Value(network) => network.build(b, at.all, w)?,
+                Operand::Number(c) => nn::constant(b, c.clone())?,
+            });
+        }
+        let (x, number) = (values[0], &self.number);
+        let y = values.get(1).copied();
+        nn::per_head(b, x, self.heads, |b, x| {
+            let y = y.unwrap_or(x);
+            (self.function.build)(b, &Operands { x, y, number })
+        })
+    }
+
+    pub fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
+        Ok(None)
+    }
+}
+
+/// The two values of a function of two, and the width of the wider.
+fn pair(r: &mut Reading) -> Option<(Vec<Operand>, u64)> {
+    let given = [r.unnamed(&A), r.unnamed(&B)];
+    let mut found = Vec::new();
+    for e in given.into_iter().flatten() {
+        found.push(match r.constant(e) {
+            Some(number) => (Operand::Number(number), 1),
+            None => {
+                let (value, width) = r.value(e)?;
+                (Operand::Value(value), width)
+            }
+        });
+    }
+    if let Some(width) = r.input_width() {
+        while found.len() < 2 {
+            found.insert(0, (Operand::Value(Network::input()), width));
+        }
+    }
+    let name = r.name();
+    let numbers = |found: &[(Operand, u64)]| {
+        let number = |(o, _): &(Operand, u64)| matches!(o, Operand::Number(_));
+        found.iter().all(number)
+    };
+    if found.len() < 2 || numbers(&found) {
+        let message = format!("`{name}` is applied to two values, or to one and a number");
+        let d = Diagnostic::error(codes::ARGUMENT_COUNT, r.span(), message);
+        return r.refuse(d.help(format!("write `{name}(a, b)` or `{name}(a, 0)`")));
+    }
+    let (a, b) = (found[0].1, found[1].1);
+    if a != b && a.min(b) != 1 {
+        let message = format!("`{name}` is applied to values of width {a} and {b}");
+        let d = Diagnostic::error(codes::WIDTH_MISMATCH, r.span(), message);
+        return r.refuse(d.label("widths must be equal, or one of them 1"));
+    }
+    let operands = found.into_iter().map(|(operand, _)| operand).collect();
+    Some((operands, a.max(b)))
+}
+
+/// How many heads divide the columns: one where nothing is said.
+pub fn heads(r: &mut Reading, width: u64) -> Option<u64> {
+    let Some(e) = r.given(&HEADS) else {
+        return Some(1);
+    };
+    let heads = r.whole(e, MAX_WIDTH)?;
+    columns_of_head(r, e, heads, width)?;
+    Some(heads)
+}
+
+/// An entry's number.
+pub const fn number(
+    name: &'static str,
+    bounds: crate::scheme::args::Bounds,
+    (of, by): (i64, i64),
+    meaning: &'static str,
+) -> Argument {
+    Argument::number(name, bounds, Silent::Ratio(of, by), meaning)
+}

@@ -1,0 +1,90 @@
+//! All functions of fields in one model: its programs against its graphs, and read token by token.
+
+use crate::library::{CONTEXT, reads_on};
+use crate::memory::AT;
+use crate::numbers::{executor, feeds, tokens};
+use crate::source::built;
+use crate::systems::options;
+use odec_compiler::model::layers::{DEFINITIONS, Group};
+use odec_compiler::passes::build_manifest;
+use odec_graph::interp;
+use odec_program::manifest::Manifest;
+use odec_runtime::{State, Value};
+
+/// A field that is a sum of every example of every function, and of what is made of columns.
+fn model(precision: &str) -> String {
+    let functions = DEFINITIONS.iter().filter(|d| d.group != Group::Layers);
+    let examples = functions.flat_map(|d| d.examples).map(|e| e.text);
+    let others = [
+        "columns(to: width/2)",
+        "columns(linear(8), from: 3)",
+        "broadcast(mean, to: 5)",
+        "gelu",
+        "gelu(approximate: tanh)",
+        "relu",
+        "rmsnorm(heads: 4)",
+        "layernorm(heads: 2)",
+        "hopfield(patterns: 6, beta: 2, energy)",
+        "hopfield(causal)",
+    ];
+    let terms = examples
+        .chain(others)
+        .map(|text| format!("({text} |> linear)"));
+    let terms: Vec<String> = terms.collect();
+    assert!(terms.len() > 40, "{}", terms.len());
+    format!(
+        "field all = rmsnorm |> linear |> 1/8*({})\n\
+         model small {{\n  input tokens(vocab: 256, context: {CONTEXT})\n  embed learned(width: 16)\n  \
+         evolve euler(all) for 2 steps\n  output rmsnorm |> logits(tied)\n  init normal(std: 0.3)\n}}\n\
+         train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
+         batch 2;  steps 10;  precision {precision} }}\n",
+        terms.join(" + ")
+    )
+}
+
+fn planned(precision: &str) -> Manifest {
+    let text = model(precision);
+    build_manifest(&built(&text), &text, options())
+        .expect("a plan")
+        .manifest
+}
+
+fn close(what: &str, got: impl Iterator<Item = f64>, want: &[f64]) {
+    let got: Vec<f64> = got.collect();
+    assert_eq!(got.len(), want.len(), "{what}");
+    let scale = want.iter().fold(1e-3f64, |m, x| m.max(x.abs()));
+    for (g, w) in got.iter().zip(want) {
+        let error = (g - w).abs() / scale;
+        assert!(error < 1e-11, "{what}: {g} instead of {w} ({error:.1e})");
+    }
+}
+
+#[test]
+fn programs_of_all_functions_mean_their_graphs() {
+    let built = built(&model("f64"));
+    let mut e = executor(&planned("f64"));
+    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
+    let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+    let inputs = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let want = interp::run(&built.forward, &f, AT).expect("safe");
+    let out = e.run("forward", AT, &inputs[..1], &[]).expect("it runs");
+    close(
+        "logits",
+        out.reals("logits").expect("logits").iter(),
+        &want["logits"].data,
+    );
+    let want = interp::run(&built.grad, &f, AT).expect("safe");
+    e.run("grad", AT, &inputs, &[]).expect("it runs");
+    for p in &e.manifest().params {
+        let grad = format!("grad.{}", p.path);
+        close(&grad, e.of(State::Grads, p).iter(), &want[&grad].data);
+    }
+}
+
+#[test]
+fn all_functions_read_on() {
+    for precision in ["f32", "bf16"] {
+        let manifest = planned(precision);
+        reads_on(precision, &manifest, &mut executor(&manifest));
+    }
+}
