@@ -115,7 +115,7 @@ impl GraphBuilder<'_> {
             let mut update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
             if b.ty(weight).rank() > 2 {
                 let to = b.ty(weight).concrete(Bindings::new(1, 1));
-                update = b.push1(Reshape { to }, &[update])?;
+                update = b.push1(Reshape::fixed(&to), &[update])?;
             }
             nn::combine(b, &[(Exact::one(), weight), (Exact::one(), update)])
         })

@@ -39,13 +39,6 @@ fn examples() -> impl Iterator<Item = (&'static Definition, &'static str)> {
     DEFINITIONS.iter().flat_map(each)
 }
 
-/// Whether a layer is applied to others, whose parameters are then among its own.
-fn takes_fields(name: &str) -> bool {
-    let arguments = find(name).map_or(&[][..], |d| d.arguments);
-    let mut forms = arguments.iter().map(|a| a.form);
-    forms.any(|f| matches!(f, Form::Fields | Form::Operand))
-}
-
 /// A layer by itself, in a small model.
 fn small(text: &str) -> Result<Alone, CompileError> {
     let sizes = Sizes {
@@ -132,6 +125,7 @@ fn a_layer_says_what_its_graph_is() {
         let declared: BTreeSet<String> = layer.params.iter().map(|p| p.path.clone()).collect();
         assert_eq!(declared.len(), layer.params.len(), "{text}");
         assert_eq!(declared, parameters.collect(), "{text}");
+        // A layer that is applied to others has their parameters among its own.
         let own = find(&name).is_some_and(|d| {
             let inside = |a: &Argument| matches!(a.form, Form::Fields | Form::Operand);
             d.role.is_none() && !d.arguments.iter().any(inside)

@@ -84,7 +84,7 @@ impl Layer for LinearAttention {
 
     fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let operands = r.operands([&Q, &K, &V]);
-        let decay = r.value(&DECAY);
+        let decay = r.named_value(&DECAY);
         let retention = r.flag(&RETENTION);
         let heads_expr = r.needed(&HEADS);
         let span = r.span();

@@ -101,11 +101,6 @@ impl<'e> Reading<'_, 'e, '_> {
         self.input.width()
     }
 
-    /// What the layer is called.
-    pub fn name(&self) -> &'static str {
-        self.definition.name
-    }
-
     /// The width of the model's states.
     pub fn state_width(&self) -> u64 {
         self.reader.width
@@ -273,12 +268,9 @@ impl<'e> Reading<'_, 'e, '_> {
     }
 
     /// A value that stands behind its name, with its width.
-    pub fn value(&mut self, a: &Argument) -> Option<Option<(Network, u64)>> {
+    pub fn named_value(&mut self, a: &Argument) -> Option<Option<(Network, u64)>> {
         let e = self.given(a)?;
-        let read = self.reader.layer(e, self.input);
-        // What comes after one that is wrong was not looked at.
-        self.settled |= read.is_none();
-        Some(read)
+        Some(self.value(e))
     }
 
     /// How its parameters are called: it is the next of its role.
