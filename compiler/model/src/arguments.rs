@@ -249,6 +249,12 @@ impl<'e> Given<'e> {
         self.args.positional()
     }
 
+    /// The next argument, if it has no name and stands before all that have one.
+    pub fn leading(&mut self, a: &Argument) -> Option<&'e Expr> {
+        self.note(a);
+        self.args.leading()
+    }
+
     /// A word with arguments of its own.
     pub fn options(&mut self, a: &Argument, sink: &mut Vec<Diagnostic>) -> Option<Args<'e>> {
         self.note(a);

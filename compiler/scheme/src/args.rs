@@ -120,6 +120,12 @@ impl<'e> Args<'e> {
         Some(&self.args.remove(at).value)
     }
 
+    /// The next argument, if it has no label and stands before all that have one.
+    pub fn leading(&mut self) -> Option<&'e Expr> {
+        let first = self.args.first()?;
+        first.label.is_none().then(|| &self.args.remove(0).value)
+    }
+
     /// Whether an argument that nobody asked for looks like this word; [`Args::finish`] will say so.
     pub fn misspelt(&self, word: &str) -> bool {
         let near = |name: &str| odec_grammar::nearest(name, [word]).is_some();

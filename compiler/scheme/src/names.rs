@@ -289,8 +289,8 @@ impl<'s> Namespace<'s> {
         }
         let known = self.names.keys().map(String::as_str);
         let known = known
-            .chain(self.layers.names())
             .chain(self.sources.library().iter().map(|s| s.name))
+            .chain(self.layers.names())
             .chain(self.sources.library().layers().map(|l| l.name))
             .chain(["increment", "map"]);
         match odec_grammar::nearest(&name.name, known) {

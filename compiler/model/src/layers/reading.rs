@@ -250,7 +250,7 @@ impl<'e> Reading<'_, 'e, '_> {
     ) -> Option<[(Network, u64); N]> {
         let mut given = Vec::new();
         for a in declared {
-            if let Some(e) = self.unnamed(a) {
+            if let Some(e) = self.given.leading(a) {
                 given.push(self.value(e)?);
             }
         }
