@@ -183,6 +183,8 @@ impl<'a> Block<'a> {
                 let number = e.convert(row, Elem::I32);
                 e.store(number, p);
             });
+            // The next vote is of all threads again.
+            e.warp_barrier();
             let more = e.count_ones(all);
             vec![e.add(count[0], more)]
         });
