@@ -100,6 +100,11 @@ impl Along for EvolveSpec {
         EvolveSpec::drifts(self)
     }
 
+    fn iterates(&self) -> bool {
+        let mut all = self.unrolled.programs.iter().flat_map(|p| &p.instrs);
+        all.any(|i| matches!(i, Instr::Mix { .. } | Instr::Solution { .. }))
+    }
+
     fn routes(&self) -> bool {
         self.all_layers().any(|l| l.reads().routes)
     }

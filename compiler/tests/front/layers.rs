@@ -453,8 +453,11 @@ fn a_mixture_chooses_among_its_experts() {
             "moe(experts: 2, top_k: 3, hidden: 4)",
             "3 of 2 experts cannot be chosen",
         ),
-        ("moe(experts: 4, top_k: 0, hidden: 4)", "top_k"),
-        ("moe(experts: 64, top_k: 17, hidden: 4)", "16"),
+        ("moe(experts: 4, top_k: 0, hidden: 4)", "0 is out of range"),
+        (
+            "moe(experts: 64, top_k: 17, hidden: 4)",
+            "17 is out of range",
+        ),
         (
             "moe(experts: 4, top_k: 2, hidden: 4, activation: relu)",
             "this is no activation of experts",

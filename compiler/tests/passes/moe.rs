@@ -280,7 +280,7 @@ fn matrices_of_experts_are_bounded_and_adapted() {
         let got: Vec<f32> = part(&turned, 12).iter().map(|x| *x as f32).collect();
         close("u", &got, &want, 1e-5);
     }
-    let tuned = model(moe, "cross_entropy", "tune lora(rank: 2)");
+    let tuned = model(moe, "cross_entropy", "from \"run\";  tune lora(rank: 2)");
     let adapted = manifest(&tuned);
     let shape = |end: &str| find(&adapted, &format!("{path}{end}")).shape;
     assert_eq!(

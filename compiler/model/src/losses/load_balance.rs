@@ -35,16 +35,16 @@ impl LossTerm for LoadBalance {
                 d.label("`load_balance` is about the choices of `moe`")
                     .help("write, for example, `moe(experts: 8, top_k: 2, hidden: 4*width)` for an MLP"),
             );
-        } else if let Some(e) = evolves.iter().find(|e| e.routes() && e.solves()) {
+        } else if let Some(e) = evolves.iter().find(|e| e.routes() && e.iterates()) {
             let message =
                 "`load_balance` needs steps that evaluate mixtures a known number of times";
             let d = incompatible(span, message);
             sink.push(
                 d.also(
                     e.span(),
-                    "these steps solve equations, and iterate until they are solved",
+                    "these steps iterate until an equation is solved",
                 )
-                .help("leave `load_balance` out, or write the steps without `solve`"),
+                .help("leave `load_balance` out, or solve by `fixed_point(iterations: 3)`, of which every iteration counts"),
             );
         }
     }

@@ -72,6 +72,8 @@ pub trait Along {
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.
     fn drifts(&self) -> bool;
+    /// Whether its steps iterate until an equation is solved.
+    fn iterates(&self) -> bool;
     /// Whether its fields choose among experts.
     fn routes(&self) -> bool;
 }
