@@ -5,7 +5,7 @@
 //! reference device runs programs on it, and the tests of the emitters compare against it. Speed is
 //! secondary, but a node is evaluated for a whole row at a time, so small models can be trained on it.
 
-use crate::expr::{BinaryOp, Body, ColMap, Expr, ExprId, Level, ReduceOp, RowMap};
+use crate::expr::{BinaryOp, Body, ColMap, Expr, ExprId, Level, ReduceOp};
 use crate::noise;
 use crate::real::Real;
 use std::ops::Range;
@@ -81,13 +81,13 @@ impl<T: Real> Evaluator<T> {
         }
     }
 
-    /// Evaluates every node for columns `cols` of row `row`. Bodies with reductions must be given all columns of
-    /// the row. `acc` is read by [`Expr::Acc`]: one value per column, or nothing where there is no such node.
+    /// Evaluates every node for columns `cols` of row `row` of a domain of `dims`, its rows and those of a sequence. Bodies
+    /// with reductions must be given all columns of the row. `acc` is read by [`Expr::Acc`]: one value per column, or nothing where there is no such node.
     pub fn row(
         &mut self,
         memory: &impl Memory<T>,
         row: u64,
-        seq: u64,
+        [rows, seq]: [u64; 2],
         cols: Range<u64>,
         acc: &[T],
     ) {
@@ -110,13 +110,11 @@ impl<T: Real> Evaluator<T> {
                 Expr::Const(x) => out.push(T::of(x)),
                 Expr::Uniform(u) => out.push(self.uniforms[u as usize]),
                 Expr::Load { operand, access } => {
-                    let r = match access.row {
-                        RowMap::Row => row,
-                        RowMap::Zero => 0,
-                        RowMap::Position => row % seq,
+                    let base = access.row.apply(row, seq, rows).map(|r| r * access.stride);
+                    let column = |c: u64| match base {
+                        Some(base) => memory.load(operand, base + access.col.apply(c)),
+                        None => T::ZERO,
                     };
-                    let base = r * access.stride;
-                    let column = |c: u64| memory.load(operand, base + access.col.apply(c));
                     if len == 1 && level < Level::Col {
                         out.push(column(0))
                     } else {
@@ -171,6 +169,7 @@ impl ColMap {
                 let half = n / 2;
                 if c % n < half { c + half } else { c - half }
             }
+            ColMap::Transposed { rows, cols } => (c % rows) * cols + c / rows,
         }
     }
 }

@@ -77,6 +77,38 @@ pub enum RowMap {
     Zero,
     /// Row `r mod seq`: the position in the sequence.
     Position,
+    /// Row `r − by` where it belongs to the same sequence of `seq` rows as row r, and is one of the domain's. Elsewhere the
+    /// element is 0, and a kernel may read row r and drop it.
+    Shift(i32),
+}
+
+impl RowMap {
+    /// Whether what is read depends on the length of a sequence.
+    pub const fn by_position(self) -> bool {
+        matches!(self, RowMap::Position | RowMap::Shift(_))
+    }
+
+    /// The operand's row for row `row` of a domain of `rows` rows in sequences of `seq`; `None`: none.
+    pub const fn apply(self, row: u64, seq: u64, rows: u64) -> Option<u64> {
+        match self {
+            RowMap::Row => Some(row),
+            RowMap::Zero => Some(0),
+            RowMap::Position => Some(row % seq),
+            RowMap::Shift(by) => {
+                let position = row % seq;
+                let near = by.unsigned_abs() as u64;
+                if by >= 0 {
+                    return if near <= position {
+                        Some(row - near)
+                    } else {
+                        None
+                    };
+                }
+                let inside = position + near < seq && row + near < rows;
+                if inside { Some(row + near) } else { None }
+            }
+        }
+    }
 }
 
 /// Which column of an operand is read for column c of the domain.
@@ -93,6 +125,12 @@ pub enum ColMap {
     },
     /// Within each group of n columns, the two halves swapped: `c + n/2` or `c − n/2`.
     HalfSwap(u64),
+    /// A row of the operand holds a matrix of `rows` × `cols`, row by row; it is read column by column. Column
+    /// `(c mod rows) · cols + c div rows`; the domain has `rows · cols` columns.
+    Transposed {
+        rows: u64,
+        cols: u64,
+    },
 }
 
 impl ColMap {
@@ -103,7 +141,7 @@ impl ColMap {
 }
 
 /// How an operand is indexed over the kernel's (row, column) domain. The element address is
-/// `row_map(r) · stride + col_map(c)`.
+/// `row_map(r) · stride + col_map(c)`; where there is no row, the element is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Access {
     pub row: RowMap,

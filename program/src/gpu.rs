@@ -323,6 +323,7 @@ pub fn whole(access: Access, vector: u64) -> bool {
         ColMap::Zero => false,
         ColMap::Turn { cols, by } => cols.is_multiple_of(vector) && by.is_multiple_of(vector),
         ColMap::HalfSwap(n) => (n / 2).is_multiple_of(vector),
+        ColMap::Transposed { .. } => vector == 1,
     };
     rows && columns
 }

@@ -442,6 +442,42 @@ pub mod added {
         factor_of(path).or_else(|| path.strip_suffix(SPECTRAL))
     }
 
+    /// The part that a weight belongs to, without its number: `depthwise` of `depthwise.weight` and of `att.depthwise.2.weight`.
+    fn part(path: &str) -> Option<&str> {
+        let part = path.strip_suffix(".weight")?;
+        let number = |text: &&str| text.bytes().all(|b| b.is_ascii_digit());
+        part.rsplit('.').find(|text| !number(text))
+    }
+
+    /// Whether a parameter is the weight of a depthwise convolution, `[width, 1, kernel]`. Such a weight has no vector, as it is bounded row
+    /// by row.
+    pub fn is_depthwise(path: &str, shape: &[u64]) -> bool {
+        part(path) == Some("depthwise") && matches!(shape, [_, 1, _])
+    }
+
+    /// The matrices that a parameter is: how many, and their rows and columns. Those of experts, `[experts, rows, columns]`, are several; the
+    /// weight of a convolution, `[out, in, kernel]`, is one whose rows make one column of the result each. `None`: it is no matrix.
+    pub fn matrices(path: &str, shape: &[u64]) -> Option<[u64; 3]> {
+        let product = |of: &[u64]| of.iter().fold(1, |n: u64, d| n.saturating_mul(*d));
+        match shape {
+            [] | [_] => None,
+            [rows, row @ ..] if convolves(path) => Some([1, *rows, product(row)]),
+            [above @ .., rows, cols] => Some([product(above), *rows, *cols]),
+        }
+    }
+
+    /// How many rows of its input a weight multiplies for one row of its result.
+    pub fn kernel(path: &str, shape: &[u64]) -> u64 {
+        match shape {
+            [_, _, kernel] if convolves(path) => *kernel,
+            _ => 1,
+        }
+    }
+
+    fn convolves(path: &str) -> bool {
+        matches!(part(path), Some("conv" | "depthwise"))
+    }
+
     /// Whether a path is that of something added.
     pub fn is(path: &str) -> bool {
         matrix(path).is_some()

@@ -24,7 +24,7 @@ fn apply<T: Real>(op: UnaryOp, xs: Vec<T>) -> Vec<T> {
     let x = body.load(0, Access::full(n as u64));
     let y = body.unary(op, x);
     let mut eval = Evaluator::new(&body, &[]);
-    eval.row(&Vectors(vec![xs]), 0, 1, 0..n as u64, &[]);
+    eval.row(&Vectors(vec![xs]), 0, [1, 1], 0..n as u64, &[]);
     (0..n).map(|c| eval.value(y, c)).collect()
 }
 

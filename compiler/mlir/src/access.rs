@@ -4,7 +4,7 @@
 //! columns are one load; turned and half-swapped columns are loaded in the largest contiguous pieces
 //! that the map has and joined. Nothing outside the operand is ever touched.
 
-use crate::emit::{Elem, Emitter, Type, Val};
+use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use odec_program::expr::{Access, ColMap, RowMap};
 
 /// Consecutive columns of the domain: `lanes` of them from `first` (a multiple of `lanes`, or known) on, of
@@ -27,22 +27,83 @@ impl Columns {
     }
 }
 
-/// The row of an operand that is read for row `row`, whose position in the sequence is `position`.
-pub(crate) fn row_base(
+/// The row of the domain that a kernel is at.
+#[derive(Clone, Copy)]
+pub(crate) struct RowAt {
+    pub row: Val,
+    /// Of kernels that read by position ([`RowMap::by_position`]).
+    pub position: Option<Position>,
+}
+
+/// A row's place in its sequence, the rows of a sequence, and those of the domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Position {
+    pub at: Val,
+    pub seq: Val,
+    pub rows: Val,
+}
+
+/// A row of an operand: where it begins and, if it may be missing, whether it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct OperandRow {
+    pub base: Val,
+    exists: Option<Val>,
+}
+
+impl OperandRow {
+    /// The only row of an operand.
+    pub fn only(base: Val) -> OperandRow {
+        OperandRow { base, exists: None }
+    }
+
+    /// What was loaded from it; zero where it is missing.
+    pub fn or_zero(self, e: &mut Emitter, x: Val) -> Val {
+        match self.exists {
+            Some(exists) => {
+                let zero = e.zero(x.ty);
+                e.select(exists, x, zero)
+            }
+            None => x,
+        }
+    }
+}
+
+/// The row of an operand that is read for a row of the domain. One that is missing begins where that row does.
+pub(crate) fn operand_row(
     e: &mut Emitter,
     pointer: Val,
     elem: Elem,
     access: Access,
-    row: Val,
-    position: Option<Val>,
-) -> Val {
-    let row = match access.row {
-        RowMap::Zero => return pointer,
-        RowMap::Row => row,
-        RowMap::Position => position.expect("kernels that read by position count it"),
+    at: RowAt,
+) -> OperandRow {
+    let position = || at.position.expect("kernels that read by position count it");
+    let (row, exists) = match access.row {
+        RowMap::Zero => return OperandRow::only(pointer),
+        RowMap::Row => (at.row, None),
+        RowMap::Position => (position().at, None),
+        RowMap::Shift(by) => {
+            let exists = same_sequence(e, at.row, position(), by.into());
+            let there = e.add_int(at.row, -i64::from(by));
+            (e.select(exists, there, at.row), Some(exists))
+        }
     };
     let offset = e.mul_int(row, access.stride as i64);
-    e.at(pointer, offset, elem)
+    let base = e.at(pointer, offset, elem);
+    OperandRow { base, exists }
+}
+
+/// Whether row `row − by` belongs to the sequence of this row, and to the domain.
+fn same_sequence(e: &mut Emitter, row: Val, position: Position, by: i64) -> Val {
+    let Position { at, seq, rows } = position;
+    if by >= 0 {
+        let near = e.int(by);
+        return e.cmp(Cmp::Ge, at, near);
+    }
+    let there = e.add_int(at, -by);
+    let inside = e.cmp(Cmp::Lt, there, seq);
+    let there = e.add_int(row, -by);
+    let counted = e.cmp(Cmp::Lt, there, rows);
+    e.and(inside, counted)
 }
 
 /// The scalar at the start of a row, as the kernel's element type.
@@ -82,8 +143,19 @@ pub(crate) fn load_columns(
             let there = e.add(c, half);
             e.sub(there, back)
         }),
+        ColMap::Transposed { rows, cols: n } => {
+            load_pieces(e, base, elem, cols, 1, |e, c| transposed(e, c, rows, n))
+        }
     };
     e.convert(x, e.elem)
+}
+
+/// Column `(c mod rows) · cols + c div rows`.
+pub(crate) fn transposed(e: &mut Emitter, c: Val, rows: u64, cols: u64) -> Val {
+    let rows = e.int(rows as i64);
+    let (down, right) = (e.rem(c, rows), e.div(c, rows));
+    let start = e.mul_int(down, cols as i64);
+    e.add(start, right)
 }
 
 /// Stores the columns that exist.

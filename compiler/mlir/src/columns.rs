@@ -4,10 +4,12 @@
 //! sums in registers. Every column is summed on its own and in row order, so neither the split into
 //! tiles nor the width of the target's vectors shows in the result.
 
-use crate::access::{self, load_columns, load_scalar, row_base, store_columns};
+use crate::access::{
+    self, OperandRow, Position, RowAt, load_columns, load_scalar, operand_row, store_columns,
+};
 use crate::body::{Lowered, Values};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
-use odec_program::expr::{Access, ColMap, Expr, Level, RowMap};
+use odec_program::expr::{Access, ColMap, Expr, Level};
 use odec_program::kernel::Columns;
 
 /// Lanes of a vector: a tile is four of them.
@@ -38,7 +40,7 @@ pub(crate) fn emit(e: &mut Emitter, kernel: &Columns) -> Result<(), String> {
     let mut uniforms = sums.low.no_values();
     sums.scalars(e, Level::Uniform, None, &mut uniforms);
     let rows = e.dim(0);
-    let by_position = sums.loads().any(|a| a.row == RowMap::Position);
+    let by_position = sums.loads().any(|a| a.row.by_position());
     let seq = by_position.then(|| e.dim(1));
 
     // Whole tiles, then the ragged one if this launch has it.
@@ -81,25 +83,19 @@ impl ColumnSums<'_> {
         e: &mut Emitter,
         operand: u32,
         access: Access,
-        at: Option<(Val, Option<Val>)>,
-    ) -> (Val, Elem) {
+        at: Option<RowAt>,
+    ) -> (OperandRow, Elem) {
         let elem = Elem::of(self.kernel.operands[operand as usize]);
         let pointer = self.pointers[operand as usize];
-        let base = match at {
-            None => pointer,
-            Some((row, position)) => row_base(e, pointer, elem, access, row, position),
+        let row = match at {
+            None => OperandRow::only(pointer),
+            Some(at) => operand_row(e, pointer, elem, access, at),
         };
-        (base, elem)
+        (row, elem)
     }
 
     /// Emits the needed nodes of a level as scalars.
-    fn scalars(
-        &self,
-        e: &mut Emitter,
-        level: Level,
-        at: Option<(Val, Option<Val>)>,
-        values: &mut Values,
-    ) {
+    fn scalars(&self, e: &mut Emitter, level: Level, at: Option<RowAt>, values: &mut Values) {
         let marks: Vec<bool> = (0..self.needed.len())
             .map(|i| self.needed[i] && self.low.levels[i] == level)
             .collect();
@@ -107,12 +103,13 @@ impl ColumnSums<'_> {
         self.low.emit(e, &marks, ty, values, |e, node| match *node {
             Expr::Uniform(n) => e.coeff(n as u64),
             Expr::Load { operand, access } => {
-                let (base, elem) = self.base(e, operand, access, at);
-                load_scalar(e, base, elem)
+                let (row, elem) = self.base(e, operand, access, at);
+                let x = load_scalar(e, row.base, elem);
+                row.or_zero(e, x)
             }
             Expr::RowIndex => {
-                let (row, _) = at.expect("rows have numbers inside of the loop over them");
-                e.convert(row, e.elem)
+                let at = at.expect("rows have numbers inside of the loop over them");
+                e.convert(at.row, e.elem)
             }
             _ => unreachable!("column numbers and accumulators are not scalars"),
         });
@@ -155,8 +152,12 @@ impl ColumnSums<'_> {
         let none = e.int(0);
         start.extend(seq.map(|_| none));
         let sums = e.for_with(none, rows, 1, &start, |e, r, carried| {
-            let position = seq.map(|_| carried[vectors.len()]);
-            let at = Some((r, position));
+            let position = seq.map(|seq| Position {
+                at: carried[vectors.len()],
+                seq,
+                rows,
+            });
+            let at = Some(RowAt { row: r, position });
             let mut scalars = uniforms.clone();
             self.scalars(e, Level::Row, at, &mut scalars);
             let splats = self.splats(e, &scalars);
@@ -166,8 +167,9 @@ impl ColumnSums<'_> {
                 self.low
                     .emit(e, &self.needed, ty, &mut values, |e, node| match *node {
                         Expr::Load { operand, access } => {
-                            let (base, elem) = self.base(e, operand, access, at);
-                            load_columns(e, base, elem, access.col, *cols)
+                            let (row, elem) = self.base(e, operand, access, at);
+                            let x = load_columns(e, row.base, elem, access.col, *cols);
+                            row.or_zero(e, x)
                         }
                         Expr::ColIndex => access::column_numbers(e, *cols),
                         _ => unreachable!("uniform and per-row nodes have values"),
@@ -175,8 +177,8 @@ impl ColumnSums<'_> {
                 let value = values[self.root].expect("the value is needed");
                 next.push(e.add(*sum, value));
             }
-            if let (Some(position), Some(seq)) = (position, seq) {
-                let after = e.add_int(position, 1);
+            if let Some(Position { at, seq, .. }) = position {
+                let after = e.add_int(at, 1);
                 let wraps = e.cmp(Cmp::Eq, after, seq);
                 next.push(e.select(wraps, none, after));
             }

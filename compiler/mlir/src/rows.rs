@@ -8,7 +8,10 @@
 //!
 //! Kernels in which rows do not matter ([`flat`]) run over the elements of their rows as one long row.
 
-use crate::access::{Columns, column_numbers, load_columns, load_scalar, row_base, store_columns};
+use crate::access::{
+    Columns, OperandRow, Position, RowAt, column_numbers, load_columns, load_scalar, operand_row,
+    store_columns,
+};
 use crate::body::{Lowered, Values, binary};
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::DType;
@@ -107,13 +110,13 @@ struct RowsEmitter<'a> {
 
 /// Where the operands' rows begin, for one row of the domain.
 struct Row {
-    bases: Vec<((u32, RowMap, u64), Val)>,
+    bases: Vec<((u32, RowMap, u64), OperandRow)>,
     /// Values of uniform and per-row nodes.
     scalars: Values,
 }
 
 impl Row {
-    fn base(&self, operand: u32, access: Access) -> Val {
+    fn base(&self, operand: u32, access: Access) -> OperandRow {
         let key = (operand, access.row, access.stride);
         let found = self.bases.iter().find(|b| b.0 == key);
         found.expect("every access of the kernel has a base").1
@@ -178,7 +181,9 @@ impl RowsEmitter<'_> {
             .emit(e, &marks, ty, &mut values, |e, node| match *node {
                 Expr::Uniform(n) => e.coeff(n as u64),
                 Expr::Load { operand, access } => {
-                    load_scalar(e, row.base(operand, access), self.elem(operand))
+                    let from = row.base(operand, access);
+                    let x = load_scalar(e, from.base, self.elem(operand));
+                    from.or_zero(e, x)
                 }
                 _ => unreachable!("column numbers and accumulators are not scalars"),
             });
@@ -196,13 +201,11 @@ impl RowsEmitter<'_> {
     ) {
         let ty = Type::vector(e.elem, cols.lanes);
         self.low.emit(e, marks, ty, values, |e, node| match *node {
-            Expr::Load { operand, access } => load_columns(
-                e,
-                row.base(operand, access),
-                self.elem(operand),
-                access.col,
-                cols,
-            ),
+            Expr::Load { operand, access } => {
+                let from = row.base(operand, access);
+                let x = load_columns(e, from.base, self.elem(operand), access.col, cols);
+                from.or_zero(e, x)
+            }
             Expr::ColIndex => column_numbers(e, cols),
             _ => unreachable!("uniform and per-row nodes have values"),
         });
@@ -218,7 +221,8 @@ impl RowsEmitter<'_> {
         };
         for (operand, access) in self.accesses() {
             if let Some(p) = pointers[operand as usize] {
-                row.bases.push(((operand, access.row, access.stride), p));
+                let key = (operand, access.row, access.stride);
+                row.bases.push((key, OperandRow::only(p)));
             }
         }
         self.scalars(e, Level::Uniform, 0, &mut row);
@@ -244,7 +248,7 @@ impl RowsEmitter<'_> {
                 .emit(e, &marks, ty, &mut values, |e, node| match *node {
                     Expr::Load { operand, access } => {
                         let elem = self.elem(operand);
-                        let p = e.at(row.base(operand, access), c, elem);
+                        let p = e.at(row.base(operand, access).base, c, elem);
                         load_scalar(e, p, elem)
                     }
                     _ => unreachable!("flat kernels have no other leaves"),
@@ -254,7 +258,7 @@ impl RowsEmitter<'_> {
                 let node = self.low.node(s.value);
                 let value = values[node].expect("stored values are marked");
                 let value = self.low.stored(e, node, value, elem);
-                let p = e.at(row.base(s.operand, s.access), c, elem);
+                let p = e.at(row.base(s.operand, s.access).base, c, elem);
                 e.store(value, p);
             }
         });
@@ -268,25 +272,30 @@ impl RowsEmitter<'_> {
             bases: vec![],
             scalars: self.low.no_values(),
         };
-        self.bases(e, &pointers, RowMap::Zero, None, &mut row);
+        self.bases(e, &pointers, None, &mut row);
         self.scalars(e, Level::Uniform, 0, &mut row);
         let mut roots = self.elements();
         roots.extend(self.reductions().iter().map(|r| r.2));
         let marks = self.low.needed_until(&roots, |i| self.is_scalar(i));
         let splats = self.splats(e, &marks, &row.scalars, None);
         let (begin, end) = (e.begin(), e.end());
-        let by_position = self.accesses().iter().any(|a| a.1.row == RowMap::Position);
-        let seq = by_position.then(|| e.dim(1));
-        let start: Vec<Val> = seq.iter().map(|seq| e.rem(begin, *seq)).collect();
+        let by_position = self.accesses().iter().any(|a| a.1.row.by_position());
+        let counted = by_position.then(|| [e.dim(1), e.dim(0)]);
+        let start: Vec<Val> = (counted.iter())
+            .map(|[seq, _]| e.rem(begin, *seq))
+            .collect();
         e.for_with(begin, end, 1, &start, |e, r, position| {
             let mut here = Row {
                 bases: row.bases.clone(),
                 scalars: row.scalars.clone(),
             };
-            let at = (r, position.first().copied());
-            for map in [RowMap::Row, RowMap::Position] {
-                self.bases(e, &pointers, map, Some(at), &mut here);
-            }
+            let position = counted.map(|[seq, rows]| Position {
+                at: position[0],
+                seq,
+                rows,
+            });
+            let at = RowAt { row: r, position };
+            self.bases(e, &pointers, Some(at), &mut here);
             let needed = self.low.needed(&self.roots());
             for (i, node) in self.low.body.nodes.iter().enumerate() {
                 if needed[i] && *node == Expr::RowIndex {
@@ -294,9 +303,9 @@ impl RowsEmitter<'_> {
                 }
             }
             self.one_row(e, here, splats.clone());
-            seq.iter()
-                .map(|seq| {
-                    let next = e.add_int(position[0], 1);
+            (position.iter())
+                .map(|Position { at, seq, .. }| {
+                    let next = e.add_int(*at, 1);
                     let wraps = e.cmp(crate::emit::Cmp::Eq, next, *seq);
                     let zero = e.int(0);
                     e.select(wraps, zero, next)
@@ -316,26 +325,18 @@ impl RowsEmitter<'_> {
             .collect()
     }
 
-    /// Adds the row bases of the accesses with the given row map.
-    fn bases(
-        &self,
-        e: &mut Emitter,
-        pointers: &[Option<Val>],
-        map: RowMap,
-        at: Option<(Val, Option<Val>)>,
-        row: &mut Row,
-    ) {
+    /// Adds the rows that operands are read and written at; without a row of the domain, those that are the same for all.
+    fn bases(&self, e: &mut Emitter, pointers: &[Option<Val>], at: Option<RowAt>, row: &mut Row) {
         for (operand, access) in self.accesses() {
             let key = (operand, access.row, access.stride);
-            if access.row != map || row.bases.iter().any(|b| b.0 == key) {
+            let same = access.row == RowMap::Zero;
+            if same != at.is_none() || row.bases.iter().any(|b| b.0 == key) {
                 continue;
             }
             let pointer = pointers[operand as usize].expect("operands of accesses are loaded");
             let base = match at {
-                None => pointer,
-                Some((r, position)) => {
-                    row_base(e, pointer, self.elem(operand), access, r, position)
-                }
+                None => OperandRow::only(pointer),
+                Some(at) => operand_row(e, pointer, self.elem(operand), access, at),
             };
             row.bases.push((key, base));
         }
@@ -397,7 +398,7 @@ impl RowsEmitter<'_> {
             let node = self.low.node(s.value);
             let value = row.scalars[node].expect("per-row values are scalars");
             let value = self.low.stored(e, node, value, self.elem(s.operand));
-            e.store(value, row.base(s.operand, s.access));
+            e.store(value, row.base(s.operand, s.access).base);
         }
     }
 
@@ -513,7 +514,7 @@ impl RowsEmitter<'_> {
             let (node, elem) = (self.low.node(s.value), self.elem(s.operand));
             let value = values[node].expect("stored values are marked");
             let value = self.low.stored(e, node, value, elem);
-            store_columns(e, value, row.base(s.operand, s.access), elem, cols);
+            store_columns(e, value, row.base(s.operand, s.access).base, elem, cols);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::BuildError;
 use crate::scheme::{Field, Namespace, NoFiles, Resolver};
 use odec_grammar::Sources;
 use odec_grammar::ast::Item;
-use odec_graph::ops::{Attention, Input, Parameter, Table};
+use odec_graph::ops::{Attention, Depthwise, Input, Parameter, ShiftTokens, Table};
 use odec_graph::{Builder, Graph, TensorType, TypeError, Value, nn};
 use odec_library::Library;
 use odec_program::Dim;
@@ -116,6 +116,14 @@ impl Weights for Bare<'_> {
 
     fn carry(&mut self, _: &mut Builder, _: &str, _: [u64; 2]) -> TypeResult<Option<Value>> {
         Ok(None)
+    }
+
+    fn shifted(&mut self, b: &mut Builder, x: Value, by: &[i32]) -> TypeResult {
+        b.push1(ShiftTokens { by: by.to_vec() }, &[x])
+    }
+
+    fn depthwise(&mut self, b: &mut Builder, x: Value, taps: Value, by: &[i32]) -> TypeResult {
+        b.push1(Depthwise { by: by.to_vec() }, &[x, taps])
     }
 
     fn mask(&mut self, _: &mut Builder, _: u32) -> TypeResult<Option<(u32, Value)>> {

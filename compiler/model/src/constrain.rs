@@ -28,12 +28,14 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<f64> {
 
 /// What a parameter has beside it: the end of its path, shape and start. Experts have a vector each, one after the other.
 pub fn vector(max: Option<f64>, p: &LayerParam) -> Option<(String, Vec<u64>, Init)> {
-    let (Some(_), [rows @ .., _]) = (max, &p.shape[..]) else {
+    let (Some(_), Some([count, rows, _])) = (max, added::matrices(&p.path, &p.shape)) else {
         return None;
     };
+    if added::is_depthwise(&p.path, &p.shape) {
+        return None;
+    }
     let path = format!("{}{}", p.path, added::SPECTRAL);
-    let vector = (path, vec![rows.iter().product()], Init::Normal { std: 1.0 });
-    Some(vector).filter(|_| !rows.is_empty())
+    Some((path, vec![count * rows], Init::Normal { std: 1.0 }))
 }
 
 /// Reports matrices that are computed from parameters and are not parameters.
@@ -58,7 +60,7 @@ pub fn fits(spec: &Spec, span: Span, sink: &mut Vec<Diagnostic>) {
     }
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let mut params = layers.flat_map(|l| l.params());
-    if !params.any(|p| vector(Some(1.0), &p).is_some()) {
+    if !params.any(|p| added::matrices(&p.path, &p.shape).is_some()) {
         let message = "no field of this model has a matrix";
         let d = Diagnostic::error(codes::NO_EFFECT, span, message);
         sink.push(d.label("nothing would be constrained"));

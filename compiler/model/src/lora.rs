@@ -9,6 +9,8 @@
 //! evaluation: a scheme evaluates its fields several times, and what is exported or read on with is the matrix that was trained with. A
 //! scale α/r is left out: it is 1 (the paper's α = r).
 //!
+//! The weight of a convolution, [out, in, kernel], is adapted as a matrix of `out` rows.
+//!
 //! Takes the words of a train block; gives [`Tune`], the factors' shapes and starts, and their nodes. Leaves their paths' ends to
 //! `odec_program`, memory to `passes/layout.rs`.
 
@@ -26,7 +28,6 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::matmul::Layout;
 use odec_graph::ops::{MatMul, Reshape};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
-use odec_program::Bindings;
 use odec_program::manifest::{Init, Tune, added};
 
 /// Reads `all`, or `lora(rank: 8)`.
@@ -52,18 +53,16 @@ pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Tune> {
 /// The factors of a parameter: ends of their paths, shapes and starts. A matrix with a side shorter than the rank has factors of
 /// that side's rank. The matrices of experts are adapted as one below the other, so they share A and have a part of B each.
 pub fn factors(tune: Tune, p: &LayerParam) -> Vec<(String, Vec<u64>, Init)> {
-    let (Tune::Lora { rank }, [above @ .., cols]) = (tune, &p.shape[..]) else {
+    let matrices = added::matrices(&p.path, &p.shape);
+    let (Tune::Lora { rank }, Some([count, rows, cols])) = (tune, matrices) else {
         return Vec::new();
     };
-    if above.is_empty() {
-        return Vec::new();
-    }
-    let rows: u64 = above.iter().product();
-    let rank = rank.min(rows).min(*cols);
-    let std = 1.0 / (*cols as f64).sqrt();
+    let rows = count * rows;
+    let rank = rank.min(rows).min(cols);
+    let std = 1.0 / (cols as f64).sqrt();
     let path = |end: &str| format!("{}{end}", p.path);
     vec![
-        (path(added::LORA_A), vec![rank, *cols], Init::Normal { std }),
+        (path(added::LORA_A), vec![rank, cols], Init::Normal { std }),
         (path(added::LORA_B), vec![rows, rank], Init::Zeros),
     ]
 }
@@ -112,11 +111,12 @@ impl GraphBuilder<'_> {
         }
         let [up, down] = [self.param(b, &paths[0])?, self.param(b, &paths[1])?];
         b.part("lora", |b| {
-            let mut update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
-            if b.ty(weight).rank() > 2 {
-                let to = b.ty(weight).concrete(Bindings::new(1, 1));
-                update = b.push1(Reshape::fixed(&to), &[update])?;
-            }
+            let update = b.push1(MatMul::new(Layout::Nn), &[up, down])?;
+            let to = b.ty(weight).shape.clone();
+            let update = match b.ty(update) == b.ty(weight) {
+                true => update,
+                false => b.push1(Reshape { to }, &[update])?,
+            };
             nn::combine(b, &[(Exact::one(), weight), (Exact::one(), update)])
         })
     }

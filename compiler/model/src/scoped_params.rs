@@ -51,6 +51,18 @@ impl Weights for ScopedParams<'_, '_> {
     ) -> Result<Option<Value>, TypeError> {
         self.model.carry(b, name, shape)
     }
+    fn shifted(&mut self, b: &mut Builder, x: Value, by: &[i32]) -> Result<Value, TypeError> {
+        self.model.shifted(b, x, by)
+    }
+    fn depthwise(
+        &mut self,
+        b: &mut Builder,
+        x: Value,
+        taps: Value,
+        by: &[i32],
+    ) -> Result<Value, TypeError> {
+        self.model.depthwise(b, x, taps, by)
+    }
     /// One mask for each field and step, whatever the weights policy and however often the field is evaluated in it: the
     /// stages of a scheme see one right-hand side.
     fn mask(&mut self, b: &mut Builder, number: u32) -> Result<Option<(u32, Value)>, TypeError> {

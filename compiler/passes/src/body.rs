@@ -8,7 +8,7 @@ use super::facts::{Domain, kind, only, pointwise_access};
 use odec_graph::op::{Kind, Read, Scalars};
 use odec_graph::types::Elem;
 use odec_graph::{Graph, TensorType, Value};
-use odec_program::expr::{ColMap, ExprId, RowMap};
+use odec_program::expr::{ColMap, ExprId};
 use odec_program::kernel::{Columns, Rows, Store};
 use odec_program::{Access, Body, Coeff, DType, Size};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
 
     fn dims(&self) -> Vec<Size> {
         let by_position = self.body.nodes.iter().any(|e| {
-            matches!(e, odec_program::expr::Expr::Load { access, .. } if access.row == RowMap::Position)
+            matches!(e, odec_program::expr::Expr::Load { access, .. } if access.row.by_position())
         });
         vec![
             self.domain.rows,

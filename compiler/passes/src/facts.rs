@@ -131,8 +131,9 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
-        Kind::LinearAttend(_) => Role::Fresh,
-        Kind::Append | Kind::Gather | Kind::PositionSum | Kind::Scan(_) => Role::Fresh,
+        Kind::LinearAttend(_) | Kind::Scan(_) => Role::Fresh,
+        Kind::Append { .. } | Kind::KeptRows { .. } => Role::Fresh,
+        Kind::Gather | Kind::PositionSum => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter(_) => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());

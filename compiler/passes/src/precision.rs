@@ -4,6 +4,7 @@
 //! |---|---|
 //! | factors of every contraction, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
+//! | rows that a token reads of other tokens (shifts, convolutions), forward and backward; kept ones | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU | bf16 |
 //! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
@@ -69,29 +70,30 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
 enum Rounds {
     /// Rounds by itself, if need be.
     Contraction,
-    /// Takes bf16 only.
+    /// Takes bf16 only, as what is kept of earlier tokens is.
     Attention,
 }
 
-/// Attention that reads bf16, and the keys and values that are kept for it. Rows of a cache begin at whole words, so that queries, keys and
-/// values all have an even number of columns: other attention stays f32, all of it.
+/// What reads bf16: shifts and convolutions of an even number of columns, and attention where queries, keys and values have such numbers (other
+/// attention stays f32, all of it). With it, what is kept for them, whose rows begin at whole words.
 fn halves(graph: &Graph) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for (n, node) in graph.nodes() {
-        let attends = matches!(
-            node.op,
-            OpKind::Attention(_) | OpKind::AttentionBackward(_) | OpKind::CachedAttention(_)
-        );
+        let (read, kept) = match node.op {
+            OpKind::Attention(_) | OpKind::AttentionBackward(_) => (0..3, 0..0),
+            OpKind::CachedAttention(_) => (0..3, 1..3),
+            OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => (0..1, 0..0),
+            OpKind::KeptRows(_) => (0..1, 0..1),
+            _ => continue,
+        };
         let even = |v: &Value| graph.ty(*v).cols().is_multiple_of(2);
-        if !attends || !node.operands[..3].iter().all(even) {
+        if !node.operands[read].iter().all(even) {
             continue;
         }
         found.insert(n);
-        if let OpKind::CachedAttention(_) = node.op {
-            for kept in &node.operands[1..3] {
-                found.insert(kept.node);
-                found.extend(graph.node(kept.node).operands.first().map(|v| v.node));
-            }
+        for kept in &node.operands[kept] {
+            found.insert(kept.node);
+            found.extend(graph.node(kept.node).operands.first().map(|v| v.node));
         }
     }
     found

@@ -285,9 +285,13 @@ fn id(e: ExprId) -> String {
 
 fn access(operand: u32, a: &Access) -> String {
     let row = match a.row {
-        RowMap::Row => "row",
-        RowMap::Zero => "",
-        RowMap::Position => "position",
+        RowMap::Row => "row".into(),
+        RowMap::Zero => String::new(),
+        RowMap::Position => "position".into(),
+        RowMap::Shift(by) => match by {
+            0.. => format!("row − {by}"),
+            _ => format!("row + {}", by.unsigned_abs()),
+        },
     };
     let col = match a.col {
         ColMap::Col => "col".into(),
@@ -295,8 +299,12 @@ fn access(operand: u32, a: &Access) -> String {
         ColMap::Turn { cols, by: 0 } => format!("col mod {cols}"),
         ColMap::Turn { cols, by } => format!("col + {by} mod {cols}"),
         ColMap::HalfSwap(n) => format!("halves of {n} swapped"),
+        ColMap::Transposed { rows, cols } => format!("{rows} × {cols} transposed"),
     };
-    let parts: Vec<&str> = [row, &col].into_iter().filter(|p| !p.is_empty()).collect();
+    let parts: Vec<&str> = [&row[..], &col]
+        .into_iter()
+        .filter(|p| !p.is_empty())
+        .collect();
     format!("${operand}[{}]", parts.join(", "))
 }
 

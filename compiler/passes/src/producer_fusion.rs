@@ -38,27 +38,41 @@ impl ProducerFusion {
                 Role::Rows(_) => graph.ty(*v).cols() == 1 || pass(v.node) != pass(n),
                 _ => true,
             };
-            let mut inside = BTreeSet::new();
-            let mut todo = vec![(node.operands[0].node, true)];
-            while let Some((p, reader_is_only_there)) = todo.pop() {
-                let Some(row) = facts.rows(p).filter(|_| !chains.terms.contains_key(&p)) else {
-                    continue;
-                };
-                let operands = &graph.node(p).operands;
-                let only_there = reader_is_only_there && facts.uses(p) == 1;
-                let again =
-                    row.domain.cols > 1 && pass(p) == pass(n) && operands.iter().all(in_memory);
-                let cheap = only_there || again;
-                if !cheap || row.reduces || row.domain != domain {
-                    continue;
+            let computed = |stored: &BTreeSet<u32>| {
+                let mut inside = BTreeSet::new();
+                let mut todo = vec![(node.operands[0].node, true)];
+                while let Some((p, reader_is_only_there)) = todo.pop() {
+                    let free = !chains.terms.contains_key(&p) && !stored.contains(&p);
+                    let Some(row) = facts.rows(p).filter(|_| free) else {
+                        continue;
+                    };
+                    let operands = &graph.node(p).operands;
+                    let only_there = reader_is_only_there && facts.uses(p) == 1;
+                    let again =
+                        row.domain.cols > 1 && pass(p) == pass(n) && operands.iter().all(in_memory);
+                    let cheap = only_there || again;
+                    if !cheap || row.reduces || row.domain != domain {
+                        continue;
+                    }
+                    inside.insert(p);
+                    let pointwise = operands
+                        .iter()
+                        .zip(&row.pointwise)
+                        .filter(|(_, pointwise)| **pointwise);
+                    todo.extend(pointwise.map(|(v, _)| (v.node, only_there)));
                 }
-                inside.insert(p);
-                let pointwise = operands
-                    .iter()
-                    .zip(&row.pointwise)
-                    .filter(|(_, pointwise)| **pointwise);
-                todo.extend(pointwise.map(|(v, _)| (v.node, only_there)));
-            }
+                inside
+            };
+            // What a map of the kernel reads at other elements must be stored before the kernel runs.
+            let mut stored = BTreeSet::new();
+            let inside = loop {
+                let inside = computed(&stored);
+                let before = stored.len();
+                stored.extend(read_elsewhere(graph, facts, &inside));
+                if stored.len() == before {
+                    break inside;
+                }
+            };
             out.of.insert(n, inside);
         }
         out.only_there = out.unread(facts);
@@ -99,6 +113,17 @@ impl ProducerFusion {
     }
 }
 
+/// The maps among some of which others of them read more than the element at hand.
+fn read_elsewhere(graph: &Graph, facts: &Facts, inside: &BTreeSet<u32>) -> Vec<u32> {
+    let read = |p: &u32| {
+        let pointwise = facts.rows(*p).into_iter().flat_map(|row| &row.pointwise);
+        let operands = graph.node(*p).operands.iter().zip(pointwise);
+        operands.filter(|(_, pointwise)| !**pointwise)
+    };
+    let read = inside.iter().flat_map(read).map(|(v, _)| v.node);
+    read.filter(|p| inside.contains(p)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +150,18 @@ mod tests {
             .iter()
             .map(|n| ["x", "g", "p", "q"][*n as usize])
             .collect()
+    }
+
+    /// Were it computed in the sum, the shift would read what nobody has written.
+    #[test]
+    fn a_map_that_another_reads_at_other_rows_is_stored() {
+        let text = "%x = input() name=x : [B, S, 4]\n%g = parameter() path=g init=ones : [4]\n\
+                    %p = mul(%x, %g) : [B, S, 4]\n%e = shift_tokens(%p) by=[1] : [B, S, 4]\n\
+                    %f = mul(%e, %p) : [B, S, 4]\n%s = sum_rows(%f) : [4]\noutput s = %s\n";
+        let graph = parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let units = fuse(&graph, Fusion::On);
+        let stored: Vec<u32> = units.stored.iter().map(|v| v.node).collect();
+        assert_eq!(stored, [0, 1, 2, 5], "x, g, p and the sum");
     }
 
     #[test]

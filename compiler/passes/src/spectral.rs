@@ -6,6 +6,10 @@
 //! ```text
 //! v = Wᵀu/‖Wᵀu‖      s = W v      σ = ‖s‖      u ← s/σ      W ← W · min(1, c/σ)
 //! ```
+//! A convolution's weight [out, in, kernel] is bounded as a matrix of `out` rows, by c/√kernel: the rows that it multiplies are `kernel`
+//! rows of the input, whose squares add up to `kernel` times those of the input at most. A depthwise one, [width, 1, kernel], needs no
+//! iteration: no frequency is amplified more than by the sum of the absolute values of a row (Young's inequality), which is brought to c.
+//!
 //! σ is at most the spectral norm, and comes to it as rounds go by while W moves slowly. A gradient norm that is not finite leaves W and
 //! u as they are; so does W = 0. Takes the parameters' places; adds launches behind those of [`super::update`].
 
@@ -14,7 +18,7 @@ use super::layout::ParamTable;
 use super::update::rows_kernel;
 use odec_program::expr::{BinaryOp, CmpOp, ReduceOp, UnaryOp};
 use odec_program::kernel::{Columns, KernelSpec, Rows, Store};
-use odec_program::manifest::added;
+use odec_program::manifest::{Param, added};
 use odec_program::{Access, Body, Coeff, DType, Operand, Size, Slot};
 
 /// A matrix with its vector u: those of experts are parts of one parameter.
@@ -22,6 +26,8 @@ struct Bounded<'t> {
     path: &'t str,
     rows: u64,
     cols: u64,
+    /// How many rows of the input a row of the weight multiplies.
+    kernel: u64,
     /// Where they begin, in bytes.
     matrix: u64,
     vector: u64,
@@ -35,27 +41,32 @@ fn bounded(table: &ParamTable) -> impl Iterator<Item = Bounded<'_>> {
         Some((table.find(matrix)?, u))
     });
     vectors.flat_map(move |(w, u)| {
-        let [above @ .., rows, cols] = &w.shape[..] else {
+        let Some([count, rows, cols]) = added::matrices(&w.path, &w.shape) else {
             return Vec::new();
         };
-        let (rows, cols) = (*rows, *cols);
+        let kernel = added::kernel(&w.path, &w.shape);
         let each = |n: u64| Bounded {
             path: &w.path,
             rows,
             cols,
+            kernel,
             matrix: w.offset + n * rows * cols * element,
             vector: u.offset + n * rows * element,
         };
-        (0..above.iter().product()).map(each).collect()
+        (0..count).map(each).collect()
     })
 }
 
-/// Launches for every matrix; `norm` is the gradient's.
+/// Launches for every matrix and every convolution; `norm` is the gradient's.
 pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: BufferId) {
     let real = table.real;
     for of in bounded(table) {
         let Bounded {
-            path, rows, cols, ..
+            path,
+            rows,
+            cols,
+            kernel,
+            ..
         } = of;
         let mut place = |name: String, offset: u64, n: u64| {
             let home = Placement::Fixed(Operand::at(Slot::Params, offset));
@@ -109,7 +120,7 @@ pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: Buff
             rows,
             vec![],
         );
-        let max = vec![Coeff::Value(max)];
+        let max = vec![Coeff::Value(max / (kernel as f64).sqrt())];
         launch(
             KernelSpec::Rows(next(real, rows)),
             vec![s, u, norm, u, scale],
@@ -123,6 +134,51 @@ pub fn constrain(code: &mut LaunchList, table: &ParamTable, max: f64, norm: Buff
             vec![],
         );
     }
+    constrain_depthwise(code, table, max, norm);
+}
+
+/// A launch for every weight of a depthwise convolution; `norm` is the gradient's.
+fn constrain_depthwise(code: &mut LaunchList, table: &ParamTable, max: f64, norm: BufferId) {
+    let depthwise = |p: &&Param| added::is_depthwise(&p.path, &p.shape);
+    for w in table.params.iter().filter(depthwise) {
+        let (rows, kernel) = (w.shape[0], w.shape[2]);
+        let home = Placement::Fixed(Operand::at(Slot::Params, w.offset));
+        let size = Size::fixed(rows * kernel);
+        let place = code.buffer(w.path.clone(), table.real, size, home);
+        code.launches.push(Launch {
+            spec: KernelSpec::Rows(of_bounded_sum(table.real, kernel)),
+            args: vec![place, norm, place],
+            dims: vec![Size::fixed(rows), Size::ONE],
+            coeffs: vec![Coeff::Value(max)],
+            site: format!("update.spectral.{}", w.path),
+            guard: None,
+            held: None,
+        });
+    }
+}
+
+/// Operands w, the gradient's norm and `w · min(1, max/Σ|w|)`, row by row.
+fn of_bounded_sum(real: DType, cols: u64) -> Rows {
+    let mut b = Body::default();
+    let w = b.load(0, Access::full(cols));
+    let norm = b.load(1, Access::SCALAR);
+    let max = b.uniform(0);
+    let minus = b.unary(UnaryOp::Neg, w);
+    let size = b.binary(BinaryOp::Max, w, minus);
+    let sum = b.reduce(ReduceOp::Sum, size);
+    let (zero, one) = (b.konst(0.0), b.konst(1.0));
+    // As in `next`.
+    let gap = b.binary(BinaryOp::Sub, norm, norm);
+    let sum = b.select(CmpOp::Eq, gap, zero, sum, zero);
+    let ratio = b.binary(BinaryOp::Div, max, sum);
+    let scale = b.select(CmpOp::Lt, max, sum, ratio, one);
+    let value = b.mul(w, scale);
+    let store = Store {
+        operand: 2,
+        access: Access::full(cols),
+        value,
+    };
+    rows_kernel(real, cols, 3, 1, b, vec![store])
 }
 
 /// Operands W, u and Wᵀu.

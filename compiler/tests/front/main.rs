@@ -7,6 +7,7 @@ mod attends;
 mod choices;
 mod claims;
 mod common;
+mod convolution;
 mod declared;
 mod depth;
 mod docs;

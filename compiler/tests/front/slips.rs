@@ -103,12 +103,12 @@ fn slips_are_answered_with_what_to_write() {
         (
             "a layer that is not there",
             "swiglu(hidden: 12)",
-            "conv(kernel: 3)",
+            "deconv(kernel: 3)",
         ),
         (
             "a field that is not there",
             "ffn = rmsnorm |> swiglu(hidden: 12)",
-            "ffn = conv",
+            "ffn = deconv",
         ),
     ];
     let said = slips.map(|(what, from, to)| {

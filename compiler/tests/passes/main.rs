@@ -3,6 +3,7 @@
 mod arguments;
 mod card;
 mod context;
+mod convolution;
 mod cookbook;
 mod costs;
 mod depth;

@@ -453,7 +453,8 @@ impl<T: Real> Apply<T> {
     }
 
     pub(super) fn all(&mut self, xs: &[T]) -> Vec<T> {
-        self.evaluator.row(&NoMemory, 0, 1, 0..xs.len() as u64, xs);
+        let all = 0..xs.len() as u64;
+        self.evaluator.row(&NoMemory, 0, [1, 1], all, xs);
         (0..xs.len())
             .map(|i| self.evaluator.value(self.root, i))
             .collect()

@@ -2,7 +2,7 @@
 
 use super::rows::evaluated;
 use super::signature::{Cols, Count, Dimension, Mode, OperandAccess, Signature, walked};
-use super::validate::{self, ALL_ROWS, Scope};
+use super::validate::{self, Scope};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::{Evaluator, Memory};
@@ -57,7 +57,7 @@ impl Kind for ColumnsKind {
             cols: Some(k.cols),
             reductions: false,
             accumulator: false,
-            rows: &ALL_ROWS,
+            positions: true,
         };
         validate::body(&k.body, k.dtype, &scope)?;
         validate::value(&k.body, k.value)
@@ -144,7 +144,7 @@ pub fn eval_columns<T: Real>(
     }
     let mut sums = vec![T::ZERO; (cols.end - cols.start) as usize];
     for r in 0..dims[0] {
-        body.row(memory, r, dims[1], cols.clone(), &[]);
+        body.row(memory, r, dims, cols.clone(), &[]);
         for (c, sum) in sums.iter_mut().enumerate() {
             *sum = T::binary(BinaryOp::Add, *sum, body.value(kernel.value, c));
         }

@@ -1,7 +1,7 @@
 //! Matrix products: specification, signature and meaning.
 
 use super::signature::{Cols, Count, Mode, OperandAccess, Signature, Work, walked};
-use super::validate::{self, ALL_ROWS, MOST_OPERANDS, Scope};
+use super::validate::{self, MOST_OPERANDS, Scope};
 use super::{Extent, Indices, Kind, Launch, Sample};
 use crate::eval::{Evaluator, Memory};
 use crate::expr::{Access, BinaryOp, Body, Expr, ExprId, UnaryOp};
@@ -211,7 +211,7 @@ impl Kind for ContractKind {
             cols: None,
             reductions: false,
             accumulator: true,
-            rows: &ALL_ROWS[..2],
+            positions: false,
         };
         validate::body(&e.body, c.dtype, &scope)?;
         validate::value(&e.body, e.value)
@@ -394,7 +394,7 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     });
     for (i, row) in (0..m).zip(sums.chunks(n.max(1) as usize)) {
         if let Some((body, _)) = &mut epilogue {
-            body.row(memory, i, 1, 0..n, row);
+            body.row(memory, i, [m, 1], 0..n, row);
         }
         for (j, sum) in row.iter().enumerate() {
             let value = epilogue

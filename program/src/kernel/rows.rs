@@ -1,7 +1,7 @@
 //! Maps and reductions over rows: specification, signature and meaning.
 
 use super::signature::{Cols, Count, Dimension, Mode, OperandAccess, Signature, Work, walked};
-use super::validate::{self, ALL_ROWS, MOST_OPERANDS, Scope};
+use super::validate::{self, MOST_OPERANDS, Scope};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::{Evaluator, Memory};
@@ -22,7 +22,7 @@ pub struct Store {
 
 /// A fused map / row-reduction kernel over a domain of rows × `cols`.
 ///
-/// dims: `[rows, seq]` (`seq` is read by [`crate::expr::RowMap::Position`] only; 1 otherwise).
+/// dims: `[rows, seq]` (`seq` is read by [`crate::expr::RowMap::by_position`] only; 1 otherwise).
 /// tiles: one per row. An output may alias an input that is read with the same access only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
@@ -55,7 +55,7 @@ impl Kind for RowsKind {
             cols: Some(k.cols),
             reductions: true,
             accumulator: false,
-            rows: &ALL_ROWS,
+            positions: true,
         };
         validate::body(&k.body, k.dtype, &scope)?;
         if k.stores.is_empty() {
@@ -181,8 +181,44 @@ impl Kind for RowsKind {
         };
         (spec.into_iter().map(sample))
             .chain([Sample::new(wide, &[5, 1], &[])])
+            .chain([(DType::F32, DType::Bf16), (DType::F64, DType::F64)].map(neighbours))
             .collect()
     }
+}
+
+/// Sums of rows before and after, one of them of a transposed matrix; the last sequence is shorter.
+fn neighbours((dtype, kept): (DType, DType)) -> Sample<Rows> {
+    let mut body = Body::default();
+    let mut read = |by, col| {
+        let row = RowMap::Shift(by);
+        body.load(
+            0,
+            Access {
+                row,
+                col,
+                stride: 12,
+            },
+        )
+    };
+    let transposed = ColMap::Transposed { rows: 3, cols: 4 };
+    let (before, after) = (read(2, ColMap::Col), read(-1, transposed));
+    let first = read(1, ColMap::Zero);
+    let sum = body.add(before, after);
+    let value = body.mul(sum, first);
+    let access = Access::full(12);
+    let spec = Rows {
+        dtype,
+        cols: 12,
+        operands: vec![kept, dtype],
+        uniforms: 0,
+        body,
+        stores: vec![Store {
+            operand: 1,
+            access,
+            value,
+        }],
+    };
+    Sample::new(spec, &[8, 3], &[])
 }
 
 /// One expression of a body for each element.
@@ -231,7 +267,7 @@ pub fn eval_rows<T: Real>(
 ) {
     let mut body = Evaluator::new(&kernel.body, uniforms);
     for r in tiles {
-        body.row(memory, r, dims[1], 0..kernel.cols, &[]);
+        body.row(memory, r, dims, 0..kernel.cols, &[]);
         for s in &kernel.stores {
             let n = if s.access.col == ColMap::Zero {
                 1

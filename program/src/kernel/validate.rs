@@ -5,7 +5,7 @@
 
 use super::Extent;
 use super::contract::Order;
-use crate::expr::{Body, ColMap, Expr, ExprId, RowMap, UnaryOp};
+use crate::expr::{Body, ColMap, Expr, ExprId, UnaryOp};
 use crate::{Access, DType};
 
 /// Columns, strides and extents: products of two are far from overflow in 64 bits.
@@ -21,17 +21,16 @@ pub const MOST_HEADS: u64 = 1 << 16;
 pub const MOST_HEAD: u64 = 1 << 14;
 
 /// What a body may read.
-pub(super) struct Scope<'a> {
+pub(super) struct Scope {
     pub(super) loads: std::ops::Range<usize>,
     pub(super) uniforms: u32,
     /// `None`: given at launch.
     pub(super) cols: Option<u64>,
     pub(super) reductions: bool,
     pub(super) accumulator: bool,
-    pub(super) rows: &'a [RowMap],
+    /// Whether rows may be read by their position in a sequence, of which only maps know the length.
+    pub(super) positions: bool,
 }
-
-pub(super) const ALL_ROWS: [RowMap; 3] = [RowMap::Row, RowMap::Zero, RowMap::Position];
 
 /// The type of arithmetic.
 pub(super) fn sums(dtype: DType) -> Result<(), String> {
@@ -109,6 +108,12 @@ pub(super) fn access(a: Access, cols: Option<u64>) -> Result<(), String> {
             Ok(())
         }
         (ColMap::HalfSwap(_), _) => Err("it swaps halves of ragged groups".into()),
+        (ColMap::Transposed { rows, cols }, all) => {
+            match rows.checked_mul(cols).filter(|n| Some(*n) == all) {
+                Some(_) => Ok(()),
+                None => Err(format!("it transposes {rows} × {cols} of its columns")),
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -140,7 +145,9 @@ pub(super) fn body(b: &Body, dtype: DType, scope: &Scope) -> Result<(), String> 
                 return wrong("rounds to bf16, and only f32 is");
             }
             Expr::Load { operand, access: a } => {
-                if !scope.loads.contains(&(operand as usize)) || !scope.rows.contains(&a.row) {
+                if !scope.loads.contains(&(operand as usize))
+                    || a.row.by_position() && !scope.positions
+                {
                     return wrong("loads what this kernel cannot");
                 }
                 access(a, scope.cols).or_else(|what| wrong(&format!("loads wrongly: {what}")))?;
@@ -232,6 +239,31 @@ mod tests {
         let mut c = product(0);
         c.blocking.nr = 0;
         refused(KernelSpec::Contract(c), "blocking");
+        // An epilogue does not know where texts begin; a matrix to transpose has all columns of the domain.
+        let mut c = product(1);
+        if let Some(e) = &mut c.epilogue {
+            let row = crate::expr::RowMap::Shift(1);
+            e.body.load(
+                2,
+                Access {
+                    row,
+                    ..Access::full(8)
+                },
+            );
+        }
+        refused(KernelSpec::Contract(c), "loads what this kernel cannot");
+        for (rows, cols) in [(0, 0), (2, 5), (1 << 40, 1 << 40)] {
+            let mut k = map();
+            let col = ColMap::Transposed { rows, cols };
+            k.body.load(
+                0,
+                Access {
+                    col,
+                    ..Access::full(8)
+                },
+            );
+            refused(KernelSpec::Rows(k), "transposes");
+        }
         let c = Contract {
             a: DType::I32,
             ..product(0)

@@ -489,6 +489,10 @@ fn senseless_kernels_are_found_on_load() {
     broken("rows", &node(load(9, RowMap::Row, ColMap::Zero)));
     broken("rows", &node(load(0, RowMap::Row, ColMap::repeat(0))));
     broken("rows", &node(load(0, RowMap::Row, ColMap::HalfSwap(3))));
+    for (rows, cols) in [(0, 0), (3, 5), (u64::MAX, 2)] {
+        let transposed = ColMap::Transposed { rows, cols };
+        broken("rows", &node(load(0, RowMap::Row, transposed)));
+    }
     broken(
         "rows",
         &node(Expr::Load {

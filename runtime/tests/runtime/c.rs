@@ -36,20 +36,28 @@ fn type_of(d: DType) -> &'static str {
 }
 
 fn load(types: &[DType], operand: u32, a: Access) -> String {
-    let row = match a.row {
-        RowMap::Row => "r",
-        RowMap::Zero => "0",
-        RowMap::Position => "(r % d[1])",
+    let position = "(r % d[1])";
+    let (row, exists) = match a.row {
+        RowMap::Row => ("r".into(), String::new()),
+        RowMap::Zero => ("0".into(), String::new()),
+        RowMap::Position => (position.into(), String::new()),
+        RowMap::Shift(by) => {
+            let by = i64::from(by);
+            let inside = format!("{position} >= {by} && {position} - ({by}) < d[1]");
+            let exists = format!("!({inside} && r - ({by}) < d[0]) ? 0.0f : ");
+            (format!("(r - ({by}))"), exists)
+        }
     };
     let col = match a.col {
         ColMap::Col => "c".into(),
         ColMap::Zero => "0".into(),
         ColMap::Turn { cols, by } => format!("((c + {by}) % {cols})"),
         ColMap::HalfSwap(n) => format!("(c % {n} < {h} ? c + {h} : c - {h})", h = n / 2),
+        ColMap::Transposed { rows, cols } => format!("(c % {rows} * {cols} + c / {rows})"),
     };
     let t = type_of(types[operand as usize]);
     format!(
-        "(float)((const {t} *)p[{operand}])[{row} * {} + {col}]",
+        "({exists}(float)((const {t} *)p[{operand}])[{row} * {} + {col}])",
         a.stride
     )
 }

@@ -46,11 +46,11 @@ macro_rules! ops {
 }
 
 impl OpKind {
-    /// An operand's type as the op's rules see it: what is kept in bf16 is widened when it is read, but a cache goes on as
-    /// it is.
+    /// An operand's type as the op's rules see it: what is kept in bf16 is widened when it is read, but a cache, and
+    /// a part of it, goes on as it is.
     fn operand(&self, ty: &TensorType) -> TensorType {
         match self {
-            OpKind::Append(_) => ty.clone(),
+            OpKind::Append(_) | OpKind::KeptRows(_) => ty.clone(),
             _ => ty.widened(),
         }
     }
@@ -112,6 +112,7 @@ ops! {
     broadcast::Broadcast,
     concat::Concat,
     slice::Slice,
+    transpose::Transpose,
     sum_cols::SumCols,
     max_cols::MaxCols,
     arg_top::ArgTop,
@@ -134,10 +135,13 @@ ops! {
     position_sum::PositionSum,
     scan::Scan,
     scan_backward::ScanBackward,
+    shift_tokens::ShiftTokens,
+    depthwise::Depthwise,
     // decoding: what outlives a run
     cache::Cache,
     append::Append,
     from_past::FromPast,
+    kept_rows::KeptRows,
     cached_attention::CachedAttention,
     carry::Carry,
     carried_scan::CarriedScan,

@@ -194,7 +194,7 @@ mod tests {
             let z = body.load(0, Access::full(n));
             let f = rule(&mut body, z, k);
             let mut eval = Evaluator::new(&body, &[]);
-            eval.row(&Row(all.clone()), 0, 1, 0..n, &[]);
+            eval.row(&Row(all.clone()), 0, [1, 1], 0..n, &[]);
             let mut worst = 0.0f64;
             for (i, z) in all.iter().enumerate() {
                 let found = f64::from(eval.value(f, i));

@@ -25,8 +25,17 @@ impl Reshape {
     }
 }
 
-fn dims(shape: &[u64]) -> Vec<Dim> {
+pub(super) fn dims(shape: &[u64]) -> Vec<Dim> {
     shape.iter().map(|n| Dim::Fixed(*n)).collect()
+}
+
+/// The extents of a tensor of fixed size.
+pub(super) fn fixed(t: &TensorType) -> Option<Vec<u64>> {
+    let extent = |d: &Dim| match d {
+        Dim::Fixed(n) => Some(*n),
+        _ => None,
+    };
+    t.shape.iter().map(extent).collect()
 }
 
 impl Op for Reshape {

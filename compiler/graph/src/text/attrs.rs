@@ -118,6 +118,15 @@ impl Attr for Vec<Exact> {
     }
 }
 
+impl Attr for Vec<i32> {
+    const WHAT: &'static str = "whole numbers in brackets";
+    fn read(text: &str) -> Option<Vec<i32>> {
+        let inside = text.strip_prefix('[')?.strip_suffix(']')?;
+        let numbers = inside.split(',').map(|n| n.trim().parse().ok());
+        numbers.collect()
+    }
+}
+
 impl Attr for Size {
     const WHAT: &'static str = "a product of one number, `B`, `S` and `P`, such as `4·B·S`";
     fn read(text: &str) -> Option<Size> {

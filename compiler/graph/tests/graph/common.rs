@@ -151,7 +151,9 @@ fn element(
     match *e {
         Expr::Const(x) => x,
         Expr::Uniform(n) => coeffs[n as usize],
-        Expr::Load { operand, access } => ins[operand as usize].data[address(access, r, c, seq)],
+        Expr::Load { operand, access } => {
+            address(access, r, c, seq).map_or(0.0, |i| ins[operand as usize].data[i])
+        }
         Expr::RowIndex => r as f64,
         Expr::ColIndex => c as f64,
         Expr::Random(args) => noise::uniform(args.map(|a| at(a) as u32)),
@@ -186,11 +188,17 @@ fn element(
     }
 }
 
-fn address(a: Access, r: usize, c: usize, seq: usize) -> usize {
+/// Where an element is read; `None`: it is zero.
+fn address(a: Access, r: usize, c: usize, seq: usize) -> Option<usize> {
     let row = match a.row {
         RowMap::Row => r,
         RowMap::Zero => 0,
         RowMap::Position => r % seq,
+        RowMap::Shift(by) => {
+            let there = (r % seq) as i64 - i64::from(by);
+            let inside = (0..seq as i64).contains(&there);
+            inside.then(|| r / seq * seq + there as usize)?
+        }
     };
     let col = match a.col {
         ColMap::Col => c,
@@ -200,6 +208,10 @@ fn address(a: Access, r: usize, c: usize, seq: usize) -> usize {
             let (n, half) = (n as usize, n as usize / 2);
             c / n * n + (c % n + half) % n
         }
+        ColMap::Transposed { rows, cols } => {
+            let (rows, cols) = (rows as usize, cols as usize);
+            c % rows * cols + c / rows
+        }
     };
-    row * a.stride as usize + col
+    Some(row * a.stride as usize + col)
 }

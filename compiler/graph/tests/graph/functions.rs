@@ -35,7 +35,7 @@ fn in_f32(op: &OpKind, xs: Vec<f32>) -> Vec<f32> {
     };
     let y = rule(&mut scalars, &[x]);
     let mut eval = Evaluator::new(&body, &[]);
-    eval.row(&Row(xs), 0, 1, 0..n as u64, &[]);
+    eval.row(&Row(xs), 0, [1, 1], 0..n as u64, &[]);
     (0..n).map(|c| eval.value(y, c)).collect()
 }
 

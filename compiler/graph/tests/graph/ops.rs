@@ -143,6 +143,7 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::AttentionBackward(_) => true,
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
+        OpKind::KeptRows(_) => true,
         OpKind::Attention(_) => port == 1,
         OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken

@@ -3,6 +3,7 @@
 //! Takes addresses and column maps; gives scalars or vectors of four in f32. Four columns are one access where they lie
 //! together and the address is known to be aligned, else four.
 
+use crate::access::transposed;
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::expr::{Access, ColMap};
 use odec_program::gpu::whole;
@@ -87,5 +88,6 @@ fn column(e: &mut Emitter, map: ColMap, c: Val) -> Val {
             let there = e.add(c, half);
             e.sub(there, back)
         }
+        ColMap::Transposed { rows, cols } => transposed(e, c, rows, cols),
     }
 }

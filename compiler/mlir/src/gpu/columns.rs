@@ -4,10 +4,10 @@
 //! each at a time, and the first warp adds them to its sums, a column per thread, in row order.
 
 use super::access;
-use crate::access::{load_scalar, row_base};
+use crate::access::{OperandRow, Position, RowAt, load_scalar, operand_row};
 use crate::body::{Lowered, Values};
 use crate::emit::{Cmp, Elem, Emitter, Val};
-use odec_program::expr::{Access, Expr, Level, RowMap};
+use odec_program::expr::{Access, Expr, Level};
 use odec_program::gpu::{WARP, columns};
 use odec_program::kernel::Columns;
 
@@ -105,17 +105,25 @@ struct ColumnSums<'a> {
 
 impl ColumnSums<'_> {
     /// The start of an operand's row.
-    fn base(&self, e: &mut Emitter, operand: u32, access: Access, row: Option<Val>) -> (Val, Elem) {
+    fn base(
+        &self,
+        e: &mut Emitter,
+        operand: u32,
+        access: Access,
+        row: Option<Val>,
+    ) -> (OperandRow, Elem) {
         let elem = Elem::of(self.kernel.operands[operand as usize]);
         let pointer = self.pointers[operand as usize];
         let Some(row) = row else {
-            return (pointer, elem);
+            return (OperandRow::only(pointer), elem);
         };
-        let position = (access.row == RowMap::Position).then(|| {
-            let seq = e.dim(1);
-            e.rem(row, seq)
+        let position = access.row.by_position().then(|| {
+            let (seq, rows) = (e.dim(1), e.dim(0));
+            let at = e.rem(row, seq);
+            Position { at, seq, rows }
         });
-        (row_base(e, pointer, elem, access, row, position), elem)
+        let at = RowAt { row, position };
+        (operand_row(e, pointer, elem, access, at), elem)
     }
 
     /// Emits the needed nodes of a level.
@@ -127,13 +135,14 @@ impl ColumnSums<'_> {
         self.low.emit(e, &marks, ty, values, |e, node| match *node {
             Expr::Uniform(n) => e.coeff(n as u64),
             Expr::Load { operand, access } => {
-                let (base, elem) = self.base(e, operand, access, row);
-                match level {
-                    Level::Uniform | Level::Row => load_scalar(e, base, elem),
+                let (row, elem) = self.base(e, operand, access, row);
+                let x = match level {
+                    Level::Uniform | Level::Row => load_scalar(e, row.base, elem),
                     Level::Col | Level::Element => {
-                        access::load(e, base, elem, access, self.column, 1)
+                        access::load(e, row.base, elem, access, self.column, 1)
                     }
-                }
+                };
+                row.or_zero(e, x)
             }
             Expr::RowIndex => {
                 let row = row.expect("rows have numbers inside of the loop over them");

@@ -271,7 +271,7 @@ impl Finish {
         let low = Lowered::new(&epilogue.body, DType::F32);
         let bad = |n: &Expr| match n {
             Expr::Reduce(..) => true,
-            Expr::Load { access, .. } => access.row == RowMap::Position,
+            Expr::Load { access, .. } => access.row.by_position(),
             _ => false,
         };
         if low.body.nodes.iter().any(bad) {

@@ -5,11 +5,11 @@
 //! every lane sums the columns it should, in order; then lanes meet at distance 8, 4, 2, 1 by shuffles.
 
 use super::access::{self, wide};
-use crate::access::{load_scalar, row_base};
+use crate::access::{OperandRow, Position, RowAt, load_scalar, operand_row};
 use crate::body::{Lowered, Values, binary};
 use crate::emit::{Elem, Emitter, Type, Val};
 use odec_program::eval::LANES;
-use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp, RowMap};
+use odec_program::expr::{Access, BinaryOp, ColMap, Expr, Level, ReduceOp};
 use odec_program::gpu::{Split, WARP};
 use odec_program::kernel::{Rows, Store};
 
@@ -38,8 +38,7 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
     let pointers = (0..kernel.operands.len() as u64)
         .map(|n| e.operand(n))
         .collect();
-    let by_position =
-        |n: &Expr| matches!(n, Expr::Load { access, .. } if access.row == RowMap::Position);
+    let by_position = |n: &Expr| matches!(n, Expr::Load { access, .. } if access.row.by_position());
     let by_position = low.body.nodes.iter().any(by_position);
     let roots: Vec<usize> = kernel.stores.iter().map(|s| low.node(s.value)).collect();
     let needed = low.needed(&roots);
@@ -55,8 +54,9 @@ pub(super) fn emit(e: &mut Emitter, kernel: &Rows) -> Result<(), String> {
     // A warp has all of its threads here, or none.
     e.when(place.warp_exists, |e| {
         row.position = by_position.then(|| {
-            let seq = e.dim(1);
-            e.rem(place.row, seq)
+            let (seq, rows) = (e.dim(1), e.dim(0));
+            let at = e.rem(place.row, seq);
+            Position { at, seq, rows }
         });
         let mut scalars = row.low.no_values();
         row.scalars(e, 0, &mut scalars);
@@ -113,17 +113,18 @@ struct Row<'a> {
     needed: Vec<bool>,
     pointers: Vec<Val>,
     place: Place,
-    position: Option<Val>,
+    position: Option<Position>,
 }
 
 impl Row<'_> {
-    fn base(&self, e: &mut Emitter, operand: u32, access: Access) -> (Val, Elem) {
+    fn base(&self, e: &mut Emitter, operand: u32, access: Access) -> (OperandRow, Elem) {
         let elem = Elem::of(self.kernel.operands[operand as usize]);
         let pointer = self.pointers[operand as usize];
-        (
-            row_base(e, pointer, elem, access, self.place.row, self.position),
-            elem,
-        )
+        let at = RowAt {
+            row: self.place.row,
+            position: self.position,
+        };
+        (operand_row(e, pointer, elem, access, at), elem)
     }
 
     /// Needed reductions: node, kind, argument.
@@ -146,8 +147,9 @@ impl Row<'_> {
         self.low.emit(e, &marks, ty, values, |e, node| match *node {
             Expr::Uniform(n) => e.coeff(n as u64),
             Expr::Load { operand, access } => {
-                let (base, elem) = self.base(e, operand, access);
-                load_scalar(e, base, elem)
+                let (row, elem) = self.base(e, operand, access);
+                let x = load_scalar(e, row.base, elem);
+                row.or_zero(e, x)
             }
             Expr::RowIndex => e.convert(self.place.row, e.elem),
             _ => unreachable!("column numbers are no scalars"),
@@ -173,8 +175,9 @@ impl Row<'_> {
         self.low
             .emit(e, &marks, ty, &mut values, |e, node| match *node {
                 Expr::Load { operand, access } => {
-                    let (base, elem) = self.base(e, operand, access);
-                    access::load(e, base, elem, access, first, vector)
+                    let (row, elem) = self.base(e, operand, access);
+                    let x = access::load(e, row.base, elem, access, first, vector);
+                    row.or_zero(e, x)
                 }
                 Expr::ColIndex => {
                     let numbers: Vec<Val> = (0..vector as i64)
@@ -280,9 +283,9 @@ impl Row<'_> {
                 self.sweep(e, &[], |e, c, _| {
                     let values = self.columns(e, &roots, scalars, c);
                     for (s, x) in wide.iter().zip(values) {
-                        let (base, elem) = self.base(e, s.operand, s.access);
+                        let (row, elem) = self.base(e, s.operand, s.access);
                         let x = self.low.stored(e, self.low.node(s.value), x, elem);
-                        access::store(e, x, base, s.access, c);
+                        access::store(e, x, row.base, s.access, c);
                     }
                     vec![]
                 });
@@ -294,9 +297,9 @@ impl Row<'_> {
                     for s in single {
                         let x =
                             scalars[self.low.node(s.value)].expect("it is the same for the row");
-                        let (base, elem) = self.base(e, s.operand, s.access);
+                        let (row, elem) = self.base(e, s.operand, s.access);
                         let x = self.low.stored(e, self.low.node(s.value), x, elem);
-                        e.store(x, base);
+                        e.store(x, row.base);
                     }
                 });
             }

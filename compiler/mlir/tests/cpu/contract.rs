@@ -262,7 +262,13 @@ impl<T: Real> Reference<T> {
         let mut evaluator = odec_program::eval::Evaluator::new(&epilogue.body, &[SCALE]);
         for m in 0..s.m {
             let row = &mut c[m * s.n..][..s.n];
-            evaluator.row(&Operands(self), m as u64, 1, 0..s.n as u64, row);
+            evaluator.row(
+                &Operands(self),
+                m as u64,
+                [s.m as u64, 1],
+                0..s.n as u64,
+                row,
+            );
             let done: Vec<T> = (0..s.n)
                 .map(|n| evaluator.value(epilogue.value, n))
                 .collect();

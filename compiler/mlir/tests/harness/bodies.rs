@@ -62,7 +62,7 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
     for (kind, p) in picks {
         let at = |n: usize| ids[p[n] as usize % ids.len()];
         let access = |row, col, stride| Access { row, col, stride };
-        let x = match kind % 36 {
+        let x = match kind % 39 {
             0 => b.load(In::PerRow as u32, Access::PER_ROW),
             1 => b.load(In::PerCol as u32, Access::PER_COL),
             2 => b.load(In::Scalar as u32, Access::SCALAR),
@@ -113,6 +113,19 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
             28 => b.select(CmpOp::Eq, at(0), at(1), at(2), at(3)),
             29 | 30 if reductions => b.reduce(ReduceOp::Sum, at(0)),
             31 if reductions => b.reduce(ReduceOp::Max, at(0)),
+            36 | 37 => {
+                let by = i32::from(p[0] % 7) - 3;
+                let col = [ColMap::Col, turn(cols, p[1])][usize::from(p[2] % 2)];
+                b.load(In::Swapped as u32, access(RowMap::Shift(by), col, cols))
+            }
+            38 => match swap(2 * cols, p[0]) {
+                Some(n) if cols.is_multiple_of(n / 2) => {
+                    let (rows, of) = (n / 2, cols / (n / 2));
+                    let col = ColMap::Transposed { rows, cols: of };
+                    b.load(In::Swapped as u32, access(RowMap::Row, col, cols))
+                }
+                _ => b.konst(0.25),
+            },
             34 => b.push(Expr::RowIndex),
             35 => {
                 let (key, stream) = (u32::from(p[0]) * 977, u32::from(p[1]));

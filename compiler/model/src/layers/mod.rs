@@ -92,6 +92,19 @@ pub struct Reads {
 }
 
 impl Reads {
+    /// Of rows of so many columns, these distances before a token.
+    pub fn shifted(by: &[i32], columns: u64) -> Reads {
+        Reads {
+            later_tokens: by.iter().any(|by| *by < 0),
+            kept: if by.iter().any(|by| *by > 0) {
+                columns
+            } else {
+                0
+            },
+            ..Reads::default()
+        }
+    }
+
     /// What two layers read.
     pub fn and(mut self, other: Reads) -> Reads {
         self.rotary.extend(other.rotary);
@@ -167,6 +180,10 @@ pub trait Weights {
     /// What a run leaves to the next under a name, rows × columns of each sequence: for the last operand of an op that gives what takes its place.
     /// `None` where a run sees all tokens.
     fn carry(&mut self, b: &mut Builder, name: &str, shape: [u64; 2]) -> TypeResult<Option<Value>>;
+    /// The rows `by` tokens before each (after, if negative), side by side.
+    fn shifted(&mut self, b: &mut Builder, x: Value, by: &[i32]) -> TypeResult;
+    /// The convolution of each column with its taps ([`ops::Depthwise`]).
+    fn depthwise(&mut self, b: &mut Builder, x: Value, taps: Value, by: &[i32]) -> TypeResult;
     /// The field's n-th mask: its stream and the key of the run; `None` where nothing is dropped.
     fn mask(&mut self, b: &mut Builder, number: u32) -> TypeResult<Option<(u32, Value)>>;
     /// Features of the time, `[1, columns]`.
@@ -327,10 +344,6 @@ const NAMES: [LayerName; COUNT] = {
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
     later: &[
-        (
-            "conv",
-            "tokens see their neighbours through `attention(heads: …, window: …)`; ",
-        ),
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("nonnegative", ""),
     ],
@@ -352,6 +365,8 @@ layers! {
     concat::Concat,
     columns::Columns,
     broadcast::Repeat,
+    conv::Conv,
+    shift::Shift,
     id::Identity,
     dropout::Dropout,
     scan::Scan,

@@ -131,6 +131,7 @@ impl Lowering<'_> {
         let name = self.name(v);
         let home = match kind(self.graph, v.node) {
             Kind::Source => Placement::Fixed(self.home_of_source(v)?),
+            Kind::KeptRows { from } => Placement::Fixed(self.kept_rows(v.node, from)?),
             Kind::FromPast => {
                 let table = self.graph.node(v.node).operands[0];
                 Placement::Fixed(Operand {
@@ -227,9 +228,9 @@ impl Lowering<'_> {
                 .collect::<Vec<_>>()
         };
         match (kind(self.graph, n), &unit.shape) {
-            (Kind::Source | Kind::Scalar(_) | Kind::FromPast, _) => Ok(()),
-            (Kind::Append, _) => {
-                let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
+            (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::KeptRows { .. }, _) => Ok(()),
+            (Kind::Append { after }, _) => {
+                let (x, home) = (self.canonical(operands[1]), self.appended(n, after)?);
                 match self.claimed.get(&x) == Some(&home) {
                     true => Ok(()),
                     false => self.copy_out(x, home),

@@ -30,8 +30,8 @@ impl Lowering<'_> {
             }
         }
         for (n, node) in self.graph.nodes() {
-            if let Kind::Append = kind(self.graph, n) {
-                let home = self.appended(n)?;
+            if let Kind::Append { after } = kind(self.graph, n) {
+                let home = self.appended(n, after)?;
                 self.claim(self.canonical(node.operands[1]), home);
             }
         }
@@ -41,7 +41,10 @@ impl Lowering<'_> {
     /// Has a value computed at a place, unless it is not computed or has another place.
     fn claim(&mut self, v: Value, home: Operand) -> bool {
         let made = kind(self.graph, v.node);
-        let not_computed = matches!(made, Kind::Source | Kind::Scalar(_) | Kind::FromPast);
+        let not_computed = matches!(
+            made,
+            Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::KeptRows { .. }
+        );
         let has_place = not_computed || made.replaces(v.port).is_some();
         let free = !has_place && !self.claimed.contains_key(&v);
         if free {
@@ -51,11 +54,32 @@ impl Lowering<'_> {
     }
 
     /// Where an append puts its rows.
-    pub(super) fn appended(&self, n: u32) -> Result<Operand, LowerError> {
-        let cache = self.graph.node(n).operands[0];
+    pub(super) fn appended(&self, n: u32, after: u64) -> Result<Operand, LowerError> {
+        self.from_row(self.graph.node(n).operands[0], after)
+    }
+
+    /// Where the rows of a run's tokens, or those so many rows before them, are in what was appended to.
+    pub(super) fn kept_rows(&self, n: u32, from: u64) -> Result<Operand, LowerError> {
+        let kept = self.graph.node(n).operands[0];
+        match kind(self.graph, kept.node) {
+            Kind::Append { .. } => self.from_row(self.graph.node(kept.node).operands[0], from),
+            _ => self.from_row(kept, from),
+        }
+    }
+
+    /// A cache from row `past + rows` on.
+    fn from_row(&self, cache: Value, rows: u64) -> Result<Operand, LowerError> {
         let home = self.home_of_source(cache)?;
+        let stride = self.row_bytes(cache);
+        let skipped = rows.checked_mul(stride);
+        let offset = skipped.and_then(|skipped| home.offset.checked_add(skipped));
+        let overflow = LowerError::Overflow {
+            what: "the cache",
+            op: self.graph.node(cache.node).op.name(),
+        };
         Ok(Operand {
-            stride: self.row_bytes(cache),
+            offset: offset.ok_or(overflow)?,
+            stride,
             ..home
         })
     }

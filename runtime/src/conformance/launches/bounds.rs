@@ -124,7 +124,7 @@ fn contraction(
     for (i, sums) in sums.iter().enumerate() {
         let mut at = |f: fn(&(f64, f64)) -> f64| -> Vec<f64> {
             let moved: Vec<f32> = sums.iter().map(|s| f(s) as f32).collect();
-            body.row(&memory, i as u64, 1, 0..n, &moved);
+            body.row(&memory, i as u64, [m, 1], 0..n, &moved);
             (0..cols)
                 .map(|j| f64::from(body.value(e.value, j)))
                 .collect()
