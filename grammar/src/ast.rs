@@ -316,7 +316,7 @@ pub struct Field {
     pub doc: Vec<String>,
     pub name: Ident,
     pub params: Vec<Ident>,
-    pub value: Expr,
+    pub body: Body,
     pub span: Span,
 }
 
@@ -326,7 +326,7 @@ pub struct Layer {
     pub doc: Vec<String>,
     pub name: Ident,
     pub params: Vec<LayerParam>,
-    pub body: LayerBody,
+    pub body: Body,
     pub span: Span,
 }
 
@@ -339,11 +339,80 @@ pub struct LayerParam {
     pub default: Option<Expr>,
 }
 
-/// What a layer computes.
+/// What a field or a layer computes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub enum LayerBody {
-    /// As the right-hand side of a field.
-    Pipeline(Expr),
+pub enum Body {
+    /// `= rmsnorm |> linear`
+    Expr(Expr),
+    /// `{ gate = x |> linear(hidden); return silu(gate) }`
+    Block {
+        statements: Vec<BodyStmt>,
+        /// Of the braces and what is between them.
+        span: Span,
+    },
+}
+
+impl Body {
+    /// The expressions in it, as they are written.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let (one, statements) = match self {
+            Body::Expr(e) => (Some(e), &[][..]),
+            Body::Block { statements, .. } => (None, &statements[..]),
+        };
+        one.into_iter()
+            .chain(statements.iter().flat_map(BodyStmt::exprs))
+    }
+
+    pub fn span(&self) -> Span {
+        match self {
+            Body::Expr(e) => e.span,
+            Body::Block { span, .. } => *span,
+        }
+    }
+}
+
+/// A statement of a field's or a layer's body.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum BodyStmt {
+    /// `gate = x |> linear(hidden)`
+    Set { name: Ident, value: Expr },
+    /// `learn gain[width] = 1`, `learn a = 0`
+    Learn {
+        name: Ident,
+        columns: Option<Expr>,
+        init: Expr,
+    },
+    /// `return silu(gate) * up`
+    Return { value: Expr, span: Span },
+}
+
+impl BodyStmt {
+    /// The expressions in it, as they are written.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let (first, second) = match self {
+            BodyStmt::Set { value, .. } | BodyStmt::Return { value, .. } => (Some(value), None),
+            BodyStmt::Learn { columns, init, .. } => (columns.as_ref(), Some(init)),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// Without the word that it begins with.
+    pub fn span(&self) -> Span {
+        match self {
+            BodyStmt::Set { name, value: to } | BodyStmt::Learn { name, init: to, .. } => {
+                name.span.to(to.span)
+            }
+            BodyStmt::Return { span, .. } => *span,
+        }
+    }
+
+    /// What it sets.
+    pub fn name(&self) -> Option<&Ident> {
+        match self {
+            BodyStmt::Set { name, .. } | BodyStmt::Learn { name, .. } => Some(name),
+            BodyStmt::Return { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -149,7 +149,7 @@ fn item(item: &Item) -> Node {
                 "field",
                 head.chain(docs(&field.doc))
                     .chain(params)
-                    .chain([expr(&field.value)]),
+                    .chain(body(&field.body)),
             )
         }
         Item::Layer(layer) => {
@@ -163,13 +163,12 @@ fn item(item: &Item) -> Node {
             };
             let params =
                 (!layer.params.is_empty()).then(|| list("params", layer.params.iter().map(param)));
-            let LayerBody::Pipeline(body) = &layer.body;
             let head = std::iter::once(name(&layer.name));
             list(
                 "layer",
                 head.chain(docs(&layer.doc))
                     .chain(params)
-                    .chain([expr(body)]),
+                    .chain(body(&layer.body)),
             )
         }
         Item::Model(model) => {
@@ -182,6 +181,29 @@ fn item(item: &Item) -> Node {
         }
         Item::Train(block) => list("train", block.entries.iter().map(entry)),
         Item::Explore(block) => list("explore", block.entries.iter().map(entry)),
+    }
+}
+
+/// The expression, or the statements.
+fn body(body: &Body) -> Vec<Node> {
+    let statement = |s: &BodyStmt| match s {
+        BodyStmt::Set { name: n, value } => list("=", [name(n), expr(value)]),
+        BodyStmt::Learn {
+            name: n,
+            columns,
+            init,
+        } => {
+            let columns = columns.iter().map(|c| list("count", [expr(c)]));
+            list(
+                "learn",
+                [name(n)].into_iter().chain(columns).chain([expr(init)]),
+            )
+        }
+        BodyStmt::Return { value, .. } => list("return", [expr(value)]),
+    };
+    match body {
+        Body::Expr(e) => vec![expr(e)],
+        Body::Block { statements, .. } => vec![list("body", statements.iter().map(statement))],
     }
 }
 

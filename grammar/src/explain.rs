@@ -205,8 +205,8 @@ impl<'a> Failure<'a> {
             return side_by_side(self.at);
         }
         // `x + h F(x)` reads as `x + h` and the beginning of an assignment to `F`.
-        let assigns =
-            self.expects(Rule::eq) && self.context(self.at.saturating_sub(1)) == Context::Body;
+        let context = self.context(self.at.saturating_sub(1));
+        let assigns = self.expects(Rule::eq) && matches!(context, Context::Body | Context::Layer);
         side_by_side(self.at.checked_sub(1).filter(|_| assigns)?)
     }
 }

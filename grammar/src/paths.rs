@@ -98,11 +98,8 @@ pub fn visit(file: &mut File, see: &mut dyn FnMut(&Place, &mut Expr)) {
                 }
             }
             Item::Field(field) => {
-                arguments(
-                    &[vec!["field", ""], vec![&field.name.name]],
-                    &mut field.value,
-                    see,
-                );
+                let segments = [vec!["field", ""], vec![field.name.name.as_str()]];
+                visit_body(&segments, &mut field.body, see);
             }
             Item::Layer(layer) => visit_layer(layer, see),
             Item::Model(model) => {
@@ -159,16 +156,37 @@ fn visit_layer(layer: &mut Layer, see: &mut dyn FnMut(&Place, &mut Expr)) {
         }
     }
     let params = &layer.params;
-    let LayerBody::Pipeline(body) = &mut layer.body;
     let handed_on = |e: &Expr| {
         let is = |name: &str| params.iter().any(|p| p.name.name == name);
         matches!(&e.kind, ExprKind::Name(name) if is(name))
     };
-    arguments(&segments, body, &mut |place, value| {
+    visit_body(&segments, &mut layer.body, &mut |place, value| {
         if !handed_on(value) {
             see(place, value);
         }
     });
+}
+
+/// What the expressions of a body give to layers, and the start of what it learns.
+fn visit_body(segments: &[Vec<&str>], body: &mut Body, see: &mut dyn FnMut(&Place, &mut Expr)) {
+    let statements = match body {
+        Body::Expr(e) => return arguments(segments, e, see),
+        Body::Block { statements, .. } => statements,
+    };
+    for s in statements {
+        match s {
+            BodyStmt::Set { value, .. } | BodyStmt::Return { value, .. } => {
+                arguments(segments, value, see);
+            }
+            BodyStmt::Learn { name, init, .. } => {
+                let place = Place {
+                    segments: segments.to_vec(),
+                    last: &name.name,
+                };
+                see(&place, init);
+            }
+        }
+    }
 }
 
 fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place, &mut Expr)) {

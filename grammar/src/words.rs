@@ -19,6 +19,8 @@ pub enum Context {
     Tableau,
     Multistep,
     Body,
+    /// The body of a field or a layer.
+    Layer,
     Model,
     Evolve,
     Train,
@@ -35,6 +37,7 @@ impl Context {
             "tableau" => Context::Tableau,
             "multistep" => Context::Multistep,
             "start" | "step" | "repeat" => Context::Body,
+            "field" | LAYER => Context::Layer,
             "model" => Context::Model,
             "evolve" => Context::Evolve,
             "train" => Context::Train,
@@ -51,6 +54,7 @@ impl Context {
             Context::Tableau => "a tableau",
             Context::Multistep => "a multistep method",
             Context::Body => "a step program",
+            Context::Layer => "the body of a field or a layer",
             Context::Model => "a model",
             Context::Evolve => "the options of an evolve",
             Context::Train => "a train block",
@@ -65,7 +69,7 @@ impl Context {
             Context::Item => "an item",
             Context::Scheme => "a part of the scheme",
             Context::Tableau | Context::Multistep => "a row",
-            Context::Body => "a statement",
+            Context::Body | Context::Layer => "a statement",
             Context::Model => "a part of the model",
             Context::Evolve => "an option",
             Context::Train | Context::Explore => "an entry",
@@ -91,6 +95,7 @@ impl Context {
                 "embedded",
             ],
             Context::Body => &["repeat", "solve", "return"],
+            Context::Layer => &["learn", "return"],
             Context::Model => &["input", "embed", "evolve", "output", "init"],
             Context::Evolve => &["h", "learn", "weights", "gradient"],
             _ => &[],
@@ -108,6 +113,9 @@ impl Context {
                 "for example `multistep { alpha 1 -1; beta 0 3/2 -1/2 }`, newest first"
             }
             Context::Body => "a statement is `name = …`, `repeat n { … }`, `solve …` or `return …`",
+            Context::Layer => {
+                "a statement is `name = …`, `learn name = …`, `learn name[columns] = …` or `return …`"
+            }
             Context::Model => "a model holds `input`, `embed`, `evolve`, `output` and `init`",
             Context::Evolve => {
                 "an evolve has the options `h = …`, `learn h = …`, `weights …` and `gradient …`"
@@ -178,14 +186,16 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_explore | Rule::explore => "explore",
         Rule::k_use | Rule::use_item => "use",
         Rule::k_let | Rule::constant => "let",
-        Rule::k_learn | Rule::learn | Rule::learn_from | Rule::learn_h => "learn",
+        Rule::k_learn | Rule::learn | Rule::learn_from | Rule::learn_h | Rule::body_learn => {
+            "learn"
+        }
         Rule::k_tableau | Rule::tableau => "tableau",
         Rule::k_multistep | Rule::multistep => "multistep",
         Rule::k_embedded | Rule::embedded => "embedded",
         Rule::k_start | Rule::start | Rule::start_by => "start",
         Rule::k_step | Rule::step => "step",
         Rule::k_repeat | Rule::repeat => "repeat",
-        Rule::k_return | Rule::give => "return",
+        Rule::k_return | Rule::give | Rule::body_give => "return",
         Rule::k_solve | Rule::solve | Rule::solve_by => "solve",
         Rule::k_from => "from",
         Rule::k_in => "in",

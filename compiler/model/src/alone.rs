@@ -54,7 +54,7 @@ pub fn alone(text: &str, sizes: Sizes, library: Library) -> Result<Alone, Compil
     });
     let read = field.and_then(|f| {
         let mut r = Resolver::new(&mut names, &mut wrong);
-        let Field::Leaf(leaf) = &*r.pipeline(&f.name.name, Vec::new(), &f.value)? else {
+        let Field::Leaf(leaf) = &*r.pipeline(&f.name.name, Vec::new(), &f.body)? else {
             return None;
         };
         pipeline::read(leaf, &[sizes.width], sizes, r.sink)

@@ -8,7 +8,7 @@ use super::alone::{Alone, SHOWN, alone};
 use super::layers::{
     About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
-use odec_grammar::ast::{Item, Layer, LayerBody};
+use odec_grammar::ast::{Body, BodyStmt, Item, Layer};
 use odec_library::{Library, LibraryScheme};
 
 /// The page of a layer or of another part.
@@ -131,7 +131,6 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
     let said = Said::of(&layer);
     let first = said.examples.first().map_or(file.name, |e| &e.text);
     let alone = alone(first, SHOWN, library)?;
-    let LayerBody::Pipeline(body) = &layer.body;
     let text = |span: odec_grammar::Span| {
         let text = file.text.get(span.start as usize..span.end as usize);
         let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
@@ -140,6 +139,7 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
     let argument = |p: &odec_grammar::ast::LayerParam| {
         let kind = p.kind.as_ref().map_or("size", |k| &k.name);
         let (form, silent) = match kind {
+            "value" => (Form::Operand, "the layer's input"),
             "flag" => (Form::Flag, "off"),
             "number" => (Form::Exact, "needed"),
             _ => (Form::Whole, "needed"),
@@ -157,7 +157,16 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
         .partition(|a| a.default == "needed");
     Ok(Page {
         name: file.name.into(),
-        formula: text(body.span),
+        formula: match &layer.body {
+            Body::Expr(e) => text(e.span),
+            Body::Block { statements, .. } => {
+                let each = statements.iter().map(|s| match s {
+                    BodyStmt::Learn { .. } => format!("learn {}", text(s.span())),
+                    _ => text(s.span()),
+                });
+                each.collect::<Vec<String>>().join("; ")
+            }
+        },
         arguments: [needed, others].concat(),
         file: Some(file.path()),
         parameters: alone.params.iter().map(line).collect(),
@@ -316,13 +325,14 @@ pub(crate) fn short(x: f64) -> String {
 
 pub(crate) fn line(p: &LayerParam) -> ParameterLine {
     let start = match p.start {
-        Start::Normal => "normal, with the model's deviation",
-        Start::Ones => "1",
-        Start::Zeros => "0",
+        Start::Normal => "normal, with the model's deviation".into(),
+        Start::Ones => "1".into(),
+        Start::Zeros => "0".into(),
+        Start::Constant(x) => short(x),
     };
     ParameterLine {
         path: p.path.clone(),
         shape: p.shape.clone(),
-        start: start.into(),
+        start,
     }
 }

@@ -20,7 +20,7 @@ use crate::scheme::resolve::Resolver;
 use crate::scheme::run::{MAX_EVALUATIONS, MAX_MIXING, too_many_evaluations, too_much_mixing};
 use crate::scheme::scalar::not_supported;
 use odec_grammar::Span;
-use odec_grammar::ast::{Evolve, Expr, ExprKind, Ident, Model, ModelItem};
+use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Loss, Tune};
 use std::collections::BTreeMap;
@@ -349,8 +349,9 @@ fn end(e: &Expr, span: Span, sizes: Option<Sizes>, r: &mut Resolver) -> Option<O
     let kind = OUTPUTS.read(last, r.sink)?;
     let before = match before {
         Some(before) => {
-            let layers = r.layers_of(before, &[])?;
-            Some(pipeline::output(before, &layers, sizes?, r.sink)?)
+            let before = Body::Expr(before.clone());
+            let layers = r.layers_of(&before, &[])?;
+            Some(pipeline::output(&before, &layers, sizes?, r.sink)?)
         }
         None => None,
     };

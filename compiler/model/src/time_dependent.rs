@@ -21,7 +21,7 @@ use crate::scheme::{Coeff, Instr};
 use odec_grammar::Span;
 use odec_grammar::ast::Arg;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{Add, Broadcast, Concat, Mul, Reshape, Sin, Slice, Table};
+use odec_graph::ops::{Add, Broadcast, Concat, Mul, Reshape, Sin, Slice, SumRows, Table};
 use odec_graph::{Builder, Exact, TensorType, TypeError, Value, nn};
 use odec_program::Dim;
 use odec_program::manifest::{self, Init, Waves};
@@ -316,7 +316,10 @@ impl GraphBuilder<'_> {
             }
         };
         let value = b.part(TIME, |b| {
-            let more = b.push1(Reshape { to: shape }, &[row])?;
+            let more = match shape.is_empty() {
+                true => b.push1(SumRows, &[row])?,
+                false => b.push1(Reshape { to: shape }, &[row])?,
+            };
             nn::combine(b, &[(Exact::one(), own), (Exact::one(), more)])
         })?;
         let value = self.adapted(b, value, factors)?;

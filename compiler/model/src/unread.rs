@@ -45,9 +45,9 @@ fn reached(file: &File, model: &Model, names: &Namespace) -> BTreeSet<String> {
     let mut open: Vec<String> = used.read.into_iter().map(String::from).collect();
     let mut reached = BTreeSet::new();
     while let Some(name) = open.pop() {
-        if let Some(field) = names.field(&name).filter(|_| !reached.contains(&name)) {
+        if let Some(body) = names.body(&name).filter(|_| !reached.contains(&name)) {
             let mut inside = Mentions::default();
-            inside.expr(&field.value);
+            body.exprs().for_each(|e| inside.expr(e));
             open.extend(inside.read.into_iter().map(String::from));
         }
         reached.insert(name);

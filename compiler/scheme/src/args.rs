@@ -126,6 +126,13 @@ impl<'e> Args<'e> {
         first.label.is_none().then(|| &self.args.remove(0).value)
     }
 
+    /// The first argument without a label that is such a one.
+    pub fn first_of(&mut self, is: impl Fn(&Expr) -> bool) -> Option<&'e Expr> {
+        let such = |a: &&Arg| a.label.is_none() && is(&a.value);
+        let at = self.args.iter().position(such)?;
+        Some(&self.args.remove(at).value)
+    }
+
     /// Whether an argument that nobody asked for looks like this word; [`Args::finish`] will say so.
     pub fn misspelt(&self, word: &str) -> bool {
         let near = |name: &str| odec_grammar::nearest(name, [word]).is_some();

@@ -6,11 +6,11 @@ use super::expression::is_method;
 use super::flow::{Field, Leaf};
 use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
-use super::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
+use super::scalar::{Scope, arithmetic, exact, is_root, is_sqrt, name_of, not_supported};
 use crate::codes;
 use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_grammar::ast::{Arg, BinOp, Call, Expr, ExprKind, Ident};
+use odec_grammar::ast::{self, Arg, BinOp, Body, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use std::rc::Rc;
 
@@ -28,13 +28,14 @@ impl Resolver<'_, '_> {
                     span: e.span,
                 };
                 match self.is_layer(&word) {
-                    true => self.pipeline(name, Vec::new(), e),
+                    true => self.expression_leaf(name, e),
                     false => self.named_field(&word),
                 }
             }
-            ExprKind::Pipe(..) => self.pipeline(name, Vec::new(), e),
+            ExprKind::Pipe(..) => self.expression_leaf(name, e),
             ExprKind::Call(call) => self.field_call(call, e, name),
             ExprKind::Tuple(items) if items.len() == 1 => self.field(&items[0], name),
+            ExprKind::Neg(_) | ExprKind::Binary(..) if is_one(e) => self.expression_leaf(name, e),
             ExprKind::Neg(_) | ExprKind::Binary(..) => self.sum(e, name),
             ExprKind::List(_) => self.fail(not_supported(e.span, "a list of fields")),
             ExprKind::Index(..) => self.fail(not_supported(e.span, "a field from a list")),
@@ -82,7 +83,7 @@ impl Resolver<'_, '_> {
                     kind: ExprKind::Name(name.name.clone()),
                     span: name.span,
                 };
-                return self.pipeline(&name.name, Vec::new(), &e);
+                return self.expression_leaf(&name.name, &e);
             }
         };
         if self.open.contains(&name.name) {
@@ -102,17 +103,15 @@ impl Resolver<'_, '_> {
             return self.fail(too_deep(name.span));
         }
         let beside = std::mem::take(&mut self.height);
-        let resolved = match &field.params[..] {
-            params @ [_, ..] => self
+        self.open.push(name.name.clone());
+        let resolved = match (&field.params[..], &field.body) {
+            ([], Body::Expr(e)) => self.field(e, &field.name.name),
+            (params, Body::Expr(_)) => self
                 .distinct(params)
-                .and_then(|()| self.pipeline(&field.name.name, params.to_vec(), &field.value)),
-            [] => {
-                self.open.push(name.name.clone());
-                let r = self.field(&field.value, &field.name.name);
-                self.open.pop();
-                r
-            }
+                .and_then(|()| self.pipeline(&field.name.name, params.to_vec(), &field.body)),
+            (params, Body::Block { .. }) => self.block(&field, params.to_vec()),
         };
+        self.open.pop();
         let known = (resolved.clone(), self.height);
         self.fields.insert(name.name.clone(), known);
         self.height = self.height.max(beside);
@@ -169,13 +168,16 @@ impl Resolver<'_, '_> {
                     Field::Increment(flow)
                 }))
             }
-            _ if self.is_layer(&callee) => self.pipeline(name, Vec::new(), e),
+            _ if self.is_layer(&callee) => self.expression_leaf(name, e),
             _ => {
                 let d = match self.definition(&callee)? {
                     Definition::Scheme(_) => {
                         Diagnostic::error(codes::NOT_A_FIELD, e.span, format!("`{}(…)` is a flow, not a field", callee.name))
                             .label("a field is expected here")
                             .help("make a field of it with `increment(…)` (its change of the state) or `map(…)` (the new state)")
+                    }
+                    Definition::Field(f) if !f.params.is_empty() => {
+                        return self.expression_leaf(name, e);
                     }
                     Definition::Field(_) | Definition::Layer(_) => {
                         Diagnostic::error(codes::ARGUMENT_COUNT, callee.span, format!("field `{}` takes no arguments", callee.name))
@@ -187,16 +189,37 @@ impl Resolver<'_, '_> {
         }
     }
 
+    /// A pipeline of layers without arguments.
+    fn expression_leaf(&mut self, name: &str, e: &Expr) -> Option<Rc<Field>> {
+        self.pipeline(name, Vec::new(), &Body::Expr(e.clone()))
+    }
+
     /// A pipeline of layers, which is evaluated as a whole.
-    pub fn pipeline(&mut self, name: &str, params: Vec<Ident>, e: &Expr) -> Option<Rc<Field>> {
-        let layers = self.layers_of(e, &params)?;
+    pub fn pipeline(&mut self, name: &str, params: Vec<Ident>, body: &Body) -> Option<Rc<Field>> {
+        let own: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+        let layers = self.layers_of(body, &own)?;
+        let facts = self.names.layers.facts(body, &layers, &own);
         Some(Rc::new(Field::Leaf(Rc::new(Leaf {
             name: name.to_string(),
             params,
-            body: Some(e.clone()),
-            facts: self.names.layers.facts(e, &layers),
+            body: Some(body.clone()),
+            facts,
             layers,
-            span: e.span,
+            span: body.span(),
+        }))))
+    }
+
+    /// A field with statements.
+    fn block(&mut self, field: &ast::Field, params: Vec<Ident>) -> Option<Rc<Field>> {
+        let body = self.written_field(field)?;
+        self.count_parts(body.parts(), field.body.span())?;
+        Some(Rc::new(Field::Leaf(Rc::new(Leaf {
+            name: field.name.name.clone(),
+            params,
+            body: Some(field.body.clone()),
+            facts: body.facts,
+            layers: body.inside.clone(),
+            span: field.name.span,
         }))))
     }
 
@@ -259,18 +282,18 @@ impl Resolver<'_, '_> {
                         .label("a field is expected here");
                     self.fail(d)
                 }
-                (false, false) => self.fail(not_supported(e.span, "a product of fields")),
+                (false, false) => {
+                    out.push((c, e.clone()));
+                    Some(())
+                }
             },
-            ExprKind::Binary(BinOp::Div, a, b) => {
+            ExprKind::Binary(BinOp::Div, a, b) if is_number(b) => {
                 let inverse = number(b).and_then(|k| {
                     let inverse = k.recip();
                     inverse.map_err(|why| arithmetic(why.into(), b.span))
                 });
                 let c = self.scaled(&c, inverse, e.span)?;
                 self.terms(a, c, out)
-            }
-            ExprKind::Binary(BinOp::Pow, ..) => {
-                self.fail(not_supported(e.span, "a power of a field"))
             }
             _ => {
                 out.push((c, e.clone()));
@@ -280,10 +303,38 @@ impl Resolver<'_, '_> {
     }
 }
 
+/// Whether arithmetic gives one field, not a combination of several: a product, a quotient or a power of fields, or a sum with a number.
+fn is_one(e: &Expr) -> bool {
+    if is_number(e) {
+        return false;
+    }
+    match &e.kind {
+        ExprKind::Binary(BinOp::Mul, a, b) => !is_number(a) && !is_number(b) || adds_number(e),
+        ExprKind::Binary(BinOp::Div, _, b) => !is_number(b) || adds_number(e),
+        ExprKind::Binary(BinOp::Pow, ..) => true,
+        _ => adds_number(e),
+    }
+}
+
+/// Whether a number is among the terms of a sum.
+fn adds_number(e: &Expr) -> bool {
+    match &e.kind {
+        _ if is_number(e) => true,
+        ExprKind::Binary(BinOp::Add | BinOp::Sub, a, b) => adds_number(a) || adds_number(b),
+        ExprKind::Neg(a) => adds_number(a),
+        ExprKind::Binary(BinOp::Mul, a, b) if is_number(a) => adds_number(b),
+        ExprKind::Binary(BinOp::Mul | BinOp::Div, a, b) if is_number(b) => adds_number(a),
+        _ => false,
+    }
+}
+
 fn is_number(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Number(_) | ExprKind::Quantity(..) => true,
-        ExprKind::Call(call) => is_root(call),
+        // `root(x^3 - 2, 1.26)` has a name of its own.
+        ExprKind::Call(call) => {
+            is_root(call) && (!is_sqrt(call) || call.args.iter().all(|a| is_number(&a.value)))
+        }
         ExprKind::Tuple(items) if items.len() == 1 => is_number(&items[0]),
         ExprKind::Neg(a) => is_number(a),
         ExprKind::Binary(_, a, b) => is_number(a) && is_number(b),

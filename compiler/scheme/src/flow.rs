@@ -5,7 +5,7 @@ use super::layer::Layers;
 use super::vocabulary::Facts;
 use odec_exact::Exact;
 use odec_grammar::Span;
-use odec_grammar::ast::{Expr, Ident};
+use odec_grammar::ast::{Body, Ident};
 use std::rc::Rc;
 
 /// A learned right-hand side that is evaluated as a whole.
@@ -15,9 +15,9 @@ pub struct Leaf {
     pub name: String,
     /// What it is evaluated at, where its definition says so: `field gate(u, v) = …`.
     pub params: Vec<Ident>,
-    /// The pipeline; absent when a scheme is looked at without a model.
-    pub body: Option<Expr>,
-    /// The layers written in the language that it names.
+    /// What it computes; absent when a scheme is looked at without a model.
+    pub body: Option<Body>,
+    /// The layers written in the language and the fields that it names.
     pub layers: Layers,
     /// What its layers say of it before sizes are known.
     pub facts: Facts,

@@ -1,16 +1,17 @@
-//! Layers written in the language: `layer ffn(hidden) = rmsnorm |> linear(hidden)`.
+//! Layers written in the language: `layer ffn(hidden) = rmsnorm |> linear(hidden)`, and fields that others name.
 //!
-//! Takes their syntax; gives each with its arguments' kinds and the written layers that its body names, so that whoever reads a field needs no
-//! names any more. Leaves what a body computes to `odec-model`, which reads it as if it stood in the place of the layer.
+//! Takes their syntax; gives each with its arguments' kinds and the written layers and fields that its body names, so that whoever reads a field
+//! needs no names any more. Leaves the statements of a body to `body.rs`, what it computes to `odec-model`, which reads it as if it stood in the
+//! place of the layer.
 
+use super::body;
 use super::names::Definition;
 use super::resolve::{MAX_DEPTH, Resolver, too_deep};
 use super::scalar::name_of;
-use super::unused::is_deliberate;
 use super::vocabulary::Facts;
 use crate::codes;
 use odec_grammar::Span;
-use odec_grammar::ast::{self, Expr, ExprKind, Ident, LayerBody};
+use odec_grammar::ast::{self, Body, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,19 +25,34 @@ const MAX_HEIGHT: usize = 400;
 /// What a layer inside of another counts for in that.
 const LEVEL: usize = 5;
 
-/// A layer written in the language.
+/// A layer written in the language, or a field that another one names.
 #[derive(Debug, PartialEq)]
 pub struct Layer {
     pub name: Ident,
     pub params: Vec<Param>,
-    pub body: Expr,
-    /// The written layers that the body names.
+    pub body: Body,
+    /// Whether it is a field: it has one set of parameters, below its name, however often it is named.
+    pub is_field: bool,
+    /// The written layers and fields that the body names.
     pub inside: Layers,
     pub facts: Facts,
     /// Parts of the body, written out.
     parts: u64,
     /// How deep they are.
     height: usize,
+}
+
+impl Layer {
+    /// Parts of its body, written out.
+    pub(super) fn parts(&self) -> u64 {
+        self.parts
+    }
+
+    /// Its values, in order.
+    pub fn values(&self) -> impl Iterator<Item = &Ident> {
+        let values = self.params.iter().filter(|p| p.kind == Kind::Value);
+        values.map(|p| &p.name)
+    }
 }
 
 /// An argument of a layer.
@@ -50,6 +66,8 @@ pub struct Param {
 /// What may be given for an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// What the layer is applied to, given without a label.
+    Value,
     /// A whole number from 1.
     Size,
     /// Any exact number.
@@ -59,14 +77,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    const WORDS: [(&str, Kind); 3] = [
+    const WORDS: [(&str, Kind); 4] = [
+        ("value", Kind::Value),
         ("size", Kind::Size),
         ("number", Kind::Number),
         ("flag", Kind::Flag),
     ];
 }
 
-/// The written layers that an expression names.
+/// The written layers and fields that an expression names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
     /// By name; `None`: wrong, and that has been said.
@@ -91,33 +110,12 @@ impl Layers {
     }
 }
 
-/// The parts of a field's expression that may be layers, and how deep they are: names and calls that nothing but `|>`, sums,
-/// products and layers of fields stand around.
-fn parts<'e>(e: &'e Expr, takes_fields: &dyn Fn(&str) -> bool) -> (Vec<Ident>, usize) {
-    let mut open: Vec<(&'e Expr, usize)> = vec![(e, 1)];
-    let (mut parts, mut height) = (Vec::new(), 0);
-    while let Some((e, deep)) = open.pop() {
-        height = height.max(deep);
-        let below = |e: &'e Expr| (e, deep + 1);
-        match &e.kind {
-            ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => open.extend([below(a), below(b)]),
-            ExprKind::Neg(a) => open.push(below(a)),
-            ExprKind::Tuple(items) => open.extend(items.iter().map(below)),
-            ExprKind::Call(call) => {
-                let Some(name) = name_of(&call.callee) else {
-                    continue;
-                };
-                if takes_fields(&name.name) {
-                    open.extend(call.args.iter().map(|a| below(&a.value)));
-                }
-                parts.push(name);
-            }
-            _ => parts.extend(name_of(e)),
-        }
-    }
-    // As they are written.
-    parts.sort_by_key(|name| name.span);
-    (parts, height)
+/// The names in a field's expressions that may be layers, as they are written, and how deep they are: names and calls that nothing but `|>`,
+/// arithmetic and calls to which they are given without a label stand around.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub names: Vec<Ident>,
+    height: usize,
 }
 
 impl Resolver<'_, '_> {
@@ -127,48 +125,132 @@ impl Resolver<'_, '_> {
             || matches!(self.names.get(name, self.sink), Ok(Definition::Layer(_)))
     }
 
-    /// The written layers that a field names. `None`: together they are too large.
-    pub fn layers_of(&mut self, e: &Expr, params: &[Ident]) -> Option<Layers> {
-        let names = self.names.layers;
-        let (parts, _) = parts(e, &|name| names.takes_fields(name));
-        let layers = self.layers_among(&parts, params);
-        let written = parts.iter().filter_map(|name| layers.get(&name.name)?);
+    /// The written layers and fields that a field names. `own`: names that mean something else. `None`: together they are too large.
+    pub fn layers_of(&mut self, body: &Body, own: &[&str]) -> Option<Layers> {
+        let parts = self.parts(body.exprs(), own);
+        let layers = self.layers_among(&parts.names);
+        let written = parts
+            .names
+            .iter()
+            .filter_map(|name| layers.get(&name.name)?);
         let written: u64 = written.map(|l| l.parts).fold(0, u64::saturating_add);
-        self.written_parts = self.written_parts.saturating_add(written);
+        self.count_parts(written, body.span())?;
+        Some(layers)
+    }
+
+    /// Counts parts of written layers that are written out in a field.
+    pub(super) fn count_parts(&mut self, more: u64, span: Span) -> Option<()> {
+        self.written_parts = self.written_parts.saturating_add(more);
         match self.written_parts > MAX_PARTS {
-            true => self.fail(too_many(e.span)),
-            false => Some(layers),
+            true => self.fail(too_many(span)),
+            false => Some(()),
         }
     }
 
-    fn layers_among(&mut self, parts: &[Ident], params: &[Ident]) -> Layers {
+    /// Without recursion: fields are read at the bottom of deep definitions.
+    pub(super) fn parts<'e>(&mut self, of: impl Iterator<Item = &'e Expr>, own: &[&str]) -> Parts {
+        let mut open: Vec<(&Expr, usize)> = of.map(|e| (e, 1)).collect();
+        let mut parts = Parts::default();
+        while let Some((e, deep)) = open.pop() {
+            parts.height = parts.height.max(deep);
+            let below = |e: &'e Expr| (e, deep + 1);
+            match &e.kind {
+                ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
+                    open.extend([below(a), below(b)]);
+                }
+                ExprKind::Neg(a) => open.push(below(a)),
+                ExprKind::Tuple(items) => open.extend(items.iter().map(below)),
+                ExprKind::Call(call) => {
+                    let Some(name) = name_of(&call.callee) else {
+                        continue;
+                    };
+                    let given = call.args.iter().filter(|a| a.label.is_none());
+                    for a in given.map(|a| &a.value) {
+                        let word = head_of(a).filter(|w| self.is_word(&name, &w.name));
+                        if word.is_none() {
+                            open.push(below(a));
+                        }
+                    }
+                    parts.names.push(name);
+                }
+                _ => {
+                    let name = name_of(e).filter(|n| !own.contains(&n.name.as_str()));
+                    parts.names.extend(name);
+                }
+            }
+        }
+        parts.names.sort_by_key(|name| name.span);
+        parts
+    }
+
+    /// Whether a word is an argument of a layer by itself.
+    fn is_word(&mut self, layer: &Ident, word: &str) -> bool {
+        if self.names.layers.has(&layer.name) {
+            return self.names.layers.is_word(&layer.name, word);
+        }
+        match self.names.get(layer, self.sink) {
+            Ok(Definition::Layer(l)) => l.params.iter().any(|p| {
+                let kind = p.kind.as_ref().map(|k| k.name.as_str());
+                p.name.name == word && kind == Some("flag")
+            }),
+            _ => false,
+        }
+    }
+
+    fn layers_among(&mut self, parts: &[Ident]) -> Layers {
         let mut layers = Layers::default();
         for name in parts {
             let known = layers.found.contains_key(&name.name)
                 || layers.near.contains_key(&name.name)
-                || self.names.layers.has(&name.name)
-                || params.iter().any(|p| p.name == name.name);
+                || self.names.layers.has(&name.name);
             if known {
                 continue;
             }
-            match self.names.get(name, self.sink) {
-                Ok(Definition::Layer(layer)) => {
-                    let layer = self.written(&layer);
-                    layers.found.insert(name.name.clone(), layer);
-                }
+            let found = match self.names.get(name, self.sink) {
+                Ok(Definition::Layer(layer)) => self.written(&layer),
+                Ok(Definition::Field(field)) => self.written_field(&field),
                 Err(false) => {
-                    let near = (self.names).nearest_layer(name, &self.writing, self.sink.len());
+                    let open = self.writing.iter().map(|l| l.name.as_str());
+                    let open: Vec<&str> =
+                        open.chain(self.open.iter().map(|f| f.as_str())).collect();
+                    let near = (self.names).nearest_layer(name, &open, self.sink.len());
                     let near = near.map(|near| (name.name.clone(), near));
                     layers.near.extend(near);
+                    continue;
                 }
-                Err(true) | Ok(Definition::Scheme(_) | Definition::Field(_)) => {}
-            }
+                Err(true) | Ok(Definition::Scheme(_)) => continue,
+            };
+            layers.found.insert(name.name.clone(), found);
         }
         layers
     }
 
+    /// A field as others name it: its parameters are the values that it is applied to.
+    pub(super) fn written_field(&mut self, field: &ast::Field) -> Option<Rc<Layer>> {
+        let value = |name: &Ident| ast::LayerParam {
+            name: name.clone(),
+            kind: Some(Ident {
+                name: "value".into(),
+                span: name.span,
+            }),
+            default: None,
+        };
+        let layer = ast::Layer {
+            doc: Vec::new(),
+            name: field.name.clone(),
+            params: field.params.iter().map(value).collect(),
+            body: field.body.clone(),
+            span: field.span,
+        };
+        self.definition_written(&layer, true)
+    }
+
     /// A layer with all that its body names. `None`: it is wrong, and that has been said.
-    pub fn written(&mut self, layer: &Rc<ast::Layer>) -> Option<Rc<Layer>> {
+    pub fn written(&mut self, layer: &ast::Layer) -> Option<Rc<Layer>> {
+        self.definition_written(layer, false)
+    }
+
+    fn definition_written(&mut self, layer: &ast::Layer, is_field: bool) -> Option<Rc<Layer>> {
         let place = layer.name.span;
         if let Some(known) = self.written.get(&place) {
             return known.clone();
@@ -176,7 +258,8 @@ impl Resolver<'_, '_> {
         if let Some(from) = self.writing.iter().position(|l| l.span == place) {
             let round = self.writing[from..].iter().chain([&layer.name]);
             let round: Vec<&str> = round.map(|l| l.name.as_str()).collect();
-            let message = format!("layer `{}` is defined by itself", layer.name.name);
+            let kind = if is_field { "field" } else { "layer" };
+            let message = format!("{kind} `{}` is defined by itself", layer.name.name);
             let d = Diagnostic::error(codes::CYCLIC_DEFINITION, place, message);
             return self.fail(d.label(round.join(" → ")));
         }
@@ -184,28 +267,30 @@ impl Resolver<'_, '_> {
             return self.fail(too_deep(place));
         }
         self.writing.push(layer.name.clone());
-        let made = self.write(layer).map(Rc::new);
+        let made = self.write(layer, is_field).map(Rc::new);
         self.writing.pop();
         self.written.insert(place, made.clone());
         made
     }
 
-    fn write(&mut self, layer: &ast::Layer) -> Option<Layer> {
+    fn write(&mut self, layer: &ast::Layer, is_field: bool) -> Option<Layer> {
         let before = errors(self.sink);
         let params: Vec<Param> = layer.params.iter().map(|p| self.param(p)).collect();
         let names: Vec<Ident> = params.iter().map(|p| p.name.clone()).collect();
         self.distinct(&names);
-        let LayerBody::Pipeline(body) = &layer.body;
-        let vocabulary = self.names.layers;
-        let (parts, own) = parts(body, &|name| vocabulary.takes_fields(name));
-        let inside = self.layers_among(&parts, &[]);
-        self.warn_of_unread(layer);
+        let own = body::names(&layer.body, &params);
+        let Parts {
+            names: parts,
+            height: own_height,
+        } = self.parts(layer.body.exprs(), &own);
+        body::check(layer, is_field, self.sink);
+        let inside = self.layers_among(&parts);
         let wrong = parts.iter().any(|n| inside.get(&n.name) == Some(None));
         if wrong || errors(self.sink) > before {
             return None;
         }
         let deepest = inside.good().map(|l| l.height).max().unwrap_or(0);
-        let height = own + LEVEL + deepest;
+        let height = own_height + LEVEL + deepest;
         if height > MAX_HEIGHT {
             return self.fail(too_deep(layer.name.span));
         }
@@ -219,8 +304,9 @@ impl Resolver<'_, '_> {
         }
         Some(Layer {
             name: layer.name.clone(),
-            facts: vocabulary.facts(body, &inside),
-            body: body.clone(),
+            facts: self.names.layers.facts(&layer.body, &inside, &own),
+            body: layer.body.clone(),
+            is_field,
             params,
             inside,
             parts,
@@ -249,11 +335,19 @@ impl Resolver<'_, '_> {
                 |(_, kind)| *kind,
             ),
         };
-        if let (Kind::Flag, Some(default)) = (kind, &p.default) {
+        let without = match kind {
+            Kind::Flag => Some("a word that stands alone is off where nothing is said"),
+            Kind::Value => Some("where nothing is said, it is what stands before `|>`"),
+            Kind::Size | Kind::Number => None,
+        };
+        if let (Some(label), Some(default)) = (without, &p.default) {
             let message = format!("`{}` takes no value", p.name.name);
+            let message = match kind {
+                Kind::Value => format!("`{}` has no default", p.name.name),
+                _ => message,
+            };
             let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, default.span, message);
-            let d = d.label("a word that stands alone is off where nothing is said");
-            self.sink.push(d);
+            self.sink.push(d.label(label));
         }
         Param {
             name: p.name.clone(),
@@ -261,24 +355,19 @@ impl Resolver<'_, '_> {
             default: p.default.clone(),
         }
     }
-
-    /// Warns of arguments that neither the body nor a default reads.
-    fn warn_of_unread(&mut self, layer: &ast::Layer) {
-        let mut used = super::mentions::Mentions::default();
-        let LayerBody::Pipeline(body) = &layer.body;
-        used.expr(body);
-        let defaults = layer.params.iter().filter_map(|p| p.default.as_ref());
-        defaults.for_each(|e| used.expr(e));
-        let names = layer.params.iter().map(|p| &p.name);
-        for name in names.filter(|n| !is_deliberate(n) && !used.read.contains(n.name.as_str())) {
-            self.sink.push(super::unused::number(name));
-        }
-    }
 }
 
 fn errors(sink: &[Diagnostic]) -> usize {
     let error = |d: &&Diagnostic| d.severity == odec_grammar::diag::Severity::Error;
     sink.iter().filter(error).count()
+}
+
+/// The name that an expression is, or that it calls.
+fn head_of(e: &Expr) -> Option<Ident> {
+    match &e.kind {
+        ExprKind::Call(call) => name_of(&call.callee),
+        _ => name_of(e),
+    }
 }
 
 fn too_many(span: Span) -> Diagnostic {

@@ -23,6 +23,7 @@ mod adjoint;
 pub mod algebra;
 mod apply;
 pub mod args;
+mod body;
 mod call;
 pub mod coeff;
 pub mod combination;

@@ -6,7 +6,7 @@
 use super::define::{SchemeDef, define};
 use super::vocabulary::Vocabulary;
 use crate::codes;
-use odec_grammar::ast::{Field, File, Ident, Item, Layer, SchemeItem};
+use odec_grammar::ast::{Body, Field, File, Ident, Item, Layer, SchemeItem};
 use odec_grammar::diag::Diagnostic;
 use odec_grammar::{Sources, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,10 +272,11 @@ impl<'s> Namespace<'s> {
         }
     }
 
-    /// The field of this name, of this file or of what it imports.
-    pub fn field(&self, name: &str) -> Option<Rc<Field>> {
-        match self.names.get(name) {
-            Some((Some(Definition::Field(f)), _)) => Some(f.clone()),
+    /// What a field or a layer of this name computes, of this file or of what it imports.
+    pub fn body(&self, name: &str) -> Option<&Body> {
+        match self.names.get(name)? {
+            (Some(Definition::Field(f)), _) => Some(&f.body),
+            (Some(Definition::Layer(l)), _) => Some(&l.body),
             _ => None,
         }
     }
@@ -299,19 +300,19 @@ impl<'s> Namespace<'s> {
         }
     }
 
-    /// The layer whose name is nearest to one that is not defined, but not one of those that are being defined.
+    /// The layer or field whose name is nearest to one that is not defined, but not one of those that are being defined.
     /// `said`: how many messages there are.
-    pub fn nearest_layer(&self, name: &Ident, open: &[Ident], said: usize) -> Option<String> {
+    pub fn nearest_layer(&self, name: &Ident, open: &[&str], said: usize) -> Option<String> {
         if said >= MAX_MESSAGES {
             return None;
         }
         let written = self.names.iter().filter_map(|(name, (def, _))| match def {
-            Some(Definition::Layer(_)) => Some(name.as_str()),
+            Some(Definition::Layer(_) | Definition::Field(_)) => Some(name.as_str()),
             _ => None,
         });
         let library = self.sources.library().layers().map(|l| l.name);
         let known = self.layers.names().chain(written).chain(library);
-        let known = known.filter(|n| open.iter().all(|o| o.name != *n));
+        let known = known.filter(|n| !open.contains(n));
         odec_grammar::nearest(&name.name, known).map(String::from)
     }
 

@@ -174,6 +174,11 @@ pub fn is_root(call: &Call) -> bool {
     name_of(&call.callee).is_some_and(|f| ROOTS.contains(&f.name.as_str()))
 }
 
+/// Whether this is `sqrt(…)`, whose argument tells what its value is.
+pub fn is_sqrt(call: &Call) -> bool {
+    name_of(&call.callee).is_some_and(|f| f.name == ROOTS[0])
+}
+
 /// Whether this is a function whose value is a number: `exp(…)`, a root, or `len(L)`.
 pub fn is_function(call: &Call) -> bool {
     is_root(call) || is_length(call) || named_function(call).is_some()

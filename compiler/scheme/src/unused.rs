@@ -116,6 +116,17 @@ pub(super) fn number(name: &Ident) -> Diagnostic {
         ))
 }
 
+/// Of a field or a layer.
+pub(super) fn value_of_body(name: &Ident) -> Diagnostic {
+    let message = format!("`{}` is never read", name.name);
+    Diagnostic::warning(codes::UNUSED_NAME, name.span, message)
+        .label("what the body gives does not depend on it")
+        .help(format!(
+            "nothing is trained through it; read it, remove it, or rename it `_{}` if this is intended",
+            name.name
+        ))
+}
+
 fn value(name: &Ident) -> Diagnostic {
     let message = format!("`{}` is never read", name.name);
     Diagnostic::warning(codes::UNUSED_NAME, name.span, message)

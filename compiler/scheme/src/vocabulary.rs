@@ -4,7 +4,7 @@
 
 use super::layer::Layers;
 use super::scalar::{name_of, not_supported};
-use odec_grammar::ast::{Expr, ExprKind, Ident};
+use odec_grammar::ast::{Body, BodyStmt, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 
 /// What is known of a field that is evaluated as a whole.
@@ -34,14 +34,14 @@ impl Facts {
 pub struct LayerName {
     pub name: &'static str,
     pub facts: Facts,
-    /// Whether its arguments are fields themselves.
-    pub takes_fields: bool,
 }
 
 /// The layers of fields.
 #[derive(Debug)]
 pub struct Vocabulary {
     pub layers: &'static [LayerName],
+    /// Whether an argument of a layer without a label is one of its words, `causal`, and no value.
+    pub is_word: fn(layer: &str, word: &str) -> bool,
     /// Names that later versions compile, each with what there is instead, if there is something: `… through …; `.
     pub later: &'static [(&'static str, &'static str)],
 }
@@ -55,9 +55,9 @@ impl Vocabulary {
         self.find(name).is_some()
     }
 
-    /// Whether a layer's arguments are fields themselves.
-    pub fn takes_fields(&self, name: &str) -> bool {
-        self.find(name).is_some_and(|l| l.takes_fields)
+    /// Whether a word is an argument of a layer by itself.
+    pub fn is_word(&self, layer: &str, word: &str) -> bool {
+        (self.is_word)(layer, word)
     }
 
     /// Whether no definition may have this name.
@@ -82,19 +82,33 @@ impl Vocabulary {
         Some(not_supported(name.span, &format!("`{}`", name.name)).help(help))
     }
 
-    /// What the layers of a field say of it. `written`: those among them that are written in the language.
-    pub fn facts(&self, body: &Expr, written: &Layers) -> Facts {
+    /// What the layers of a field say of it. `written`: those among them that are written in the language. `values`: what names mean that
+    /// are no layers.
+    pub fn facts(&self, body: &Body, written: &Layers, values: &[&str]) -> Facts {
+        let alone = match body {
+            Body::Expr(e) => Some(e),
+            Body::Block { statements, .. } => match &statements[..] {
+                [BodyStmt::Return { value, .. }] => Some(value),
+                _ => None,
+            },
+        };
         Facts {
-            reads_time: self.reads_time(body, written),
-            diagonal: self.is_diagonal(body, written),
+            reads_time: self.reads_time(body.exprs(), written, values),
+            diagonal: alone.is_some_and(|e| self.is_diagonal(e, written)),
         }
     }
 
     /// Without recursion: fields are read at the bottom of deep definitions.
-    fn reads_time(&self, body: &Expr, written: &Layers) -> bool {
-        let mut open = vec![body];
+    fn reads_time<'e>(
+        &self,
+        of: impl Iterator<Item = &'e Expr>,
+        written: &Layers,
+        values: &[&str],
+    ) -> bool {
+        let mut open: Vec<&Expr> = of.collect();
         while let Some(e) = open.pop() {
             match &e.kind {
+                ExprKind::Name(n) if values.contains(&n.as_str()) => {}
                 ExprKind::Name(n) if self.known(n, written).is_some_and(|f| f.reads_time) => {
                     return true;
                 }

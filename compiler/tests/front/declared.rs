@@ -7,7 +7,7 @@ use odec_compiler::model::inputs::{INPUTS, Input};
 use odec_compiler::model::layers::Sizes;
 use odec_compiler::model::outputs::OUTPUTS;
 use odec_compiler::model::page::Page;
-use odec_grammar::ast::{Expr, Item};
+use odec_grammar::ast::{Body, Expr, Item};
 use odec_graph::{TensorType, ops, print};
 use odec_program::Dim;
 use std::collections::BTreeSet;
@@ -200,7 +200,10 @@ impl Input for Vectors {
 fn expr(text: &str) -> Expr {
     let (file, _) = odec_grammar::parse(0, &format!("field f = {text}\n"));
     match file.items.into_iter().next() {
-        Some(Item::Field(f)) => f.value,
+        Some(Item::Field(f)) => match f.body {
+            Body::Expr(e) => e,
+            Body::Block { .. } => panic!("{text}"),
+        },
         _ => panic!("{text}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The passes end to end: hand-built decoders, planned and run on the reference device.
 
 mod arguments;
+mod bodies;
 mod card;
 mod context;
 mod convolution;
@@ -29,6 +30,8 @@ mod planning;
 mod precision;
 mod programs;
 mod random;
+#[path = "../front/random_body.rs"]
+mod random_body;
 mod row_chunking;
 mod solves;
 mod source;

@@ -345,7 +345,11 @@ impl Marks<'_> {
                 Rule::eq => {
                     let aligned = matches!(
                         statement.rule,
-                        Rule::field | Rule::layer | Rule::assign | Rule::constant
+                        Rule::field
+                            | Rule::layer
+                            | Rule::assign
+                            | Rule::body_learn
+                            | Rule::constant
                     );
                     statement.column = statement.column.or(aligned.then_some(start));
                 }
@@ -476,6 +480,8 @@ fn is_statement(rule: Rule) -> bool {
             | Rule::repeat
             | Rule::give
             | Rule::assign
+            | Rule::body_learn
+            | Rule::body_give
             | Rule::evolve
             | Rule::input
             | Rule::embed

@@ -14,12 +14,11 @@ impl Builder<'_> {
         let params = inner
             .next_if(Rule::field_params)
             .map(|p| p.into_inner().map(|p| self.ident(p)).collect());
-        inner.skip(Rule::eq);
         Field {
             doc,
             name,
             params: params.unwrap_or_default(),
-            value: self.expr(inner.next()),
+            body: self.body(inner),
             span,
         }
     }
@@ -32,13 +31,63 @@ impl Builder<'_> {
         let params = inner
             .next_if(Rule::layer_params)
             .map(|p| p.into_inner().map(|p| self.layer_param(p)).collect());
-        inner.skip(Rule::eq);
         Layer {
             doc,
             name,
             params: params.unwrap_or_default(),
-            body: LayerBody::Pipeline(self.expr(inner.next())),
+            body: self.body(inner),
             span,
+        }
+    }
+
+    /// `eq expr`, or statements in braces.
+    fn body(&self, mut inner: Children) -> Body {
+        if inner.skip(Rule::eq) {
+            return Body::Expr(self.expr(inner.next()));
+        }
+        let open = self.span(&inner.next());
+        let (mut statements, mut span) = (Vec::new(), open);
+        for p in inner.rest() {
+            span = span.to(self.span(&p));
+            match p.as_rule() {
+                Rule::close | Rule::doc => {}
+                _ => statements.push(self.body_statement(p)),
+            }
+        }
+        Body::Block { statements, span }
+    }
+
+    fn body_statement(&self, pair: Pair<Rule>) -> BodyStmt {
+        let span = self.span(&pair);
+        let rule = pair.as_rule();
+        let mut inner = Children::of(pair);
+        match rule {
+            Rule::body_give => {
+                inner.skip(Rule::k_return);
+                BodyStmt::Return {
+                    value: self.expr(inner.next()),
+                    span,
+                }
+            }
+            Rule::body_learn => {
+                inner.skip(Rule::k_learn);
+                let name = self.ident(inner.next());
+                let columns = inner.next_if(Rule::count).map(|p| self.wrapped(p));
+                inner.skip(Rule::eq);
+                BodyStmt::Learn {
+                    name,
+                    columns,
+                    init: self.expr(inner.next()),
+                }
+            }
+            _ => {
+                let name = self.ident(inner.next());
+                inner.skip(Rule::eq);
+                BodyStmt::Set {
+                    name,
+                    value: self.expr(inner.next()),
+                }
+            }
         }
     }
 

@@ -185,7 +185,7 @@ impl Applied {
         let mut values = Vec::new();
         for operand in &self.operands {
             values.push(match operand {
-                Operand::Value(network) => network.build(b, at.all, w)?,
+                Operand::Value(network) => network.value(b, at, w)?,
                 Operand::Number(c) => nn::constant(b, c.clone())?,
             });
         }

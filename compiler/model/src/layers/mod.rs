@@ -3,14 +3,17 @@
 //! A layer is one file and one line in the list. The trait has no default methods: a missing rule does not compile. Whoever
 //! needs to know something of layers (parameters, graphs, decoding, adaptation, pages of documentation) asks through [`LayerKind`], and
 //! nothing outside of this folder knows which layers there are; nothing in it knows of models. Functions without parameters are entries of two
-//! tables (`functions.rs`, `column_functions.rs`). Pipelines and sums of layers are
-//! read by `pipeline.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what their bodies compute.
+//! tables (`functions.rs`, `column_functions.rs`). Pipelines and arithmetic are
+//! read by `pipeline.rs` and `arithmetic.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what
+//! their bodies compute.
 
+mod arithmetic;
 mod column_functions;
 pub mod function;
 mod functions;
 mod map;
 mod mlp;
+mod naming;
 pub mod network;
 pub mod pipeline;
 mod reading;
@@ -70,8 +73,8 @@ pub trait Layer: Clone + Debug + PartialEq + Into<LayerKind> {
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     pub x: Value,
-    /// All that its field is evaluated at; `x` is the first.
-    pub all: &'a [Value],
+    /// The values that have names where it stands.
+    pub named: &'a [Value],
 }
 
 /// What a layer reads beside its input and its parameters.
@@ -136,7 +139,7 @@ pub struct LayerParam {
 }
 
 /// How a parameter starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
     /// Matrices: normal, with the model's deviation.
     Normal,
@@ -144,6 +147,8 @@ pub enum Start {
     Ones,
     /// Biases.
     Zeros,
+    /// What a body says.
+    Constant(f64),
 }
 
 impl LayerParam {
@@ -162,6 +167,7 @@ impl LayerParam {
             Start::Normal => Init::Normal { std },
             Start::Ones => Init::Ones,
             Start::Zeros => Init::Zeros,
+            Start::Constant(x) => Init::Constant(x),
         }
     }
 }
@@ -257,7 +263,6 @@ impl Definition {
         LayerName {
             name: self.name,
             facts: self.facts,
-            takes_fields: takes_fields(self.arguments),
         }
     }
 }
@@ -270,16 +275,10 @@ pub fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name == name)
 }
 
-/// Whether fields or values are among these arguments.
-const fn takes_fields(arguments: &[Argument]) -> bool {
-    let mut n = 0;
-    while n < arguments.len() {
-        if matches!(arguments[n].form, Form::Fields | Form::Operand) {
-            return true;
-        }
-        n += 1;
-    }
-    false
+/// Whether a word is an argument by itself, or with arguments of its own.
+fn is_word(arguments: &[Argument], word: &str) -> bool {
+    let stands_alone = |a: &Argument| !matches!(a.form, Form::Fields | Form::Operand);
+    arguments.iter().any(|a| a.name == word && stands_alone(a))
 }
 
 /// Declares the closed set of layers: one line per layer, `module::Type`.
@@ -343,6 +342,7 @@ const NAMES: [LayerName; COUNT] = {
 /// What files may name, and what they may not yet.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     layers: &NAMES,
+    is_word: |layer, word| find(layer).is_some_and(|d| is_word(d.arguments, word)),
     later: &[
         ("router", "`moe(experts: …, top_k: …, hidden: …)` has one; "),
         ("nonnegative", ""),

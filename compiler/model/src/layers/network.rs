@@ -1,20 +1,43 @@
-//! The computation inside a field: sequences and sums of layers.
+//! The computation inside a field: layers, pipelines of them, arithmetic, and bodies with named values.
 //!
-//! A [`Network`] is made by `pipeline.rs`, with widths that fit; it lists its parameters and, on demand, appends its
+//! A [`Network`] is made by `pipeline.rs` and its neighbours, with widths that fit; it lists its parameters and, on demand, appends its
 //! nodes. Leaves what a layer is to its file, whose parameters they are to the model.
 
 use super::{Angles, Inputs, LayerKind, LayerParam, Reads, TypeResult, Weights};
+use odec_graph::ops::{Add, Broadcast, Mul, Recip, Rsqrt, Shift};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 
 /// A map from states to states (or, inside a pipeline, between widths).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Network {
     Layer(LayerKind),
-    /// One of the values that a field is evaluated at.
+    /// One of the named values.
     Argument(usize),
+    /// A parameter that is read as it is: the same for all tokens.
+    Learned(LayerParam),
     Pipe(Vec<Network>),
-    /// `Σ cᵢ fᵢ(x)`.
-    Sum(Vec<(Exact, Network)>),
+    /// `Σ cᵢ fᵢ(x) + plus`.
+    Sum {
+        terms: Vec<(Exact, Network)>,
+        plus: Exact,
+    },
+    /// Element by element.
+    Product(Box<[Network; 2]>),
+    /// The power of so many halves.
+    Power(Box<Network>, i32),
+    /// What is the same for all tokens, as that many columns of each.
+    Spread(Box<Network>, u64),
+    Body(Box<Body>),
+}
+
+/// Values with names of their own, each computed once, and what is made of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body {
+    /// Values of the names around the body: its first names.
+    pub given: Vec<Network>,
+    /// Its own, each of the names before it.
+    pub set: Vec<Network>,
+    pub result: Network,
 }
 
 /// The values of a layer's operands.
@@ -24,7 +47,13 @@ pub fn values(
     at: Inputs,
     w: &mut dyn Weights,
 ) -> TypeResult<Vec<Value>> {
-    of.iter().map(|part| part.build(b, at.all, w)).collect()
+    of.iter().map(|part| part.value(b, at, w)).collect()
+}
+
+/// A part that has parameters of its own.
+enum Part<'n> {
+    Layer(&'n LayerKind),
+    Learned(&'n LayerParam),
 }
 
 impl Network {
@@ -33,27 +62,44 @@ impl Network {
         Network::Pipe(Vec::new())
     }
 
-    /// Its layers, in the order of the computation.
-    fn layers(&self) -> Vec<&LayerKind> {
+    /// Its layers and parameters, in the order of the computation.
+    fn parts<'n>(&'n self, out: &mut Vec<Part<'n>>) {
         match self {
-            Network::Layer(layer) => vec![layer],
-            Network::Argument(_) => Vec::new(),
-            Network::Pipe(parts) => parts.iter().flat_map(Network::layers).collect(),
-            Network::Sum(terms) => terms.iter().flat_map(|(_, n)| n.layers()).collect(),
+            Network::Layer(layer) => out.push(Part::Layer(layer)),
+            Network::Argument(_) => {}
+            Network::Learned(p) => out.push(Part::Learned(p)),
+            Network::Pipe(parts) => parts.iter().for_each(|n| n.parts(out)),
+            Network::Sum { terms, .. } => terms.iter().for_each(|(_, n)| n.parts(out)),
+            Network::Product(of) => of.iter().for_each(|n| n.parts(out)),
+            Network::Power(of, _) | Network::Spread(of, _) => of.parts(out),
+            Network::Body(body) => {
+                let first = body.given.iter().chain(&body.set);
+                let all = first.chain([&body.result]);
+                all.for_each(|n| n.parts(out));
+            }
         }
     }
 
-    /// All parameters, in the order of the computation.
+    /// All parameters, in the order of the computation. What is read in several places is listed once.
     pub fn params(&self) -> Vec<LayerParam> {
-        self.layers()
-            .into_iter()
-            .flat_map(LayerKind::params)
-            .collect()
+        let mut parts = Vec::new();
+        self.parts(&mut parts);
+        let mut seen = std::collections::BTreeSet::new();
+        let all = parts.into_iter().flat_map(|part| match part {
+            Part::Layer(layer) => layer.params(),
+            Part::Learned(p) => vec![p.clone()],
+        });
+        all.filter(|p| seen.insert(p.path.clone())).collect()
     }
 
     /// What its layers read beside their inputs and parameters.
     pub fn reads(&self) -> Reads {
-        let layers = self.layers().into_iter().map(LayerKind::reads);
+        let mut parts = Vec::new();
+        self.parts(&mut parts);
+        let layers = parts.into_iter().filter_map(|part| match part {
+            Part::Layer(layer) => Some(layer.reads()),
+            Part::Learned(_) => None,
+        });
         layers.fold(Reads::default(), Reads::and)
     }
 
@@ -74,10 +120,28 @@ impl Network {
 
     /// Whether it ends in a layer whose results are from 0 to 1.
     pub fn ends_in_shares(&self) -> bool {
+        self.gives_shares(&[])
+    }
+
+    /// The same, where it is known of the named values.
+    fn gives_shares(&self, named: &[bool]) -> bool {
         match self {
             Network::Layer(layer) => layer.gives_shares(),
-            Network::Pipe(parts) => parts.last().is_some_and(Network::ends_in_shares),
-            Network::Argument(_) | Network::Sum(_) => false,
+            Network::Argument(i) => named.get(*i).copied().unwrap_or(false),
+            Network::Pipe(parts) => parts.last().is_some_and(|n| n.gives_shares(named)),
+            Network::Product(of) => of.iter().all(|n| n.gives_shares(named)),
+            Network::Body(body) => {
+                let given = body.given.iter().map(|n| n.gives_shares(named));
+                let mut inside: Vec<bool> = given.collect();
+                for n in &body.set {
+                    inside.push(n.gives_shares(&inside));
+                }
+                body.result.gives_shares(&inside)
+            }
+            Network::Learned(_)
+            | Network::Sum { .. }
+            | Network::Power(..)
+            | Network::Spread(..) => false,
         }
     }
 
@@ -85,39 +149,165 @@ impl Network {
     pub fn rates(&self, b: &mut Builder, w: &mut dyn Weights) -> TypeResult<Option<Value>> {
         match self {
             Network::Layer(layer) => layer.rates(b, w),
-            Network::Argument(_) | Network::Pipe(_) | Network::Sum(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 
     /// Appends its nodes at the builder's site; `at` is what it is applied to.
     pub fn build(&self, b: &mut Builder, at: &[Value], w: &mut dyn Weights) -> TypeResult {
-        let wrong = |what: &str| TypeError {
-            op: "field",
-            what: what.into(),
-        };
+        let x = *at.first().ok_or_else(|| wrong("is evaluated at nothing"))?;
+        self.value(b, Inputs { x, named: at }, w)
+    }
+
+    /// Appends its nodes where a layer is applied to more than one value.
+    pub(super) fn value(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         match self {
-            Network::Layer(layer) => {
-                let x = *at.first().ok_or_else(|| wrong("is evaluated at nothing"))?;
-                layer.build(b, Inputs { x, all: at }, w)
-            }
+            Network::Layer(layer) => layer.build(b, at, w),
             Network::Argument(i) => {
-                let missing = || wrong(&format!("has no argument {i}"));
-                at.get(*i).copied().ok_or_else(missing)
+                let missing = || wrong(&format!("has no value {i}"));
+                at.named.get(*i).copied().ok_or_else(missing)
             }
+            Network::Learned(p) => w.param(b, &p.path),
             Network::Pipe(parts) => {
-                let mut value = at.to_vec();
+                let mut at = at;
                 for part in parts {
-                    value = vec![part.build(b, &value, w)?];
+                    at.x = part.value(b, at, w)?;
                 }
-                Ok(value[0])
+                Ok(at.x)
             }
-            Network::Sum(terms) => {
+            Network::Sum { terms, plus } => {
                 let values: Vec<(Exact, Value)> = terms
                     .iter()
-                    .map(|(c, part)| Ok((c.clone(), part.build(b, at, w)?)))
+                    .map(|(c, part)| Ok((c.clone(), part.value(b, at, w)?)))
                     .collect::<TypeResult<_>>()?;
-                nn::combine(b, &values)
+                let sum = sum(b, values, at.x)?;
+                match plus.is_zero() {
+                    true => Ok(sum),
+                    false => b.push1(Shift { by: plus.clone() }, &[sum]),
+                }
+            }
+            Network::Product(of) => {
+                let values = [of[0].value(b, at, w)?, of[1].value(b, at, w)?];
+                let values = beside(b, values, at.x)?;
+                b.push1(Mul, &values)
+            }
+            Network::Power(of, halves) => {
+                let x = of.value(b, at, w)?;
+                power(b, x, *halves)
+            }
+            Network::Spread(of, columns) => {
+                let x = of.value(b, at, w)?;
+                spread(b, x, at.x, *columns)
+            }
+            Network::Body(body) => {
+                let mut named = values(&body.given, b, at, w)?;
+                for value in &body.set {
+                    let at = Inputs {
+                        named: &named,
+                        ..at
+                    };
+                    let value = value.value(b, at, w)?;
+                    named.push(value);
+                }
+                let at = Inputs {
+                    named: &named,
+                    ..at
+                };
+                body.result.value(b, at, w)
             }
         }
     }
+}
+
+fn wrong(what: &str) -> TypeError {
+    TypeError {
+        op: "field",
+        what: what.into(),
+    }
+}
+
+/// `x` as a value of each token, `columns` wide; `like` has the rows.
+fn spread(b: &mut Builder, x: Value, like: Value, columns: u64) -> TypeResult {
+    let to = b.ty(like).with_cols(columns);
+    match *b.ty(x) == to {
+        true => Ok(x),
+        false => b.push1(Broadcast { to }, &[x]),
+    }
+}
+
+/// Two values one of which broadcasts into the other. A number for each token and one for each column meet in neither shape.
+fn beside(b: &mut Builder, [x, y]: [Value; 2], like: Value) -> TypeResult<[Value; 2]> {
+    let (of_x, of_y) = (b.ty(x).clone(), b.ty(y).clone());
+    if of_x.fit(&of_y).is_some() || of_y.fit(&of_x).is_some() {
+        return Ok([x, y]);
+    }
+    match of_x.rank() < of_y.rank() {
+        true => Ok([spread(b, x, like, of_x.cols())?, y]),
+        false => Ok([x, spread(b, y, like, of_y.cols())?]),
+    }
+}
+
+/// `Σ cᵢ xᵢ`: terms of one shape in one node, then the sums of different shapes.
+fn sum(b: &mut Builder, terms: Vec<(Exact, Value)>, like: Value) -> TypeResult {
+    let mut shapes: Vec<Vec<(Exact, Value)>> = Vec::new();
+    for term in terms {
+        let same = |shape: &&mut Vec<(Exact, Value)>| b.ty(shape[0].1) == b.ty(term.1);
+        match shapes.iter_mut().find(same) {
+            Some(shape) => shape.push(term),
+            None => shapes.push(vec![term]),
+        }
+    }
+    let mut sums = shapes.iter().map(|terms| nn::combine(b, terms));
+    let sums: Vec<Value> = sums.by_ref().collect::<TypeResult<_>>()?;
+    let mut sums = sums.into_iter();
+    let first = sums.next().ok_or_else(|| wrong("is a sum of nothing"))?;
+    sums.try_fold(first, |x, y| {
+        let both = beside(b, [x, y], like)?;
+        b.push1(Add, &both)
+    })
+}
+
+/// `x^(halves/2)`.
+fn power(b: &mut Builder, x: Value, halves: i32) -> TypeResult {
+    let (n, odd) = (halves.unsigned_abs(), halves % 2 != 0);
+    match (halves < 0, odd) {
+        (true, true) => {
+            let root = b.push1(Rsqrt, &[x])?;
+            whole_power(b, root, n)
+        }
+        (true, false) => {
+            let inverse = b.push1(Recip, &[x])?;
+            whole_power(b, inverse, n / 2)
+        }
+        (false, false) => whole_power(b, x, n / 2),
+        (false, true) => {
+            let inverse = b.push1(Rsqrt, &[x])?;
+            let root = b.push1(Recip, &[inverse])?;
+            match n / 2 {
+                0 => Ok(root),
+                n => {
+                    let whole = whole_power(b, x, n)?;
+                    b.push1(Mul, &[whole, root])
+                }
+            }
+        }
+    }
+}
+
+/// `xⁿ`, n from 1, by squares.
+fn whole_power(b: &mut Builder, x: Value, n: u32) -> TypeResult {
+    let (mut square, mut made, mut left) = (x, None, n);
+    while left > 0 {
+        if left % 2 == 1 {
+            made = Some(match made {
+                None => square,
+                Some(made) => b.push1(Mul, &[made, square])?,
+            });
+        }
+        left /= 2;
+        if left > 0 {
+            square = b.push1(Mul, &[square, square])?;
+        }
+    }
+    Ok(made.unwrap_or(x))
 }

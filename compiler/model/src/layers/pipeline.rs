@@ -1,52 +1,125 @@
-//! Reads the fields of a model: pipelines of layers and their sums, with checked widths.
+//! Reads the fields of a model: pipelines of layers and named values, with checked widths.
 //!
-//! Takes the syntax of a leaf field; gives a [`Network`] whose widths fit. A field with
-//! parameters begins with them: `concat(u, v) |> linear(1)`. Leaves layers and their arguments to `reading.rs` and their files.
+//! Takes the syntax of a leaf field; gives a [`Network`] whose widths fit. An expression is read where a value stands before `|>`, or none does,
+//! and where values have names. Leaves layers and their arguments to `reading.rs` and their files, sums and products to `arithmetic.rs`, bodies
+//! to `written.rs`.
 
+use super::naming::{Naming, Roles};
 use super::network::Network;
-use super::reading::{self, role, takes_fields};
+use super::reading::{self, role};
+use super::written::{self, Known};
+use super::{Argument, Form, VOCABULARY, find};
 use crate::codes;
-use crate::scheme::args::{Args, report};
-use crate::scheme::scalar::{Scope, arithmetic, exact, is_root, name_of, not_supported};
+use crate::scheme::args::Args;
+use crate::scheme::scalar::{Scope, name_of};
 use crate::scheme::{Coeff, Layers, Leaf};
 use odec_grammar::Span;
-use odec_grammar::ast::{BinOp, Expr, ExprKind, Ident};
+use odec_grammar::ast::{Arg, Body, BodyStmt, Call, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
+use std::collections::BTreeMap;
 
-/// What a part of a field is applied to.
+/// Where an expression is read.
 #[derive(Clone, Copy)]
-pub(super) enum Input<'a> {
-    /// A value of this width.
-    One(u64),
-    /// The field's parameters, with their widths.
-    Named(&'a [(Ident, u64)]),
+pub(super) struct Input<'a> {
+    /// The width of the value that stands before `|>`, or that the field is applied to; absent where all values have names.
+    pub before: Option<u64>,
+    /// The values that have names.
+    pub named: &'a [Named],
 }
 
-impl Input<'_> {
-    /// The width of the value that it is applied to.
-    pub(super) fn width(self) -> Option<u64> {
-        match self {
-            Input::One(width) => Some(width),
-            Input::Named(_) => None,
+/// A value with a name.
+pub(super) struct Named {
+    pub name: Ident,
+    pub columns: u64,
+    /// Whether it is the same for all tokens.
+    pub fixed: bool,
+}
+
+impl<'a> Input<'a> {
+    /// What stands behind a value of this width.
+    pub fn behind(self, width: u64) -> Input<'a> {
+        Input {
+            before: Some(width),
+            ..self
+        }
+    }
+
+    pub fn find(self, name: &str) -> Option<(usize, &'a Named)> {
+        let mut named = self.named.iter().enumerate();
+        named.find(|(_, n)| n.name.name == name)
+    }
+}
+
+/// What was read: a value of each token, or one that is the same for all.
+pub(super) struct Read {
+    pub network: Network,
+    pub columns: u64,
+    pub fixed: bool,
+}
+
+impl Read {
+    pub fn of_tokens((network, columns): (Network, u64)) -> Read {
+        Read {
+            network,
+            columns,
+            fixed: false,
+        }
+    }
+
+    /// As a value of each token.
+    pub fn for_tokens(self) -> (Network, u64) {
+        let network = match self.fixed {
+            true => Network::Spread(Box::new(self.network), self.columns),
+            false => self.network,
+        };
+        (network, self.columns)
+    }
+}
+
+/// The value that a layer is given to be applied to, if it is given one.
+pub(super) struct Applied(pub Option<Network>);
+
+impl Applied {
+    pub fn then(self, layer: Network) -> Network {
+        match self.0 {
+            Some(value) => Network::Pipe(vec![value, layer]),
+            None => layer,
         }
     }
 }
 
-/// Reads layers. One for each field: roles are numbered within it, and in the layers written in the language that it names.
+/// Reads layers, in a field and in all that stands for parts of it.
 pub struct LayerReader<'a> {
     pub(super) scope: &'a Scope,
-    /// The layers written in the language.
+    /// The layers written in the language, and fields.
     pub(super) layers: &'a Layers,
     /// Words among the arguments of layers that mean nothing: flags that are off.
     pub(super) off: &'a [String],
     /// Of the state.
     pub(super) width: u64,
     pub(super) sink: &'a mut Vec<Diagnostic>,
-    /// Role of each part read so far, with its number.
-    pub(super) seen: Vec<&'static str>,
-    /// Roles that occur several times.
-    pub(super) repeated: Vec<&'static str>,
+    pub(super) naming: Naming,
+    pub(super) of_field: &'a mut OfField,
+}
+
+/// What is known of a field while it is read.
+pub(super) struct OfField {
+    pub sizes: Sizes,
+    /// Layers that are counted through the whole field, by name.
+    pub kinds: Vec<&'static str>,
+    /// The fields that it names, each with what it computes.
+    pub fields: BTreeMap<String, Known>,
+}
+
+impl OfField {
+    pub fn new(sizes: Sizes) -> OfField {
+        OfField {
+            sizes,
+            kinds: Vec::new(),
+            fields: BTreeMap::new(),
+        }
+    }
 }
 
 /// Sizes of a model that its fields may name.
@@ -82,29 +155,34 @@ pub fn read(
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Network, u64)> {
-    let named: Vec<(Ident, u64)> = leaf
-        .params
-        .iter()
-        .cloned()
-        .zip(widths.iter().copied())
-        .collect();
-    let input = match widths {
-        [width] if named.is_empty() => Input::One(*width),
-        _ => Input::Named(&named),
-    };
-    expression(leaf.body.as_ref()?, &leaf.layers, input, sizes, sink)
+    let params = leaf.params.iter().zip(widths);
+    let named = params.map(|(name, columns)| Named {
+        name: name.clone(),
+        columns: *columns,
+        fixed: false,
+    });
+    let named: Vec<Named> = named.collect();
+    let before = widths.first().copied().filter(|_| named.is_empty());
+    let given = (0..named.len()).map(Network::Argument).collect();
+    let body = leaf.body.as_ref()?;
+    let read = whole(body, &leaf.layers, (before, named), sizes, sink)?;
+    Some(read.with(given).for_tokens())
 }
 
 /// What stands before the logits: from states to states.
 pub fn output(
-    e: &Expr,
+    body: &Body,
     layers: &Layers,
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<Network> {
-    let (layer, out) = expression(e, layers, Input::One(sizes.width), sizes, sink)?;
+    let before = (Some(sizes.width), Vec::new());
+    let read = whole(body, layers, before, sizes, sink)?;
+    let (layer, out) = read.with(Vec::new()).for_tokens();
     if out != sizes.width {
-        sink.push(ends_with(e.span, out, sizes.width).help("the logits are read from the state"));
+        sink.push(
+            ends_with(body.span(), out, sizes.width).help("the logits are read from the state"),
+        );
         return None;
     }
     Some(layer)
@@ -117,28 +195,26 @@ pub fn ends_with(span: Span, out: u64, width: u64) -> Diagnostic {
         .label(format!("the state has width {width}"))
 }
 
-fn expression(
-    e: &Expr,
+/// All that a field computes.
+fn whole(
+    body: &Body,
     layers: &Layers,
-    input: Input,
+    (before, named): (Option<u64>, Vec<Named>),
     sizes: Sizes,
     sink: &mut Vec<Diagnostic>,
-) -> Option<(Network, u64)> {
-    let mut roles = Vec::new();
-    count_roles(e, layers, &mut roles);
-    let several = |r: &&&str| roles.iter().filter(|s| s == r).count() > 1;
-    let repeated = roles.iter().filter(several).copied().collect();
-    let scope = sizes.scope();
+) -> Option<Known> {
+    let mut roles = Roles::default();
+    body_roles(body, layers, &mut roles);
     let mut reader = LayerReader {
-        scope: &scope,
+        scope: &sizes.scope(),
         layers,
         off: &[],
         width: sizes.width,
         sink,
-        seen: Vec::new(),
-        repeated,
+        naming: Naming::of_field(roles),
+        of_field: &mut OfField::new(sizes),
     };
-    reader.layer(e, input)
+    written::body(&mut reader, body, before, named)
 }
 
 impl Sizes {
@@ -151,8 +227,29 @@ impl Sizes {
     }
 }
 
-/// The roles of layers with parameters, in reading order; a layer written in the language has those of its body.
-fn count_roles(e: &Expr, layers: &Layers, out: &mut Vec<&'static str>) {
+/// The roles of the parts of a body that have parameters: a value that has some counts as one, under its name.
+pub(super) fn body_roles(body: &Body, layers: &Layers, out: &mut Roles) {
+    let statements = match body {
+        Body::Expr(e) => return count_roles(e, layers, out),
+        Body::Block { statements, .. } => statements,
+    };
+    for s in statements {
+        match s {
+            BodyStmt::Set { name, value } => {
+                let mut inside = Roles::default();
+                count_roles(value, layers, &mut inside);
+                if !inside.is_empty() {
+                    out.add(&name.name);
+                }
+            }
+            BodyStmt::Learn { name, .. } => out.add(&name.name),
+            BodyStmt::Return { value, .. } => count_roles(value, layers, out),
+        }
+    }
+}
+
+/// The roles of layers with parameters; a layer written in the language has those of its body, a field has its own names.
+pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
     match &e.kind {
         ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
             count_roles(a, layers, out);
@@ -160,20 +257,27 @@ fn count_roles(e: &Expr, layers: &Layers, out: &mut Vec<&'static str>) {
         }
         ExprKind::Neg(a) => count_roles(a, layers, out),
         ExprKind::Tuple(items) => items.iter().for_each(|i| count_roles(i, layers, out)),
-        ExprKind::Call(call) if name_of(&call.callee).is_some_and(|n| takes_fields(&n.name)) => {
-            out.extend(name_of(&call.callee).and_then(|n| role(&n.name)));
-            let fields = call.args.iter().map(|a| &a.value);
-            fields.for_each(|e| count_roles(e, layers, out));
-            out.extend(name_of(&call.callee).and_then(|n| role(&n.name)));
-        }
         _ => {
+            if let ExprKind::Call(call) = &e.kind {
+                let given = call.args.iter().filter(|a| stands_for_a_value(call, a));
+                given.for_each(|a| count_roles(&a.value, layers, out));
+            }
             let Some(args) = Args::of(e) else { return };
             match layers.get(&args.callee.name) {
-                Some(Some(layer)) => count_roles(&layer.body, &layer.inside, out),
-                _ => out.extend(role(&args.callee.name)),
+                Some(Some(layer)) if layer.is_field => {}
+                Some(Some(layer)) => body_roles(&layer.body, &layer.inside, out),
+                _ => role(&args.callee.name).into_iter().for_each(|r| out.add(r)),
             }
         }
     }
+}
+
+/// Whether an argument is a value that its layer is applied to: it has no label, or one that is declared so.
+fn stands_for_a_value(call: &Call, a: &Arg) -> bool {
+    let Some(label) = &a.label else { return true };
+    let declared = name_of(&call.callee).and_then(|name| find(&name.name));
+    let is_it = |d: &Argument| d.form == Form::Value && d.name == label.name;
+    declared.is_some_and(|d| d.arguments.iter().any(is_it))
 }
 
 impl LayerReader<'_> {
@@ -182,142 +286,138 @@ impl LayerReader<'_> {
         None
     }
 
-    /// A part of a field: layers one after the other, a sum of them, or one alone.
+    /// A part of a field, as a value of each token with its width.
     pub(super) fn layer(&mut self, e: &Expr, input: Input) -> Option<(Network, u64)> {
+        Some(self.value(e, input)?.for_tokens())
+    }
+
+    /// A part of a field: layers one after the other, arithmetic, a named value, or one layer.
+    pub(super) fn value(&mut self, e: &Expr, input: Input) -> Option<Read> {
         match &e.kind {
-            ExprKind::Pipe(..) => {
-                let mut parts = Vec::new();
-                pipeline(e, &mut parts);
-                let (mut layers, mut at, mut out) = (Vec::new(), input, 0);
-                for p in parts {
-                    let (layer, next) = self.layer(p, at)?;
-                    layers.push(layer);
-                    (at, out) = (Input::One(next), next);
-                }
-                Some((Network::Pipe(layers), out))
-            }
-            ExprKind::Tuple(items) if items.len() == 1 => self.layer(&items[0], input),
+            ExprKind::Pipe(..) => self.pipe(e, input),
+            ExprKind::Tuple(items) if items.len() == 1 => self.value(&items[0], input),
             ExprKind::Binary(..) | ExprKind::Neg(_) => self.sum(e, input),
-            _ => match input {
-                Input::One(_) => reading::read(self, e, input),
-                Input::Named(params) => self.beginning(e, params),
+            ExprKind::Name(name) => match input.find(name) {
+                Some((i, named)) => Some(Read {
+                    network: Network::Argument(i),
+                    columns: named.columns,
+                    fixed: named.fixed,
+                }),
+                None if self.scope.contains_key(name) => self.fail(a_number(e.span)),
+                None => reading::read(self, e, input),
             },
+            _ if self.is_number(e, input) => self.fail(a_number(e.span)),
+            _ => {
+                let called = Args::of(e).map(|a| a.callee);
+                let called = called.filter(|c| !self.is_layer(&c.name));
+                match called.and_then(|c| Some((input.find(&c.name)?.1, c))) {
+                    Some((named, callee)) => self.fail(a_value(named, callee.span)),
+                    None => reading::read(self, e, input),
+                }
+            }
         }
     }
 
-    /// How a field with parameters begins: one of them, or several side by side.
-    fn beginning(&mut self, e: &Expr, params: &[(Ident, u64)]) -> Option<(Network, u64)> {
-        let args = Args::of(e);
-        let name = args.as_ref().map_or("", |a| a.callee.name.as_str());
-        if takes_fields(name) {
-            return reading::read(self, e, Input::Named(params));
+    fn pipe(&mut self, e: &Expr, input: Input) -> Option<Read> {
+        let mut parts = Vec::new();
+        pipeline(e, &mut parts);
+        let (mut layers, mut at, mut out) = (Vec::new(), input, 0);
+        for (number, p) in parts.into_iter().enumerate() {
+            let name = name_of(p).filter(|_| number > 0);
+            if let Some((_, named)) = name.and_then(|n| input.find(&n.name)) {
+                return self.fail(a_value(named, p.span));
+            }
+            let (layer, next) = self.layer(p, at)?;
+            layers.push(layer);
+            (at, out) = (at.behind(next), next);
         }
-        let at = params.iter().position(|(p, _)| p.name == name);
-        if let Some(i) = at.filter(|_| matches!(e.kind, ExprKind::Name(_))) {
-            return Some((Network::Argument(i), params[i].1));
-        }
-        let known: Vec<&str> = params.iter().map(|(p, _)| p.name.as_str()).collect();
-        self.fail(
-            Diagnostic::error(
-                codes::PIPELINE_START,
-                e.span,
-                "this field has parameters, and does not begin with them",
-            )
-            .label(format!(
-                "`{}` or `concat(…)` is expected here",
-                known.join("`, `")
-            ))
-            .help(format!(
-                "write, for example, `concat({}) |> linear(width)`",
-                known.join(", ")
-            )),
-        )
+        Some(Read::of_tokens((Network::Pipe(layers), out)))
     }
 
-    fn sum(&mut self, e: &Expr, input: Input) -> Option<(Network, u64)> {
-        let mut terms = Vec::new();
-        self.terms(e, Exact::one(), input, &mut terms)?;
-        let out = terms[0].1.1;
-        if let Some((_, (_, other), span)) = terms.iter().find(|(_, (_, w), _)| *w != out) {
-            return self.fail(
-                Diagnostic::error(
-                    codes::WIDTH_MISMATCH,
-                    *span,
-                    format!("terms of width {out} and {other} cannot be added"),
-                )
-                .also(terms[0].2, format!("this has width {out}")),
-            );
-        }
-        Some((
-            Network::Sum(terms.into_iter().map(|(c, (l, _), _)| (c, l)).collect()),
-            out,
-        ))
+    /// Whether this is the name of a layer or a field.
+    fn is_layer(&self, name: &str) -> bool {
+        find(name).is_some() || VOCABULARY.takes(name) || self.layers.get(name).is_some()
     }
 
-    /// Whether this is arithmetic of numbers, with names that are in scope.
-    fn is_number(&self, e: &Expr) -> bool {
+    /// Whether an argument is a value that its layer is applied to. `own`: the layer's own words.
+    fn is_value(&self, e: &Expr, own: &dyn Fn(&str) -> bool, input: Input) -> bool {
+        let word = |name: &Ident| own(&name.name) || self.off.contains(&name.name);
         match &e.kind {
-            ExprKind::Number(_) | ExprKind::Quantity(..) => true,
-            ExprKind::Name(name) => self.scope.contains_key(name),
-            ExprKind::Call(call) => is_root(call),
-            ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_number(one)),
-            ExprKind::Neg(a) => self.is_number(a),
-            ExprKind::Binary(_, a, b) => self.is_number(a) && self.is_number(b),
+            ExprKind::Name(n) => {
+                let known = input.find(n).is_some() || self.is_layer(n);
+                known && !name_of(e).is_some_and(|n| word(&n))
+            }
+            ExprKind::Call(call) => {
+                !self.is_number(e, input) && !name_of(&call.callee).is_some_and(|n| word(&n))
+            }
+            ExprKind::Pipe(..) | ExprKind::Binary(..) | ExprKind::Neg(_) => {
+                !self.is_number(e, input)
+            }
             _ => false,
         }
     }
 
-    /// A coefficient times a number, or divided by it.
-    fn scaled(&mut self, c: &Exact, by: &Expr, divide: bool, span: Span) -> Option<Exact> {
-        let by = report(exact(by, self.scope), self.sink)?;
-        let scaled = match divide {
-            true => by.recip().map(|by| c * &by),
-            false => Ok(c * &by),
-        };
-        let scaled = scaled.and_then(Exact::checked);
-        let scaled = scaled.map_err(|why| arithmetic(why.into(), span));
-        report(scaled, self.sink)
+    /// The next value among the arguments.
+    pub(super) fn next_value(
+        &mut self,
+        args: &mut Args,
+        own: &dyn Fn(&str) -> bool,
+        input: Input,
+    ) -> Option<Option<Read>> {
+        let e = args.first_of(|e| self.is_value(e, own, input))?;
+        Some(self.value(e, input))
     }
 
-    #[allow(clippy::type_complexity)]
-    fn terms(
+    /// What a layer of one value is applied to: what it is given, or what stands before it.
+    pub(super) fn applied<'i>(
         &mut self,
-        e: &Expr,
-        c: Exact,
-        input: Input,
-        out: &mut Vec<(Exact, (Network, u64), Span)>,
-    ) -> Option<()> {
-        let minus = -&c;
-        match &e.kind {
-            ExprKind::Binary(BinOp::Add, a, b) => {
-                self.terms(a, c.clone(), input, out)?;
-                self.terms(b, c, input, out)
-            }
-            ExprKind::Binary(BinOp::Sub, a, b) => {
-                self.terms(a, c, input, out)?;
-                self.terms(b, minus, input, out)
-            }
-            ExprKind::Neg(a) => self.terms(a, minus, input, out),
-            ExprKind::Binary(BinOp::Mul, a, b) if self.is_number(a) => {
-                let c = self.scaled(&c, a, false, e.span)?;
-                self.terms(b, c, input, out)
-            }
-            ExprKind::Binary(BinOp::Mul, a, b) if self.is_number(b) => {
-                let c = self.scaled(&c, b, false, e.span)?;
-                self.terms(a, c, input, out)
-            }
-            ExprKind::Binary(BinOp::Div, a, b) if self.is_number(b) => {
-                let c = self.scaled(&c, b, true, e.span)?;
-                self.terms(a, c, input, out)
-            }
-            ExprKind::Binary(..) => self.fail(not_supported(e.span, "this product of fields")),
-            _ => {
-                let layer = self.layer(e, input)?;
-                out.push((c, layer, e.span));
-                Some(())
-            }
+        args: &mut Args,
+        own: &dyn Fn(&str) -> bool,
+        input: Input<'i>,
+    ) -> Option<(Applied, Input<'i>)> {
+        if let Some(value) = self.next_value(args, own, input) {
+            let (value, width) = value?.for_tokens();
+            return Some((Applied(Some(value)), input.behind(width)));
+        }
+        match input.before {
+            Some(_) => Some((Applied(None), input)),
+            None => self.fail(of_nothing(args, input)),
         }
     }
+}
+
+/// A layer where no value stands before it.
+pub(super) fn of_nothing(args: &Args, input: Input) -> Diagnostic {
+    let name = &args.callee.name;
+    let message = format!("`{name}` is applied to nothing");
+    let known: Vec<&str> = input.named.iter().map(|n| n.name.name.as_str()).collect();
+    let d = Diagnostic::error(codes::PIPELINE_START, args.callee.span, message)
+        .label("all values have names here, and none stands before it");
+    match known.first() {
+        Some(first) => d.help(format!(
+            "write `{first} |> {name}`; the values are `{}`",
+            known.join("`, `")
+        )),
+        None => d,
+    }
+}
+
+fn a_number(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::NOT_A_FIELD, span, "this is a number, not a value")
+        .label("a layer, a field or a value is expected here")
+        .help("numbers are added to values and multiply them: `1 - x`, `2*x`")
+}
+
+/// A value where a layer is expected.
+fn a_value(named: &Named, span: Span) -> Diagnostic {
+    let name = &named.name.name;
+    let message = format!("`{name}` is a value, not a layer");
+    Diagnostic::error(codes::NOT_A_FIELD, span, message)
+        .label("it is not applied to anything")
+        .also(named.name.span, "set here")
+        .help(format!(
+            "multiply by it, `x * {name}`, or begin with it, `{name} |> …`"
+        ))
 }
 
 /// The parts of `a |> b |> c`, in order.

@@ -1,17 +1,17 @@
 //! Reads the arguments of a layer by their declarations, and reports what is left over.
 //!
-//! Takes one part of a pipeline and what it meets; gives its layer and the width of its result. A part is named by its role
-//! (`norm`, `mlp`, …); where a role occurs several times in one field, its occurrences are numbered from 1. Leaves what stands around a part
-//! to `pipeline.rs`.
+//! Takes one part of a pipeline and what it meets; gives its layer and the width of its result. Leaves what stands around a part
+//! to `pipeline.rs`, what its parameters are called to `naming.rs`.
 
+use super::naming::Paths;
 use super::network::Network;
-use super::pipeline::{Input, LayerReader};
-use super::{Argument, Definition, Form, LATER_ARGUMENTS, Map, VOCABULARY, find, written};
+use super::pipeline::{Input, LayerReader, Read};
+use super::{Argument, Definition, Form, LATER_ARGUMENTS, VOCABULARY, find, is_word, written};
 use crate::arguments::Given;
 use crate::codes;
 use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
-use crate::scheme::scalar::{exact, name_of, whole};
+use crate::scheme::scalar::{exact, name_of, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
@@ -22,13 +22,14 @@ pub fn role(layer: &str) -> Option<&'static str> {
     find(layer)?.role
 }
 
-/// Whether a layer's arguments are fields themselves.
-pub fn takes_fields(layer: &str) -> bool {
-    VOCABULARY.takes_fields(layer)
+/// Whether a layer reads the values among its arguments itself.
+fn takes_values(d: &Definition) -> bool {
+    let is_value = |a: &Argument| matches!(a.form, Form::Fields | Form::Operand | Form::Value);
+    d.arguments.iter().any(is_value)
 }
 
 /// Reads one layer.
-pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network, u64)> {
+pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<Read> {
     let Some(mut args) = Args::of(e) else {
         return reader.fail(
             Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is not a layer").label(
@@ -40,9 +41,26 @@ pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network
     let Some(definition) = find(&args.callee.name) else {
         return match reader.layers.get(&args.callee.name) {
             Some(layer) => written::read(reader, layer?, args, input),
-            None => reader.fail(unknown(reader.layers, &args, e.span)),
+            None => reader.fail(unknown(reader.layers, &args, e.span, input)),
         };
     };
+    if takes_values(definition) {
+        return built_in(reader, definition, args, input).map(Read::of_tokens);
+    }
+    // `rmsnorm(x)` is `x |> rmsnorm`.
+    let own = |word: &str| is_word(definition.arguments, word);
+    let (applied, input) = reader.applied(&mut args, &own, input)?;
+    let (layer, out) = built_in(reader, definition, args, input)?;
+    Some(Read::of_tokens((applied.then(layer), out)))
+}
+
+/// Reads a layer in Rust.
+fn built_in(
+    reader: &mut LayerReader,
+    definition: &'static Definition,
+    args: Args,
+    input: Input,
+) -> Option<(Network, u64)> {
     let before = reader.sink.len();
     let mut reading = Reading {
         reader: &mut *reader,
@@ -62,7 +80,7 @@ pub fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<(Network
 }
 
 /// The error for a name that is not a layer.
-fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
+fn unknown(layers: &Layers, args: &Args, span: Span, input: Input) -> Diagnostic {
     if let Some(later) = VOCABULARY.later(&args.callee) {
         return later;
     }
@@ -71,13 +89,16 @@ fn unknown(layers: &Layers, args: &Args, span: Span) -> Diagnostic {
         let message = "`logits` ends the output of a model";
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
-    let near = layers.near(name).map(|n| format!("did you mean `{n}`?"));
+    if ["increment", "map"].contains(&name) {
+        return not_supported(span, "a flow inside a pipeline or a product");
+    }
+    let values = input.named.iter().map(|n| n.name.name.as_str());
+    let near = odec_grammar::nearest(name, values).or(layers.near(name));
+    let near = near.map(|n| format!("did you mean `{n}`?"));
     let message = format!("`{name}` is not a layer");
     Diagnostic::error(codes::UNKNOWN_NAME, args.callee.span, message)
-        .label("a pipeline consists of layers")
-        .help(near.unwrap_or_else(|| {
-            "named fields and flows inside a pipeline are not supported yet".into()
-        }))
+        .label("a pipeline consists of layers and of fields")
+        .help(near.unwrap_or_else(|| "`odec help layers` lists all layers".into()))
 }
 
 /// The arguments of a layer at hand.
@@ -93,12 +114,12 @@ pub struct Reading<'a, 'e, 'x> {
 impl<'e> Reading<'_, 'e, '_> {
     /// The width that the layer meets.
     pub fn width(&self) -> u64 {
-        self.input.width().unwrap_or(self.reader.width)
+        self.input.before.unwrap_or(self.reader.width)
     }
 
     /// The same, unless the layer is applied to a field's several values.
     pub fn input_width(&self) -> Option<u64> {
-        self.input.width()
+        self.input.before
     }
 
     /// The width of the model's states.
@@ -254,7 +275,7 @@ impl<'e> Reading<'_, 'e, '_> {
                 given.push(self.value(e)?);
             }
         }
-        if let (true, Some(width)) = (given.is_empty(), self.input.width()) {
+        if let (true, Some(width)) = (given.is_empty(), self.input.before) {
             given.resize(N, (Network::input(), width));
         }
         let found = given.len();
@@ -276,45 +297,14 @@ impl<'e> Reading<'_, 'e, '_> {
     /// How its parameters are called: it is the next of its role.
     pub fn paths(&mut self) -> Paths {
         let role = self.definition.role.unwrap_or(self.definition.name);
-        Paths {
-            number: self.count(role),
-            repeated: self.reader.repeated.contains(&role),
-        }
+        self.reader.naming.part(role)
     }
 
-    /// Which layer of its kind it is, from 1.
+    /// Which layer of its kind it is in the whole field, from 1.
     pub fn number_of_kind(&mut self) -> usize {
-        self.count(self.definition.name)
-    }
-
-    fn count(&mut self, role: &'static str) -> usize {
-        self.reader.seen.push(role);
-        self.reader.seen.iter().filter(|r| **r == role).count()
-    }
-}
-
-/// Paths of a layer's parameters, below the field.
-pub struct Paths {
-    number: usize,
-    repeated: bool,
-}
-
-impl Paths {
-    /// `q.weight` or, if the role occurs several times, `q.2.weight`.
-    pub fn path(&self, part: &str, kind: &str) -> String {
-        match self.repeated {
-            true => format!("{part}.{}.{kind}", self.number),
-            false => format!("{part}.{kind}"),
-        }
-    }
-
-    /// A linear map from columns to rows.
-    pub fn map(&self, part: &str, bias: bool, [rows, cols]: [u64; 2]) -> Map {
-        Map {
-            weight: self.path(part, "weight"),
-            bias: bias.then(|| self.path(part, "bias")),
-            rows,
-            cols,
-        }
+        let kinds = &mut self.reader.of_field.kinds;
+        kinds.push(self.definition.name);
+        let same = kinds.iter().filter(|k| **k == self.definition.name);
+        same.count()
     }
 }

@@ -1,19 +1,61 @@
-//! Layers written in the language, read where they are used: as if the body stood in the layer's place.
+//! Layers written in the language and fields that others name, read where they are used: as if the body stood in the layer's place.
 //!
 //! Takes a layer and the arguments that it is given; gives what its body computes. Inside, `width` is that of what the layer is applied to,
-//! and roles are counted on through the field, so that parameters are called as if the body had been written there.
+//! and roles are counted on through the field, so that parameters are called as if the body had been written there. A field is what it
+//! is alone: `width` is the model's, and however often it is named, it has one set of parameters.
 
-use super::network::Network;
-use super::pipeline::{Input, LayerReader, Sizes};
-use super::{LATER_ARGUMENTS, MAX_WIDTH};
+use super::naming::Roles;
+use super::network::{self, Network};
+use super::pipeline::{
+    Input, LayerReader, Named, OfField, Read, Sizes, body_roles, count_roles, of_nothing,
+};
+use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::Coeff;
 use crate::scheme::args::{Args, report};
 use crate::scheme::layer::{Kind, Layer, SIZES};
-use crate::scheme::scalar::{Scope, exact, whole};
-use odec_grammar::ast::Expr;
+use crate::scheme::scalar::{Scope, exact, name_of, whole};
+use odec_grammar::Span;
+use odec_grammar::ast::{Body, BodyStmt, Expr, Ident};
 use odec_grammar::diag::{Diagnostic, Label};
 use odec_graph::Exact;
+
+/// The start of a parameter that is drawn as matrices are.
+const NORMAL: &str = "normal";
+
+/// What was read of a body.
+pub(super) struct Known {
+    /// Widths of what it is applied to, and which of that is the same for all tokens.
+    at: Vec<(u64, bool)>,
+    span: Span,
+    /// The values that it sets.
+    set: Vec<Network>,
+    result: Network,
+    columns: u64,
+    fixed: bool,
+}
+
+impl Known {
+    /// With the values of its first names.
+    pub fn with(&self, given: Vec<Network>) -> Read {
+        let own = |(i, n): (usize, &Network)| *n == Network::Argument(i);
+        // Names that mean the same inside need no names of their own.
+        let same = given.iter().enumerate().all(own) && self.set.is_empty();
+        let network = match same {
+            true => self.result.clone(),
+            false => Network::Body(Box::new(network::Body {
+                given,
+                set: self.set.clone(),
+                result: self.result.clone(),
+            })),
+        };
+        Read {
+            network,
+            columns: self.columns,
+            fixed: self.fixed,
+        }
+    }
+}
 
 /// What a layer was given.
 #[derive(Default)]
@@ -30,49 +72,314 @@ pub(super) fn read<'e>(
     layer: &'e Layer,
     mut args: Args<'e>,
     input: Input,
-) -> Option<(Network, u64)> {
-    let width = input.width().unwrap_or(reader.width);
+) -> Option<Read> {
     let span = args.span;
+    let flags = layer.params.iter().filter(|p| p.kind == Kind::Flag);
+    let mut off = flags.map(|p| p.name.name.as_str()).collect::<Vec<_>>();
+    off.retain(|name| !args.flag(name));
+    let off = off.into_iter().map(String::from).collect();
+    let values = values(reader, layer, &mut args, input)?;
+    let width = match layer.is_field {
+        true => reader.of_field.sizes.width,
+        false => values.columns(),
+    };
     let before = reader.sink.len();
-    let given = given(reader, layer, &mut args, width);
+    let given = given(reader, layer, &mut args, width, off);
     args.finish(LATER_ARGUMENTS, reader.sink);
     if reader.sink.len() > before {
         return None;
     }
-    let scope = inner_scope(reader.scope, width, &given.numbers);
+    if let Some(known) = reader.of_field.fields.get(&layer.name.name)
+        && layer.is_field
+    {
+        return match known.at == values.at() {
+            true => Some(values.to(known)),
+            false => {
+                let d = two_widths(layer, &values.at(), known, span);
+                reader.fail(d)
+            }
+        };
+    }
+    let scope = match layer.is_field {
+        true => reader.of_field.sizes.scope(),
+        false => inner_scope(reader.scope, width, &given.numbers),
+    };
+    let naming = match layer.is_field {
+        true => {
+            let mut roles = Roles::default();
+            body_roles(&layer.body, &layer.inside, &mut roles);
+            reader.naming.named_field(&layer.name.name, roles)
+        }
+        false => std::mem::take(&mut reader.naming),
+    };
     let mut inside = LayerReader {
         scope: &scope,
         width,
         layers: &layer.inside,
         off: &given.off,
         sink: &mut *reader.sink,
-        seen: std::mem::take(&mut reader.seen),
-        repeated: std::mem::take(&mut reader.repeated),
+        naming,
+        of_field: &mut *reader.of_field,
     };
-    let made = inside.layer(&layer.body, input);
-    (reader.seen, reader.repeated) = (inside.seen, inside.repeated);
+    let made = body(
+        &mut inside,
+        &layer.body,
+        values.before(),
+        values.named(layer),
+    );
+    let naming = inside.naming;
+    if !layer.is_field {
+        reader.naming = naming;
+    }
     let used = format!("used here: {}", given.text(layer, width));
     for d in &mut reader.sink[before..] {
         let text = used.clone();
         d.labels.push(Label { span, text });
     }
-    made
+    let mut made = made?;
+    (made.at, made.span) = (values.at(), span);
+    let read = values.to(&made);
+    if layer.is_field {
+        let name = layer.name.name.clone();
+        reader.of_field.fields.insert(name, made);
+    }
+    Some(read)
+}
+
+/// What a layer is applied to.
+enum Values {
+    /// What stands before it, or the one value that it is given.
+    One(Option<Network>, u64),
+    /// One for each name.
+    Named(Vec<Read>),
+}
+
+impl Values {
+    /// Of the first.
+    fn columns(&self) -> u64 {
+        match self {
+            Values::One(_, width) => *width,
+            Values::Named(all) => all.first().map_or(0, |r| r.columns),
+        }
+    }
+
+    fn before(&self) -> Option<u64> {
+        match self {
+            Values::One(_, width) => Some(*width),
+            Values::Named(_) => None,
+        }
+    }
+
+    fn at(&self) -> Vec<(u64, bool)> {
+        match self {
+            Values::One(_, width) => vec![(*width, false)],
+            Values::Named(all) => all.iter().map(|r| (r.columns, r.fixed)).collect(),
+        }
+    }
+
+    fn named(&self, layer: &Layer) -> Vec<Named> {
+        let Values::Named(all) = self else {
+            return Vec::new();
+        };
+        let named = layer.values().zip(all).map(|(name, r)| Named {
+            name: name.clone(),
+            columns: r.columns,
+            fixed: r.fixed,
+        });
+        named.collect()
+    }
+
+    /// The body applied to them.
+    fn to(self, body: &Known) -> Read {
+        match self {
+            Values::One(None, _) => body.with(Vec::new()),
+            Values::One(Some(value), _) => {
+                let (layer, columns) = body.with(Vec::new()).for_tokens();
+                Read::of_tokens((Network::Pipe(vec![value, layer]), columns))
+            }
+            Values::Named(all) => body.with(all.into_iter().map(|r| r.network).collect()),
+        }
+    }
+}
+
+/// The values that a layer is given; where none is, all stand for what stands before it.
+fn values(
+    reader: &mut LayerReader,
+    layer: &Layer,
+    args: &mut Args,
+    input: Input,
+) -> Option<Values> {
+    let wanted: Vec<&Ident> = layer.values().collect();
+    let names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
+    let shown = format!("write `{}({})`", layer.name.name, names.join(", "));
+    if let Some(name) = names.iter().find(|name| args.has(name)) {
+        let message = format!("the value `{name}` is given without its name");
+        let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, args.span, message);
+        return reader.fail(d.help(shown));
+    }
+    // Its flags are taken from the arguments already.
+    let own = |_: &str| false;
+    if wanted.is_empty() {
+        let (value, input) = reader.applied(args, &own, input)?;
+        return Some(Values::One(value.0, input.before?));
+    }
+    let mut given = Vec::new();
+    while given.len() < wanted.len() {
+        let Some(read) = reader.next_value(args, &own, input) else {
+            break;
+        };
+        given.push(read?);
+    }
+    match (given.len(), input.before) {
+        (0, Some(width)) => {
+            let each = wanted
+                .iter()
+                .map(|_| Read::of_tokens((Network::input(), width)));
+            Some(Values::Named(each.collect()))
+        }
+        (0, None) => {
+            let d = of_nothing(args, input);
+            reader.fail(d)
+        }
+        (found, _) if found < wanted.len() => {
+            let name = &layer.name.name;
+            let message = format!(
+                "`{name}` is applied to {} values, not to {found}",
+                wanted.len()
+            );
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, args.span, message);
+            let d = d.also(layer.name.span, "defined here");
+            reader.fail(d.help(shown))
+        }
+        _ => Some(Values::Named(given)),
+    }
+}
+
+/// A field at other widths than before.
+fn two_widths(layer: &Layer, at: &[(u64, bool)], known: &Known, span: Span) -> Diagnostic {
+    let shown = |at: &[(u64, bool)]| {
+        let widths: Vec<String> = at.iter().map(|(w, _)| w.to_string()).collect();
+        widths.join(" and ")
+    };
+    let name = &layer.name.name;
+    let (here, before) = (shown(at), shown(&known.at));
+    let message = format!("`{name}` is evaluated at width {here} here, and at {before} before");
+    Diagnostic::error(codes::WIDTH_MISMATCH, span, message)
+        .also(known.span, format!("at width {before} here"))
+        .help("a field has one set of parameters, which fit one width; a `layer` has its own wherever it is used")
+}
+
+/// Reads a body: of a field as a whole, of a layer, of a field that another one names.
+pub(super) fn body(
+    reader: &mut LayerReader,
+    body: &Body,
+    before: Option<u64>,
+    mut named: Vec<Named>,
+) -> Option<Known> {
+    let known = |set: Vec<Network>, read: Read| Known {
+        at: Vec::new(),
+        span: body.span(),
+        set,
+        result: read.network,
+        columns: read.columns,
+        fixed: read.fixed,
+    };
+    let statements = match body {
+        Body::Expr(e) => {
+            let named = &named[..];
+            return Some(known(Vec::new(), reader.value(e, Input { before, named })?));
+        }
+        Body::Block { statements, .. } => statements,
+    };
+    let mut set = Vec::new();
+    for s in statements {
+        let input = Input {
+            before,
+            named: &named,
+        };
+        let (name, read) = match s {
+            BodyStmt::Return { value, .. } => return Some(known(set, reader.value(value, input)?)),
+            BodyStmt::Set { name, value } => {
+                let mut roles = Roles::default();
+                count_roles(value, reader.layers, &mut roles);
+                // A value without parameters is not among those that are counted.
+                let naming = match roles.is_empty() {
+                    true => None,
+                    false => Some(reader.naming.value(&name.name, roles)),
+                };
+                let around = naming.map(|n| std::mem::replace(&mut reader.naming, n));
+                let read = reader.value(value, input);
+                reader.naming = around.unwrap_or_else(|| std::mem::take(&mut reader.naming));
+                (name, read?)
+            }
+            BodyStmt::Learn {
+                name,
+                columns,
+                init,
+            } => (name, learned(reader, name, columns.as_ref(), init)?),
+        };
+        named.push(Named {
+            name: name.clone(),
+            columns: read.columns,
+            fixed: read.fixed,
+        });
+        set.push(read.network);
+    }
+    // That there is no `return` has been said.
+    None
+}
+
+/// `learn gain[width] = 1`: a parameter that is the same for all tokens.
+fn learned(
+    reader: &mut LayerReader,
+    name: &Ident,
+    columns: Option<&Expr>,
+    init: &Expr,
+) -> Option<Read> {
+    let columns = match columns {
+        Some(e) => report(whole(e, reader.scope, 1, MAX_WIDTH), reader.sink)?,
+        None => 1,
+    };
+    let start = match name_of(init).filter(|n| n.name == NORMAL) {
+        Some(_) => Start::Normal,
+        None => match report(exact(init, reader.scope), reader.sink)?.to_f64() {
+            0.0 => Start::Zeros,
+            1.0 => Start::Ones,
+            x => Start::Constant(x),
+        },
+    };
+    let param = LayerParam {
+        path: reader.naming.learned(&name.name),
+        shape: Some(columns).filter(|n| *n > 1).into_iter().collect(),
+        start,
+    };
+    Some(Read {
+        network: Network::Learned(param),
+        columns,
+        fixed: true,
+    })
 }
 
 /// The arguments, each by its kind. What is wrong with them is said.
-fn given<'e>(reader: &mut LayerReader, layer: &'e Layer, args: &mut Args<'e>, width: u64) -> Given {
-    let mut given = Given::default();
+fn given<'e>(
+    reader: &mut LayerReader,
+    layer: &'e Layer,
+    args: &mut Args<'e>,
+    width: u64,
+    off: Vec<String>,
+) -> Given {
+    let mut given = Given {
+        off,
+        ..Given::default()
+    };
     for p in &layer.params {
         let name = p.name.name.as_str();
-        if p.kind == Kind::Flag {
-            if !args.flag(name) {
-                given.off.push(name.to_string());
-            }
+        if matches!(p.kind, Kind::Flag | Kind::Value) {
             continue;
         }
         let number = |e: &Expr, scope: &Scope| match p.kind {
             Kind::Size => whole(e, scope, 1, MAX_WIDTH).map(|n| Exact::int(n as i64)),
-            Kind::Number | Kind::Flag => exact(e, scope),
+            Kind::Number | Kind::Flag | Kind::Value => exact(e, scope),
         };
         let value = match &p.default {
             None => args
@@ -127,10 +434,18 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         context: 256,
         width: 256,
     };
-    let numbers = layer.params.iter().filter(|p| p.kind != Kind::Flag);
+    let is_number = |p: &&crate::scheme::layer::Param| matches!(p.kind, Kind::Size | Kind::Number);
+    let numbers = layer.params.iter().filter(is_number);
     let ones: Vec<_> = numbers
         .map(|p| (p.name.name.clone(), Exact::one()))
         .collect();
+    let named = layer.values().map(|name| Named {
+        name: name.clone(),
+        columns: sizes.width,
+        fixed: false,
+    });
+    let named: Vec<Named> = named.collect();
+    let before = Some(sizes.width).filter(|_| named.is_empty());
     let mut found = Vec::new();
     let mut reader = LayerReader {
         scope: &inner_scope(&sizes.scope(), sizes.width, &ones),
@@ -138,10 +453,10 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         layers: &layer.inside,
         off: &[],
         sink: &mut found,
-        seen: Vec::new(),
-        repeated: Vec::new(),
+        naming: Default::default(),
+        of_field: &mut OfField::new(sizes),
     };
-    reader.layer(&layer.body, Input::One(sizes.width));
+    body(&mut reader, &layer.body, before, named);
     let of_values = [
         codes::WIDTH_MISMATCH,
         codes::HEAD_COUNT,

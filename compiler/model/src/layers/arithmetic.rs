@@ -1,0 +1,264 @@
+//! Reads arithmetic of values: sums, products, quotients and powers, element by element.
+//!
+//! Takes syntax where values are known; gives networks whose widths fit: equal ones, or a value of one column, which stands for each column of
+//! the other. Numbers stay exact: coefficients are collected in front of products.
+
+use super::network::Network;
+use super::pipeline::{Input, LayerReader, Read};
+use crate::codes;
+use crate::scheme::args::report;
+use crate::scheme::scalar::{arithmetic, exact, is_root, is_sqrt, name_of};
+use odec_grammar::Span;
+use odec_grammar::ast::{BinOp, Expr, ExprKind};
+use odec_grammar::diag::Diagnostic;
+use odec_graph::Exact;
+
+/// Most halves of an exponent.
+const MOST_HALVES: i64 = 64;
+
+/// A term of a sum, with its coefficient.
+struct Term<'e> {
+    factor: Exact,
+    read: Read,
+    of: &'e Expr,
+}
+
+/// The terms of a sum, and the numbers among them.
+struct Sum<'e> {
+    terms: Vec<Term<'e>>,
+    plus: Exact,
+}
+
+impl LayerReader<'_> {
+    /// Any arithmetic.
+    pub(super) fn sum(&mut self, e: &Expr, input: Input) -> Option<Read> {
+        let mut sum = Sum {
+            terms: Vec::new(),
+            plus: Exact::zero(),
+        };
+        self.terms(e, Exact::one(), input, &mut sum)?;
+        let widest = sum.terms.iter().map(|t| t.read.columns).max();
+        let Some(columns) = widest else {
+            let d = Diagnostic::error(codes::NOT_A_FIELD, e.span, "this is a number, not a value");
+            return self.fail(d.label("a layer, a field or a value is expected here"));
+        };
+        let first = sum.terms.iter().find(|t| t.read.columns > 1);
+        let first = first.map(|t| (t.of, t.read.columns));
+        for t in &sum.terms {
+            if let Some((of, width)) = first.filter(|(_, w)| !fit(*w, t.read.columns)) {
+                let other = t.read.columns;
+                let message = format!("terms of width {width} and {other} cannot be added");
+                let d = Diagnostic::error(codes::WIDTH_MISMATCH, t.of.span, message);
+                let d = located(d, (of, width), (t.of, other), input);
+                return self.fail(d);
+            }
+        }
+        let fixed = sum.terms.iter().all(|t| t.read.fixed);
+        let mut terms: Vec<(Exact, Network)> = (sum.terms.into_iter())
+            .map(|t| (t.factor, t.read.network))
+            .collect();
+        let network = match &terms[..] {
+            [(c, _)] if c.is_one() && sum.plus.is_zero() => terms.remove(0).1,
+            _ => Network::Sum {
+                terms,
+                plus: sum.plus,
+            },
+        };
+        Some(Read {
+            network,
+            columns,
+            fixed,
+        })
+    }
+
+    /// Whether this is arithmetic of numbers, with names that are in scope.
+    pub(super) fn is_number(&self, e: &Expr, input: Input) -> bool {
+        match &e.kind {
+            ExprKind::Number(_) | ExprKind::Quantity(..) => true,
+            ExprKind::Name(name) => input.find(name).is_none() && self.scope.contains_key(name),
+            // `root(x^3 - 2, 1.26)` has a name of its own.
+            ExprKind::Call(call) if is_sqrt(call) => {
+                call.args.iter().all(|a| self.is_number(&a.value, input))
+            }
+            ExprKind::Call(call) => is_root(call),
+            ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_number(one, input)),
+            ExprKind::Neg(a) => self.is_number(a, input),
+            ExprKind::Binary(_, a, b) => self.is_number(a, input) && self.is_number(b, input),
+            _ => false,
+        }
+    }
+
+    fn number(&mut self, e: &Expr) -> Option<Exact> {
+        report(exact(e, self.scope), self.sink)
+    }
+
+    /// A coefficient times a number, or divided by it.
+    fn scaled(&mut self, c: &Exact, by: &Exact, divide: bool, span: Span) -> Option<Exact> {
+        let scaled = match divide {
+            true => by.recip().map(|by| c * &by),
+            false => Ok(c * by),
+        };
+        let scaled = scaled.and_then(Exact::checked);
+        let scaled = scaled.map_err(|why| arithmetic(why.into(), span));
+        report(scaled, self.sink)
+    }
+
+    fn terms<'e>(&mut self, e: &'e Expr, c: Exact, input: Input, out: &mut Sum<'e>) -> Option<()> {
+        let minus = -&c;
+        match &e.kind {
+            _ if self.is_number(e, input) => {
+                let number = self.number(e)?;
+                let number = self.scaled(&c, &number, false, e.span)?;
+                let plus = (&out.plus + &number).checked();
+                let plus = plus.map_err(|why| arithmetic(why.into(), e.span));
+                out.plus = report(plus, self.sink)?;
+                Some(())
+            }
+            ExprKind::Binary(BinOp::Add, a, b) => {
+                self.terms(a, c.clone(), input, out)?;
+                self.terms(b, c, input, out)
+            }
+            ExprKind::Binary(BinOp::Sub, a, b) => {
+                self.terms(a, c, input, out)?;
+                self.terms(b, minus, input, out)
+            }
+            ExprKind::Neg(a) => self.terms(a, minus, input, out),
+            ExprKind::Binary(op @ (BinOp::Mul | BinOp::Div), a, b) if self.is_number(b, input) => {
+                let by = self.number(b)?;
+                let c = self.scaled(&c, &by, *op == BinOp::Div, e.span)?;
+                self.terms(a, c, input, out)
+            }
+            ExprKind::Binary(BinOp::Mul, a, b) if self.is_number(a, input) => {
+                let by = self.number(a)?;
+                let c = self.scaled(&c, &by, false, e.span)?;
+                self.terms(b, c, input, out)
+            }
+            _ => {
+                let (factor, read) = self.factor(e, input)?;
+                let factor = self.scaled(&c, &factor, false, e.span)?;
+                out.terms.push(Term {
+                    factor,
+                    read,
+                    of: e,
+                });
+                Some(())
+            }
+        }
+    }
+
+    /// A factor of a product: its coefficient, and what that multiplies.
+    fn factor(&mut self, e: &Expr, input: Input) -> Option<(Exact, Read)> {
+        match &e.kind {
+            ExprKind::Neg(a) => {
+                let (c, a) = self.factor(a, input)?;
+                Some((-&c, a))
+            }
+            ExprKind::Binary(BinOp::Mul, a, b) => {
+                let (c, x) = self.operand(a, input)?;
+                let (d, y) = self.operand(b, input)?;
+                let c = self.scaled(&c, &d, false, e.span)?;
+                Some((c, self.product((a, x), (b, y), input)?))
+            }
+            ExprKind::Binary(BinOp::Div, a, b) => {
+                let (c, x) = self.operand(a, input)?;
+                let (d, y) = self.operand(b, input)?;
+                let c = self.scaled(&c, &d, true, e.span)?;
+                let inverse = y.map(|y| power(y, -2));
+                Some((c, self.product((a, x), (b, inverse), input)?))
+            }
+            ExprKind::Binary(BinOp::Pow, a, b) => {
+                let halves = self.halves(b, input)?;
+                let of = self.value(a, input)?;
+                Some((Exact::one(), power(of, halves)))
+            }
+            _ => Some((Exact::one(), self.value(e, input)?)),
+        }
+    }
+
+    /// A factor that may be a number alone.
+    fn operand(&mut self, e: &Expr, input: Input) -> Option<(Exact, Option<Read>)> {
+        if self.is_number(e, input) {
+            return Some((self.number(e)?, None));
+        }
+        let (c, read) = self.factor(e, input)?;
+        Some((c, Some(read)))
+    }
+
+    fn product(
+        &mut self,
+        (a, x): (&Expr, Option<Read>),
+        (b, y): (&Expr, Option<Read>),
+        input: Input,
+    ) -> Option<Read> {
+        let (x, y) = match (x, y) {
+            (Some(x), Some(y)) => (x, y),
+            (one, other) => return one.or(other),
+        };
+        if !fit(x.columns, y.columns) {
+            let (width, other) = (x.columns, y.columns);
+            let message = format!("values of width {width} and {other} cannot be multiplied");
+            let d = Diagnostic::error(codes::WIDTH_MISMATCH, b.span, message);
+            return self.fail(located(d, (a, width), (b, other), input));
+        }
+        Some(Read {
+            columns: x.columns.max(y.columns),
+            fixed: x.fixed && y.fixed,
+            network: Network::Product(Box::new([x.network, y.network])),
+        })
+    }
+
+    /// Twice an exponent: a whole number, and not 0.
+    fn halves(&mut self, e: &Expr, input: Input) -> Option<i32> {
+        let wrong = |message: &str| {
+            Diagnostic::error(codes::OUT_OF_RANGE, e.span, message)
+                .label("a whole number or a half of one is expected, and not 0")
+                .help(format!(
+                    "exponents of values are from -{0} to {0}: `x^2`, `x^(1/2)`, `x^-1`",
+                    MOST_HALVES / 2
+                ))
+        };
+        if !self.is_number(e, input) {
+            return self.fail(wrong("this exponent is not a number"));
+        }
+        let exponent = self.number(e)?;
+        let halves = (&exponent * &Exact::int(2)).as_integer();
+        let halves = halves.and_then(|n| i32::try_from(n).ok());
+        let within = |n: &i32| *n != 0 && i64::from(n.unsigned_abs()) <= MOST_HALVES;
+        match halves.filter(within) {
+            Some(n) => Some(n),
+            None => self.fail(wrong("a value has no such power here")),
+        }
+    }
+}
+
+fn power(of: Read, halves: i32) -> Read {
+    Read {
+        network: Network::Power(Box::new(of.network), halves),
+        ..of
+    }
+}
+
+/// Whether values of these widths meet element by element.
+fn fit(a: u64, b: u64) -> bool {
+    a == b || a == 1 || b == 1
+}
+
+/// Says which of two values has which width, and where it got it.
+fn located(
+    d: Diagnostic,
+    (a, width): (&Expr, u64),
+    (b, other): (&Expr, u64),
+    input: Input,
+) -> Diagnostic {
+    let set = |e: &Expr| input.find(&name_of(e)?.name).map(|(_, named)| named);
+    let says = |e: &Expr, width: u64| match set(e) {
+        Some(named) => format!("`{}` has width {width}", named.name.name),
+        None => format!("this has width {width}"),
+    };
+    let d = d.label(says(b, other)).also(a.span, says(a, width));
+    let places = [a, b].into_iter().filter_map(set);
+    places.fold(d, |d, n| {
+        let label = format!("`{}` gets its width here", n.name.name);
+        d.also(n.name.span, label)
+    })
+}

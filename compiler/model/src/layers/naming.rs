@@ -1,0 +1,184 @@
+//! How the parameters of a field are called.
+//!
+//! A layer's parameters are called by its role (`norm`, `mlp`, …); where a role occurs several times, its occurrences are numbered from 1. What
+//! a body computes under a name has that name: `gate = x |> linear(hidden)` gives `gate.weight`. A field that another one names has its
+//! own name before all that.
+
+use super::Map;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The word of linear maps, which says nothing where a value has a name.
+const MAP: &str = "linear";
+
+/// The paths of a field that are taken, each with whose it is: no two parts share one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claims {
+    taken: Rc<RefCell<(usize, BTreeMap<String, usize>)>>,
+}
+
+impl Claims {
+    /// Somebody who may have paths.
+    fn owner(&self) -> usize {
+        let mut taken = self.taken.borrow_mut();
+        taken.0 += 1;
+        taken.0
+    }
+
+    /// The path if it is free, otherwise with the first number that makes it so.
+    fn claim(&self, path: String, owner: usize) -> String {
+        let taken = &mut self.taken.borrow_mut().1;
+        let mut free = |path: &str| *taken.entry(path.into()).or_insert(owner) == owner;
+        if free(&path) {
+            return path;
+        }
+        let others = (2..).map(|n| format!("{path}.{n}"));
+        others.into_iter().find(|p| free(p)).unwrap_or(path)
+    }
+}
+
+/// What stands before the paths of a part of a field.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Naming {
+    /// Of the fields and values around it, with the dot behind them.
+    prefix: String,
+    /// The value that the part is computed for.
+    value: Option<String>,
+    /// How often each role was read so far.
+    seen: BTreeMap<String, usize>,
+    /// How often each role is there.
+    roles: Roles,
+    claims: Claims,
+}
+
+/// The roles of a field's or a value's parts, each with how often it is there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roles(BTreeMap<String, usize>);
+
+impl Roles {
+    pub fn add(&mut self, role: &str) {
+        *self.0.entry(role.into()).or_default() += 1;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn is_one(&self) -> bool {
+        self.0.values().sum::<usize>() == 1
+    }
+}
+
+impl Naming {
+    /// Of a field, whose parts have these roles.
+    pub fn of_field(roles: Roles) -> Naming {
+        Naming {
+            roles,
+            ..Naming::default()
+        }
+    }
+
+    /// Of a field that is named in this one.
+    pub fn named_field(&self, name: &str, roles: Roles) -> Naming {
+        let name = self.claims.claim(name.to_string(), self.claims.owner());
+        Naming {
+            prefix: format!("{name}."),
+            roles,
+            claims: self.claims.clone(),
+            ..Naming::default()
+        }
+    }
+
+    /// Of what a body computes under a name, of parts with these roles.
+    pub fn value(&mut self, name: &str, roles: Roles) -> Naming {
+        Naming {
+            prefix: self.inside(),
+            value: Some(self.counted(name)),
+            roles,
+            claims: self.claims.clone(),
+            ..Naming::default()
+        }
+    }
+
+    /// The path of a parameter that a body names itself.
+    pub fn learned(&mut self, name: &str) -> String {
+        let path = self.inside() + &self.counted(name);
+        self.claims.claim(path, self.claims.owner())
+    }
+
+    /// Paths of the next part of this role.
+    pub fn part(&mut self, role: &str) -> Paths {
+        let number = self.next(role);
+        let number = number.map_or_else(String::new, |n| format!(".{n}"));
+        let own = self
+            .value
+            .as_ref()
+            .filter(|_| role == MAP || self.roles.is_one());
+        Paths {
+            own: own.map(|value| (role.to_string(), format!("{}{value}{number}", self.prefix))),
+            inside: self.inside(),
+            number,
+            owner: self.claims.owner(),
+            claims: self.claims.clone(),
+        }
+    }
+
+    /// Before the names of what stands below the value.
+    fn inside(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{}{value}.", self.prefix),
+            None => self.prefix.clone(),
+        }
+    }
+
+    /// A name with its number among those that are called so.
+    fn counted(&mut self, name: &str) -> String {
+        match self.next(name) {
+            Some(n) => format!("{name}.{n}"),
+            None => name.to_string(),
+        }
+    }
+
+    /// Which of its role the next part is, if there are several.
+    fn next(&mut self, role: &str) -> Option<usize> {
+        let seen = self.seen.entry(role.into()).or_default();
+        *seen += 1;
+        let several = self.roles.0.get(role).is_some_and(|n| *n > 1);
+        several.then_some(*seen)
+    }
+}
+
+/// Paths of a layer's parameters, below the field.
+pub struct Paths {
+    /// The part that has the value's name, and its path.
+    own: Option<(String, String)>,
+    /// Before the paths of all others.
+    inside: String,
+    /// With the dot before it, or empty.
+    number: String,
+    owner: usize,
+    claims: Claims,
+}
+
+impl Paths {
+    /// `q.weight` or, if the role occurs several times, `q.2.weight`.
+    pub fn path(&self, part: &str, kind: &str) -> String {
+        let stem = match &self.own {
+            Some((role, path)) if role == part => path.clone(),
+            _ => format!("{}{part}{}", self.inside, self.number),
+        };
+        let stem = self.claims.claim(stem, self.owner);
+        format!("{stem}.{kind}")
+    }
+
+    /// A linear map from columns to rows.
+    pub fn map(&self, part: &str, bias: bool, [rows, cols]: [u64; 2]) -> Map {
+        Map {
+            weight: self.path(part, "weight"),
+            bias: bias.then(|| self.path(part, "bias")),
+            rows,
+            cols,
+        }
+    }
+}
