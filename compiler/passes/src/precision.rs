@@ -133,6 +133,7 @@ impl<'g> Reading<'g> {
             OpKind::Attention(_) => i < 3,
             OpKind::AttentionBackward(_) => i < 4,
             OpKind::CachedAttention(_) => i == 0,
+            OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => i == 0,
             OpKind::Append(_) => i == 1,
             _ => false,
         };

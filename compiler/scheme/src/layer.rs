@@ -13,6 +13,7 @@ use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{self, Body, Expr, ExprKind, Ident};
 use odec_grammar::diag::Diagnostic;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -36,6 +37,8 @@ pub struct Layer {
     /// The written layers and fields that the body names.
     pub inside: Layers,
     pub facts: Facts,
+    /// How often a name of parameters occurs in the body, written out: counted once by who reads bodies.
+    pub roles: OnceCell<BTreeMap<String, usize>>,
     /// Parts of the body, written out.
     parts: u64,
     /// How deep they are.
@@ -309,6 +312,7 @@ impl Resolver<'_, '_> {
             is_field,
             params,
             inside,
+            roles: OnceCell::new(),
             parts,
             height,
         })

@@ -348,3 +348,21 @@ fn a_value_is_computed_once() {
     let once = of("field f { y = linear; return y*y*y + y }");
     assert_eq!(of("field f = linear*linear*linear + linear"), once + 2 * 3);
 }
+
+/// What is written out counts once for each place that it is used at, and is counted once.
+#[test]
+fn layers_that_double_are_refused_in_time() {
+    let mut text = String::from("layer l0(x: value) = x + 1\n");
+    for i in 1..=29 {
+        let of = i - 1;
+        text += &format!("layer l{i}(x: value) {{ y = l{of}(x); return l{of}(y) }}\n");
+    }
+    text += "field f = l29\n";
+    let outcome = compile_text(&text);
+    assert!(outcome.checked.is_none());
+    assert!(
+        outcome.rendered().contains("have more than"),
+        "{}",
+        outcome.rendered()
+    );
+}

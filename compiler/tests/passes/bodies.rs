@@ -11,7 +11,7 @@ use odec_runtime::{State, Value};
 
 #[test]
 fn random_bodies_run_as_they_mean() {
-    let at = Bindings::new(2, 4);
+    let at = Bindings::new(1, 4);
     for seed in 101..=116 {
         let (text, _) = random(seed, &[0]);
         let built = built(&text);

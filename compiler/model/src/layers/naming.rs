@@ -5,6 +5,8 @@
 //! own name before all that.
 
 use super::Map;
+use super::pipeline::body_roles;
+use crate::scheme::layer::Layer;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -63,6 +65,18 @@ impl Roles {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Adds those of a layer written in the language.
+    pub fn add_those_of(&mut self, layer: &Layer) {
+        let of = layer.roles.get_or_init(|| {
+            let mut roles = Roles::default();
+            body_roles(&layer.body, &layer.inside, &mut roles);
+            roles.0
+        });
+        for (role, times) in of {
+            *self.0.entry(role.clone()).or_default() += times;
+        }
     }
 
     fn is_one(&self) -> bool {

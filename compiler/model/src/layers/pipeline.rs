@@ -265,7 +265,7 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
             let Some(args) = Args::of(e) else { return };
             match layers.get(&args.callee.name) {
                 Some(Some(layer)) if layer.is_field => {}
-                Some(Some(layer)) => body_roles(&layer.body, &layer.inside, out),
+                Some(Some(layer)) => out.add_those_of(layer),
                 _ => role(&args.callee.name).into_iter().for_each(|r| out.add(r)),
             }
         }

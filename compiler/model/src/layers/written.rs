@@ -6,9 +6,7 @@
 
 use super::naming::Roles;
 use super::network::{self, Network};
-use super::pipeline::{
-    Input, LayerReader, Named, OfField, Read, Sizes, body_roles, count_roles, of_nothing,
-};
+use super::pipeline::{Input, LayerReader, Named, OfField, Read, Sizes, count_roles, of_nothing};
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
 use crate::scheme::Coeff;
@@ -107,7 +105,7 @@ pub(super) fn read<'e>(
     let naming = match layer.is_field {
         true => {
             let mut roles = Roles::default();
-            body_roles(&layer.body, &layer.inside, &mut roles);
+            roles.add_those_of(layer);
             reader.naming.named_field(&layer.name.name, roles)
         }
         false => std::mem::take(&mut reader.naming),

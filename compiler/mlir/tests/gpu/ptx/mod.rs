@@ -94,7 +94,9 @@ impl Device for Emulated {
         // What a kernel declares and what a launch asks for.
         let (dynamic, declared) = (shape.dynamic(), shape.shared - shape.dynamic());
         let name = &kernel.name;
-        assert_eq!(kernel.shared, declared, "{name}");
+        // LLVM keeps in registers what each thread writes and reads for itself.
+        let kept = kernel.shared == declared || kernel.shared == 0;
+        assert!(kept, "{name}: {} bytes for {declared}", kernel.shared);
         assert_eq!(kernel.dynamic.is_some(), dynamic > 0, "{name}");
         let mut memory = memory::Memory::new(operands);
         memory.maps = maps;
