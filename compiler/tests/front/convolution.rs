@@ -163,6 +163,6 @@ fn mistakes_are_named() {
     conv(causal): `conv` needs `kernel`
     conv(id, id, kernel: 3): `conv` has no argument `id`
     shift(by: 0): 0 is out of range
-    shift(by: 1, latter): `latter` is not a layer
+    shift(by: 1, latter): `shift` has no argument `latter`
     ");
 }

@@ -91,7 +91,9 @@ impl Column<'_> {
         let nothing = e.float(0.0, e.scalar());
         let goes_on = self.kernel.matrices().map(|before| {
             let past = e.dim(2);
-            (before, e.below(zero, past))
+            let kept = e.below(zero, past);
+            // Threads without a column read nothing: the last column's own thread replaces it.
+            (before, e.and(kept, self.exists))
         });
         e.for_each(zero, rows, 1, |e, i| {
             let x = match goes_on {

@@ -55,20 +55,20 @@ impl Lowering<'_> {
 
     /// Where an append puts its rows.
     pub(super) fn appended(&self, n: u32, after: u64) -> Result<Operand, LowerError> {
-        self.from_row(self.graph.node(n).operands[0], after)
+        self.at_row(self.graph.node(n).operands[0], after)
     }
 
     /// Where the rows of a run's tokens, or those so many rows before them, are in what was appended to.
     pub(super) fn kept_rows(&self, n: u32, from: u64) -> Result<Operand, LowerError> {
         let kept = self.graph.node(n).operands[0];
         match kind(self.graph, kept.node) {
-            Kind::Append { .. } => self.from_row(self.graph.node(kept.node).operands[0], from),
-            _ => self.from_row(kept, from),
+            Kind::Append { .. } => self.at_row(self.graph.node(kept.node).operands[0], from),
+            _ => self.at_row(kept, from),
         }
     }
 
     /// A cache from row `past + rows` on.
-    fn from_row(&self, cache: Value, rows: u64) -> Result<Operand, LowerError> {
+    fn at_row(&self, cache: Value, rows: u64) -> Result<Operand, LowerError> {
         let home = self.home_of_source(cache)?;
         let stride = self.row_bytes(cache);
         let skipped = rows.checked_mul(stride);
