@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// Numbers that a body may name beside its arguments.
 pub const SIZES: [&str; 3] = ["width", "vocab", "context"];
 /// Most parts that the written layers of one file have, all of them written out.
-pub const MAX_PARTS: u64 = 1 << 16;
+pub const MAX_PARTS: u64 = 1 << 14;
 /// Most operators and calls one inside the other in a body that is written out: whoever reads it recurses.
 const MAX_HEIGHT: usize = 400;
 /// What a layer inside of another counts for in that.
@@ -118,6 +118,8 @@ impl Layers {
 #[derive(Default)]
 pub(super) struct Parts {
     pub names: Vec<Ident>,
+    /// Sums, products and what else is between them.
+    operations: u64,
     height: usize,
 }
 
@@ -158,7 +160,9 @@ impl Resolver<'_, '_> {
             parts.height = parts.height.max(deep);
             let below = |e: &'e Expr| (e, deep + 1);
             match &e.kind {
-                ExprKind::Pipe(a, b) | ExprKind::Binary(_, a, b) => {
+                ExprKind::Pipe(a, b) => open.extend([below(a), below(b)]),
+                ExprKind::Binary(_, a, b) => {
+                    parts.operations += 1;
                     open.extend([below(a), below(b)]);
                 }
                 ExprKind::Neg(a) => open.push(below(a)),
@@ -284,6 +288,7 @@ impl Resolver<'_, '_> {
         let own = body::names(&layer.body, &params);
         let Parts {
             names: parts,
+            operations,
             height: own_height,
         } = self.parts(layer.body.exprs(), &own);
         body::check(layer, is_field, self.sink);
@@ -301,7 +306,7 @@ impl Resolver<'_, '_> {
             Some(Some(layer)) => layer.parts,
             _ => 1,
         };
-        let parts = parts.iter().map(size).fold(0, u64::saturating_add);
+        let parts = parts.iter().map(size).fold(operations, u64::saturating_add);
         if parts > MAX_PARTS {
             return self.fail(too_many(layer.name.span));
         }

@@ -153,7 +153,7 @@ fn layers_that_double_are_refused() {
         .iter()
         .map(|d| d.message.as_str())
         .collect();
-    assert_eq!(said, ["written out, the layers have more than 65536 parts"]);
+    assert_eq!(said, ["written out, the layers have more than 16384 parts"]);
 
     // Many fields of large layers, and chains of layers.
     let fields: String = (0..40).map(|n| format!("field f{n} = l14\n")).collect();
@@ -173,7 +173,7 @@ fn layers_that_double_are_refused() {
     let said = |d: &odec_grammar::Diagnostic| d.message.contains("too deeply");
     assert!(deep.messages.iter().any(said), "{}", deep.rendered());
     // As deep as it may be, under a field that is as long as it may be.
-    let sum = vec!["l45"; 200].join(" + ");
+    let sum = vec!["l45"; 80].join(" + ");
     let fits = compiled(&format!(
         "layer l0 = id\n{}field f = id |> ({sum})",
         chain(46)
