@@ -20,6 +20,8 @@ pub trait Real: Copy + PartialOrd + std::fmt::Debug + Send + Sync + 'static {
     fn binary(op: BinaryOp, a: Self, b: Self) -> Self;
     /// Rounded once.
     fn fma(a: Self, b: Self, c: Self) -> Self;
+    /// `y ← fma(a, x, y)` of each element.
+    fn axpy(a: Self, x: &[Self], y: &mut [Self]);
 
     fn compare(cmp: CmpOp, a: Self, b: Self) -> bool {
         match cmp {
@@ -106,6 +108,28 @@ macro_rules! real {
 
             fn fma(a: Self, b: Self, c: Self) -> Self {
                 a.mul_add(b, c)
+            }
+
+            fn axpy(a: Self, x: &[Self], y: &mut [Self]) {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    /// Without it, each is a call.
+                    #[target_feature(enable = "avx2,fma")]
+                    fn fused(a: $t, x: &[$t], y: &mut [$t]) {
+                        for (y, x) in y.iter_mut().zip(x) {
+                            *y = a.mul_add(*x, *y);
+                        }
+                    }
+                    if std::arch::is_x86_feature_detected!("avx2")
+                        && std::arch::is_x86_feature_detected!("fma")
+                    {
+                        // SAFETY: the processor has both.
+                        return unsafe { fused(a, x, y) };
+                    }
+                }
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = Self::fma(a, *x, *y);
+                }
             }
         }
     };

@@ -46,3 +46,13 @@ impl Tensor {
 pub struct EvalCx {
     pub bindings: Bindings,
 }
+
+/// `Σ aᵢ bᵢ`.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// `y += c x`.
+pub(crate) fn add_scaled(y: &mut [f64], c: f64, x: &[f64]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
+}

@@ -370,6 +370,9 @@ fn multiply<T: Real>(c: &Contract, memory: &mut impl Memory<T>, at: Launch) {
     };
     let a: Vec<T> = (0..m * k).map(|i| rounded(memory.load(0, i))).collect();
     let b: Vec<T> = (0..elements).map(|i| memory.load(1, i)).collect();
+    // B(k, n) by rows, as sums of many columns side by side read it.
+    let places = (0..k).flat_map(|l| (0..n).map(move |j| c.element(l, j, n, k)));
+    let b: Vec<T> = places.map(|place| b[place as usize]).collect();
     let before = c
         .accumulate
         .then(|| (0..m * n).map(|i| memory.load(out, i)).collect::<Vec<T>>());
@@ -414,23 +417,30 @@ fn sum_row<T: Real>(
     row: &mut [T],
 ) {
     let kc = u64::from(c.blocking.kc);
-    let left = |l: u64| if c.a_transposed { l * m + i } else { i * k + l };
-    let a: Vec<T> = (0..k).map(|l| a[left(l) as usize]).collect();
-    for (j, sum) in row.iter_mut().enumerate() {
-        let column = |l: u64| b[c.element(l, j as u64, n, k) as usize];
-        let mut total = before.map(|c| c[(i * n) as usize + j]);
-        for start in (0..k).step_by(kc as usize) {
-            let block = start..(start + kc).min(k);
-            let block = match c.order {
-                Order::Chain => block.fold(T::ZERO, |s, l| T::fma(a[l as usize], column(l), s)),
-                Order::Pairs => {
-                    let f32s = |x: T| x.to_f64() as f32;
-                    let terms = block.map(|l| (f32s(a[l as usize]), f32s(column(l))));
-                    T::of(tile::sum(terms).into())
+    let left = |l: u64| a[if c.a_transposed { l * m + i } else { i * k + l } as usize];
+    let right = |l: u64| &b[(l * n) as usize..][..n as usize];
+    let mut blocks = (0..k).step_by(kc as usize).map(|start| {
+        let block = start..(start + kc).min(k);
+        let mut sums = vec![T::ZERO; n as usize];
+        match c.order {
+            Order::Chain => block.for_each(|l| T::axpy(left(l), right(l), &mut sums)),
+            Order::Pairs => {
+                let f32s = |x: T| x.to_f64() as f32;
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    let terms = block.clone().map(|l| (f32s(left(l)), f32s(right(l)[j])));
+                    *sum = T::of(tile::sum(terms).into());
                 }
-            };
-            total = Some(total.map_or(block, |t| T::binary(BinaryOp::Add, t, block)));
+            }
         }
-        *sum = total.unwrap_or(T::ZERO);
+        sums
+    });
+    match before {
+        Some(c) => row.copy_from_slice(&c[(i * n) as usize..][..n as usize]),
+        None => row.copy_from_slice(&blocks.next().unwrap_or_else(|| vec![T::ZERO; n as usize])),
+    }
+    for block in blocks {
+        for (total, sum) in row.iter_mut().zip(block) {
+            *total = T::binary(BinaryOp::Add, *total, sum);
+        }
     }
 }

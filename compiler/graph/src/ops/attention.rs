@@ -6,7 +6,7 @@ use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, unbroadcast};
 use crate::ops::{Add, AttentionBackward, Exp, Mul, Reshape, SumCols};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use crate::value::Value;
@@ -247,15 +247,6 @@ impl Head {
     pub(super) fn number(&self, i: usize) -> usize {
         (self.first + i) * self.count + self.head
     }
-}
-
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-/// `y += c x`.
-pub(super) fn add_scaled(y: &mut [f64], c: f64, x: &[f64]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
 
 /// `−Σ exp(sink − lse) · (d · o)` over all queries of a head: the gradient of the sinks.

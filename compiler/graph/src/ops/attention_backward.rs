@@ -2,10 +2,10 @@
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Attention;
-use crate::ops::attention::{add_scaled, dot, heads, shared};
+use crate::ops::attention::{heads, shared};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 

@@ -2,10 +2,9 @@
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::Embedding;
-use crate::ops::attention::add_scaled;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{index, index_of, operands};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

@@ -1,11 +1,10 @@
 //! Products of rows with the matrices of their experts: what a mixture of experts computes, and nothing of the others.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::attention::{add_scaled, dot};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, spread_parts};
 use crate::ops::{Builder, Combine, GroupedOuter, Slice};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use crate::value::Value;

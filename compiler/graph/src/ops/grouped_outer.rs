@@ -3,10 +3,9 @@
 use super::grouped_matmul::{choices, matrices, named, sum_parts};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::GroupedMatMul;
-use crate::ops::attention::add_scaled;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, spread_parts};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

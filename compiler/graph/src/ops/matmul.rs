@@ -1,11 +1,10 @@
 //! Products of row × column views: linear maps, their input and their weight gradients.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
-use crate::ops::attention::{add_scaled, dot};
 use crate::ops::bf16::round;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
-use crate::tensor::{EvalCx, Tensor};
+use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;

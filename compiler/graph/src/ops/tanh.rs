@@ -10,7 +10,7 @@ use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::expr::{BinaryOp, Body, CmpOp, ExprId, UnaryOp};
 
-/// Kernels take Lambert's continued fraction `x / (1 + x²/(3 + x²/(5 + …)))`, cut behind the 15, below [`NEAR`], where its error is below 10⁻¹⁷, and
+/// Kernels take Lambert's continued fraction `x / (1 + x²/(3 + x²/(5 + …)))`, cut behind the 15, below `NEAR`, where its error is below 10⁻¹⁷, and
 /// `1 − 2/(e^2|x| + 1)` with the sign of x beyond. `2σ(2x) − 1` would lose a small x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tanh;
