@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs fuzz hostile slopes bench curves systems setup data build fmt lint clean
+.PHONY: help demo test docs fuzz hostile slopes bench curves systems cookbook setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -53,6 +53,9 @@ curves: build ## Every system's training losses beside the float64 reference (10
 systems: build ## docs/systems.md: every system's errors in f64, f32 and bf16, and its training beside the reference (15 minutes)
 	@scripts/venv.sh .venv tests/reference/requirements.txt
 	@.venv/bin/python tests/reference/table.py $(ODEC)
+
+cookbook: build data ## Every architecture of docs/cookbook.md: trained 150 steps, a few words of each (5 minutes)
+	@scripts/cookbook.py $(ODEC) $(COOKBOOK_ARGS)
 
 setup: ## Install what is missing: packages, Rust
 	@scripts/setup.sh

@@ -78,11 +78,12 @@ fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     assert!(losses[4] < losses[0], "{name}: {losses:?}");
 }
 
-#[test]
-fn every_recipe_reads_on_and_learns() {
+/// Part `part` of `PARTS`, which run side by side.
+fn recipes_read_on_and_learn(part: usize) {
+    const PARTS: usize = 4;
     let all = recipes();
-    assert!(all.len() >= 15, "{} recipes", all.len());
-    for (title, program) in all {
+    assert!(all.len() >= 40, "{} recipes", all.len());
+    for (title, program) in all.into_iter().skip(part).step_by(PARTS) {
         let lines = program.lines().filter(|l| !l.is_empty()).count();
         assert!(lines <= LINES, "{title}: {lines} lines");
         let small = program.replace("context: 64", &format!("context: {CONTEXT}")) + TRAIN;
@@ -96,4 +97,24 @@ fn every_recipe_reads_on_and_learns() {
         reads_on(&title, &manifest, &mut e);
         learns(&title, &manifest, &mut e);
     }
+}
+
+#[test]
+fn recipes_read_on_and_learn_0() {
+    recipes_read_on_and_learn(0);
+}
+
+#[test]
+fn recipes_read_on_and_learn_1() {
+    recipes_read_on_and_learn(1);
+}
+
+#[test]
+fn recipes_read_on_and_learn_2() {
+    recipes_read_on_and_learn(2);
+}
+
+#[test]
+fn recipes_read_on_and_learn_3() {
+    recipes_read_on_and_learn(3);
 }
