@@ -202,7 +202,7 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     save_file({"tokens": tokens, "targets": targets, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
-    if name == meant.sizes[0]:
+    if name == meant.sizes[0] and meant.half:
         half = folder / "half.odex"
         odec(binary, "build", source, *sets, "--set", "train.precision=bf16", "-o", str(half))
         runs["bf16"] = [str(half)]

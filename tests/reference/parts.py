@@ -5,10 +5,15 @@ asked for, RMSNorm and LayerNorm add eps 1e-5 inside the root, RoPE turns the pa
 (Su et al. 2021, half-split layout), attention is causal with scores over √d; SwiGLU is `down(silu(gate x) ∘ up x)`.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax
+# Every program runs a few times: what XLA would spend on making it fast is most of its time. Read when the first one is compiled.
+FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
+
+import jax  # noqa: E402  (after the flags)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_platforms", "cpu")
@@ -93,6 +98,20 @@ def linear(p: Parameters, at: str, y: Array) -> Array:
     return y + p[f"{at}.bias"] if f"{at}.bias" in p else y
 
 
+def apart(z: Array, heads: int) -> Array:
+    """The columns of each head: [batch, heads, tokens, d]."""
+    batch, tokens, width = z.shape
+    return z.reshape(batch, tokens, heads, width // heads).swapaxes(1, 2)
+
+
+def weighted(q: Array, k: Array, v: Array, seen: Array | bool, scale: Array | float, bias: Array | float = 0.0) -> Array:
+    """softmax(scale q kᵀ + bias) v over what is seen, heads side by side."""
+    scores = q @ k.swapaxes(-1, -2) * scale + bias
+    mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1) @ v
+    batch, heads, tokens, d = mixed.shape
+    return mixed.swapaxes(1, 2).reshape(batch, tokens, heads * d)
+
+
 def attend(
     p: Parameters,
     at: str,
@@ -105,21 +124,18 @@ def attend(
     scale: float | None = None,
 ) -> Array:
     """`attention(heads, causal, rope, window, scale)` of normalised tokens; k and v may have fewer heads, each for as many queries."""
-    batch, tokens, width = y.shape
+    tokens, width = y.shape[1:]
 
     def split(name: str) -> Array:
         z = linear(p, f"{at}.{name}", y)
         count = z.shape[-1] * heads // width
-        z = z.reshape(batch, tokens, count, width // heads).swapaxes(1, 2)
-        return jnp.repeat(z, heads // count, axis=1)
+        return jnp.repeat(apart(z, count), heads // count, axis=1)
 
     q, k, v = turn(split("q")), turn(split("k")), split("v")
-    scores = q @ k.swapaxes(-1, -2) * (1 / jnp.sqrt(width // heads) if scale is None else scale)
     seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
     if window is not None:
         seen = seen & (jnp.arange(tokens)[:, None] - jnp.arange(tokens)[None, :] < window)
-    mixed = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1) @ v
-    return linear(p, f"{at}.o", mixed.swapaxes(1, 2).reshape(batch, tokens, width))
+    return linear(p, f"{at}.o", weighted(q, k, v, seen, 1 / jnp.sqrt(width // heads) if scale is None else scale))
 
 
 def norm(p: Parameters, at: str, x: Array, eps: float = EPS) -> Array:

@@ -11,9 +11,6 @@ from jax import Array
 from parts import Parameters, Shape, Table, bias_table, norm, norm_table, sinusoids
 from systems import Step, System
 
-# Every program runs once: what XLA would spend on making it fast is most of its time.
-ONCE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_cpu_use_fusion_emitters": False}
-
 
 def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
@@ -72,6 +69,7 @@ def loss_and_gradient(
     """The loss and its derivative by every parameter, in float64 whatever the type of the parameters given."""
     p = {path: jnp.asarray(value, jnp.float64) for path, value in parameters.items()}
     both = jax.value_and_grad(lambda q: loss(system, shape, q, tokens, targets, key))
-    value, gradient = jax.jit(both, compiler_options=ONCE)(p)
+    # Operation by operation, each compiled once for all systems of one shape; compiling every program as a whole takes ten times as long.
+    value, gradient = (jax.jit(both) if system.loops else both)(p)
     assert value.dtype == jnp.float64 and all(g.dtype == jnp.float64 for g in gradient.values())
     return float(value), gradient

@@ -7,6 +7,7 @@ each step has a field `att` and a field `ffn` of its own, and h = 1.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from math import factorial, sqrt
 
 import history
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import time_dependent
 from jax import Array, lax
+from mixers import MIXERS, maps, operands
 from parts import (
     EPS,
     Field,
@@ -80,6 +82,10 @@ class System:
     starts: bool = False
     # Whether GELU is approximated.
     tanh: bool = False
+    # Whether it has loops of JAX, which are compiled with all that is around them.
+    loops: bool = False
+    # Whether it is run in bf16: rounded scores may choose other experts.
+    half: bool = True
     # Largest error of the interpreter.
     limit: float = 1e-9
     # Schemes and fields of its own.
@@ -129,6 +135,7 @@ class System:
             "mapped": norm_table(shape)
             | {"up.weight": (2 * shape.width, shape.width), "down.weight": (shape.width, 2 * shape.width)},
         }
+        parts |= {kind: mixer.table(shape) for kind, mixer in MIXERS.items()}
         table = {}
         for k in range(shape.steps):
             for name, kind in self.fields.items():
@@ -158,25 +165,20 @@ class Step:
         return self.p[self.path(name)]
 
     def field(self, name: str) -> Field:
-        kind, at = self.system.fields[name], self.path(name)
-        heads = self.shape.heads
-        kinds = {
-            "att": lambda: attention(self.p, at, heads, eps=self.system.eps),
-            "grouped": lambda: attention(self.p, at, heads, window=self.system.sets["att.window"]),
-            "ffn": lambda: swiglu(self.p, at, self.system.eps),
-            "gpt_att": lambda: gpt_attention(self.p, at, heads),
-            "gpt_ffn": lambda: gelu_tanh(self.p, at) if self.system.tanh else gelu(self.p, at),
-            "turned": lambda: turned(self.p, at, heads),
-            "opened": lambda: swiglu(self.p, at, 1 / 8),
-            "mapped": lambda: gelu_tanh(self.p, at),
-        }
-        computed = kinds[kind]()
-        if not self.system.drops:
+        kind, at, system = self.system.fields[name], self.path(name), self.system
+        own = {path.removeprefix(at): value for path, value in self.p.items() if path.startswith(f"{at}.")}
+        kind = "gelu_tanh" if kind == "gpt_ffn" and system.tanh else kind
+        settings = (self.shape.heads, system.eps, system.sets.get("att.window"))
+
+        def computed(x: Array) -> Array:
+            return evaluated(kind, settings, own, x)
+
+        if not system.drops:
             return computed
         # Masks are numbered from 2, in the order in which a step needs them.
-        names = list(self.system.fields)
+        names = list(system.fields)
         stream = 2 + self.k * len(names) + names.index(name)
-        return lambda x: dropout(computed(x), self.system.drops, self.key, stream)
+        return lambda x: dropout(computed(x), system.drops, self.key, stream)
 
     def both(self, x: Array) -> Array:
         """`rmsnorm |> (attention + swiglu)`: one norm for both."""
@@ -194,6 +196,24 @@ class Step:
         """The increment Φ(x) − x of the pre-norm layer Φ: Lie–Trotter with Euler sub-steps."""
         y = x + self.att(x)
         return y + self.ffn(y) - x
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def evaluated(kind: str, settings: tuple[int, float, int | None], p: Parameters, x: Array) -> Array:
+    """A field of this kind whose parameters are called by what follows its path. It is compiled once for all systems of one shape."""
+    heads, eps, window = settings
+    kinds = {
+        "att": lambda: attention(p, "", heads, eps=eps),
+        "grouped": lambda: attention(p, "", heads, window=window),
+        "ffn": lambda: swiglu(p, "", eps),
+        "gpt_att": lambda: gpt_attention(p, "", heads),
+        "gpt_ffn": lambda: gelu(p, ""),
+        "gelu_tanh": lambda: gelu_tanh(p, ""),
+        "turned": lambda: turned(p, "", heads),
+        "opened": lambda: swiglu(p, "", 1 / 8),
+        "mapped": lambda: gelu_tanh(p, ""),
+    }
+    return MIXERS[kind].compute(p, heads, x) if kind in MIXERS else kinds[kind]()(x)
 
 
 def turned(p: Parameters, at: str, heads: int) -> Field:
@@ -630,6 +650,28 @@ def lie(s: Step, x: Array) -> Array:
     return x + s.layer(x)
 
 
+def attentions(s: Step, x: Array) -> Array:
+    """Three kinds of attention, then one whose values are mixed with those of the embedding (Zhou et al. 2024)."""
+    if s.k == 0:
+        s.past["values"] = [linear(s.p, "start.V.linear", norm(s.p, "start.N", x))]
+    x = splitting(("same", 1.0), ("far", 1.0), ("less", 1.0))(s, x)
+    u, own, (first,) = norm(s.p, s.path("N"), x), s.value("scheme.own"), s.past["values"]
+    v = own * linear(s.p, s.path("V.linear"), u) + (1 - own) * first
+    q, k = (linear(s.p, s.path(f"seen.linear.{n}"), u) for n in (1, 2))
+    return x + linear(s.p, s.path("seen.linear.3"), operands(q, k, v, heads=4))
+
+
+def attentions_table(shape: Shape) -> Table:
+    """What is no field of one state."""
+    table = maps(shape, "start.V.linear") | {f"start.{part}": dims for part, dims in norm_table(shape).items()}
+    table = {path.replace("start.norm", "start.N.norm"): dims for path, dims in table.items()}
+    for k in range(shape.steps):
+        at = f"step.{k}"
+        table |= maps(shape, f"{at}.V.linear", *(f"{at}.seen.linear.{n}" for n in (1, 2, 3)))
+        table[f"{at}.N.norm.gain"] = (shape.width,)
+    return table
+
+
 # Without its closing brace.
 OF_TIME = f"weights of time {{ embed: {time_dependent.WAVES}, hidden: {time_dependent.HIDDEN}, scale: {time_dependent.SCALE:g}"
 
@@ -793,6 +835,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "deq": System(
         deq,
+        loops=True,
         file="deq_layer.ode",
         flow="deq(1/4*core, inject, memory: 5, tol: 1e-12, max: 30)",
         options="h = 1;  weights shared",
@@ -827,6 +870,7 @@ SYSTEMS: dict[str, System] = {
     # Numbers of steps that are found.
     "neural_ode": System(
         adaptive(bogacki_shampine_pair, 2, 1e-2, 2.0, 16),
+        loops=True,
         file="neural_ode.ode",
         depth="adaptive",
         steps=1,
@@ -834,6 +878,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "adaptive_splitting": System(
         adaptive(strang_lie_pair, 1, 1e-2, 1.0, 24),
+        loops=True,
         flow="strang_lie(ffn by heun, att by heun)",
         depth="adaptive(rtol: 1e-2, atol: 1e-2, until: 1, max: 24)",
         options="weights shared",
@@ -871,6 +916,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "theta_of_t": System(
         adaptive(bogacki_shampine_pair, 2, 1e-1, 1.0, 16),
+        loops=True,
         definitions="field both = att + ffn\n",
         flow="bogacki_shampine(both)",
         depth="adaptive(rtol: 1e-1, atol: 1e-1, until: 1, max: 16)",
@@ -954,6 +1000,53 @@ SYSTEMS: dict[str, System] = {
         fields={"turned": "turned", "opened": "opened", "mapped": "mapped"},
         heads=("turned.heads",),
         hidden=("opened.hidden",),
+    ),
+    # Layers written in the language, and newer primitives: several in one program.
+    "attentions": System(
+        attentions,
+        definitions="""scheme attentions(A, B, C, N, V, S) {
+  learn own = 1/2
+  start { first = V(N(x)) }
+  step x {
+    a = x + h*A(x);  b = a + h*B(a);  c = b + h*C(b)
+    u = N(c)
+    return c + h*S(u, own*V(u) + (1 - own)*first)
+  }
+}
+field same = rmsnorm |> head_norm_attention(heads: 4)
+field far  = rmsnorm |> alibi_attention(heads: 4)
+field less = rmsnorm |> differential_attention(heads: 4)
+field N = rmsnorm
+field V = linear
+field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> linear
+""",
+        flow="attentions(same, far, less, N, V, seen)",
+        fields={"same": "head_norm", "far": "alibi", "less": "differential"},
+        learned={"scheme.own": False},
+        more=attentions_table,
+        heads=("same.heads", "far.heads", "less.heads"),
+        hidden=(),
+    ),
+    "mixers": System(
+        splitting(("gated", 1.0), ("mamba", 1.0), ("moved", 1.0), ("local", 1.0), h=over_steps),
+        definitions="scheme four(A, B, C, D) { A(1) B(1) C(1) D(1) }\n"
+        "field gated = rmsnorm |> gla(heads: 4)\nfield mamba = rmsnorm |> selective_scan\n"
+        "field moved = rmsnorm |> token_shift |> linear\nfield local = conformer_conv(kernel: 5, causal)\n",
+        flow="four(gated, mamba, moved, local)",
+        options="h = 1/steps",
+        fields={"gated": "gla", "mamba": "selective_scan", "moved": "token_shift", "local": "conformer"},
+        heads=("gated.heads",),
+        hidden=(),
+    ),
+    "memories": System(
+        splitting(("experts", 1.0), ("memory", 1.0)),
+        definitions="field experts = rmsnorm |> moe(experts: 4, top_k: 2, hidden: 64)\n"
+        "field memory = rmsnorm |> hopfield(patterns: 16, beta: 1/2)\n",
+        flow="lie(experts, memory)",
+        fields={"experts": "experts", "memory": "hopfield"},
+        heads=(),
+        hidden=("experts.hidden",),
+        half=False,
     ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),

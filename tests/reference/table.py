@@ -51,7 +51,7 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     """One line of the table; whether it is within the limits."""
     system = SYSTEMS[name]
     found = check(binary, name, system.sizes[0], folder)
-    errors = " | ".join(f"{found.errors[mode]:.1e}" for mode in (*LIMITS, "bf16"))
+    errors = " | ".join(f"{found.errors[mode]:.1e}" if mode in found.errors else "–" for mode in (*LIMITS, "bf16"))
     (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
     distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
