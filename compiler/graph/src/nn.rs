@@ -150,6 +150,20 @@ pub fn per_head(
     b.push1(Reshape { to }, &[made])
 }
 
+/// Each head's columns of `x` times its own number in `by`, `[.., heads]`.
+pub fn scale_heads(b: &mut Builder, x: Value, by: Value) -> TypeResult {
+    let heads = b.ty(by).cols();
+    let by = match heads {
+        1 => by,
+        _ => {
+            let mut to = b.ty(by).shape.clone();
+            to.push(Dim::Fixed(1));
+            b.push1(Reshape { to }, &[by])?
+        }
+    };
+    per_head(b, x, heads, |b, x| b.push1(Mul, &[x, by]))
+}
+
 /// `x · sigmoid(x)`.
 pub fn silu(b: &mut Builder, x: Value) -> TypeResult {
     let gate = b.push1(Sigmoid, &[x])?;

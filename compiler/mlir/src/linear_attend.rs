@@ -129,32 +129,70 @@ impl Tile<'_> {
         let load = |cols: &Columns| load_columns(e, v, e.elem, ColMap::Col, *cols);
         let v: Vec<Val> = cols.iter().map(load).collect();
         let decay = self.decay(e, row, cols);
-        let (zero, rows) = (e.int(0), e.int(kernel.key as i64));
+        let each: &[Step] = match kernel.delta {
+            true => &[Step::Read, Step::Write],
+            false => &[Step::Both],
+        };
+        let mut o = v;
+        for step in each {
+            o = self.pass(e, *step, [q, k], &o, &decay);
+        }
+        let to = self.columns(e, kernel.result(), row, kernel.value);
+        for (o, cols) in o.iter().zip(cols) {
+            store_columns(e, *o, to, e.elem, *cols);
+        }
+    }
+
+    /// Takes a token's rows of the matrix once. What it adds to them is `v`; gives what the token reads.
+    fn pass(
+        &self,
+        e: &mut Emitter,
+        step: Step,
+        [q, k]: [Val; 2],
+        v: &[Val],
+        decay: &Factors,
+    ) -> Vec<Val> {
+        let reversed = self.kernel.reversed;
+        let (before, after) = (
+            !reversed && step != Step::Write,
+            reversed && step != Step::Read,
+        );
+        let (zero, rows) = (e.int(0), e.int(self.kernel.key as i64));
         let nothing = e.float(0.0, Type::vector(e.elem, WIDTH));
-        let nothing = vec![nothing; cols.len()];
-        let o = e.for_with(zero, rows, 1, &nothing, |e, i, o| {
+        let o = e.for_with(zero, rows, 1, &vec![nothing; v.len()], |e, i, o| {
             let [q, k] = [q, k].map(|row| splat(e, row, i));
-            let decay = match &decay {
+            let decay = match decay {
                 Factors::None => vec![],
                 Factors::Of(each) => each.clone(),
-                Factors::OfRows(row) => vec![splat(e, *row, i); cols.len()],
+                Factors::OfRows(row) => vec![splat(e, *row, i); v.len()],
             };
             let mut next = vec![];
             for (n, o) in o.iter().enumerate() {
                 let p = in_scratch(e, i, n);
-                let s = e.load(p, Type::vector(e.elem, WIDTH));
+                let mut s = e.load(p, Type::vector(e.elem, WIDTH));
                 let fade = |e: &mut Emitter, s| decay.get(n).map_or(s, |d| e.mul(*d, s));
-                let s = if kernel.reversed { s } else { fade(e, s) };
-                let s = e.fma(k, v[n], s);
-                next.push(e.fma(q, s, *o));
-                let s = if kernel.reversed { fade(e, s) } else { s };
+                if before {
+                    s = fade(e, s);
+                }
+                if step != Step::Read {
+                    s = e.fma(k, v[n], s);
+                }
+                next.push(match step {
+                    Step::Write => *o,
+                    Step::Read | Step::Both => e.fma(q, s, *o),
+                });
+                if after {
+                    s = fade(e, s);
+                }
                 e.store(s, p);
             }
             next
         });
-        let to = self.columns(e, kernel.result(), row, kernel.value);
-        for (o, cols) in o.iter().zip(cols) {
-            store_columns(e, *o, to, e.elem, *cols);
+        match step {
+            // What the matrix misses is what is added, and the token's result.
+            Step::Read => v.iter().zip(o).map(|(v, o)| e.sub(*v, o)).collect(),
+            Step::Write => v.to_vec(),
+            Step::Both => o,
         }
     }
 
@@ -200,6 +238,17 @@ impl Tile<'_> {
         let (zero, rows) = (e.int(0), e.int(self.kernel.key as i64));
         e.for_each(zero, rows, 1, body);
     }
+}
+
+/// What a token does with each row of the matrix.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    /// Reads it and takes what it reads from its value.
+    Read,
+    /// Adds to it.
+    Write,
+    /// Adds to it, then reads it.
+    Both,
 }
 
 /// What the matrix is multiplied by.

@@ -1,4 +1,4 @@
-//! Attention of operands against equations written out anew, in f64: by scalars, one token and head at a time.
+//! Attention and linear attention of operands against equations written out anew, in f64: by scalars, one token and head at a time.
 //!
 //! Weights are given by their order in the text. Nothing of the ops is used: neither their heads nor their softmax.
 
@@ -255,4 +255,39 @@ fn normed_queries_and_keys() {
     let [gq, gk] = gains;
     let got = computed(text, &x, &[wq, gq, wk, gk, wv]);
     close(text, &got, &wanted);
+}
+
+/// Yang et al. 2024, arXiv:2412.06464, equation 10: each head forgets by α, takes β of what the key gave away, and adds β of the value.
+#[test]
+fn delta_rule() {
+    let text = "linear_attention(linear(8), linear(8) |> normalize(heads: 2), linear, heads: 2, decay: linear(2) |> sigmoid, delta: linear(2) |> sigmoid)";
+    let (x, maps) = (matrix(TOKENS, WIDTH, 1), maps(&[8, 8, 16, 2, 2]));
+    let [q, mut k, v] = projected(&x, &maps);
+    for head in k.iter_mut().flat_map(|row| row.chunks_mut(4)) {
+        let length = head.iter().map(|k| k * k).sum::<f64>().sqrt();
+        head.iter_mut().for_each(|k| *k /= length);
+    }
+    let share = |w: &Matrix| {
+        let mut rows = linear(&x, w);
+        let each = rows.iter_mut().flatten();
+        each.for_each(|s| *s = 1.0 / (1.0 + (-*s).exp()));
+        rows
+    };
+    let (alpha, beta) = (share(&maps[3]), share(&maps[4]));
+    let mut wanted = vec![vec![0.0; 16]; TOKENS];
+    for h in 0..2 {
+        let mut s = [[0.0; 8]; 4];
+        for t in 0..TOKENS {
+            let (a, b) = (alpha[t][h], beta[t][h]);
+            let key = &k[t][h * 4..][..4];
+            for j in 0..8 {
+                let given: f64 = (0..4).map(|i| key[i] * a * s[i][j]).sum();
+                for (i, row) in s.iter_mut().enumerate() {
+                    row[j] = a * row[j] - b * key[i] * given + b * key[i] * v[t][h * 8 + j];
+                }
+                wanted[t][h * 8 + j] = (0..4).map(|i| q[t][h * 4 + i] * s[i][j]).sum();
+            }
+        }
+    }
+    close(text, &computed(text, &x, &maps), &wanted);
 }

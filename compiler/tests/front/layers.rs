@@ -436,6 +436,10 @@ fn linear_attention_names_what_does_not_fit() {
             "`retention` and `decay` both say how matrices fade",
         ),
         (
+            "linear, linear, linear, heads: 2, delta: linear(3)",
+            "the rates of the delta rule have 3 columns",
+        ),
+        (
             "linear, linear, heads: 2",
             "`linear_attention` is applied to 3 values, not to 2",
         ),

@@ -396,9 +396,16 @@ fn chains_are_as_long_as_they_must_be() {
 /// Linear attention takes as long as a text is long, and keeps as much of a long text as of a short one.
 #[test]
 fn costs_of_linear_attention_grow_with_the_text() {
+    recurrent_costs("", 1);
+    // The delta rule walks over its matrices once for what they miss of the values, and once to be read.
+    recurrent_costs(", delta: linear(2) |> sigmoid", 2);
+}
+
+/// Linear attention with these arguments, which walks over its matrices so many times.
+fn recurrent_costs(arguments: &str, walks: u64) {
     let planned = |context: u64| {
         let text = format!(
-            "field mix = rmsnorm |> linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid)\n\
+            "field mix = rmsnorm |> linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid{arguments})\n\
              model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
              evolve euler(mix) for 2 steps\n  output logits\n}}\n"
         );
@@ -417,10 +424,10 @@ fn costs_of_linear_attention_grow_with_the_text() {
 
     // A matrix of 4 × 8 for each of two heads: faded, added to, read.
     let (tokens, elements) = (2 * CONTEXT, 2 * 4 * 8);
-    assert_eq!(short.forward.recurrences, tokens * 3 * elements);
+    assert_eq!(short.forward.recurrences, walks * tokens * 3 * elements);
     // The same for the gradients of queries, keys and values; two for each column of the keys for that of the decay.
     let each = 3 * 3 * elements + 2 * 8;
-    assert_eq!(short.backward.recurrences, tokens * each);
+    assert_eq!(short.backward.recurrences, walks * tokens * each);
 
     let long = planned(2 * CONTEXT).1;
     assert_eq!(long.forward, times(2, short.forward));
@@ -429,6 +436,6 @@ fn costs_of_linear_attention_grow_with_the_text() {
     assert_eq!((short.first, short.bytes_per_token), (long.last, 0));
     assert_eq!(
         [short, long].map(|d| d.carried_bytes),
-        [4 * 2 * elements; 2]
+        [walks * 4 * 2 * elements; 2]
     );
 }

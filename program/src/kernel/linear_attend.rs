@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// Per sequence and head, `S_t = α_t S_{t−1} + k_tᵀ v_t`, `o_t = q_t S_t` (Katharopoulos et al. 2020; with decay α: Yang et al. 2024), S a
 /// matrix of `key` × `value` that starts at zero. `reversed`: from the last token on, `S_t = α_{t+1} S_{t+1} + k_tᵀ v_t`.
+/// `delta`: o_t is what the matrix before the token, faded, misses of v_t, and takes the place of v_t: `o_t = v_t − q_t α_t S_{t−1}`,
+/// `S_t = α_t S_{t−1} + k_tᵀ o_t` (the delta rule of Widrow & Hoff 1960, as in Schlag et al. 2021).
 ///
 /// dims: `[batch, seq]`. Operands q and k `[batch, seq, heads · key]`, v `[batch, seq, heads · value]`, α unless there is none, o like v.
 /// `continued`: one operand more, the matrices that the last run left, `[batch, heads · key, value]`, of which those after the last token
@@ -21,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// tiles: `batch · heads · ceil(value / COLS)`, a block of columns of values each, index = (b · heads + h) · blocks + block.
 ///
 /// In each element: the product with α rounded, then a fused multiply-add of k_i v_j; o_j sums `q_i S_ij` over i in order from zero by
-/// fused multiply-add.
+/// fused multiply-add. `delta`: that sum is taken before the addition, and the difference of v_j and it rounded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearAttend {
     pub dtype: DType,
@@ -33,6 +35,7 @@ pub struct LinearAttend {
     pub decay: Decay,
     pub reversed: bool,
     pub continued: bool,
+    pub delta: bool,
 }
 
 /// What α is a number for.
@@ -160,8 +163,9 @@ impl Kind for LinearAttendKind {
         };
         let reversed = if a.reversed { ", reversed" } else { "" };
         let continued = if a.continued { ", continued" } else { "" };
+        let delta = if a.delta { ", delta rule" } else { "" };
         format!(
-            "{} heads of {} × {}{decay}{reversed}{continued}",
+            "{} heads of {} × {}{decay}{delta}{reversed}{continued}",
             a.heads, a.key, a.value
         )
     }
@@ -171,7 +175,7 @@ impl Kind for LinearAttendKind {
     }
 
     fn samples() -> Vec<Sample<LinearAttend>> {
-        let sample = |dtype, decay, reversed, continued| {
+        let sample = |dtype, decay, [reversed, continued, delta]: [bool; 3]| {
             let spec = LinearAttend {
                 dtype,
                 heads: 2,
@@ -180,16 +184,20 @@ impl Kind for LinearAttendKind {
                 decay,
                 reversed,
                 continued,
+                delta,
             };
             let dims: &[u64] = if continued { &[2, 4, 3] } else { &[2, 4] };
             Sample::new(spec, dims, &[])
         };
         vec![
-            sample(DType::F32, Decay::None, false, false),
-            sample(DType::F32, Decay::Head, true, false),
-            sample(DType::F64, Decay::Key, false, true),
-            sample(DType::F32, Decay::Value, true, false),
-            sample(DType::F32, Decay::None, false, true),
+            sample(DType::F32, Decay::None, [false, false, false]),
+            sample(DType::F32, Decay::Head, [true, false, false]),
+            sample(DType::F64, Decay::Key, [false, true, false]),
+            sample(DType::F32, Decay::Value, [true, false, false]),
+            sample(DType::F32, Decay::None, [false, true, false]),
+            sample(DType::F32, Decay::Key, [false, false, true]),
+            sample(DType::F32, Decay::Head, [true, false, true]),
+            sample(DType::F64, Decay::None, [false, true, true]),
         ]
     }
 }
@@ -248,23 +256,33 @@ impl Head<'_> {
             Memory::load(m, operand, (row * a.heads + self.number) * cols + c)
         };
         for j in 0..a.value {
-            let v = at(m, 2, a.value, j);
-            let mut o = T::ZERO;
-            for i in 0..a.key {
-                let decay = |m: &_, s: T| match a.decay {
-                    Decay::None => s,
-                    Decay::Head => T::binary(BinaryOp::Mul, at(m, 3, 1, 0), s),
-                    Decay::Key => T::binary(BinaryOp::Mul, at(m, 3, a.key, i), s),
-                    Decay::Value => T::binary(BinaryOp::Mul, at(m, 3, a.value, j), s),
-                };
-                let s = &mut state[(i * a.value + j) as usize];
-                if !a.reversed {
-                    *s = decay(m, *s);
+            let decay = |m: &_, s: T, i: u64| match a.decay {
+                Decay::None => s,
+                Decay::Head => T::binary(BinaryOp::Mul, at(m, 3, 1, 0), s),
+                Decay::Key => T::binary(BinaryOp::Mul, at(m, 3, a.key, i), s),
+                Decay::Value => T::binary(BinaryOp::Mul, at(m, 3, a.value, j), s),
+            };
+            let place = |i: u64| (i * a.value + j) as usize;
+            if !a.reversed {
+                for i in 0..a.key {
+                    state[place(i)] = decay(m, state[place(i)], i);
                 }
-                *s = T::fma(at(m, 1, a.key, i), v, *s);
-                o = T::fma(at(m, 0, a.key, i), *s, o);
-                if a.reversed {
-                    *s = decay(m, *s);
+            }
+            let read = |m: &_, state: &[T]| {
+                (0..a.key).fold(T::ZERO, |o, i| {
+                    T::fma(at(m, 0, a.key, i), state[place(i)], o)
+                })
+            };
+            let v = at(m, 2, a.value, j);
+            let missing = a.delta.then(|| T::binary(BinaryOp::Sub, v, read(m, state)));
+            let written = missing.unwrap_or(v);
+            for i in 0..a.key {
+                state[place(i)] = T::fma(at(m, 1, a.key, i), written, state[place(i)]);
+            }
+            let o = missing.unwrap_or_else(|| read(m, state));
+            if a.reversed {
+                for i in 0..a.key {
+                    state[place(i)] = decay(m, state[place(i)], i);
                 }
             }
             let column = (row * a.heads + self.number) * a.value + j;

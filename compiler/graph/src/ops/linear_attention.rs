@@ -3,12 +3,17 @@
 //! The op is closed under its own derivative: gradients of queries, keys and values are linear attention again, with the operands in
 //! other places or the tokens in reverse, so no matrix is ever kept. The gradient of the decay follows from these three: for one matrix,
 //! `α_t dα_t = Σ_{s ≥ t} (q_s dq_s − k_s dk_s)` in each of its rows (Yang et al. 2024, Section 4.4), and that sum is linear attention to ones.
+//!
+//! The delta rule is closed as well. What the matrices miss of the values is `o = (I + L)⁻¹ v`, L_ts = q_t k_s between tokens s < t, faded. Its
+//! gradient `x = (I + Lᵀ)⁻¹ do` is the same with q and k exchanged and the tokens in reverse, and is that of v; the formula for α holds as it is.
 
 use crate::exact::Exact;
 use crate::op::{EvalError, Kind, TypeError, TypeResult, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::fail;
-use crate::ops::{Broadcast, Builder, Combine, Constant, Mul, Recip, WherePositive};
+use crate::ops::{
+    Broadcast, Builder, Combine, Constant, Mul, Recip, Reshape, SumCols, WherePositive,
+};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
@@ -21,6 +26,8 @@ use odec_program::{DType, Dim};
 /// `continued`: one operand more, the matrices `[B, heads · n, m]` that the last run left (where there are tokens before those of the run), and
 /// one result more, those after the last token.
 ///
+/// `delta`: o_t is what the matrix misses of the value, and is added in its place: `o_t = v_t − q_t α_t S_{t−1}`, `S_t = α_t S_{t−1} + k_tᵀ o_t`.
+///
 /// Nothing is normalised. A column of ones in v gives the sum of the weights that a normaliser divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearAttention {
@@ -28,6 +35,7 @@ pub struct LinearAttention {
     pub decay: Decay,
     pub reversed: bool,
     pub continued: bool,
+    pub delta: bool,
 }
 
 /// Words of decays, none first.
@@ -46,6 +54,7 @@ impl LinearAttention {
             decay,
             reversed: false,
             continued: false,
+            delta: false,
         }
     }
 
@@ -59,6 +68,7 @@ impl LinearAttention {
             decay: self.decay,
             reversed: self.reversed,
             continued: self.continued,
+            delta: self.delta,
         }
     }
 
@@ -170,21 +180,73 @@ impl LinearAttention {
 
     /// Gradients of all operands.
     fn gradients(self, cx: &mut VjpCx) -> TypeResult<Vec<Option<Value>>> {
-        let (d, alpha) = (cx.d(), cx.ins.get(3));
-        let (q, k, v) = (cx.ins[0], cx.ins[1], cx.ins[2]);
-        let mut run = |op: LinearAttention, at: [Value; 3]| {
-            let operands: Vec<Value> = at.into_iter().chain(alpha.copied()).collect();
-            cx.b.push1(op, &operands)
+        let own = match self.delta {
+            true => self.of_delta(cx)?,
+            false => self.of_sums(cx)?,
         };
-        // The matrices transposed, then what the loss makes of them from the last token on.
-        let dq = run(self.transposed(), [d, v, k])?;
-        let dk = run(self.transposed().turned(), [v, d, q])?;
-        let dv = run(self.turned(), [k, q, d])?;
-        let mut found = vec![dq, dk, dv];
-        if alpha.is_some() {
-            found.push(self.of_decay(cx, [dq, dk, dv])?);
-        }
-        Ok(found.into_iter().map(Some).collect())
+        let decay = match cx.ins.get(3) {
+            Some(_) => Some(self.of_decay(cx, own)?),
+            None => None,
+        };
+        Ok(own.into_iter().chain(decay).map(Some).collect())
+    }
+
+    /// The op of these operands and the decay.
+    fn of(self, cx: &mut VjpCx, at: [Value; 3]) -> TypeResult {
+        let alpha = cx.ins.get(3).copied();
+        let operands: Vec<Value> = at.into_iter().chain(alpha).collect();
+        cx.b.push1(self, &operands)
+    }
+
+    /// Gradients of queries, keys and values: those of the matrices transposed, then of what the loss makes of them from the last token on.
+    fn of_sums(self, cx: &mut VjpCx) -> TypeResult<[Value; 3]> {
+        let ([q, k, v], d) = ([cx.ins[0], cx.ins[1], cx.ins[2]], cx.d());
+        let dq = self.transposed().of(cx, [d, v, k])?;
+        let dk = self.transposed().turned().of(cx, [v, d, q])?;
+        let dv = self.turned().of(cx, [k, q, d])?;
+        Ok([dq, dk, dv])
+    }
+
+    /// Gradients of queries, keys and values under the delta rule, x being that of the values: `dq_t = −x_t (α_t S_{t−1})ᵀ`, and dk_t is the
+    /// same of the matrices that q and x add to from the last token on.
+    fn of_delta(self, cx: &mut VjpCx) -> TypeResult<[Value; 3]> {
+        let ([q, k, _], o, d) = ([cx.ins[0], cx.ins[1], cx.ins[2]], cx.outs[0], cx.d());
+        let x = self.turned().of(cx, [k, q, d])?;
+        let sums = LinearAttention {
+            delta: false,
+            ..self.transposed()
+        };
+        let weight = self.dot(cx.b, x, o)?;
+        let dq = sums.of_others(cx, [x, o, k], weight)?;
+        let dk = sums.turned().of_others(cx, [o, x, q], weight)?;
+        Ok([dq, dk, x])
+    }
+
+    /// What a token does not read of all others: its own part, which is `v` by `weight`, without the sum over all.
+    fn of_others(self, cx: &mut VjpCx, [q, k, v]: [Value; 3], weight: Value) -> TypeResult {
+        let all = self.of(cx, [q, k, v])?;
+        let own = self.split(cx.b, v)?;
+        let own = cx.b.push1(Mul, &[weight, own])?;
+        let to = cx.b.ty(v).shape.clone();
+        let own = cx.b.push1(Reshape { to }, &[own])?;
+        let coeffs = vec![Exact::one(), Exact::int(-1)];
+        cx.b.push1(Combine { coeffs }, &[own, all])
+    }
+
+    /// `[B, S, heads, 1]`: the product of two rows in each head.
+    fn dot(self, b: &mut Builder, x: Value, y: Value) -> TypeResult {
+        let product = b.push1(Mul, &[x, y])?;
+        let product = self.split(b, product)?;
+        b.push1(SumCols, &[product])
+    }
+
+    /// `[B, S, heads · n]` as `[B, S, heads, n]`.
+    fn split(self, b: &mut Builder, x: Value) -> TypeResult {
+        let mut to = b.ty(x).shape.clone();
+        let cols = b.ty(x).cols() / self.heads;
+        to.pop();
+        to.extend([Dim::Fixed(self.heads), Dim::Fixed(cols)]);
+        b.push1(Reshape { to }, &[x])
     }
 }
 
@@ -195,7 +257,11 @@ impl Op for LinearAttention {
         let mut attrs = vec![("heads", self.heads.to_string())];
         let decay = DECAYS.into_iter().skip(1).find(|(_, d)| *d == self.decay);
         attrs.extend(decay.map(|(word, _)| ("decay", word.to_string())));
-        let flags = [("reversed", self.reversed), ("continued", self.continued)];
+        let flags = [
+            ("delta", self.delta),
+            ("reversed", self.reversed),
+            ("continued", self.continued),
+        ];
         let said = flags.into_iter().filter(|(_, on)| *on);
         attrs.extend(said.map(|(name, on)| (name, on.to_string())));
         attrs
@@ -212,6 +278,7 @@ impl Op for LinearAttention {
             decay,
             reversed: given.optional("reversed")?.unwrap_or(false),
             continued: given.optional("continued")?.unwrap_or(false),
+            delta: given.optional("delta")?.unwrap_or(false),
         })
     }
 
@@ -244,14 +311,29 @@ impl Op for LinearAttention {
                     Decay::Key => ins[3].data[row * n + i],
                     Decay::Value => ins[3].data[row * m + j],
                 };
+                let fade = |state: &mut [f64]| {
+                    let each = state.iter_mut().enumerate();
+                    each.for_each(|(at, s)| *s *= decay(at / m, at % m));
+                };
+                let columns = row * m..row * m + m;
+                let query = &q.data[row * n..row * n + n];
+                let mut written = v.data[columns.clone()].to_vec();
+                if !self.reversed {
+                    fade(state);
+                }
+                if self.delta {
+                    let seen = read(query, state, m);
+                    written.iter_mut().zip(seen).for_each(|(v, o)| *v -= o);
+                }
                 for (at, s) in state.iter_mut().enumerate() {
-                    let (i, j) = (at / m, at % m);
-                    let before = if self.reversed { *s } else { decay(i, j) * *s };
-                    *s = before + k.data[row * n + i] * v.data[row * m + j];
-                    o.data[row * m + j] += q.data[row * n + i] * *s;
-                    if self.reversed {
-                        *s *= decay(i, j);
-                    }
+                    *s += k.data[row * n + at / m] * written[at % m];
+                }
+                o.data[columns].copy_from_slice(&match self.delta {
+                    true => written,
+                    false => read(query, state, m),
+                });
+                if self.reversed {
+                    fade(state);
                 }
             }
         }
@@ -295,6 +377,10 @@ impl Op for LinearAttention {
             continued: true,
             ..of(heads, decay)
         };
+        let delta = |heads, decay| LinearAttention {
+            delta: true,
+            ..of(heads, decay)
+        };
         vec![
             sample(of(2, Decay::None), "sums", 3, 2).range(-1.0, 1.0),
             sample(of(2, Decay::Head), "decay of heads", 2, 5),
@@ -306,6 +392,20 @@ impl Op for LinearAttention {
             sample(continued(2, Decay::Key), "from the start", 2, 17),
             sample(continued(2, Decay::Key), "after four", 2, 17).after(4),
             sample(continued(3, Decay::None), "sums, after one", 2, 3).after(1),
+            sample(delta(2, Decay::None), "delta rule", 3, 2).range(-1.0, 1.0),
+            sample(delta(2, Decay::Head), "delta rule, heads", 2, 5),
+            sample(delta(2, Decay::Key), "delta rule, keys", 3, 2),
+            sample(delta(1, Decay::Value), "delta rule, values", 2, 3),
+            sample(delta(2, Decay::Key).turned(), "delta rule, reversed", 2, 3),
         ]
     }
+}
+
+/// A query by a matrix of `m` columns.
+fn read(query: &[f64], matrix: &[f64], m: usize) -> Vec<f64> {
+    let mut o = vec![0.0; m];
+    for (q, row) in query.iter().zip(matrix.chunks_exact(m)) {
+        o.iter_mut().zip(row).for_each(|(o, s)| *o += q * s);
+    }
+    o
 }

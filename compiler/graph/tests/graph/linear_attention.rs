@@ -88,6 +88,89 @@ fn the_recurrence_is_the_sum_over_pairs() {
     }
 }
 
+/// What the matrices miss of the values under the delta rule, with the matrices as products:
+/// `S_t = (I − k_tᵀ q_t) F(S) + k_tᵀ v_t`, F(S) the matrix of the token before (reversed: behind), faded.
+fn missed(op: LinearAttention, ins: &[Tensor]) -> Vec<f64> {
+    let (batch, seq) = (ins[0].shape[0] as usize, ins[0].shape[1] as usize);
+    let mut o = vec![0.0; batch * seq * HEADS * VALUE];
+    for (b, h) in (0..batch * HEADS).map(|n| (n / HEADS, n % HEADS)) {
+        let row = |t: usize| (b * seq + t) * HEADS + h;
+        let decay = |u: usize, i: usize, j: usize| match op.decay {
+            Decay::None => 1.0,
+            Decay::Head => ins[3].data[row(u)],
+            Decay::Key => ins[3].data[row(u) * KEY + i],
+            Decay::Value => ins[3].data[row(u) * VALUE + j],
+        };
+        let mut s = [[0.0; VALUE]; KEY];
+        for n in 0..seq {
+            let t = if op.reversed { seq - 1 - n } else { n };
+            // Between two tokens the decay of the later one counts.
+            let between = if op.reversed { t + 1 } else { t };
+            let faded = |i: usize, j: usize| match n {
+                0 => 0.0,
+                _ => decay(between, i, j) * s[i][j],
+            };
+            let [q, k] = [0, 1].map(|x: usize| &ins[x].data[row(t) * KEY..][..KEY]);
+            let v = &ins[2].data[row(t) * VALUE..][..VALUE];
+            let next = std::array::from_fn(|i| {
+                std::array::from_fn(|j| {
+                    let unit = |l: usize| if l == i { 1.0 } else { 0.0 };
+                    let kept = |l: usize| (unit(l) - k[i] * q[l]) * faded(l, j);
+                    (0..KEY).map(kept).sum::<f64>() + k[i] * v[j]
+                })
+            });
+            for j in 0..VALUE {
+                let read: f64 = (0..KEY).map(|i| q[i] * faded(i, j)).sum();
+                o[row(t) * VALUE + j] = v[j] - read;
+            }
+            s = next;
+        }
+    }
+    o
+}
+
+#[test]
+fn the_delta_rule_multiplies_by_matrices() {
+    let at = Bindings::new(2, 9);
+    for decay in [Decay::None, Decay::Head, Decay::Key, Decay::Value] {
+        for reversed in [false, true] {
+            let op = LinearAttention {
+                reversed,
+                delta: true,
+                ..LinearAttention::new(HEADS as u64, decay)
+            };
+            let ins = operands(decay, at);
+            let found = eval(op, &ins, at).remove(0);
+            for (a, b) in found.data.iter().zip(missed(op, &ins)) {
+                assert!(close(*a, b, 1e-12), "{op:?}: {a} is not {b}");
+            }
+        }
+    }
+}
+
+/// Under the delta rule a key of length 1 gives back the value that it was just given, whatever was there before.
+#[test]
+fn a_key_of_length_1_gives_its_value() {
+    let at = Bindings::new(2, 9);
+    let mut ins = operands(Decay::None, at);
+    for key in ins[1].data.chunks_exact_mut(KEY) {
+        let length = key.iter().map(|x| x * x).sum::<f64>().sqrt();
+        key.iter_mut().for_each(|x| *x /= length);
+    }
+    let sums = LinearAttention::new(HEADS as u64, Decay::None);
+    let delta = LinearAttention {
+        delta: true,
+        ..sums
+    };
+    ins[0] = ins[1].clone();
+    let values = ins[2].clone();
+    ins[2] = eval(delta, &ins, at).remove(0);
+    let read = eval(sums, &ins, at).remove(0);
+    for (a, b) in read.data.iter().zip(&values.data) {
+        assert!(close(*a, *b, 1e-13), "{a} is not {b}");
+    }
+}
+
 /// Rows from one token to another of every sequence.
 fn piece(x: &Tensor, from: usize, to: usize) -> Tensor {
     let (batch, seq, cols) = (x.shape[0] as usize, x.shape[1] as usize, x.cols());
@@ -100,8 +183,12 @@ fn piece(x: &Tensor, from: usize, to: usize) -> Tensor {
 #[test]
 fn pieces_are_the_whole() {
     let whole = Bindings::new(2, 9);
-    for decay in [Decay::None, Decay::Head, Decay::Key, Decay::Value] {
-        let op = LinearAttention::new(HEADS as u64, decay);
+    let decays = [Decay::None, Decay::Head, Decay::Key, Decay::Value];
+    for (decay, delta) in decays.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+        let op = LinearAttention {
+            delta,
+            ..LinearAttention::new(HEADS as u64, decay)
+        };
         let ins = operands(decay, whole);
         let wanted = eval(op, &ins, whole).remove(0);
         let op = LinearAttention {

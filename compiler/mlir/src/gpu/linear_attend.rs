@@ -125,24 +125,45 @@ impl Column<'_> {
             Decay::Head => Some(element(e, row, zero)),
             Decay::Value => Some(element(e, row, self.column)),
         });
-        let nothing = e.float(0.0, e.scalar());
-        let o = e.for_with(zero, rows, 1, &[nothing], |e, i, o| {
-            let [q, k] = [q, k].map(|row| element(e, row, i));
+        let fade = |e: &mut Emitter, i: Val, s: Val| {
             let decay = fixed.or_else(|| decays.map(|row| element(e, row, i)));
+            decay.map_or(s, |d| e.mul(d, s))
+        };
+        let nothing = e.float(0.0, e.scalar());
+        // What the matrix misses of the value takes its place.
+        let missing = kernel.delta.then(|| {
+            let o = e.for_with(zero, rows, 1, &[nothing], |e, i, o| {
+                let q = element(e, q, i);
+                let p = self.row(e, i);
+                let s = e.load(p, e.scalar());
+                let s = if kernel.reversed { s } else { fade(e, i, s) };
+                vec![e.fma(q, s, o[0])]
+            });
+            e.sub(v, o[0])
+        });
+        let v = missing.unwrap_or(v);
+        let o = e.for_with(zero, rows, 1, &[nothing], |e, i, o| {
+            let k = element(e, k, i);
             let p = self.row(e, i);
             let s = e.load(p, e.scalar());
-            let fade = |e: &mut Emitter, s| decay.map_or(s, |d| e.mul(d, s));
-            let s = if kernel.reversed { s } else { fade(e, s) };
+            let s = if kernel.reversed { s } else { fade(e, i, s) };
             let s = e.fma(k, v, s);
-            let o = e.fma(q, s, o[0]);
-            let s = if kernel.reversed { fade(e, s) } else { s };
+            let o = match missing {
+                Some(_) => o[0],
+                None => {
+                    let q = element(e, q, i);
+                    e.fma(q, s, o[0])
+                }
+            };
+            let s = if kernel.reversed { fade(e, i, s) } else { s };
             e.store(s, p);
             vec![o]
         });
+        let o = missing.unwrap_or(o[0]);
         e.when(self.exists, |e| {
             let to = self.columns(e, kernel.result(), row, kernel.value);
             let p = e.at(to, self.column, e.elem);
-            e.store(o[0], p);
+            e.store(o, p);
         });
     }
 

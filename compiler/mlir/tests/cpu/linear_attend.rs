@@ -36,6 +36,7 @@ fn spec<T: Real>([heads, key, value]: [u64; 3], decay: Decay) -> LinearAttend {
         decay,
         reversed: false,
         continued: false,
+        delta: false,
     }
 }
 
@@ -56,6 +57,12 @@ fn check<T: Real>() {
         };
         specs.extend([whole, reversed, continued]);
     }
+    let corrected = |spec: &LinearAttend| LinearAttend {
+        delta: true,
+        ..spec.clone()
+    };
+    let rules: Vec<LinearAttend> = specs.iter().map(corrected).collect();
+    specs.extend(rules);
     for target in targets() {
         let kernels: Vec<KernelSpec> = specs
             .iter()
@@ -111,7 +118,15 @@ fn the_evaluator_sums_over_pairs() {
 /// A text in pieces gives the bits of the whole text, on every target.
 #[test]
 fn pieces_are_the_whole() {
-    let whole = spec::<f32>([2, 6, 18], Decay::Head);
+    for delta in [false, true] {
+        pieces(LinearAttend {
+            delta,
+            ..spec::<f32>([2, 6, 18], Decay::Head)
+        });
+    }
+}
+
+fn pieces(whole: LinearAttend) {
     let continued = LinearAttend {
         continued: true,
         ..whole.clone()

@@ -111,7 +111,8 @@ fn linear() -> Vec<(&'static str, &'static str)> {
         "attention(heads: 4, causal, rope)",
         "concat(linear_attention(linear(6), linear(6), linear(38), heads: 2, decay: linear(6) |> sigmoid), \
          linear_attention(linear(6), linear(6), linear(34), heads: 2, decay: linear(2) |> sigmoid), \
-         linear_attention(linear(6), linear(6), linear, heads: 1, retention)) |> rmsnorm |> linear",
+         linear_attention(linear(6), linear(6), linear, heads: 1, retention), \
+         linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(34), heads: 2, delta: linear(2) |> sigmoid, decay: linear(6) |> sigmoid)) |> rmsnorm |> linear",
     );
     sizes.into_iter().chain([mixer]).collect()
 }

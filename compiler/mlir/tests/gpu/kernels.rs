@@ -305,7 +305,9 @@ fn linear_attention() {
     let decays = [Decay::None, Decay::Head, Decay::Key, Decay::Value];
     let shapes = [[1, 1, 1], [2, 3, 31], [1, 16, 32], [2, 5, 33], [2, 20, 70]];
     for (n, [heads, key, value]) in shapes.into_iter().enumerate() {
-        for (reversed, continued) in [(false, false), (true, false), (false, true)] {
+        let forms = [[false, false], [true, false], [false, true]];
+        let rules = forms.into_iter().flat_map(|f| [(f, false), (f, true)]);
+        for ([reversed, continued], delta) in rules {
             let spec = KernelSpec::LinearAttend(LinearAttend {
                 dtype: DType::F32,
                 heads,
@@ -314,6 +316,7 @@ fn linear_attention() {
                 decay: decays[(n + usize::from(reversed)) % 4],
                 reversed,
                 continued,
+                delta,
             });
             let past = [0, 4][n % 2];
             let dims = &[2, 5, past][..if continued { 3 } else { 2 }];

@@ -26,6 +26,11 @@ const RETENTION: Argument = Argument::flag(
     "retention",
     "head h, from 0, decays by 1 − 2^(−5−h) with each token, as in RetNet",
 );
+const DELTA: Argument = Argument::value(
+    "delta",
+    "the whole value is added",
+    "the delta rule: a column for each head, from 0 to 1, the share of what the matrix gave for a key that makes way for the value (DeltaNet)",
+);
 const HEADS: Argument = Argument::size(
     "heads",
     "heads, which divide the columns of queries, keys and values among them",
@@ -36,12 +41,13 @@ const LAST_DECAY: u64 = 48;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearAttention {
-    /// Queries, keys, values, and the decay if it is a value.
+    /// Queries, keys, values, the decay if it is a value, and the rates of the delta rule if it is followed.
     operands: Vec<Network>,
     heads: u64,
     decay: Decay,
     /// Whether the decays are RetNet's.
     retention: bool,
+    delta: bool,
     /// Columns of all keys, and of all values.
     keys: u64,
     values: u64,
@@ -51,15 +57,16 @@ impl Layer for LinearAttention {
     const NAME: &'static str = "linear_attention";
     const ABOUT: About = About {
         summary: "Linear attention: in each head, a token adds the product of its key and value to a matrix that fades from token to token, and reads it with its query.",
-        formula: "o_t = q_t S_t, S_t = diag(α_t) S_{t−1} + k_tᵀ v_t, S_0 = 0, in each head by itself",
-        source: "Katharopoulos et al. 2020, arXiv:2006.16236; with decays Sun et al. 2023, arXiv:2307.08621, Yang et al. 2024, arXiv:2312.06635, and Dao & Gu 2024, arXiv:2405.21060",
+        formula: "o_t = q_t S_t, S_t = diag(α_t) S_{t−1} + k_tᵀ v_t, S_0 = 0, in each head by itself; with `delta` S_t = diag(α_t) S_{t−1} + β_t k_tᵀ (v_t − k_t diag(α_t) S_{t−1})",
+        source: "Katharopoulos et al. 2020, arXiv:2006.16236; with decays Sun et al. 2023, arXiv:2307.08621, Yang et al. 2024, arXiv:2312.06635, and Dao & Gu 2024, arXiv:2405.21060; with the delta rule Schlag et al. 2021, arXiv:2102.11174, and Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464",
         notes: &[
             "It is causal. Its time and its memory in training grow with the length of the text, not with its square.",
             "While text is generated, heads · (columns of a key) · (columns of a value) numbers are kept, however long the text is. Reading it in pieces gives the bits of reading it whole.",
+            "The delta rule wants keys of length 1, as `normalize(heads: n)` makes them: at β = 1 the key then gives its value and nothing else. Its matrices are walked over twice and kept twice while text is generated.",
             "Nothing is scaled or normalised: put a norm after it. A column of ones among a head's values gives the sum of its weights.",
         ],
     };
-    const ARGUMENTS: &'static [Argument] = &[Q, K, V, DECAY, RETENTION, HEADS];
+    const ARGUMENTS: &'static [Argument] = &[Q, K, V, DECAY, RETENTION, DELTA, HEADS];
     const EXAMPLES: &'static [Example] = &[
         Example {
             text: "linear_attention(linear, linear, linear, heads: 4)",
@@ -77,6 +84,14 @@ impl Layer for LinearAttention {
             text: "linear_attention(linear(8), linear(8), linear, heads: 2, decay: linear(8) |> sigmoid)",
             meaning: "and how much of each column of the keys, as in gated linear attention",
         },
+        Example {
+            text: "linear_attention(linear(8), linear(8) |> normalize(heads: 2), linear, heads: 2, delta: linear(2) |> sigmoid)",
+            meaning: "the delta rule: what the key gave makes way for the value",
+        },
+        Example {
+            text: "linear_attention(linear(8), linear(8) |> normalize(heads: 2), linear, heads: 2, delta: linear(2) |> sigmoid, decay: linear(2) |> sigmoid)",
+            meaning: "with decays, the gated delta rule",
+        },
     ];
     const ROLE: Option<&'static str> = None;
     const FACTS: Facts = Facts::NONE;
@@ -86,6 +101,7 @@ impl Layer for LinearAttention {
         let operands = r.operands([&Q, &K, &V]);
         let decay = r.named_value(&DECAY);
         let retention = r.flag(&RETENTION);
+        let delta = r.named_value(&DELTA);
         let heads_expr = r.needed(&HEADS);
         let span = r.span();
         let [(q, queries), (k, keys), (v, values)] = operands?;
@@ -114,11 +130,18 @@ impl Layer for LinearAttention {
             (None, true) => Decay::Head,
             (None, false) => Decay::None,
         };
+        let follows = delta.is_some();
+        if let Some(delta) = delta {
+            let (delta, columns) = delta?;
+            operands.push(delta);
+            rated(r, span, heads, columns)?;
+        }
         let layer = LinearAttention {
             operands,
             heads,
             decay: kind,
             retention,
+            delta: follows,
             keys,
             values,
         };
@@ -131,8 +154,9 @@ impl Layer for LinearAttention {
 
     fn reads(&self) -> Reads {
         let parts = self.operands.iter().map(Network::reads);
+        let kept = if self.delta { 2 } else { 1 };
         let own = Reads {
-            carried: self.keys * (self.values / self.heads),
+            carried: kept * self.keys * (self.values / self.heads),
             ..Reads::default()
         };
         parts.fold(own, Reads::and)
@@ -140,23 +164,56 @@ impl Layer for LinearAttention {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let mut operands = values(&self.operands, b, at, w)?;
+        let rates = self.delta.then(|| operands.pop()).flatten();
         if self.retention {
             operands.push(retention(b, operands[0], self.heads)?);
         }
-        let op = ops::LinearAttention::new(self.heads, self.decay);
-        let shape = [self.keys, self.values / self.heads];
-        match w.carry(b, "matrices", shape)? {
-            None => b.push1(op, &operands),
-            Some(matrices) => {
-                operands.push(matrices);
-                let continued = true;
-                Ok(b.push(ops::LinearAttention { continued, ..op }, &operands)?[0])
-            }
+        if let Some(rates) = rates {
+            self.correct(b, rates, &mut operands, w)?;
         }
+        self.run(b, "matrices", false, operands, w)
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
+    }
+}
+
+impl LinearAttention {
+    /// Linear attention of these operands, from what the last run left where there is such.
+    fn run(
+        &self,
+        b: &mut Builder,
+        kept: &'static str,
+        delta: bool,
+        mut operands: Vec<Value>,
+        w: &mut dyn Weights,
+    ) -> TypeResult {
+        let matrices = w.carry(b, kept, [self.keys, self.values / self.heads])?;
+        operands.extend(matrices);
+        let op = ops::LinearAttention {
+            delta,
+            continued: matrices.is_some(),
+            ..ops::LinearAttention::new(self.heads, self.decay)
+        };
+        Ok(b.push(op, &operands)?[0])
+    }
+
+    /// The delta rule `S_t = S + β_t k_tᵀ(v_t − k_t S)`, S the matrix before the token, faded, is the sum of `(β_t k_t)ᵀ e_t`: e_t, what the
+    /// matrix misses of the value, takes the place of the value, and β_t k_t that of the key.
+    fn correct(
+        &self,
+        b: &mut Builder,
+        rates: Value,
+        operands: &mut [Value],
+        w: &mut dyn Weights,
+    ) -> TypeResult<()> {
+        let key = operands[1];
+        operands[1] = nn::scale_heads(b, key, rates)?;
+        let mut of_key = operands.to_vec();
+        of_key[0] = key;
+        operands[2] = self.run(b, "corrections", true, of_key, w)?;
+        Ok(())
     }
 }
 
@@ -168,6 +225,16 @@ fn divided(r: &mut Reading, said: Span, heads: u64, what: &str, columns: u64) ->
     let message = format!("{heads} heads do not divide the {columns} columns of {what}");
     let d = Diagnostic::error(codes::HEAD_COUNT, said, message);
     r.fail(d.label(format!("{columns} / {heads} is not whole")))
+}
+
+/// Says so where the delta rule has other than a rate for each head.
+fn rated(r: &mut Reading, at: Span, heads: u64, columns: u64) -> Option<()> {
+    if columns == heads {
+        return Some(());
+    }
+    let message = format!("the rates of the delta rule have {columns} columns");
+    let d = Diagnostic::error(codes::WIDTH_MISMATCH, at, message);
+    r.fail(d.label(format!("{heads} are expected, one for each head")))
 }
 
 /// What a decay of so many columns is a number for.
