@@ -13,7 +13,8 @@
 
 use crate::expr::{Access, ColMap, Expr, RowMap};
 use crate::kernel::{
-    Attend, Contract, Extent, Gather, KernelSpec, Layout, LinearAttend, Rows, Signature,
+    Attend, Contract, Delay, Extent, Gather, KernelSpec, Layout, LinearAttend, Rows, Scan,
+    Signature,
 };
 use crate::{Body, DType, Target};
 
@@ -132,8 +133,8 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             threads: attend::THREADS,
             shared: attend::forward_shared(a),
         },
-        KernelSpec::Scan(k) => Shape {
-            blocks: dims[0] * k.cols.div_ceil(WARP),
+        KernelSpec::Scan(Scan { cols, .. }) | KernelSpec::Delay(Delay { cols, .. }) => Shape {
+            blocks: dims[0] * cols.div_ceil(WARP),
             threads: WARP,
             shared: 0,
         },
@@ -381,7 +382,8 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         }
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
         KernelSpec::LinearAttend(_) => element,
-        KernelSpec::Columns(_) | KernelSpec::Scan(_) | KernelSpec::Pack(_) => element,
+        KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
+        KernelSpec::Scan(_) | KernelSpec::Delay(_) => element,
         KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
             let [rows, matrices] = match spec {
                 KernelSpec::Grouped(_) if g.layout == Layout::Columns => [g.of.k, g.of.k],

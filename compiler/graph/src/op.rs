@@ -6,7 +6,7 @@ use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, Groups, LinearAttend, Scan, ScanForm};
+use odec_program::kernel::{Attend, Delay, Groups, LinearAttend, Scan, ScanForm};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -105,13 +105,10 @@ pub enum Kind {
     AttendCached(Attend),
     /// Operands q, k, v, decay and matrices, as far as there are; results o and matrices.
     LinearAttend(LinearAttend),
-    /// Operand 1's rows go behind the earlier ones of operand 0, a source, and as many more: no launch where they are
-    /// computed there.
-    Append { after: u64 },
+    /// Operand 1's rows go behind the earlier ones of operand 0, a source: no launch where they are computed there.
+    Append,
     /// The only operand, a source, from row `past` on: no launch.
     FromPast,
-    /// The only operand, a source or an append to one, from row `past + from` on: no launch.
-    KeptRows { from: u64 },
     /// Rows of operand 0 at operand 1's indices.
     Gather,
     /// Scatter-add of operand 1's rows at operand 0's indices, onto zeros.
@@ -121,13 +118,16 @@ pub enum Kind {
     /// Operands and results as the kernel's specification says, which the lowering gives its type; a carry is the last operand and the last
     /// result.
     Scan(Scan),
+    /// Operands x and the ring, a source; results y and the ring.
+    Delay(Delay),
 }
 
 impl Kind {
     /// The operand whose memory a result takes: a source that outlives the run, and that nothing but this op reads.
     pub fn replaces(&self, port: u32) -> Option<usize> {
         match self {
-            Kind::Append { .. } => Some(0),
+            Kind::Append => Some(0),
+            Kind::Delay(_) if port == 1 => Some(1),
             Kind::LinearAttend(k) if k.continued && port == 1 => Some(k.result() as usize),
             Kind::Scan(k) if k.form == ScanForm::Carried && port == 1 => {
                 Some(1 + usize::from(k.factors))

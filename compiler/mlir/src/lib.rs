@@ -17,6 +17,7 @@ pub mod cache;
 pub mod codegen;
 mod columns;
 mod contract;
+mod delay;
 pub mod emit;
 mod epilogue;
 pub mod error;
@@ -72,6 +73,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
+        KernelSpec::Delay(k) => delay::emit(&mut e, k),
         KernelSpec::Grouped(k) => grouped::emit_rows(&mut e, k),
         KernelSpec::GroupedOuter(k) => grouped::emit_outer(&mut e, k),
         KernelSpec::Pack(k) => pack::emit(&mut e, k),

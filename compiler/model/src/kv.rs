@@ -5,8 +5,8 @@
 
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{
-    Add, Append, Attention, Cache, CachedAttention, Carry, Concat, Depthwise, KeptRows, Mul,
-    ShiftTokens, Slice,
+    Add, Append, Attention, Cache, CachedAttention, Carry, Delayed, Depthwise, Mul, ShiftTokens,
+    Slice,
 };
 use odec_graph::types::Elem;
 use odec_graph::{Builder, TypeError, Value, nn};
@@ -52,7 +52,7 @@ impl GraphBuilder<'_> {
                 width: b.ty(x).cols(),
             };
             let cache = b.push1(cache, &[])?;
-            b.push1(Append::default(), &[cache, x])
+            b.push1(Append, &[cache, x])
         };
         let mut operands = operands.to_vec();
         for (n, what) in [(1, "k"), (2, "v")] {
@@ -91,10 +91,9 @@ impl GraphBuilder<'_> {
         x: Value,
         by: &[i32],
     ) -> Result<Value, TypeError> {
-        match &self.kept_rows(b, x, by)?[..] {
-            [] => b.push1(ShiftTokens { by: by.to_vec() }, &[x]),
-            [row] => Ok(*row),
-            rows => b.push1(Concat, rows),
+        match self.delayed(b, x, by)? {
+            Some(rows) => Ok(rows),
+            None => b.push1(ShiftTokens { by: by.to_vec() }, &[x]),
         }
     }
 
@@ -106,54 +105,47 @@ impl GraphBuilder<'_> {
         taps: Value,
         by: &[i32],
     ) -> Result<Value, TypeError> {
-        let rows = self.kept_rows(b, x, by)?;
+        let Some(rows) = self.delayed(b, x, by)? else {
+            return b.push1(Depthwise { by: by.to_vec() }, &[x, taps]);
+        };
         let cols = b.ty(x).cols();
-        let mut sum = None;
-        for (row, k) in rows.into_iter().zip(0..) {
-            let from = k * cols;
-            let tap = b.push1(Slice { from, cols }, &[taps])?;
-            let product = b.push1(Mul, &[tap, row])?;
-            sum = Some(match sum {
-                Some(before) => b.push1(Add, &[before, product])?,
-                None => product,
-            });
+        let products = (0..by.len() as u64).map(|k| {
+            let slice = Slice {
+                from: k * cols,
+                cols,
+            };
+            let [tap, row] = [b.push1(slice, &[taps])?, b.push1(slice, &[rows])?];
+            b.push1(Mul, &[tap, row])
+        });
+        let products: Vec<Value> = products.collect::<Result<_, _>>()?;
+        let mut sum = products[0];
+        for product in &products[1..] {
+            sum = b.push1(Add, &[sum, *product])?;
         }
-        match sum {
-            Some(sum) => Ok(sum),
-            None => b.push1(Depthwise { by: by.to_vec() }, &[x, taps]),
-        }
+        Ok(sum)
     }
 
-    /// The rows at each of these distances, if earlier runs may have made some of them. As many rows as the longest distance lie before
-    /// those of the first token, and stay zero.
-    fn kept_rows(
+    /// The rows at each of these distances side by side, if earlier runs may have made some of them: as many as the longest distance are kept.
+    fn delayed(
         &mut self,
         b: &mut Builder,
         x: Value,
         by: &[i32],
-    ) -> Result<Vec<Value>, TypeError> {
-        let before: Result<Vec<u64>, _> = by.iter().map(|by| u64::try_from(*by)).collect();
-        let before = match (self.kv, before) {
-            (KvMode::Prefill, _) => return Ok(vec![]),
-            (KvMode::Cached, Ok(before)) => before,
+    ) -> Result<Option<Value>, TypeError> {
+        let before: Result<Vec<u32>, _> = by.iter().map(|by| u32::try_from(*by)).collect();
+        let reach = by.iter().copied().max().unwrap_or(0);
+        let by = match (self.kv, before) {
+            (KvMode::Prefill, _) => return Ok(None),
+            (KvMode::Cached, Ok(_)) if reach == 0 => return Ok(None),
+            (KvMode::Cached, Ok(by)) => by,
             (KvMode::Cached, Err(_)) => {
                 let what = "reads tokens that are not there yet".into();
                 return Err(TypeError { op: "shift", what });
             }
         };
-        let after = before.iter().copied().max().unwrap_or(0);
-        if after == 0 {
-            return Ok(vec![]);
-        }
-        let cache = Cache {
-            path: self.kept_path(format!("{}.rows", b.site)),
-            positions: self.spec.sizes.context.saturating_add(after),
-            width: b.ty(x).cols(),
-            elem: Elem::Real,
-        };
-        let cache = b.push1(cache, &[])?;
-        let kept = b.push1(Append { after }, &[cache, x])?;
-        let row = |by: &u64| b.push1(KeptRows { from: after - by }, &[kept]);
-        before.iter().map(row).collect()
+        let width = b.ty(x).cols();
+        let ring = self.carry(b, "rows", [reach as u64, width])?;
+        let operands: Vec<Value> = [x].into_iter().chain(ring).collect();
+        Ok(Some(b.push(Delayed { by }, &operands)?[0]))
     }
 }

@@ -131,8 +131,8 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
-        Kind::LinearAttend(_) | Kind::Scan(_) => Role::Fresh,
-        Kind::Append { .. } | Kind::KeptRows { .. } => Role::Fresh,
+        Kind::LinearAttend(_) | Kind::Scan(_) | Kind::Delay(_) => Role::Fresh,
+        Kind::Append => Role::Fresh,
         Kind::Gather | Kind::PositionSum => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter(_) => Role::Fresh,
         Kind::Rows { reads, rule } => {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | factors of every contraction, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
-//! | rows that a token reads of other tokens (shifts, convolutions), forward and backward; kept ones | bf16 |
+//! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU | bf16 |
 //! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
@@ -75,7 +75,7 @@ enum Rounds {
 }
 
 /// What reads bf16: shifts and convolutions of an even number of columns, and attention where queries, keys and values have such numbers (other
-/// attention stays f32, all of it). With it, what is kept for them, whose rows begin at whole words.
+/// attention stays f32, all of it). With it, kept keys and values, whose rows begin at whole words.
 fn halves(graph: &Graph) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     for (n, node) in graph.nodes() {
@@ -83,7 +83,6 @@ fn halves(graph: &Graph) -> BTreeSet<u32> {
             OpKind::Attention(_) | OpKind::AttentionBackward(_) => (0..3, 0..0),
             OpKind::CachedAttention(_) => (0..3, 1..3),
             OpKind::ShiftTokens(_) | OpKind::Depthwise(_) => (0..1, 0..0),
-            OpKind::KeptRows(_) => (0..1, 0..1),
             _ => continue,
         };
         let even = |v: &Value| graph.ty(*v).cols().is_multiple_of(2);
@@ -128,6 +127,11 @@ impl<'g> Reading<'g> {
 
     /// Whether node `n` reads its operand `i` in bf16.
     fn rounds(&self, n: u32, i: usize) -> Option<Rounds> {
+        if !matches!(self.graph.node(n).op, OpKind::MatMul(_))
+            && self.is_delayed(self.graph.node(n).operands[i])
+        {
+            return Some(Rounds::Attention);
+        }
         let attention = match self.graph.node(n).op {
             OpKind::MatMul(_) => return Some(Rounds::Contraction),
             OpKind::Attention(_) => i < 3,
@@ -138,6 +142,15 @@ impl<'g> Reading<'g> {
             _ => false,
         };
         (attention && self.halves.contains(&n)).then_some(Rounds::Attention)
+    }
+
+    /// Rows of earlier tokens that were kept as they are: who reads them rounds them, as a shift or a convolution would.
+    fn is_delayed(&self, v: Value) -> bool {
+        let node = self.graph.node(v.node);
+        let even = |x: &Value| self.graph.ty(*x).cols().is_multiple_of(2);
+        matches!(node.op, OpKind::Delayed(_))
+            && v.port == 0
+            && node.operands.first().is_some_and(even)
     }
 
     fn values(&self) -> impl Iterator<Item = Value> {

@@ -439,3 +439,36 @@ fn recurrent_costs(arguments: &str, walks: u64) {
         [walks * 4 * 2 * elements; 2]
     );
 }
+
+/// What recurrences and short convolutions keep of a text does not grow with it: of a convolution, as many rows as it reaches back.
+#[test]
+fn what_recurrences_keep_does_not_grow_with_the_text() {
+    let decode = |mix: &str, context: u64| {
+        let text = format!(
+            "field mix = rmsnorm |> {mix}\n\
+             model m {{\n  input tokens(vocab: 256, context: {context})\n  embed learned(width: 16)\n  \
+             evolve euler(mix) for 2 steps\n  output logits\n}}\n"
+        );
+        let built = built(&text);
+        let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
+        let decode = cost(&built, &manifest.program, options())
+            .unwrap()
+            .decode
+            .unwrap();
+        (decode.bytes_per_token, decode.carried_bytes)
+    };
+    let (steps, bytes, width) = (2, 4, 16);
+    for (mix, kept) in [
+        ("conv(kernel: 4, causal, dilation: 2)", 6 * width),
+        ("conv(kernel: 3, causal, depthwise)", 2 * width),
+        ("concat(id, shift(by: 5)) |> linear", 5 * width),
+        ("selective_scan(hidden: 8)", 3 * 8 + 8),
+        // Three convolutions, and two matrices of 8 × 8 for each of two heads.
+        ("gated_delta_net(heads: 2)", 3 * 3 * width + 2 * 2 * 64),
+    ] {
+        for context in [CONTEXT, 2 * CONTEXT] {
+            let wanted = (0, steps * bytes * kept);
+            assert_eq!(decode(mix, context), wanted, "{mix}");
+        }
+    }
+}

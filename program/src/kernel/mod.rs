@@ -22,6 +22,7 @@ mod attend_backward;
 mod attend_cached;
 mod columns;
 mod contract;
+mod delay;
 mod gather;
 mod grouped;
 mod grouped_outer;
@@ -43,6 +44,7 @@ pub use attend_backward::eval_attend_backward;
 pub use attend_cached::eval_attend_cached;
 pub use columns::{Columns, eval_columns};
 pub use contract::{Blocking, Contract, Epilogue, Layout, Order};
+pub use delay::Delay;
 pub use gather::Gather;
 pub use grouped::{Grouped, Groups};
 pub use linear_attend::{Decay, LinearAttend, eval_linear_attend};
@@ -203,6 +205,7 @@ kernels! {
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,
     Scan(Scan) = scan::ScanKind,
+    Delay(Delay) = delay::DelayKind,
     Grouped(Grouped) = grouped::GroupedKind,
     GroupedOuter(Grouped) = grouped_outer::GroupedOuterKind,
 }

@@ -236,6 +236,7 @@ fn function(k: &Kernel) -> String {
         | KernelSpec::LinearAttend(_)
         | KernelSpec::PositionSum(_)
         | KernelSpec::Scan(_)
+        | KernelSpec::Delay(_)
         | KernelSpec::Grouped(_)
         | KernelSpec::GroupedOuter(_) => {
             unreachable!(

@@ -8,26 +8,19 @@ use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use odec_program::Dim;
 
-/// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past + after .. past + after + S` are those of x, the others stay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Append {
-    /// Rows before those of the first token, which nothing writes.
-    pub after: u64,
-}
+/// `cache[B, P, C]`, `x[B, S, C] → [B, P, C]`: rows `past .. past + S` are those of x, the others stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Append;
 
 impl Op for Append {
     const NAME: &'static str = "append";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        match self.after {
-            0 => vec![],
-            after => vec![("after", after.to_string())],
-        }
+        vec![]
     }
 
-    fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let after = given.optional("after")?.unwrap_or(0);
-        Ok(Append { after })
+    fn from_attrs(_: &mut Attrs) -> Result<Self, ParseError> {
+        Ok(Append)
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -46,7 +39,7 @@ impl Op for Append {
 
     fn eval(&self, ins: &[&Tensor], cx: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (cache, x) = (ins[0], ins[1]);
-        let (past, positions) = (cx.bindings.past + self.after, cache.shape[1]);
+        let (past, positions) = (cx.bindings.past, cache.shape[1]);
         if past + x.shape[1] > positions {
             let what = format!(
                 "{} tokens after {past} in a cache of {positions}",
@@ -75,12 +68,11 @@ impl Op for Append {
     }
 
     fn kind(&self, _: &[TensorType]) -> Kind {
-        Kind::Append { after: self.after }
+        Kind::Append
     }
 
     fn samples() -> Vec<Sample> {
         let cache = TensorType::real([Dim::Batch, Dim::Fixed(6), Dim::Fixed(5)]);
-        let op = Append::default();
-        vec![Sample::new(op, "after two", vec![cache, TensorType::state(5)]).after(2)]
+        vec![Sample::new(Append, "after two", vec![cache, TensorType::state(5)]).after(2)]
     }
 }

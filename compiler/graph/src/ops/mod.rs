@@ -50,7 +50,7 @@ impl OpKind {
     /// a part of it, goes on as it is.
     fn operand(&self, ty: &TensorType) -> TensorType {
         match self {
-            OpKind::Append(_) | OpKind::KeptRows(_) => ty.clone(),
+            OpKind::Append(_) => ty.clone(),
             _ => ty.widened(),
         }
     }
@@ -141,8 +141,8 @@ ops! {
     cache::Cache,
     append::Append,
     from_past::FromPast,
-    kept_rows::KeptRows,
     cached_attention::CachedAttention,
     carry::Carry,
     carried_scan::CarriedScan,
+    delayed::Delayed,
 }

@@ -143,7 +143,7 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::AttentionBackward(_) => true,
         OpKind::Append(_) | OpKind::FromPast(_) | OpKind::CachedAttention(_) => true,
         OpKind::ScanBackward(_) | OpKind::CarriedScan(_) => true,
-        OpKind::KeptRows(_) => true,
+        OpKind::Delayed(_) => true,
         OpKind::Attention(_) => port == 1,
         OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken
@@ -393,7 +393,15 @@ fn wrong_operands_are_errors() {
         ),
         (ops::CarriedScan.into(), vec![]),
         (ops::CarriedScan.into(), vec![s5.clone(), s5.clone()]),
-        (ops::CarriedScan.into(), vec![s5.clone(), s5, s4.clone()]),
+        (
+            ops::CarriedScan.into(),
+            vec![s5.clone(), s5.clone(), s4.clone()],
+        ),
+        (
+            ops::Delayed { by: vec![2] }.into(),
+            vec![s5.clone(), s4.clone()],
+        ),
+        (ops::Delayed { by: vec![0] }.into(), vec![s5, s4.clone()]),
     ];
     let mut text = String::new();
     for (op, ins) in cases {

@@ -10,6 +10,7 @@ mod access;
 mod attend;
 mod columns;
 mod contract;
+mod delay;
 mod gather;
 mod grouped;
 mod linear_attend;
@@ -56,6 +57,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
+        KernelSpec::Delay(k) => delay::emit(&mut e, k),
         KernelSpec::Attend(k) if attends_on_tensor_cores(k) => {
             tensor::attend::forward::emit(&mut e, k)
         }

@@ -5,6 +5,7 @@
 mod amx;
 mod attend;
 mod contract;
+mod delay;
 mod fma;
 mod grouped;
 #[path = "../harness/mod.rs"]

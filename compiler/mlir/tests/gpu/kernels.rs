@@ -11,8 +11,8 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
-    Attend, Blocking, Columns, Contract, Decay, Epilogue, Extent, Gather, Layout, LinearAttend,
-    Order, Rows, Scan, ScanForm, Scores, Store,
+    Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Layout,
+    LinearAttend, Order, Rows, Scan, ScanForm, Scores, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -294,6 +294,39 @@ fn recurrences() {
                 dims,
                 coeffs: vec![],
             }));
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn rows_of_earlier_tokens() {
+    let mut cases = vec![];
+    let distances: [&[u32]; 4] = [&[1], &[3, 2, 1, 0], &[4, 0, 2], &[5]];
+    for (n, cols) in [1u64, 31, 32, 33, 100].into_iter().enumerate() {
+        let by = distances[n % 4].to_vec();
+        let spec = Delay {
+            dtype: DType::F32,
+            cols,
+            by,
+        };
+        let (batch, kept) = (3, 3 * spec.reach() * cols);
+        for (seq, past, ring) in [
+            (7, 0, room(kept)),
+            (1, 2, floats(kept, 2)),
+            (9, 11, floats(kept, 3)),
+        ] {
+            cases.push(Case {
+                operands: vec![
+                    floats(batch * seq * cols, 1),
+                    room(batch * seq * spec.columns()),
+                    ring,
+                ],
+                spec: KernelSpec::Delay(spec.clone()),
+                aliases: vec![],
+                dims: vec![batch, seq, past],
+                coeffs: vec![],
+            });
         }
     }
     check(&cases);

@@ -57,7 +57,7 @@ impl Layer for Conv {
         source: "LeCun et al. 1989, Neural Computation 1; dilated: Yu & Koltun 2016, ICLR",
         notes: &[
             "Parameters are those of PyTorch's `Conv1d`: `weight` [columns, width, kernel], with `depthwise` [width, 1, kernel], and `bias` [columns]. Weights start as matrices do, biases at zero.",
-            "While text is generated, the rows of earlier tokens are kept: a number for each column.",
+            "While text is generated, as many rows are kept as it reaches back: a number for each column.",
         ],
     };
     const ARGUMENTS: &'static [Argument] = &[CAUSAL, DEPTHWISE, BIAS, X, KERNEL, DILATION, COLUMNS];

@@ -95,15 +95,14 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Of rows of so many columns, these distances before a token.
+    /// Of rows of so many columns, these distances before a token: as many are carried on as the longest one.
     pub fn shifted(by: &[i32], columns: u64) -> Reads {
+        let reach = by.iter().copied().max().unwrap_or(0).max(0);
+        let later_tokens = by.iter().any(|by| *by < 0);
+        let carried = if later_tokens { 0 } else { reach as u64 };
         Reads {
-            later_tokens: by.iter().any(|by| *by < 0),
-            kept: if by.iter().any(|by| *by > 0) {
-                columns
-            } else {
-                0
-            },
+            later_tokens,
+            carried: carried.saturating_mul(columns),
             ..Reads::default()
         }
     }

@@ -33,7 +33,7 @@ impl Layer for Shift {
         formula: "y[t] = x[t − by]",
         source: "Peng et al. 2023, Findings of EMNLP, section 3",
         notes: &[
-            "While text is generated, the rows of earlier tokens are kept: a number for each column.",
+            "While text is generated, as many rows are kept as it reaches back: a number for each column.",
         ],
     };
     const ARGUMENTS: &'static [Argument] = &[LATER, X, BY];

@@ -17,7 +17,7 @@ use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
 use odec_program::kernel::{
-    Attend, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
+    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
 };
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,6 @@ impl Lowering<'_> {
         let name = self.name(v);
         let home = match kind(self.graph, v.node) {
             Kind::Source => Placement::Fixed(self.home_of_source(v)?),
-            Kind::KeptRows { from } => Placement::Fixed(self.kept_rows(v.node, from)?),
             Kind::FromPast => {
                 let table = self.graph.node(v.node).operands[0];
                 Placement::Fixed(Operand {
@@ -228,9 +227,9 @@ impl Lowering<'_> {
                 .collect::<Vec<_>>()
         };
         match (kind(self.graph, n), &unit.shape) {
-            (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::KeptRows { .. }, _) => Ok(()),
-            (Kind::Append { after }, _) => {
-                let (x, home) = (self.canonical(operands[1]), self.appended(n, after)?);
+            (Kind::Source | Kind::Scalar(_) | Kind::FromPast, _) => Ok(()),
+            (Kind::Append, _) => {
+                let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
                 match self.claimed.get(&x) == Some(&home) {
                     true => Ok(()),
                     false => self.copy_out(x, home),
@@ -350,6 +349,11 @@ impl Lowering<'_> {
             (Kind::Scan(spec), _) => {
                 let dtype = self.real;
                 let spec = KernelSpec::Scan(Scan { dtype, ..spec });
+                self.recurrence(spec, sizes(&[0, 1]), n, results)
+            }
+            (Kind::Delay(spec), _) => {
+                let dtype = self.real;
+                let spec = KernelSpec::Delay(Delay { dtype, ..spec });
                 self.recurrence(spec, sizes(&[0, 1]), n, results)
             }
             (Kind::ScatterAdd, _) => {

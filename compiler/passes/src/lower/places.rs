@@ -30,8 +30,8 @@ impl Lowering<'_> {
             }
         }
         for (n, node) in self.graph.nodes() {
-            if let Kind::Append { after } = kind(self.graph, n) {
-                let home = self.appended(n, after)?;
+            if let Kind::Append = kind(self.graph, n) {
+                let home = self.appended(n)?;
                 self.claim(self.canonical(node.operands[1]), home);
             }
         }
@@ -41,10 +41,7 @@ impl Lowering<'_> {
     /// Has a value computed at a place, unless it is not computed or has another place.
     fn claim(&mut self, v: Value, home: Operand) -> bool {
         let made = kind(self.graph, v.node);
-        let not_computed = matches!(
-            made,
-            Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::KeptRows { .. }
-        );
+        let not_computed = matches!(made, Kind::Source | Kind::Scalar(_) | Kind::FromPast);
         let has_place = not_computed || made.replaces(v.port).is_some();
         let free = !has_place && !self.claimed.contains_key(&v);
         if free {
@@ -53,34 +50,13 @@ impl Lowering<'_> {
         free
     }
 
-    /// Where an append puts its rows.
-    pub(super) fn appended(&self, n: u32, after: u64) -> Result<Operand, LowerError> {
-        self.at_row(self.graph.node(n).operands[0], after)
-    }
-
-    /// Where the rows of a run's tokens, or those so many rows before them, are in what was appended to.
-    pub(super) fn kept_rows(&self, n: u32, from: u64) -> Result<Operand, LowerError> {
-        let kept = self.graph.node(n).operands[0];
-        match kind(self.graph, kept.node) {
-            Kind::Append { .. } => self.at_row(self.graph.node(kept.node).operands[0], from),
-            _ => self.at_row(kept, from),
-        }
-    }
-
-    /// A cache from row `past + rows` on.
-    fn at_row(&self, cache: Value, rows: u64) -> Result<Operand, LowerError> {
-        let home = self.home_of_source(cache)?;
+    /// Where an append puts its rows: the cache from row `past` on.
+    pub(super) fn appended(&self, n: u32) -> Result<Operand, LowerError> {
+        let cache = self.graph.node(n).operands[0];
         let stride = self.row_bytes(cache);
-        let skipped = rows.checked_mul(stride);
-        let offset = skipped.and_then(|skipped| home.offset.checked_add(skipped));
-        let overflow = LowerError::Overflow {
-            what: "the cache",
-            op: self.graph.node(cache.node).op.name(),
-        };
         Ok(Operand {
-            offset: offset.ok_or(overflow)?,
             stride,
-            ..home
+            ..self.home_of_source(cache)?
         })
     }
 
