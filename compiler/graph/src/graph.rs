@@ -178,6 +178,8 @@ pub struct Builder<O> {
     pub(crate) graph: Graph<O>,
     pub site: Site,
     pub span: Option<Span>,
+    /// Numbers of rows, where the linear maps of layers are computed for some rows only: those with 0 or more.
+    pub rows: Option<Value>,
 }
 
 impl<O> Default for Builder<O> {
@@ -186,6 +188,7 @@ impl<O> Default for Builder<O> {
             graph: Graph::default(),
             site: Site::default(),
             span: None,
+            rows: None,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::op::{TypeError, TypeResult};
 use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
-    InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape, Rope, Rsqrt, Scan,
-    Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
+    GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape,
+    Rope, Rsqrt, Scan, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
 };
 use crate::types::TensorType;
 use crate::value::Value;
@@ -38,9 +38,20 @@ pub fn constant(b: &mut Builder, value: Exact) -> TypeResult {
     b.push1(Constant { value }, &[])
 }
 
-/// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`.
+/// `x[.., K] · wᵀ` with weight `w[N, K]`: `[.., N]`. Where the builder has numbers of rows, only rows with 0 or more are computed, and
+/// the others are zero.
 pub fn linear(b: &mut Builder, x: Value, w: Value) -> TypeResult {
-    b.push1(MatMul::new(Layout::Nt), &[x, w])
+    let rows = b.rows.filter(|rows| *b.ty(*rows) == b.ty(x).per_row());
+    match rows {
+        Some(rows) => {
+            let op = GroupedMatMul {
+                transposed: false,
+                partial: true,
+            };
+            b.push1(op, &[x, rows, w])
+        }
+        None => b.push1(MatMul::new(Layout::Nt), &[x, w]),
+    }
 }
 
 /// A linear map with or without a bias: `weight[N, K]`, `bias[N]`.

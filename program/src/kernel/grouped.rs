@@ -26,20 +26,25 @@ pub struct Groups {
     /// Columns of the result, and the inner length.
     pub n: u64,
     pub k: u64,
+    /// Whether a number that is not 0 or more names no group.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 impl Groups {
-    /// The group that a number names: how many of `1, 2, … groups − 1` are not above it. Every number names one.
-    pub fn of(self, number: f64) -> u64 {
+    /// The group that a number names: how many of `1, 2, … groups − 1` are not above it. Every number names one, unless groups are
+    /// `partial`.
+    pub fn of(self, number: f64) -> Option<u64> {
         match number {
-            x if x.is_nan() || x < 1.0 => 0,
-            x if x >= self.groups as f64 => self.groups - 1,
-            x => x as u64,
+            x if self.partial && (x.is_nan() || x < 0.0) => None,
+            x if x.is_nan() || x < 1.0 => Some(0),
+            x if x >= self.groups as f64 => Some(self.groups - 1),
+            x => Some(x as u64),
         }
     }
 }
 
-/// `C(i, :) = Σ_k A(i / copies, k) · B_g(k, :)`, g the group that row i's number names ([`Groups::of`]).
+/// `C(i, :) = Σ_k A(i / copies, k) · B_g(k, :)`, g the group that row i's number names ([`Groups::of`]); zero where it names none.
 ///
 /// dims: `[rows of A]`. operands: numbers (`copies` for each row of A, in the type of arithmetic), A, the matrices, C. A matrix lies
 /// as `layout` says: [k, n] or [n, k]. tiles: for each group one per [`Grouped::width`] columns.
@@ -92,6 +97,7 @@ impl Grouped {
             copies,
             n,
             k,
+            ..
         } = self.of;
         validate::length("columns", n)?;
         validate::length("inner columns", k)?;
@@ -123,7 +129,7 @@ impl Grouped {
     }
 
     /// The group of every row.
-    pub(super) fn groups<T: Real>(&self, m: &impl Memory<T>, rows: u64) -> Vec<u64> {
+    pub(super) fn groups<T: Real>(&self, m: &impl Memory<T>, rows: u64) -> Vec<Option<u64>> {
         let group = |i| self.of.of(m.load(0, i).to_f64());
         (0..rows * self.of.copies).map(group).collect()
     }
@@ -134,8 +140,10 @@ impl Grouped {
             copies,
             n,
             k,
+            partial,
         } = self.of;
-        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times")
+        let some = if partial { ", some rows" } else { "" };
+        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}")
     }
 
     pub(super) fn samples_with(layouts: &[Layout]) -> Vec<Sample<Grouped>> {
@@ -144,6 +152,7 @@ impl Grouped {
             copies: 2,
             n: 7,
             k: 9,
+            partial: false,
         };
         let blocking = Blocking {
             mr: 4,
@@ -151,17 +160,17 @@ impl Grouped {
             kc: 4,
             nc: 8,
         };
-        let sample = |(dtype, layout): (DType, &Layout)| {
+        let sample = |((dtype, partial), layout): ((DType, bool), &Layout)| {
             let layout = *layout;
             let spec = Grouped {
                 dtype,
-                of,
+                of: Groups { partial, ..of },
                 layout,
                 blocking,
             };
             Sample::new(spec, &[5], &[])
         };
-        let types = [DType::F32, DType::F64];
+        let types = [(DType::F32, false), (DType::F64, false), (DType::F32, true)];
         let each = types
             .into_iter()
             .flat_map(|t| layouts.iter().map(move |l| (t, l)));
@@ -204,6 +213,7 @@ impl Kind for GroupedKind {
             copies,
             n,
             k,
+            ..
         } = g.of;
         g.takes([
             ("a", Mode::Read, Count::rows(&[0], k)),
@@ -226,10 +236,15 @@ impl Kind for GroupedKind {
             copies,
             n,
             k,
+            ..
         } = g.of;
         let kc = u64::from(g.blocking.kc);
         let (a, b) = (loaded(m, 1, at.dims[0] * k), loaded(m, 2, groups * n * k));
         for (i, group) in (0..).zip(g.groups(m, at.dims[0])) {
+            let Some(group) = group else {
+                (0..n).for_each(|j| m.store(3, i * n + j, T::ZERO));
+                continue;
+            };
             for j in 0..n {
                 let element = |l: u64| match g.layout {
                     Layout::Columns => j * k + l,
@@ -262,10 +277,18 @@ mod tests {
             copies: 1,
             n: 1,
             k: 1,
+            partial: false,
         };
         let named = [-1.0, 0.0, 0.9, 1.0, 1.5, 2.0, 7.0, f64::INFINITY, f64::NAN].map(|x| of.of(x));
-        assert_eq!(named, [0, 0, 0, 1, 1, 2, 2, 2, 0]);
+        assert_eq!(named, [0, 0, 0, 1, 1, 2, 2, 2, 0].map(Some));
         let one = Groups { groups: 1, ..of };
-        assert_eq!([f64::NEG_INFINITY, 0.0, 5.0].map(|x| one.of(x)), [0; 3]);
+        let all = [f64::NEG_INFINITY, 0.0, 5.0].map(|x| one.of(x));
+        assert_eq!(all, [Some(0); 3]);
+        let some = Groups {
+            partial: true,
+            ..of
+        };
+        let named = [f64::NEG_INFINITY, -1e-30, f64::NAN, -0.0, 0.5, 7.0].map(|x| some.of(x));
+        assert_eq!(named, [None, None, None, Some(0), Some(0), Some(2)]);
     }
 }

@@ -31,6 +31,7 @@ impl Kind for GroupedOuterKind {
             copies,
             n,
             k,
+            ..
         } = g.of;
         g.takes([
             ("a", Mode::Read, Count::rows(&[0], copies * n)),
@@ -53,13 +54,14 @@ impl Kind for GroupedOuterKind {
             copies,
             n,
             k,
+            ..
         } = g.of;
         let rows = at.dims[0];
         let (a, b) = (loaded(m, 1, rows * copies * n), loaded(m, 2, rows * k));
-        let named: Vec<(u64, u64)> = (0..).zip(g.groups(m, rows)).collect();
+        let named: Vec<(u64, Option<u64>)> = (0..).zip(g.groups(m, rows)).collect();
         for group in 0..groups {
-            let of_group = |block: &[(u64, u64)]| -> Vec<u64> {
-                let mine = block.iter().filter(|(_, of)| *of == group);
+            let of_group = |block: &[(u64, Option<u64>)]| -> Vec<u64> {
+                let mine = block.iter().filter(|(_, of)| *of == Some(group));
                 mine.map(|(i, _)| *i).collect()
             };
             let blocks: Vec<Vec<u64>> =

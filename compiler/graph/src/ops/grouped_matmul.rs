@@ -3,7 +3,7 @@
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, spread_parts};
-use crate::ops::{Builder, Combine, GroupedOuter, Slice};
+use crate::ops::{Builder, Combine, GroupedOuter, Reshape, Slice};
 use crate::tensor::{EvalCx, Tensor, add_scaled, dot};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
@@ -12,29 +12,33 @@ use odec_program::Dim;
 use odec_program::kernel::Groups;
 
 /// `x[.., K]` or `x[.., k·K]`, `experts[.., k]`, `W[E, N, K] → [.., k·N]`: each token meets k matrices. The k parts of a row of x meet
-/// one each; a row that has one part only meets all of them. `transposed`: `x[.., k·N] → [.., k·K]`.
+/// one each; a row that has one part only meets all of them. `transposed`: `x[.., k·N] → [.., k·K]`. One expert may be `W[N, K]`.
 ///
-/// An expert is named by a number that need not be whole: by how many of `1, 2, … E − 1` are not above it.
+/// An expert is named by a number that need not be whole: by how many of `1, 2, … E − 1` are not above it. `partial`: a number that is not 0
+/// or more names none, and what it makes of its row is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupedMatMul {
     pub transposed: bool,
+    pub partial: bool,
 }
 
 /// The group of so many that a number names.
-pub(super) fn named(groups: u64, number: f64) -> usize {
+pub(super) fn named(groups: u64, partial: bool, number: f64) -> Option<usize> {
     let of = Groups {
         groups,
         copies: 1,
         n: 1,
         k: 1,
+        partial,
     };
-    of.of(number) as usize
+    of.of(number).map(|group| group as usize)
 }
 
-/// Extents of matrices of fixed size.
+/// Extents of matrices of fixed size; of one, which is the only group.
 pub(super) fn matrices(op: &'static str, t: &TensorType) -> Result<[u64; 3], TypeError> {
     match t.shape[..] {
         [Dim::Fixed(e), Dim::Fixed(n), Dim::Fixed(k)] => Ok([e, n, k]),
+        [Dim::Fixed(n), Dim::Fixed(k)] => Ok([1, n, k]),
         _ => fail(op, format!("{t} is no list of matrices")),
     }
 }
@@ -89,6 +93,7 @@ impl GroupedMatMul {
             copies,
             n,
             k,
+            partial: self.partial,
         };
         Ok((groups, of))
     }
@@ -98,12 +103,15 @@ impl Op for GroupedMatMul {
     const NAME: &'static str = "grouped_matmul";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("transposed", self.transposed.to_string())]
+        let transposed = ("transposed", self.transposed.to_string());
+        vec![transposed, ("partial", self.partial.to_string())]
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
-        let transposed = given.need("transposed")?;
-        Ok(GroupedMatMul { transposed })
+        Ok(GroupedMatMul {
+            transposed: given.need("transposed")?,
+            partial: given.need("partial")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -116,7 +124,8 @@ impl Op for GroupedMatMul {
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
         let (experts, w) = (ins[1], ins[2]);
-        let [groups, rows, cols] = [0, 1, 2].map(|i| w.shape[i] as usize);
+        let groups = if w.shape.len() > 2 { w.shape[0] } else { 1 };
+        let (rows, cols) = (w.rows() / groups as usize, w.cols());
         let (n, k) = match self.transposed {
             false => (rows, cols),
             true => (cols, rows),
@@ -124,7 +133,11 @@ impl Op for GroupedMatMul {
         let x = spread_parts(ins[0], k, experts.cols());
         let mut data = Vec::with_capacity(experts.data.len() * n);
         for (x, number) in x.chunks_exact(k).zip(&experts.data) {
-            let w = &w.data[named(groups as u64, *number) * n * k..][..n * k];
+            let Some(group) = named(groups, self.partial, *number) else {
+                data.resize(data.len() + n, 0.0);
+                continue;
+            };
+            let w = &w.data[group * n * k..][..n * k];
             match self.transposed {
                 false => data.extend(w.chunks_exact(k).map(|w| dot(x, w))),
                 true => {
@@ -147,8 +160,10 @@ impl Op for GroupedMatMul {
         let (x, experts, w, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
         let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
         let (of, _) = self.groups(&types).expect("inferred");
+        let partial = self.partial;
         let back = GroupedMatMul {
             transposed: !self.transposed,
+            partial,
         };
         let back =
             cx.b.push1(back, &[d, experts, w])
@@ -159,8 +174,19 @@ impl Op for GroupedMatMul {
             false => [experts, d, x],
             true => [experts, x, d],
         };
-        let outer = GroupedOuter { groups, cols };
+        let outer = GroupedOuter {
+            groups,
+            cols,
+            partial,
+        };
         let d_w = cx.b.push1(outer, &factors).expect("the same rows");
+        let d_w = match types[2].rank() {
+            2 => {
+                let to = types[2].shape.clone();
+                cx.b.push1(Reshape { to }, &[d_w]).expect("one matrix")
+            }
+            _ => d_w,
+        };
         Vjp::Rule(vec![Some(d_x), None, Some(d_w)])
     }
 
@@ -174,14 +200,29 @@ impl Op for GroupedMatMul {
         let sample = |name, transposed, cols, experts| {
             let w = TensorType::real([4, 7, 5].map(Dim::Fixed));
             let ins = vec![TensorType::state(cols), TensorType::state(experts), w];
-            let op = GroupedMatMul { transposed };
+            let op = GroupedMatMul {
+                transposed,
+                partial: false,
+            };
             Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
+        };
+        let some = |transposed, cols| {
+            let w = TensorType::real([7, 5].map(Dim::Fixed));
+            let ins = vec![TensorType::state(cols), TensorType::state(1), w];
+            let op = GroupedMatMul {
+                transposed,
+                partial: true,
+            };
+            let name = ["some rows", "some rows' gradients"][usize::from(transposed)];
+            Sample::new(op, name, ins).range(-2.0, 2.0).tolerance(1e-5)
         };
         vec![
             sample("one of four", false, 5, 1),
             sample("two of a row", false, 5, 2),
             sample("two of parts", false, 10, 2),
             sample("input_gradient", true, 14, 2),
+            some(false, 5),
+            some(true, 7),
         ]
     }
 }

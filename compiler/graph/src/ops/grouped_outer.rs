@@ -17,6 +17,7 @@ use odec_program::kernel::Groups;
 pub struct GroupedOuter {
     pub groups: u64,
     pub cols: u64,
+    pub partial: bool,
 }
 
 impl GroupedOuter {
@@ -35,6 +36,7 @@ impl GroupedOuter {
                 copies,
                 n: a.cols() / of,
                 k: self.cols,
+                partial: self.partial,
             }),
             _ => {
                 let cols = self.cols;
@@ -49,13 +51,17 @@ impl Op for GroupedOuter {
     const NAME: &'static str = "grouped_outer";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![]
+        vec![("partial", self.partial.to_string())]
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         let [groups, _, cols] =
             matrices(Self::NAME, &given.result()?).or_else(|e| given.refuse("", e.what))?;
-        Ok(GroupedOuter { groups, cols })
+        Ok(GroupedOuter {
+            groups,
+            cols,
+            partial: given.need("partial")?,
+        })
     }
 
     fn infer(&self, ins: &[TensorType]) -> Result<Vec<TensorType>, TypeError> {
@@ -71,7 +77,10 @@ impl Op for GroupedOuter {
         let mut out = Tensor::zeros(vec![self.groups, n as u64, self.cols]);
         let rows = a.data.chunks_exact(n).zip(b.chunks_exact(k));
         for (number, (a, b)) in experts.data.iter().zip(rows) {
-            let sums = &mut out.data[named(self.groups, *number) * n * k..][..n * k];
+            let Some(group) = named(self.groups, self.partial, *number) else {
+                continue;
+            };
+            let sums = &mut out.data[group * n * k..][..n * k];
             for (a, sums) in a.iter().zip(sums.chunks_exact_mut(k)) {
                 add_scaled(sums, *a, b);
             }
@@ -84,7 +93,10 @@ impl Op for GroupedOuter {
         let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
         let copies = self.of(&types).expect("inferred").copies;
         let mut rows = |transposed, x| {
-            let op = GroupedMatMul { transposed };
+            let op = GroupedMatMul {
+                transposed,
+                partial: self.partial,
+            };
             cx.b.push1(op, &[x, experts, d]).expect("the same matrices")
         };
         let (d_a, d_b) = (rows(false, b), rows(true, a));
@@ -97,15 +109,21 @@ impl Op for GroupedOuter {
     }
 
     fn samples() -> Vec<Sample> {
-        let sample = |name, experts, a, b| {
-            let op = GroupedOuter { groups: 4, cols: 5 };
+        let sample = |name, groups, partial, [experts, a, b]: [u64; 3]| {
+            let op = GroupedOuter {
+                groups,
+                cols: 5,
+                partial,
+            };
             let ins = [experts, a, b].map(TensorType::state).into();
-            Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
+            let from = if partial { -2.0 } else { 0.0 };
+            Sample::new(op, name, ins).range(from, 4.0).tolerance(1e-5)
         };
         vec![
-            sample("one of four", 1, 7, 5),
-            sample("two of a row", 2, 14, 5),
-            sample("two of parts", 2, 14, 10),
+            sample("one of four", 4, false, [1, 7, 5]),
+            sample("two of a row", 4, false, [2, 14, 5]),
+            sample("two of parts", 4, false, [2, 14, 10]),
+            sample("some rows", 1, true, [1, 7, 5]),
         ]
     }
 }

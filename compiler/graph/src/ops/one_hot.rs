@@ -43,7 +43,9 @@ impl Op for OneHot {
         let mut out = Tensor::zeros(shape);
         let rows = out.data.chunks_exact_mut(self.cols as usize);
         for (row, number) in rows.zip(&ins[0].data) {
-            row[named(self.cols, *number)] = 1.0;
+            if let Some(column) = named(self.cols, false, *number) {
+                row[column] = 1.0;
+            }
         }
         Ok(vec![out])
     }

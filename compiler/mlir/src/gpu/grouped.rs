@@ -133,6 +133,9 @@ impl<'a> Block<'a> {
         if rows != 16 * M || cols != 16 * N || !u64::from(b.kc).is_multiple_of(WARP) {
             return Err(format!("a blocking of {rows} × {cols}, {} deep", b.kc));
         }
+        if spec.of.partial {
+            return Err("rows that are of no group".into());
+        }
         let thread = e.thread();
         let sixteen = e.int(16);
         let rows = e.dim(0);

@@ -2,7 +2,7 @@
 //!
 //! Takes a [`Grouped`] spec. A tile of a launch is a group with a block of its matrix: it looks through the numbers of all rows, a
 //! range at a time, lists those of its group in scratch, and multiplies them by [`crate::micro`]. Whether a row is of the group is decided by two
-//! comparisons, so a number names a group whatever it is, and nothing is addressed by it.
+//! comparisons, so nothing is addressed by a number, whatever it is.
 
 mod outer;
 mod rows;
@@ -23,6 +23,8 @@ pub(crate) struct Members {
     /// Whether lower numbers are its too, and higher ones.
     first: Val,
     last: Val,
+    /// Whether numbers that are not 0 or more are of no group.
+    partial: bool,
 }
 
 impl Members {
@@ -35,19 +37,36 @@ impl Members {
             high: e.convert(after, e.elem),
             first: e.cmp(Cmp::Eq, group, zero),
             last: e.cmp(Cmp::Eq, group, last),
+            partial: spec.of.partial,
         }
     }
 
-    /// Whether a row is of the group (i1). What is no number is of the first.
-    pub(crate) fn has(&self, e: &mut Emitter, row: Val) -> Val {
+    /// The number of a row.
+    fn number(&self, e: &mut Emitter, row: Val) -> Val {
         let p = e.at(self.numbers, row, e.elem);
-        let x = e.load(p, e.scalar());
+        e.load(p, e.scalar())
+    }
+
+    /// Whether a row is of the group (i1). What is no number is of the first, if of any.
+    pub(crate) fn has(&self, e: &mut Emitter, row: Val) -> Val {
+        let x = self.number(e, row);
         let above = e.cmp(Cmp::Ge, x, self.low);
-        let above = e.or(above, self.first);
+        let above = match self.partial {
+            true => above,
+            false => e.or(above, self.first),
+        };
         let (below, none) = (e.cmp(Cmp::Lt, x, self.high), e.cmp(Cmp::Ne, x, x));
         let below = e.or(below, none);
         let below = e.or(below, self.last);
         e.and(above, below)
+    }
+
+    /// Whether a row is of no group (i1).
+    fn lacks(&self, e: &mut Emitter, row: Val) -> Val {
+        let x = self.number(e, row);
+        let zero = e.float(0.0, x.ty);
+        let (below, none) = (e.cmp(Cmp::Lt, x, zero), e.cmp(Cmp::Ne, x, x));
+        e.or(below, none)
     }
 
     /// One more than `count` if a row is of the group.

@@ -2,7 +2,7 @@
 //!
 //! A tile of a launch is a block of columns of a group. For every block of the inner length its part of the matrix is packed into
 //! panels; then rows of the group are copied side by side, as many as a register tile has, and multiplied with each panel. A group
-//! without rows is passed over: its matrix is not read.
+//! without rows is passed over: its matrix is not read. Rows of no group are zeroed by the tiles of the first.
 
 use super::{Members, copy, listed, place, register_tile, write};
 use crate::contract::blocks;
@@ -30,6 +30,9 @@ pub(crate) fn emit(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
             width,
         };
         let members = Members::of(e, spec, group);
+        if spec.of.partial {
+            e.when(members.first, |e| block.clear(e, &members, rows));
+        }
         let (zero, count) = (e.int(0), members.count(e, rows));
         let some = e.cmp(Cmp::Gt, count, zero);
         e.when(some, |e| {
@@ -70,6 +73,27 @@ impl Block<'_> {
         let panels = self.scratch(e, 2);
         let offset = e.mul_int(column, self.spec.blocking.kc.into());
         e.at(panels, offset, e.elem)
+    }
+
+    /// Zeroes the block's columns of rows that are of no group.
+    fn clear(&self, e: &mut Emitter, members: &Members, rows: Val) {
+        let (c, zero) = (e.operand(3), e.int(0));
+        let always = e.cmp(Cmp::Eq, zero, zero);
+        e.for_each(zero, rows, 1, |e, row| {
+            let lacks = members.lacks(e, row);
+            e.when(lacks, |e| {
+                let nr = i64::from(self.spec.blocking.nr);
+                e.for_each(zero, self.width, nr, |e, column| {
+                    let left = e.sub(self.width, column);
+                    let j = e.add(self.first, column);
+                    let offset = e.mul_int(row, self.spec.of.n as i64);
+                    let offset = e.add(offset, j);
+                    let to = e.at(c, offset, e.elem);
+                    let zeros = micro::zeros(e, self.tile);
+                    write(e, &zeros[..self.tile.vectors as usize], to, left, always);
+                });
+            });
+        });
     }
 
     /// Packs the block's columns at `pc`, `depth` values of k.

@@ -27,17 +27,22 @@ fn numbers<T: Real>(rows: u64, groups: u64, case: u64) -> Buffer<T> {
         0 => ((i * i + i / 3) as u64 % groups) as f64,
         1 => (groups - 1) as f64,
         2 => (i as u64 % groups / 2 * 2) as f64,
-        _ => [f64::NAN, -3.0, 0.5, 1.99, 1e30][i % 5],
+        3 => [f64::NAN, -3.0, 0.5, 1.99, 1e30][i % 5],
+        _ => -1.0,
     })
 }
 
 fn check<T: Real>(target: Target) {
-    for (seed, [tokens, copies, groups, n, k]) in (0..).zip(SIZES) {
+    let sizes = SIZES
+        .into_iter()
+        .flat_map(|size| [(size, false), (size, true)]);
+    for (seed, ([tokens, copies, groups, n, k], partial)) in (0..).zip(sizes) {
         let of = Groups {
             groups,
             copies,
             n,
             k,
+            partial,
         };
         let spec = |layout| Grouped {
             dtype: dtype::<T>(),
@@ -56,7 +61,7 @@ fn check<T: Real>(target: Target) {
         let rows = tokens * copies;
         let (a, b) = (random(tokens * k), random(groups * n * k));
         let d = random(rows * n);
-        for case in 0..4 {
+        for case in 0..5 {
             let numbers = numbers::<T>(rows, groups, case);
             for (i, spec) in specs.iter().enumerate() {
                 let room = |len: u64| Buffer::nan(len as usize);
@@ -106,6 +111,7 @@ fn one_group_is_a_contraction() {
             copies: 1,
             n: 1,
             k: 1,
+            partial: false,
         },
         layout: Layout::Columns,
         blocking: Target::Portable.blocking(DType::F32),

@@ -120,8 +120,11 @@ impl Layer for Moe {
         let (chosen, weights) = b.part("router", |b| self.route(b, at.x, w))?;
         let mut map = |b: &mut Builder, x: Value, path: &String| {
             let matrices = w.param(b, path)?;
-            let transposed = false;
-            b.push1(GroupedMatMul { transposed }, &[x, chosen, matrices])
+            let op = GroupedMatMul {
+                transposed: false,
+                partial: false,
+            };
+            b.push1(op, &[x, chosen, matrices])
         };
         let up = b.part("up", |b| map(b, at.x, &self.up))?;
         let hidden = match &self.gate {
