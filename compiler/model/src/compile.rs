@@ -319,7 +319,7 @@ fn assemble(
         }),
         evaluations: evolves
             .clone()
-            .map(|e| e.unrolled.evaluations() as u64 + e.halting().map_or(0, |_| e.steps - 1))
+            .map(|e| e.unrolled.evaluations() as u64 + e.decisions())
             .sum(),
         parameters: (params.iter().filter(|p| !p.path.ends_with(added::SPECTRAL)))
             .map(elements)
@@ -332,11 +332,11 @@ fn assemble(
             .map(|e| {
                 let work = EvolveWork {
                     at_most: e.depth != StepCount::Known,
+                    routed: matches!(e.depth, StepCount::Routed(_)),
                     ..EvolveWork::of(&e.label, &e.unrolled)
                 };
-                match e.halting() {
-                    // The last step needs no decision.
-                    Some(h) => work.deciding(&h.leaf.name, e.steps - 1),
+                match e.decider() {
+                    Some(d) => work.deciding(&d.leaf.name, e.decisions()),
                     None => work,
                 }
             })

@@ -1,8 +1,9 @@
 //! One `evolve`: its flow, steps, step sizes and weights policies, and the stage program of every step.
 
 use super::args::report;
+use super::decider::Decider;
 use super::layers::network::Network;
-use super::step_count::{Halting, StepCount, extent, fit, gradient};
+use super::step_count::{StepCount, extent, fit, gradient};
 use super::time_dependent::{self, TimeDependent};
 use crate::analysis::keep;
 use crate::analysis::opaque_field::settings_at;
@@ -197,17 +198,27 @@ impl EvolveSpec {
         }
     }
 
-    /// The inside of all its fields, and of the one that halts tokens.
+    /// The inside of all its fields, and of the one that decides for each token.
     pub fn all_layers(&self) -> impl Iterator<Item = &Network> {
-        let halting = self.halting().and_then(|h| h.layer.as_ref());
-        self.layers.iter().flatten().chain(halting)
+        let decider = self.decider().and_then(|d| d.layer.as_ref());
+        self.layers.iter().flatten().chain(decider)
     }
 
-    /// The field that decides for each token whether it halts.
-    pub fn halting(&self) -> Option<&Halting> {
+    /// The field that decides for each token how many steps it makes.
+    pub fn decider(&self) -> Option<&Decider> {
         match &self.depth {
-            StepCount::Halting(h) => Some(h),
-            _ => None,
+            StepCount::Halting(h) => Some(&h.field),
+            StepCount::Routed(router) => Some(&router.field),
+            StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => None,
+        }
+    }
+
+    /// How often it is evaluated. The last step of tokens that halt needs no decision; a router is asked once.
+    pub fn decisions(&self) -> u64 {
+        match &self.depth {
+            StepCount::Halting(_) => self.steps - 1,
+            StepCount::Routed(_) => 1,
+            StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => 0,
         }
     }
 
@@ -226,7 +237,9 @@ impl EvolveSpec {
                 mean: r.mean,
                 max,
             }),
-            StepCount::Halting(_) => Some(manifest::StepCount::Halting { evolve, max }),
+            StepCount::Halting(_) | StepCount::Routed(_) => {
+                Some(manifest::StepCount::Halting { evolve, max })
+            }
         }
     }
 

@@ -93,6 +93,7 @@ impl<'s> GraphBuilder<'s> {
                 StepCount::Adaptive(a) => self.adaptive(b, e, a, x)?,
                 StepCount::Random(r) => self.random(b, e, r, x)?,
                 StepCount::Halting(h) => self.halting(b, e, h, x)?,
+                StepCount::Routed(router) => self.recursions(b, e, router, x)?,
             };
         }
         self.last_state(b, x)

@@ -13,17 +13,15 @@
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::kv::KvMode;
-use super::params::halting_path;
 use super::phase::Pass;
 use super::random::Perhaps;
-use super::scoped_params::ScopedParams;
 use super::step::Kept;
 use super::step_count::Halting;
 use crate::error::BuildError;
 use crate::scheme::stage::Phase;
 use odec_graph::ops::{Broadcast, Mul, Shift, WherePositive};
 use odec_graph::solve::choose;
-use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::depth;
 
 /// What is known of every token between steps, a number each.
@@ -38,7 +36,7 @@ struct Tokens {
     rest: Value,
 }
 
-fn plus(b: &mut Builder, x: Value, y: Value) -> Result<Value, TypeError> {
+pub(super) fn plus(b: &mut Builder, x: Value, y: Value) -> Result<Value, TypeError> {
     nn::combine(b, &[(Exact::one(), x), (Exact::one(), y)])
 }
 
@@ -94,31 +92,6 @@ impl Tokens {
 }
 
 impl GraphBuilder<'_> {
-    /// The parameters of a halting field, and the tables that it reads, stand before all steps.
-    pub(super) fn halting_params(
-        &mut self,
-        b: &mut Builder,
-        e: &EvolveSpec,
-    ) -> Result<(), BuildError> {
-        let Some((halting, layer)) = e.halting().and_then(|h| Some((h, h.layer.as_ref()?))) else {
-            return Ok(());
-        };
-        b.span = Some(halting.leaf.span);
-        for angles in layer.rotated() {
-            self.rotary(b, angles)?;
-        }
-        b.site = Site {
-            evolve: e.label.clone(),
-            path: halting.leaf.name.clone(),
-            ..Site::default()
-        };
-        let prefix = halting_path(e, halting);
-        for p in layer.params() {
-            self.param(b, &format!("{prefix}.{}", p.path))?;
-        }
-        Ok(())
-    }
-
     /// The state of every token after as many steps as it takes.
     pub(super) fn halting(
         &mut self,
@@ -157,23 +130,7 @@ impl GraphBuilder<'_> {
                 }
             };
             let h = match k as u64 + 1 < e.steps {
-                true => {
-                    b.site = Site {
-                        evolve: e.label.clone(),
-                        step: Some(k as u32),
-                        path: halt.leaf.name.clone(),
-                        ..Site::default()
-                    };
-                    b.span = Some(halt.leaf.span);
-                    let layer = halt.layer.as_ref();
-                    let missing = || BuildError::Missing("the halting field".into());
-                    let mut below = ScopedParams {
-                        model: self,
-                        prefix: halting_path(e, halt),
-                        time: None,
-                    };
-                    Some(layer.ok_or_else(missing)?.build(b, &[x], &mut below)?)
-                }
+                true => Some(self.decision(b, e, (&halt.field, Some(k as u32)), x)?),
                 false => None,
             };
             b.site = outside.clone();
@@ -204,7 +161,7 @@ impl GraphBuilder<'_> {
     }
 
     /// The state after a step that is made as a whole.
-    fn whole(
+    pub(super) fn whole(
         &mut self,
         b: &mut Builder,
         e: &EvolveSpec,

@@ -5,11 +5,12 @@
 
 use super::graph_builder::GraphBuilder;
 use odec_graph::ops::{
-    Add, Append, Attention, Cache, CachedAttention, Carry, Delayed, Depthwise, Mul, ShiftTokens,
-    Slice,
+    Add, Append, Attention, Broadcast, Cache, CachedAttention, Carry, Concat, Delayed, Depthwise,
+    Mul, Reshape, ShiftTokens, Slice,
 };
 use odec_graph::types::Elem;
-use odec_graph::{Builder, TypeError, Value, nn};
+use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::Dim;
 
 /// The tokens that attention sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,16 +22,20 @@ pub(super) enum KvMode {
 }
 
 impl GraphBuilder<'_> {
-    /// Attention to all tokens that a run sees.
+    /// Attention to all tokens that a run sees, or to those of them that take the step at hand.
     pub(super) fn attend(
         &mut self,
         b: &mut Builder,
         attention: Attention,
         operands: &[Value],
     ) -> Result<Value, TypeError> {
+        let operands = match b.rows {
+            Some(rows) => among(b, &attention, operands, rows)?,
+            None => operands.to_vec(),
+        };
         match self.kv {
-            KvMode::Prefill => nn::attend(b, attention, operands),
-            KvMode::Cached => self.attend_to_kept(b, attention, operands),
+            KvMode::Prefill => nn::attend(b, attention, &operands),
+            KvMode::Cached => self.attend_to_kept(b, attention, &operands),
         }
     }
 
@@ -148,4 +153,59 @@ impl GraphBuilder<'_> {
         let operands: Vec<Value> = [x].into_iter().chain(ring).collect();
         Ok(Some(b.push(Delayed { by }, &operands)?[0]))
     }
+}
+
+/// The operands of attention where each head's queries and keys have one more column, by which no query meets the key of a token that does
+/// not take the step. Kept keys keep it, so tokens of later runs know as well.
+fn among(
+    b: &mut Builder,
+    attention: &Attention,
+    operands: &[Value],
+    rows: Value,
+) -> Result<Vec<Value>, TypeError> {
+    let wrong = |what: String| TypeError {
+        op: "attention",
+        what,
+    };
+    let [q, k, others @ ..] = operands else {
+        return Err(wrong("has no queries and keys".into()));
+    };
+    let columns = b.ty(*q).cols() / attention.heads.max(1);
+    let columns = i64::try_from(columns).unwrap_or(i64::MAX - 1).max(1);
+    // Scores are divided by the root of the number of columns, which is one larger.
+    let scale = Exact::ratio(columns + 1, columns).root(2);
+    let scale = scale.map_err(|e| wrong(e.to_string()))?;
+    let q = nn::combine(b, &[(scale, *q)])?;
+    let one = nn::constant(b, Exact::one())?;
+    let like = b.ty(q).per_row();
+    let one = b.push1(Broadcast { to: like }, &[one])?;
+    // 0, or −2¹⁰⁰, beside which a score is nothing and of which the exponential is 0.
+    let root = Exact::int(1 << 50);
+    let out = nn::combine(b, &[(&root * &root, rows)])?;
+    let mut all = vec![
+        with_column(b, q, attention.heads, one)?,
+        with_column(b, *k, attention.kv_heads, out)?,
+    ];
+    all.extend(others);
+    Ok(all)
+}
+
+/// A number of each row behind the columns of each of its heads.
+fn with_column(b: &mut Builder, x: Value, heads: u64, column: Value) -> Result<Value, TypeError> {
+    let to = b.ty(x).with_cols(heads);
+    let column = b.push1(Broadcast { to }, &[column])?;
+    let rows = b.ty(x).shape.len().saturating_sub(1);
+    let rows = b.ty(x).shape[..rows].to_vec();
+    let columns = b.ty(x).cols() / heads;
+    let shape = |ends: &[u64]| Reshape {
+        to: rows
+            .iter()
+            .copied()
+            .chain(ends.iter().map(|n| Dim::Fixed(*n)))
+            .collect(),
+    };
+    let x = b.push1(shape(&[heads, columns]), &[x])?;
+    let column = b.push1(shape(&[heads, 1]), &[column])?;
+    let both = b.push1(Concat, &[x, column])?;
+    b.push1(shape(&[heads * (columns + 1)]), &[both])
 }

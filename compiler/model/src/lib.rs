@@ -17,6 +17,8 @@
 //!   `positions/`, `outputs/`, `sources/` and `losses/` alone; everything else asks their traits, and they know nothing of models.
 //! - Tokens that halt one by one (`halting.rs`) keep their state by a choice of each row, in all steps. What none
 //!   of a batch makes is passed over, but never in decoding, where its keys and values would be missed.
+//! - In a step that a router gives to some tokens (`routed.rs`), linear maps and attention are of these alone, by numbers of rows that the
+//!   builder has; a layer that meets other tokens in another way is refused ([`layers::Reads`]).
 
 use odec_analysis as analysis;
 use odec_scheme as scheme;
@@ -31,6 +33,7 @@ pub mod chapters;
 pub mod coefficient;
 mod compile;
 mod constrain;
+mod decider;
 mod defined;
 mod drift;
 pub mod embeddings;
@@ -54,6 +57,7 @@ mod phase;
 mod position_tables;
 pub mod positions;
 mod random;
+mod routed;
 mod scoped_params;
 pub mod settings;
 mod shared_values;

@@ -88,7 +88,11 @@ impl Along for EvolveSpec {
     }
 
     fn halts(&self) -> bool {
-        self.halting().is_some()
+        matches!(self.depth, StepCount::Halting(_))
+    }
+
+    fn recurs(&self) -> bool {
+        matches!(self.depth, StepCount::Routed(_))
     }
 
     fn finds_weights(&self) -> bool {

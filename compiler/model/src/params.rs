@@ -7,10 +7,10 @@
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then
 //! `output.norm.gain` and, untied, `output.logits.weight`.
 
+use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
 use super::layers::LayerParam;
 use super::spec::Spec;
-use super::step_count::Halting;
 use super::{constrain, lora};
 use crate::codes;
 use crate::scheme::Learned;
@@ -67,9 +67,9 @@ pub fn learned_path(evolve: &EvolveSpec, learned: &Learned, at: Phase) -> String
     path(evolve, owner, name)
 }
 
-/// What the parameter paths of a halting field begin with: it is the same in all steps.
-pub fn halting_path(evolve: &EvolveSpec, halting: &Halting) -> String {
-    path(evolve, None, halting.leaf.name.clone())
+/// What the parameter paths of a field that decides begin with: it is the same in all steps.
+pub fn decider_path(evolve: &EvolveSpec, decider: &Decider) -> String {
+    path(evolve, None, decider.leaf.name.clone())
 }
 
 fn path(evolve: &EvolveSpec, owner: Option<Phase>, name: String) -> String {
@@ -159,17 +159,17 @@ pub fn table(spec: &Spec, sink: &mut Vec<Diagnostic>) -> Option<Vec<Parameter>> 
                 }
             }
         }
-        let halting = e.halting().into_iter();
-        for (h, layer) in halting.flat_map(|h| h.layer.iter().map(move |l| (h, l))) {
-            let prefix = halting_path(e, h);
-            let owner = format!("field `{}` ({prefix})", h.leaf.name);
+        let deciders = e.decider().into_iter();
+        for (d, layer) in deciders.flat_map(|d| d.layer.iter().map(move |l| (d, l))) {
+            let prefix = decider_path(e, d);
+            let owner = format!("field `{}` ({prefix})", d.leaf.name);
             for p in layer.params() {
                 let more = lora::factors(spec.tune, &p).into_iter();
                 let more = more.chain(constrain::vector(spec.spectral, &p));
                 let own = (p.path.clone(), p.shape.clone(), p.init(spec.std));
                 for (path, shape, init) in [own].into_iter().chain(more) {
                     let path = format!("{prefix}.{path}");
-                    t.add(path, shape, init, &owner, h.leaf.span, sink)?;
+                    t.add(path, shape, init, &owner, d.leaf.span, sink)?;
                 }
             }
         }

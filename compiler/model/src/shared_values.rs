@@ -21,7 +21,7 @@ impl GraphBuilder<'_> {
                 };
                 self.sinusoids(b)?;
             }
-            self.halting_params(b, e)?;
+            self.decider_params(b, e)?;
             for l in e.unrolled.phases().flat_map(|(at, _)| e.learned(at)) {
                 if l.shared {
                     b.span = Some(l.span);

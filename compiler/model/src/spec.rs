@@ -13,6 +13,7 @@ use super::loss::Objective;
 use super::outputs::{OUTPUTS, Output};
 use super::part::expect;
 use super::positions::{self, Positions};
+use super::routed;
 use super::step_count::StepCount;
 use super::widths;
 use crate::codes;
@@ -126,9 +127,12 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             Some(layers) => e.layers = layers,
             None => fit = false,
         }
-        if let StepCount::Halting(halting) = &mut e.depth {
-            fit &= halting.read(sizes, r.sink).is_some();
-        }
+        fit &= match &mut e.depth {
+            StepCount::Halting(halting) => halting.read(sizes, r.sink).is_some(),
+            StepCount::Routed(router) => router.read(e.steps, sizes, r.sink).is_some(),
+            StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => true,
+        };
+        fit &= routed::fit(e, r.sink).is_some();
     }
     let output = output.filter(|_| fit)?;
     let std = std?;
@@ -159,9 +163,9 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     let fields = |e: &EvolveSpec| {
         let programs = e.unrolled.programs.iter().zip(&e.layers);
         let each = programs.flat_map(|(p, layers)| p.fields.iter().cloned().zip(layers.clone()));
-        let halting = e.halting();
-        let halting = halting.and_then(|h| Some((h.leaf.clone(), h.layer.clone()?)));
-        each.chain(halting).collect::<Vec<_>>()
+        let decider = e.decider();
+        let decider = decider.and_then(|d| Some((d.leaf.clone(), d.layer.clone()?)));
+        each.chain(decider).collect::<Vec<_>>()
     };
     let ahead = evolves
         .iter()

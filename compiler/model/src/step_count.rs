@@ -1,15 +1,15 @@
-//! Numbers of steps that are not fixed: `adaptive(…)`, `random(…)`, `halting(…)`; and how far the gradient goes back.
+//! Numbers of steps that are not fixed: `adaptive(…)`, `random(…)`, `halting(…)`, `routed(…)`; and how far the gradient goes back.
 //!
 //! Takes the syntax; gives a [`StepCount`], and checks that the scheme and its weights allow it. The program is unrolled for the most steps
-//! possible. The graph is made in `adaptive.rs`, `random.rs` and `halting.rs`.
+//! possible. The graph is made in `adaptive.rs`, `random.rs`, `halting.rs` and `routed.rs`.
 
+use super::decider::Decider;
 use super::evolve::{EvolveSpec, Sharing};
-use super::layers::network::Network;
-use super::layers::pipeline::{self, Sizes};
+use super::layers::pipeline::Sizes;
+use super::routed::{self, Router};
 use crate::analysis::report::{Evolved, orders_of_pair};
 use crate::codes;
 use crate::scheme::args::{Args, Bounds, real, report};
-use crate::scheme::flow::{Field, Leaf};
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
 use crate::scheme::scalar::{Scope, exact, in_range, not_supported, whole};
@@ -17,7 +17,6 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use std::rc::Rc;
 
 /// What decides over the number of steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +29,8 @@ pub enum StepCount {
     Random(Random),
     /// What a field makes of each token's state.
     Halting(Box<Halting>),
+    /// What a field makes of each token's state before the first of them.
+    Routed(Box<Router>),
 }
 
 /// `adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 64)`.
@@ -56,9 +57,7 @@ pub struct Random {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Halting {
     /// What a token's chance to have made its last step is read by.
-    pub leaf: Rc<Leaf>,
-    /// The same, when the sizes are known.
-    pub layer: Option<Network>,
+    pub field: Decider,
     /// The sum of chances at which a token halts.
     pub threshold: Exact,
 }
@@ -78,14 +77,7 @@ pub fn extent(e: &Expr, r: &mut Resolver) -> Option<(u64, StepCount)> {
         Some("adaptive") => adaptive(args?, r.sink),
         Some("random") => random(args?, r.sink),
         Some("halting") => halting(args?, r),
-        Some("routed") => {
-            let what = "`routed`, steps that only some tokens take,";
-            let d = not_supported(e.span, what);
-            r.sink.push(d.help(
-                "write `halting(…)`, where each token stops by itself, or one number of steps for all tokens",
-            ));
-            None
-        }
+        Some("routed") => routed::read(args?, r),
         // A number that is computed, such as `len`.
         _ => {
             let steps = report(whole(e, &Scope::new(), 1, most), r.sink)?;
@@ -181,18 +173,11 @@ fn halting(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let e = threshold?;
     report(real(e, Bounds::PositiveShare), r.sink)?;
     let threshold = report(exact(e, &Scope::new()), r.sink)?;
-    let leaf = match &*field {
-        Field::Leaf(leaf) if leaf.params.len() < 2 && !leaf.facts.reads_time => leaf.clone(),
-        _ => {
-            r.sink.push(no_chance(written.span));
-            return None;
-        }
+    let Some(field) = Decider::of(&field) else {
+        r.sink.push(no_chance(written.span));
+        return None;
     };
-    let halting = Halting {
-        leaf,
-        layer: None,
-        threshold,
-    };
+    let halting = Halting { field, threshold };
     Some((max, StepCount::Halting(Box::new(halting))))
 }
 
@@ -206,12 +191,11 @@ fn no_chance(span: Span) -> Diagnostic {
 impl Halting {
     /// Reads the field's inside, now that sizes are known.
     pub fn read(&mut self, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
-        let (layer, out) = pipeline::read(&self.leaf, &[sizes.width], sizes, sink)?;
-        if out != 1 || !layer.ends_in_shares() {
-            sink.push(no_chance(self.leaf.span));
+        let (out, shares) = self.field.read(sizes, sink)?;
+        if out != 1 || !shares {
+            sink.push(no_chance(self.field.leaf.span));
             return None;
         }
-        self.layer = Some(layer);
         Some(())
     }
 }
@@ -252,6 +236,9 @@ pub fn gradient(e: &Evolve, depth: &StepCount, sink: &mut Vec<Diagnostic>) -> Op
                     }
                     StepCount::Halting(_) => {
                         "the result of a token depends on all its states, so the gradient goes through all: leave `gradient` out"
+                    }
+                    StepCount::Routed(_) => {
+                        "the gradient goes through all steps that a token takes: leave `gradient` out"
                     }
                     _ => "write `gradient last(8)`, or leave `gradient` out for all steps",
                 }));

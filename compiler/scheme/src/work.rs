@@ -26,6 +26,8 @@ pub struct EvolveWork {
     pub steps: u64,
     /// How many are taken is decided while the model runs: not more than these.
     pub at_most: bool,
+    /// A router says how many of them each token takes.
+    pub routed: bool,
     /// The distinct steps, each with how often it is taken.
     pub each: Vec<(u64, StepWork)>,
     /// Of all steps, and of what comes before the first.
@@ -78,6 +80,7 @@ impl EvolveWork {
             label: label.to_string(),
             steps: unrolled.steps.len() as u64,
             at_most: false,
+            routed: false,
             each: distinct,
             fields,
             evaluations: unrolled.evaluations() as u64,

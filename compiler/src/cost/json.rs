@@ -35,6 +35,8 @@ pub fn json(c: &Cost) -> Value {
         "context": c.context, "batch": c.batch,
         "flops_per_token": {
             "forward": per_token(c.forward), "backward": per_token(c.backward),
+            "forward_even": c.even.map(|[forward, _]| per_token(forward)),
+            "backward_even": c.even.map(|[_, backward]| per_token(backward)),
             "decode_first": c.decode.map(|d| d.first.flops()), "decode_last": c.decode.map(|d| d.last.flops()),
         },
         "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),

@@ -8,7 +8,7 @@ pub mod json;
 pub mod operations;
 pub mod text;
 
-pub use operations::Operations;
+pub use operations::{Operations, Share};
 
 use crate::model::Built;
 use crate::model::step::SOLVE;
@@ -17,7 +17,7 @@ use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
 use crate::scheme::work::EvolveWork;
-use odec_graph::{Graph, OpKind, Pass};
+use odec_graph::{Graph, OpKind, Pass, Site};
 use odec_program::manifest::{Memory, Train};
 use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
@@ -36,6 +36,8 @@ pub struct Cost {
     /// Of the forward pass; also of reading a text of `context` tokens before the first token is generated.
     pub forward: Operations,
     pub backward: Operations,
+    /// The two where routers use all numbers of steps alike; absent where tokens are not routed.
+    pub even: Option<[Operations; 2]>,
     /// Of generating; absent where no next token is predicted.
     pub decode: Option<Decode>,
     /// Under each memory policy, the model's own among them.
@@ -158,6 +160,13 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
             again: counted(&graph, Part::Again),
         });
     }
+    let routed = summary.evolves.iter().any(|e| e.routed);
+    let even = routed.then(|| {
+        [Part::Forward, Part::Backward].map(|part| {
+            let wanted = |s: &Site| Part::of(s) == part;
+            operations::count_shares(&stored, sequence, wanted, |s| even(&summary.evolves, s))
+        })
+    });
     Ok(Cost {
         context: built.config.context,
         batch: built.batch,
@@ -169,12 +178,24 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         },
         forward: counted(&stored, Part::Forward),
         backward: counted(&stored, Part::Backward),
+        even,
         decode,
         policies,
         own,
         state_bytes: state_bytes(built, program),
         cache_bytes: program.cache_bytes,
     })
+}
+
+/// The tokens that take a routed step where all numbers of steps are used alike: of M, M − k take the step after k others.
+fn even(evolves: &[EvolveWork], at: &Site) -> Share {
+    let from = evolves.iter().find(|e| e.routed && e.label == at.evolve);
+    let from = from.map_or(1, |e| e.steps);
+    let before = u64::from(at.step.unwrap_or(0));
+    Share {
+        of: from.saturating_sub(before),
+        from,
+    }
 }
 
 /// Parameters, their gradients, what the optimiser keeps; with micro-batches, sums of gradients as well.
@@ -194,7 +215,7 @@ enum Part {
 }
 
 impl Part {
-    fn of(site: &odec_graph::Site) -> Part {
+    fn of(site: &Site) -> Part {
         match (site.replay, site.pass) {
             (0, Pass::Forward) => Part::Forward,
             (0, Pass::Backward) => Part::Backward,

@@ -51,6 +51,43 @@ pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Ope
     })
 }
 
+/// The same where products of some rows are computed for a share of them, which depends on their site.
+pub fn count_shares(
+    graph: &Graph,
+    at: Bindings,
+    wanted: impl Fn(&Site) -> bool,
+    share: impl Fn(&Site) -> Share,
+) -> Operations {
+    let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
+    let nodes = graph.nodes();
+    let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
+    nodes.fold(Operations::default(), |sum, (_, node)| {
+        let mut all = of(graph, node, at);
+        if of_some_rows(graph, node) {
+            let Share { of, from } = share(&node.site);
+            let part = u128::from(all.contractions) * u128::from(of) / u128::from(from.max(1));
+            all.contractions = u64::try_from(part).unwrap_or(u64::MAX);
+        }
+        sum + all
+    })
+}
+
+/// So many of so many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub of: u64,
+    pub from: u64,
+}
+
+/// Whether a node leaves out rows that belong to no matrix.
+fn of_some_rows(graph: &Graph, node: &Node) -> bool {
+    let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
+    match node.op.kind(&ins) {
+        Kind::Grouped { of, .. } | Kind::GroupedOuter(of) => of.partial,
+        _ => false,
+    }
+}
+
 /// The multiply-adds of a graph's live nodes that depend on more than parameters.
 pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
     let mut constant: Vec<bool> = Vec::new();

@@ -76,8 +76,17 @@ pub fn write(page: &mut Page, c: &Cost) {
     );
     let per = |of| flops(c.per_token(of));
     page.section(&format!("FLOP per token, context {}", thousands(c.context)));
-    page.fact("forward, prefill", &per(c.forward));
-    page.fact("backward", &per(c.backward));
+    let even = c.even.map(|even| even.map(Some)).unwrap_or_default();
+    let shown = |all, even: Option<_>| match even {
+        None => per(all),
+        Some(even) => format!(
+            "at most {}, {} where all numbers of steps are used alike",
+            per(all),
+            per(even)
+        ),
+    };
+    page.fact("forward, prefill", &shown(c.forward, even[0]));
+    page.fact("backward", &shown(c.backward, even[1]));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
         let shown = format!(

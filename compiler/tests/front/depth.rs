@@ -11,6 +11,8 @@ const ADAPTIVE: &str = "adaptive(rtol: 1e-3, atol: 1e-4, until: 1, max: 4)";
 const RANDOM: &str = "random(log_normal_poisson(mean: 4))";
 const HALTING: &str = "halting(halt, max: 5, threshold: 0.99)";
 const HALT: &str = "field halt = linear(1, bias) |> sigmoid";
+const ROUTED: &str = "routed(route, max: 3, choice: token)";
+const ROUTE: &str = "field route = linear(3)";
 const SHARED: &str = "weights shared";
 const PAIR: &str = "bogacki_shampine(layer)";
 
@@ -187,10 +189,59 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
             HALT,
         ),
         (
-            "routed(halt, max: 3, capacity: [1, 2/3, 1/3])",
+            "routed(route, max: 3, capacity: [1, 2/3, 1/3])",
             "lie(att, ffn)",
             SHARED,
-            HALT,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: both)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        ("routed(max: 3)", "lie(att, ffn)", SHARED, ROUTE),
+        ("routed(route)", "lie(att, ffn)", SHARED, ROUTE),
+        ("routed(route, max: 1)", "lie(att, ffn)", SHARED, ROUTE),
+        ("routed(route, max: 4)", "lie(att, ffn)", SHARED, ROUTE),
+        ("routed(layer, max: 3)", "lie(att, ffn)", SHARED, ROUTE),
+        (ROUTED, "lie(att, ffn)", "", ROUTE),
+        (ROUTED, "ab2(layer)", SHARED, ROUTE),
+        (
+            ROUTED,
+            "lie(att, ffn)",
+            "weights shared;  gradient last(2)",
+            ROUTE,
+        ),
+        (
+            ROUTED,
+            "lie(att, near)",
+            SHARED,
+            "field route = linear(3)\nfield near = conv(kernel: 3, causal, depthwise)",
+        ),
+        (
+            ROUTED,
+            "lie(att, experts)",
+            SHARED,
+            "field route = linear(3)\nfield experts = moe(experts: 4, top_k: 2, hidden: 8)",
+        ),
+        (
+            ROUTED,
+            "lie(att, sums)",
+            SHARED,
+            "field route = linear(3)\nfield sums = cumsum",
+        ),
+        (
+            ROUTED,
+            "lie(att, near)",
+            SHARED,
+            "field route = linear(3)\nfield near = attend(linear, linear, linear, heads: 2, causal, softcap: 50)",
         ),
         ("sideways(3)", "lie(att, ffn)", SHARED, ""),
     ];
@@ -242,6 +293,22 @@ fn tokens_that_halt_one_by_one_are_read_on() {
     assert!(work.at_most && built.decode.is_some() && built.depths.len() == 1);
     let own = |p: &odec_graph::ops::Parameter| p.path.starts_with("halt.linear.");
     assert_eq!(built.params.iter().filter(|p| own(p)).count(), 2);
+}
+
+#[test]
+fn routed_tokens_are_read_on() {
+    for extent in [ROUTED, "routed(route, max: 3)"] {
+        let outcome = compile_text(&with(extent, "lie(att, ffn)", SHARED, ROUTE));
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let work = &built.summary.evolves[0];
+        // Three steps of two evaluations, and the router before them.
+        assert_eq!((work.evaluations, work.depth), (7, 7));
+        assert_eq!(built.summary.evaluations, 7);
+        assert!(work.at_most && work.routed && built.decode.is_some());
+        assert_eq!(built.depths.len(), 1);
+        let own = |p: &odec_graph::ops::Parameter| p.path == "route.linear.weight";
+        assert_eq!(built.params.iter().filter(|p| own(p)).count(), 1);
+    }
 }
 
 /// A halting field is one of the model's: its matrices get factors and bounds like any other's.

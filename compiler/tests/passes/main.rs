@@ -32,6 +32,7 @@ mod programs;
 mod random;
 #[path = "../front/random_body.rs"]
 mod random_body;
+mod routed;
 mod row_chunking;
 mod solves;
 mod source;

@@ -167,6 +167,8 @@ codes! {
     REPEATED_ARGUMENT = "repeated-argument", "Remove one of the two.";
     /// An entry that is given twice and allowed once.
     REPEATED_ITEM = "repeated-item", "Remove one of the two.";
+    /// A field for `routed` that is not one number for each number of steps.
+    ROUTING_FIELD = "routing-field", "End its pipeline in as many columns as there are steps at most: `field route = linear(3)` for `routed(route, max: 3)`.";
     /// A scheme that does not define its step, or defines it twice.
     SCHEME_BODY = "scheme-body", "Give it exactly one body: `tableau { … }`, a splitting, `step x { … }`, `multistep { … }` or `method …`.";
     /// An operation that states do not have: states are added, and multiplied by numbers and by other states.

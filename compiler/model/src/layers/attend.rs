@@ -167,6 +167,7 @@ impl Layer for Attend {
         let own = Reads {
             later_tokens: !self.attention.causal,
             kept: self.kept,
+            all_tokens: self.attention.softcap.is_some(),
             ..Reads::default()
         };
         self.operands

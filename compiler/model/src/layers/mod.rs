@@ -92,6 +92,8 @@ pub struct Reads {
     pub rotary: Vec<Angles>,
     /// What a router chooses for each token.
     pub routes: bool,
+    /// Other tokens, none of which can be left out: by their distance, or by bounded scores.
+    pub all_tokens: bool,
 }
 
 impl Reads {
@@ -103,6 +105,7 @@ impl Reads {
         Reads {
             later_tokens,
             carried: carried.saturating_mul(columns),
+            all_tokens: by.iter().any(|by| *by != 0),
             ..Reads::default()
         }
     }
@@ -117,6 +120,7 @@ impl Reads {
             sinusoids: self.sinusoids | other.sinusoids,
             rotary: self.rotary,
             routes: self.routes | other.routes,
+            all_tokens: self.all_tokens | other.all_tokens,
         }
     }
 }

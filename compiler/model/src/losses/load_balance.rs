@@ -1,4 +1,4 @@
-//! `load_balance`: how unevenly mixtures of experts are used.
+//! `load_balance`: how unevenly mixtures of experts, and depths of recursion, are used.
 //!
 //! Leaves what a router chose, and the sum in the graph, to `model/balance.rs`.
 
@@ -24,15 +24,15 @@ impl LossTerm for LoadBalance {
     }
 
     fn definition(&self) -> String {
-        "Σ over mixtures of E Σ_e f_e p_e, f_e the share of all choices that are expert e, p the router's softmax".into()
+        "Σ over routers of E Σ_e f_e p_e, f_e the share of all choices that are expert (or depth) e, p the router's softmax".into()
     }
 
     /// Says where there is no mixture, or where it is not known which evaluations of one count.
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
-        if !evolves.iter().any(|e| e.routes()) {
+        if !evolves.iter().any(|e| e.routes() || e.recurs()) {
             let d = no_effect(span, "no field of this model has a mixture of experts");
             sink.push(
-                d.label("`load_balance` is about the choices of `moe`")
+                d.label("`load_balance` is about the choices of `moe` and of `routed`")
                     .help("write, for example, `moe(experts: 8, top_k: 2, hidden: 4*width)` for an MLP"),
             );
         } else if let Some(e) = evolves.iter().find(|e| e.routes() && e.iterates()) {

@@ -68,6 +68,8 @@ pub trait Along {
     fn solves(&self) -> bool;
     /// Whether its tokens halt one by one.
     fn halts(&self) -> bool;
+    /// Whether a router says how many steps a token takes.
+    fn recurs(&self) -> bool;
     /// Whether weights are functions of times that are found as the model runs.
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.
