@@ -259,12 +259,12 @@ pub mod grouped {
         contract::K * (m + n + 2 * contract::PAD)
     }
 
-    /// `blocks` for each group, which list as many rows as are in a range.
+    /// `blocks` for each group, which list as many rows as are in a range; behind the list each thread has a place of its own.
     pub fn shape(g: &Grouped, blocks: u64, range: u64) -> Shape {
         Shape {
             blocks: g.of.groups * blocks,
             threads: contract::THREADS,
-            shared: (tiles(g) + range) * 4,
+            shared: (tiles(g) + range + contract::THREADS) * 4,
         }
     }
 }
@@ -419,10 +419,10 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
             let most = linear_attend::MAX_KEY;
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
         }
-        KernelSpec::Grouped(_) | KernelSpec::GroupedOuter(_) => Some(
-            "mixtures of experts (`moe`) and `routed` steps run on processors only in this version"
-                .into(),
-        ),
+        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
+            g.of.partial
+                .then(|| "`routed` steps run on processors only in this version".into())
+        }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
             let head = a.head.max(a.value_head());

@@ -30,7 +30,7 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
     let from = e.mul_int(range, RANGE as i64);
     let to = e.add_int(from, RANGE as i64);
     let to = e.min(to, block.rows);
-    let count = block.list(e, group, (from, to));
+    let count = block.list(e, group, (from, to), RANGE);
     let col = e.mul_int(column, spec.blocking.nr.into());
     let a = block.operand(e, 1, count, k, Some(block.listed));
     let matrices = match spec.layout {
@@ -90,7 +90,7 @@ pub(super) fn emit_outer(e: &mut Emitter, spec: &Grouped) -> Result<(), String> 
     let sums = e.for_with(zero, block.rows, kc.into(), &start, |e, from, totals| {
         let to = e.add_int(from, kc.into());
         let to = e.min(to, block.rows);
-        let count = block.list(e, group, (from, to));
+        let count = block.list(e, group, (from, to), kc.into());
         let own = Listed {
             copies: 1,
             ..block.listed
@@ -156,14 +156,15 @@ impl<'a> Block<'a> {
         vec![e.float(x, e.scalar()); MINE]
     }
 
-    /// Lists the rows `from..to` that are of a group, in order; how many there are. Every warp looks, the first one writes.
-    fn list(&self, e: &mut Emitter, group: Val, (from, to): (Val, Val)) -> Val {
+    /// Lists the rows `from..to`, at most `range`, that are of a group, in order; how many there are. Every warp looks, the first one lists.
+    fn list(&self, e: &mut Emitter, group: Val, (from, to): (Val, Val), range: u64) -> Val {
         let members = Members::of(e, self.spec, group);
         let size = e.int(WARP as i64);
         let (warp, lane) = (e.div(self.thread, size), e.rem(self.thread, size));
         let (zero, one) = (e.int(0), e.int(1));
         let writes = e.cmp(Cmp::Eq, warp, zero);
         let last = e.add_int(to, -1);
+        let spare = e.add_int(self.thread, range as i64);
         // The threads before this one, as bits.
         let bit = e.shift_left(one, lane);
         let before = e.add_int(bit, -1);
@@ -181,13 +182,12 @@ impl<'a> Block<'a> {
             let place = e.count_ones(earlier);
             let place = e.add(count[0], place);
             let mine = e.and(found, writes);
-            e.when(mine, |e| {
-                let p = e.at(self.listed.pointer, place, Elem::I32);
-                let number = e.convert(row, Elem::I32);
-                e.store(number, p);
-            });
-            // The next vote is of all threads again.
-            e.warp_barrier();
+            // All threads store, those without a row to a place of their own: the next vote is of all threads of the warp, which a branch
+            // would part.
+            let place = e.select(mine, place, spare);
+            let p = e.at(self.listed.pointer, place, Elem::I32);
+            let number = e.convert(row, Elem::I32);
+            e.store(number, p);
             let more = e.count_ones(all);
             vec![e.add(count[0], more)]
         });

@@ -11,8 +11,8 @@ use crate::harness::noise;
 use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
-    Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Layout,
-    LinearAttend, Order, Rows, Scan, ScanForm, Scores, Store,
+    Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
+    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Store,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -369,6 +369,60 @@ fn linear_attention() {
                 coeffs: vec![],
             });
         }
+    }
+    check(&cases);
+}
+
+/// Rows of A, their copies, groups, columns of the result, inner columns.
+const GROUPED: [[u64; 5]; 5] = [
+    [1, 1, 1, 1, 1],
+    [9, 2, 3, 5, 7],
+    [40, 2, 4, 68, 33],
+    [150, 1, 2, 64, 20],
+    [530, 2, 3, 4, 4],
+];
+
+#[test]
+fn rows_meet_the_matrix_of_their_group() {
+    let mut cases = vec![];
+    for (i, [tokens, copies, groups, n, k]) in (0..).zip(GROUPED) {
+        let spec = |layout| Grouped {
+            dtype: DType::F32,
+            of: Groups {
+                groups,
+                copies,
+                n,
+                k,
+            },
+            layout,
+            blocking: blocking(),
+        };
+        let rows = tokens * copies;
+        // to all groups, all to one, to all but one, numbers that are not whole
+        let number = |r: u64| match i {
+            1 => [f32::NAN, -1.0, 1.5, 9.0][r as usize % 4],
+            3 => 1.0,
+            4 => (r % 2 * 2) as f32,
+            _ => ((r * r + r / 3) % groups) as f32,
+        };
+        let numbers: Vec<u32> = (0..rows).map(|r| number(r).to_bits()).collect();
+        let (a, b) = (floats(tokens * k, i), floats(groups * n * k, i + 10));
+        let d = floats(rows * n, i + 20);
+        let mut case = |spec, operands: [Vec<u32>; 3]| {
+            cases.push(Case {
+                spec,
+                operands: [vec![numbers.clone()], operands.into()].concat(),
+                aliases: vec![],
+                dims: vec![tokens],
+                coeffs: vec![],
+            })
+        };
+        for layout in [Layout::Rows, Layout::Columns] {
+            let operands = [a.clone(), b.clone(), room(rows * n)];
+            case(KernelSpec::Grouped(spec(layout)), operands);
+        }
+        let operands = [d, a, room(groups * n * k)];
+        case(KernelSpec::GroupedOuter(spec(Layout::Columns)), operands);
     }
     check(&cases);
 }

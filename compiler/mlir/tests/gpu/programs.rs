@@ -113,6 +113,17 @@ fn grouped() {
     check("grouped", &[&sizes[..], &ragged].concat(), Target::Sm80);
 }
 
+/// Tokens that meet two of eight experts.
+#[test]
+fn mixtures() {
+    let sizes = [
+        ("width: 128", "width: 40"),
+        ("hidden: 352", "hidden: 37"),
+        ("for 6 steps", "for 2 steps"),
+    ];
+    check("mixtral", &sizes, Target::Sm80);
+}
+
 /// On tensor cores sums are not those of the reference to the bit, and a number in between may round to the other
 /// neighbour in bf16.
 fn in_bf16_on(target: Target) {

@@ -150,6 +150,26 @@ pub enum Op {
     Return,
 }
 
+impl Op {
+    /// Whether all threads of a warp do it together.
+    pub fn is_of_warps(self) -> bool {
+        matches!(
+            self,
+            Op::Barrier
+                | Op::WarpBarrier
+                | Op::FromDistance
+                | Op::FromLane
+                | Op::Ballot
+                | Op::LoadMatrices(_)
+                | Op::Multiply
+                | Op::FenceProducts
+                | Op::Product { .. }
+                | Op::CloseProducts
+                | Op::AwaitProducts
+        )
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Instr {
     pub guard: Option<(u32, bool)>,

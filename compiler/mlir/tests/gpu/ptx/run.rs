@@ -1,8 +1,8 @@
 //! Executes kernels: block after block, the warps of a block in turn up to each barrier, the threads of a warp in step.
 //!
-//! Threads of a warp that part at a branch run on separately, those further behind first, and join where they meet. A
-//! shuffle, a vote or a barrier that not all threads of the warp reach together ends the test, as on a GPU nobody says what
-//! would happen.
+//! Threads of a warp that part at a branch run on separately, those further behind first, and join where they meet. At a
+//! shuffle, a vote or a barrier they wait for the others of the warp, as on cards from sm_70 on (PTX ISA, 9.7.13.1, 9.7.9.6). If not
+//! all of them get there the test ends, as on a GPU nobody says what would happen.
 
 use super::isa::{Arg, Instr, Kernel, Op, Space};
 use super::memory::{self, Memory, Who};
@@ -17,6 +17,18 @@ type Register = [u64; LANES];
 struct Group {
     at: usize,
     mask: u32,
+    /// For the others of the warp.
+    waits: bool,
+}
+
+impl Group {
+    fn new(at: usize, mask: u32) -> Group {
+        Group {
+            at,
+            mask,
+            waits: false,
+        }
+    }
 }
 
 struct Warp {
@@ -40,10 +52,7 @@ pub fn launch(kernel: &Kernel, blocks: u64, shared: u64, params: &[u64], memory:
         let mut warps: Vec<Warp> = (0..(kernel.threads / LANES) as u32)
             .map(|number| Warp {
                 number,
-                groups: vec![Group {
-                    at: 0,
-                    mask: u32::MAX,
-                }],
+                groups: vec![Group::new(0, u32::MAX)],
                 registers: vec![[0xDEAD_BEEF_DEAD_BEEF; LANES]; kernel.registers],
                 epoch: 0,
                 waits: false,
@@ -91,11 +100,16 @@ impl Warp {
         block: u32,
         epoch: u32,
     ) {
-        while let Some(n) = (0..self.groups.len()).min_by_key(|n| self.groups[*n].at) {
+        while let Some(n) = self.behind() {
             let mut group = self.groups.swap_remove(n);
-            let next = self.groups.iter().map(|g| g.at).min().unwrap_or(usize::MAX);
-            while group.mask != 0 && group.at < next {
+            let next = self.behind().map_or(usize::MAX, |n| self.groups[n].at);
+            let met = |group: Group, all: &[Group]| all.iter().any(|g| g.at == group.at);
+            while group.mask != 0 && group.at < next && !met(group, &self.groups) {
                 let i = &kernel.code[group.at];
+                if i.op.is_of_warps() && group.mask != u32::MAX && !self.groups.is_empty() {
+                    group.waits = true;
+                    break;
+                }
                 group.at += 1;
                 match i.op {
                     Op::Return => {
@@ -106,11 +120,8 @@ impl Warp {
                     }
                     Op::Branch(to) => {
                         let goes = self.guarded(i, group.mask);
-                        let stays = Group {
-                            at: group.at,
-                            mask: group.mask & !goes,
-                        };
-                        group = Group { at: to, mask: goes };
+                        let stays = Group::new(group.at, group.mask & !goes);
+                        group = Group::new(to, goes);
                         if goes == 0 {
                             group = stays;
                         } else if stays.mask != 0 {
@@ -146,11 +157,20 @@ impl Warp {
                 self.join(group);
             }
         }
+        if let Some(group) = self.groups.first() {
+            self.together(&kernel.code[group.at], group.mask, kernel);
+        }
+    }
+
+    /// The threads that are furthest behind, of those that can go on.
+    fn behind(&self) -> Option<usize> {
+        let ready = (0..self.groups.len()).filter(|n| !self.groups[*n].waits);
+        ready.min_by_key(|n| self.groups[*n].at)
     }
 
     fn join(&mut self, group: Group) {
         match self.groups.iter_mut().find(|g| g.at == group.at) {
-            Some(g) => g.mask |= group.mask,
+            Some(g) => *g = Group::new(g.at, g.mask | group.mask),
             None => self.groups.push(group),
         }
     }
@@ -384,4 +404,77 @@ impl Warp {
 
 fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..LANES).filter(move |l| mask >> l & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+    use odec_runtime::device::memory::Buffer;
+
+    /// Three turns: all vote at the head of a loop, then lane 0 counts its turns behind the jump back, where a compiler may put it.
+    const KERNEL: &str = r"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(
+    .param .u64 k_param_0
+)
+.reqntid 32, 1, 1
+{
+    mov.u32 %r1, %tid.x;
+    mov.b32 %r2, 0;
+    setp.eq.s32 %p1, %r1, 0;
+    setp.ge.s32 %p2, %r1, 0;
+LOOP:
+    vote.sync.ballot.b32 %r3, %p2, -1;
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p3, %r2, 3;
+    @%p1 bra ALONE;
+BACK:
+    @%p3 bra LOOP;
+    bra END;
+ALONE:
+    add.s32 %r4, %r2, 0;
+    bra BACK;
+END:
+    ld.param.u64 %rd1, [k_param_0];
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd1, %rd1, %rd2;
+    st.global.b32 [%rd1], %r3;
+    ret;
+}
+";
+
+    fn launched(text: &str) -> Result<Vec<u32>, String> {
+        let kernel = parse::module(text).remove(0);
+        let launched = std::panic::catch_unwind(move || {
+            let mut buffer = Buffer::zeroed(4 * 32).unwrap();
+            let out = buffer.words();
+            let mut memory = Memory::new(&[out]);
+            launch(&kernel, 1, 0, &[out.as_ptr() as u64], &mut memory);
+            out.iter().map(|w| w.get()).collect()
+        });
+        launched.map_err(|e| e.downcast_ref::<String>().expect("a message").clone())
+    }
+
+    #[test]
+    fn threads_that_parted_meet_at_a_vote() {
+        assert_eq!(launched(KERNEL), Ok(vec![u32::MAX; 32]));
+    }
+
+    #[test]
+    fn threads_that_never_meet_are_found() {
+        let apart = "mov.b32 %r2, 0;";
+        let earlier = KERNEL.replace("@%p1 bra ALONE;", "@%p1 bra END;");
+        let otherwise = KERNEL.replace(
+            apart,
+            &format!("{apart}\n    setp.eq.s32 %p1, %r1, 0;\n    @%p1 bra END;"),
+        );
+        for text in [earlier, otherwise] {
+            assert_ne!(text, KERNEL);
+            let said = launched(&text).expect_err("a vote of some");
+            assert!(said.contains("alone"), "{said}");
+        }
+    }
 }
