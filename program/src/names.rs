@@ -23,6 +23,7 @@ pub const MOMENT2_OF: &str = "moment2.";
 const GRADIENT_OF: &str = "grad.";
 const SUM_OF: &str = "sum.";
 const TERM_OF: &str = "loss.";
+const SHARES_OF: &str = "moe.share.";
 
 /// An entry of a program. In the order of manifests, which is that of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -132,6 +133,8 @@ pub enum ResultId<'a> {
     Gradient(&'a str),
     /// A term of the loss, without its coefficient.
     Term(&'a str),
+    /// The share of each expert in what the router of this path chose.
+    Shares(&'a str),
     /// What an evolve tells of its steps.
     Other(&'a str),
 }
@@ -146,7 +149,9 @@ impl<'a> ResultId<'a> {
             _ => {
                 let gradient = name.strip_prefix(GRADIENT_OF).map(ResultId::Gradient);
                 let term = || name.strip_prefix(TERM_OF).map(ResultId::Term);
-                gradient.or_else(term).unwrap_or(ResultId::Other(name))
+                let shares = || name.strip_prefix(SHARES_OF).map(ResultId::Shares);
+                let found = gradient.or_else(term).or_else(shares);
+                found.unwrap_or(ResultId::Other(name))
             }
         }
     }
@@ -160,6 +165,7 @@ impl fmt::Display for ResultId<'_> {
             ResultId::GradientNorm => f.write_str(GRADIENT_NORM),
             ResultId::Gradient(path) => write!(f, "{GRADIENT_OF}{path}"),
             ResultId::Term(name) => write!(f, "{TERM_OF}{name}"),
+            ResultId::Shares(path) => write!(f, "{SHARES_OF}{path}"),
             ResultId::Other(name) => f.write_str(name),
         }
     }
@@ -232,6 +238,10 @@ mod tests {
                 "grad.step.0.att.q.weight",
             ),
             (ResultId::Term("kinetic"), "loss.kinetic"),
+            (
+                ResultId::Shares("step.0.ffn.router"),
+                "moe.share.step.0.ffn.router",
+            ),
             (ResultId::Other("core.steps.rest"), "core.steps.rest"),
         ] {
             assert_eq!((id.to_string().as_str(), ResultId::of(name)), (name, id));

@@ -144,7 +144,7 @@ impl Weights for Bare<'_> {
         b.push1(Table { table }, &[])
     }
 
-    fn routed(&mut self, _: &mut Builder, _: Routed) -> TypeResult<()> {
+    fn routed(&mut self, _: &mut Builder, _: &str, _: Routed) -> TypeResult<()> {
         Ok(())
     }
 }

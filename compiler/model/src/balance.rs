@@ -1,33 +1,82 @@
-//! How evenly mixtures of experts are used, for the term `load_balance` of a loss.
+//! How evenly mixtures of experts are used: the share of each expert, and of it the term `load_balance` of a loss.
 //! ```text
 //! E Σ_e f_e p_e      f_e: the share of the run's choices that are expert e;  p: the softmax of the router's logits, for a token
 //! ```
 //! Its mean over tokens is the auxiliary loss of Fedus et al. 2021 ("Switch Transformers", arXiv:2101.03961, equation 4), 1 where all experts are used
-//! alike. No derivative goes through f, for choices have none.
+//! alike. No derivative goes through f, for choices have none. Shares are results of the gradient's graph, where it is known which evaluations
+//! of a mixture count.
 
 use super::graph_builder::GraphBuilder;
 use super::layers::Routed;
-use super::losses::{LoadBalance, LossTerm};
+use super::losses::{Along, LoadBalance, LossTerm};
+use super::step_count::StepCount;
+use crate::error::BuildError;
 use odec_graph::ops::{Exp, InverseCount, Mul, Recip, SumCols, SumRows};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::ResultId;
 
 impl GraphBuilder<'_> {
-    /// Notes what a router chose, where the loss asks for it.
-    pub(super) fn routed(&mut self, b: &mut Builder, at: Routed) -> Result<(), TypeError> {
-        if self.drops && self.spec.objective.find(LoadBalance::NAME).is_some() {
-            let rows = b.part("balance", |b| balance(b, at))?;
+    /// Notes what a router chose while the model is trained.
+    pub(super) fn routed(
+        &mut self,
+        b: &mut Builder,
+        router: String,
+        at: Routed,
+    ) -> Result<(), TypeError> {
+        if !self.drops {
+            return Ok(());
+        }
+        let balances = self.spec.objective.find(LoadBalance::NAME).is_some();
+        let counted = self.counts_evaluations(&b.site.evolve);
+        if !balances && !counted {
+            return Ok(());
+        }
+        let used = b.part("balance", |b| share(b, at))?;
+        if counted {
+            let shares = &mut self.collected.shares;
+            match shares.iter_mut().find(|(path, _)| *path == router) {
+                Some((_, each)) => each.push(used),
+                None => shares.push((router, vec![used])),
+            }
+        }
+        if balances {
+            let rows = b.part("balance", |b| balance(b, at, used))?;
             self.collected.balances.push(rows);
+        }
+        Ok(())
+    }
+
+    /// Whether an evolve evaluates its fields a number of times that is known before.
+    fn counts_evaluations(&self, label: &str) -> bool {
+        let evolve = self.spec.evolves.iter().find(|e| e.label == label);
+        evolve.is_some_and(|e| e.depth == StepCount::Known && !e.iterates())
+    }
+
+    /// The shares of each router as results: means over its evaluations.
+    pub(super) fn shares(&mut self, b: &mut Builder) -> Result<(), BuildError> {
+        for (router, each) in std::mem::take(&mut self.collected.shares) {
+            let one = Exact::ratio(1, each.len() as i64);
+            let terms: Vec<(Exact, Value)> = each.into_iter().map(|v| (one.clone(), v)).collect();
+            let mean = nn::combine(b, &terms)?;
+            let name = ResultId::Shares(&router).to_string();
+            self.decided.push((name, mean));
         }
         Ok(())
     }
 }
 
-/// `E Σ_e f_e p_e` for each token.
-fn balance(b: &mut Builder, at: Routed) -> Result<Value, TypeError> {
-    let (size, experts) = (b.ty(at.chosen).rows(), b.ty(at.chosen).cols());
+/// The share of each expert in all choices of a run.
+fn share(b: &mut Builder, at: Routed) -> Result<Value, TypeError> {
+    let size = b.ty(at.chosen).rows();
     let used = b.push1(SumRows, &[at.chosen])?;
     let inverse = b.push1(InverseCount { size }, &[])?;
     let used = b.push1(Mul, &[used, inverse])?;
+    nn::combine(b, &[(Exact::ratio(1, whole(at.top_k)), used)])
+}
+
+/// `E Σ_e f_e p_e` for each token.
+fn balance(b: &mut Builder, at: Routed, used: Value) -> Result<Value, TypeError> {
+    let experts = b.ty(at.chosen).cols();
     let shifted = nn::normaliser(b, at.logits)?.shifted;
     let e = b.push1(Exp, &[shifted])?;
     let total = b.push1(SumCols, &[e])?;
@@ -35,6 +84,9 @@ fn balance(b: &mut Builder, at: Routed) -> Result<Value, TypeError> {
     let shares = b.push1(Mul, &[e, over])?;
     let each = b.push1(Mul, &[shares, used])?;
     let sum = b.push1(SumCols, &[each])?;
-    let whole = |n: u64| n.try_into().unwrap_or(i64::MAX);
-    nn::combine(b, &[(Exact::ratio(whole(experts), whole(at.top_k)), sum)])
+    nn::combine(b, &[(Exact::int(whole(experts)), sum)])
+}
+
+fn whole(n: u64) -> i64 {
+    n.try_into().unwrap_or(i64::MAX)
 }

@@ -127,6 +127,7 @@ fn loss_in<'s>(
     };
     b.span = None;
     let targets = b.push1(spec.output.kind.targets(), &[])?;
+    model.shares(b)?;
     let loss = model.loss(b, made, targets)?;
     Ok((loss, model))
 }

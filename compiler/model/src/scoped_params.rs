@@ -83,7 +83,8 @@ impl Weights for ScopedParams<'_, '_> {
     fn positions(&mut self, b: &mut Builder) -> Result<Value, TypeError> {
         self.model.sinusoids(b)
     }
-    fn routed(&mut self, b: &mut Builder, at: Routed) -> Result<(), TypeError> {
-        self.model.routed(b, at)
+    fn routed(&mut self, b: &mut Builder, router: &str, at: Routed) -> Result<(), TypeError> {
+        let router = format!("{}.{router}", self.prefix);
+        self.model.routed(b, router, at)
     }
 }

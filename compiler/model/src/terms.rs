@@ -20,6 +20,8 @@ pub(super) struct Collected {
     solutions: usize,
     /// How evenly experts were used that no step has been asked for yet.
     pub(super) balances: Vec<Value>,
+    /// The path of each router, and the share of each expert in what it chose, for each evaluation.
+    pub(super) shares: Vec<(String, Vec<Value>)>,
 }
 
 struct Given {
@@ -40,6 +42,7 @@ impl Default for Collected {
             each: NAMES.iter().map(given).collect(),
             solutions: 0,
             balances: Vec::new(),
+            shares: Vec::new(),
         }
     }
 }

@@ -242,6 +242,49 @@ fn uneven_use_is_a_loss() {
     assert!((balance(&f) - 2.0).abs() < 1e-9, "{}", balance(&f));
 }
 
+/// The part of all choices that each expert is, whatever the loss: the mean over evaluations, where their number is known.
+#[test]
+fn shares_of_experts_are_results() {
+    let path = "moe.share.step.0.f.router";
+    let moe = "moe(experts: 4, top_k: 2, hidden: 12)";
+    for loss in ["cross_entropy", "cross_entropy + load_balance"] {
+        let model = model(moe, loss, "");
+        let f = given(&manifest(&model));
+        let shares = |text: &str| interp::run(&built(text).grad, &f, AT).unwrap().remove(path);
+        let mut used = [0.0; 4];
+        let states = states(&f);
+        for x in &states {
+            let scores = times(param(&f, "router"), x);
+            let own = 0.5 / states.len() as f64;
+            chosen(&scores, 2).into_iter().for_each(|e| used[e] += own);
+        }
+        let got = shares(&model.1).unwrap();
+        assert_eq!(got.shape, [4]);
+        let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(near(&got.data, &used), "{got:?}, not {used:?}");
+        // Heun's second evaluation is at x + f(x).
+        let heun = shares(&model.1.replace("euler", "heun")).unwrap();
+        let (mut both, mut b) = (used, [0.0; 4]);
+        for x in &states {
+            let step = mixture(&f, x, 2);
+            let y: Vec<f64> = x.iter().zip(step).map(|(x, k)| x + k).collect();
+            let scores = times(param(&f, "router"), &y);
+            let own = 0.5 / states.len() as f64;
+            chosen(&scores, 2).into_iter().for_each(|e| b[e] += own);
+        }
+        both.iter_mut()
+            .zip(b)
+            .for_each(|(a, b)| *a = (*a + b) / 2.0);
+        assert!(near(&heun.data, &both), "{heun:?}, not {both:?}");
+    }
+    // What is evaluated until it is solved has no number of evaluations.
+    let solving = "scheme solved(F) { step x { solve z = x + h*F(z) from x by fixed_point(tol: 1e-3, max: 5)\n return z } }\n";
+    let text = model(moe, "cross_entropy", "").1;
+    let text = format!("{solving}{}", text.replace("euler(f)", "solved(f)"));
+    let outputs = built(&text).grad;
+    assert!(outputs.outputs().iter().all(|(name, _)| name != path));
+}
+
 /// Bounds are on each expert's matrix, and factors are below each other.
 #[test]
 fn matrices_of_experts_are_bounded_and_adapted() {

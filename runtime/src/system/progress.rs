@@ -35,7 +35,7 @@ pub struct Display {
 }
 
 /// What is shown after a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct State {
     pub step: u64,
     pub steps: u64,
@@ -44,6 +44,8 @@ pub struct State {
     pub loss: f64,
     /// The loss on held-out text, and over how many tokens.
     pub held_out: Option<(f64, u64)>,
+    /// The share of each expert in what the router chose whose choices are the least even; its path where there are several.
+    pub experts: Option<(Option<String>, Vec<f64>)>,
     pub tokens_per_s: f64,
     pub seconds_left: f64,
 }
@@ -58,6 +60,11 @@ impl std::fmt::Display for State {
         if let Some((loss, tokens)) = self.held_out {
             write!(f, "  held out {loss:.3} ({tokens} tokens)")?;
         }
+        if let Some((router, shares)) = &self.experts {
+            let path = router.iter().map(|path| format!(" {path}"));
+            write!(f, "  experts{}", path.collect::<String>())?;
+            write_shares(f, shares)?;
+        }
         write!(
             f,
             "  {}  {} left",
@@ -65,6 +72,19 @@ impl std::fmt::Display for State {
             clock(self.seconds_left)
         )
     }
+}
+
+/// Most shares that are shown one by one.
+const MOST_SHARES: usize = 8;
+
+/// Shares of experts, or the least and the largest of many.
+fn write_shares(f: &mut std::fmt::Formatter, shares: &[f64]) -> std::fmt::Result {
+    if shares.len() <= MOST_SHARES {
+        return shares.iter().try_for_each(|share| write!(f, " {share:.2}"));
+    }
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    write!(f, " {least:.3} to {most:.3}")
 }
 
 /// Shows how far a single piece of work is, on a terminal.
@@ -197,6 +217,7 @@ mod tests {
             fraction: 0.12,
             loss: 2.34567,
             held_out: None,
+            experts: None,
             tokens_per_s: 41_234.0,
             seconds_left: 95.4,
         };
@@ -210,6 +231,18 @@ mod tests {
         assert_eq!(
             s.to_string(),
             "step 120/1000  loss 2.346  held out 2.500 (8192 tokens)  812 tokens/s  2 h 01 min left"
+        );
+        s.held_out = None;
+        s.experts = Some((None, vec![0.314, 0.216, 0.25, 0.22]));
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  experts 0.31 0.22 0.25 0.22  812 tokens/s  2 h 01 min left"
+        );
+        let many = (0..16).map(|n| f64::from(n) / 120.0);
+        s.experts = Some((Some("step.3.ffn.router".into()), many.collect()));
+        assert!(
+            s.to_string()
+                .contains("  experts step.3.ffn.router 0.000 to 0.125  ")
         );
     }
 }

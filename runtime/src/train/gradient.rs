@@ -20,6 +20,8 @@ pub struct Found {
     pub loss: f64,
     /// The terms of a loss that is a sum, by their names, without their coefficients.
     pub terms: BTreeMap<String, f64>,
+    /// The share of each expert in what routers chose, by their paths.
+    pub experts: BTreeMap<String, Vec<f64>>,
     /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
     pub made: Made,
 }
@@ -62,6 +64,7 @@ pub fn enqueue(
         found: Found {
             loss: 0.0,
             terms: BTreeMap::new(),
+            experts: BTreeMap::new(),
             made: Made::default(),
         },
     };
@@ -99,11 +102,17 @@ impl Enqueued {
             DType::F64 => sum,
             _ => f64::from(sum as f32),
         };
-        let Found { loss, terms, made } = self.found;
+        let Found {
+            loss,
+            terms,
+            experts,
+            made,
+        } = self.found;
         let terms = terms.into_iter().map(|(name, t)| (name, rounded(t)));
         Ok(Found {
             loss: rounded(loss),
             terms: terms.collect(),
+            experts,
             made,
         })
     }
@@ -117,9 +126,20 @@ impl Enqueued {
             let out = x.take(ticket)?;
             self.found.loss += share * out.scalar(names::LOSS)?;
             for (output, _) in out.shapes() {
-                if let ResultId::Term(name) = ResultId::of(output) {
-                    let sum = self.found.terms.entry(name.to_string()).or_insert(0.0);
-                    *sum += share * out.scalar(output)?;
+                match ResultId::of(output) {
+                    ResultId::Term(name) => {
+                        let sum = self.found.terms.entry(name.to_string()).or_insert(0.0);
+                        *sum += share * out.scalar(output)?;
+                    }
+                    ResultId::Shares(router) => {
+                        let own = out.reals(output)?;
+                        let sums = self.found.experts.entry(router.to_string()).or_default();
+                        sums.resize(own.len(), 0.0);
+                        sums.iter_mut()
+                            .zip(own.iter())
+                            .for_each(|(s, x)| *s += share * x);
+                    }
+                    _ => {}
                 }
             }
             let made = Made::of(&depths, &self.drawn, &out);

@@ -20,6 +20,7 @@ use crate::system::progress::{Display, Show, State};
 use crate::train::failure::TrainError;
 use crate::train::run::Run;
 use odec_program::schedules::Position;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +113,17 @@ pub fn train(artifact: &Artifact, out: &Path, s: &Settings) -> Result<Summary, T
 /// As [`train`], or when `out` is not the folder of a run.
 pub fn resume(out: &Path, s: &Settings) -> Result<Summary, TrainError> {
     Run::resume(out, s)?.finish(s)
+}
+
+/// The mixture whose experts share their tokens least evenly: its path where there are several, and its shares.
+fn least_even(experts: &BTreeMap<String, Vec<f64>>) -> Option<(Option<String>, Vec<f64>)> {
+    // `experts Σ share²`: 1 where all are used alike.
+    let uneven = |shares: &[f64]| shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>();
+    let worst = experts
+        .iter()
+        .max_by(|a, b| uneven(a.1).total_cmp(&uneven(b.1)));
+    let several = experts.len() > 1;
+    worst.map(|(router, shares)| (several.then(|| router.clone()), shares.clone()))
 }
 
 impl Run {
@@ -231,6 +243,7 @@ impl Run {
                 fraction: position.fraction(),
                 loss,
                 held_out: self.held_out().map(|h| (h.loss, h.tokens)),
+                experts: least_even(&done.experts),
                 tokens_per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });
@@ -266,5 +279,25 @@ impl Run {
         let by_steps = tokens / tokens_per_s.max(1e-9);
         p.time_limit
             .map_or(by_steps, |limit| by_steps.min(limit - p.seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_even_mixture_is_shown() {
+        let shares = |of: &[(&str, &[f64])]| -> BTreeMap<String, Vec<f64>> {
+            of.iter()
+                .map(|(path, s)| (path.to_string(), s.to_vec()))
+                .collect()
+        };
+        assert_eq!(least_even(&shares(&[])), None);
+        let one = ("a.router", &[0.5, 0.5][..]);
+        assert_eq!(least_even(&shares(&[one])), Some((None, vec![0.5, 0.5])));
+        let other = ("b.router", &[0.25, 0.75][..]);
+        let want = Some((Some("b.router".into()), vec![0.25, 0.75]));
+        assert_eq!(least_even(&shares(&[one, other])), want);
     }
 }

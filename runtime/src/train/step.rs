@@ -124,7 +124,12 @@ impl Run {
         let Some(first) = self.pending.steps.pop_front() else {
             return Ok(None);
         };
-        let Found { loss, terms, made } = first.gradient.found(&mut self.x)?;
+        let Found {
+            loss,
+            terms,
+            experts,
+            made,
+        } = first.gradient.found(&mut self.x)?;
         if !loss.is_finite() {
             return Err(self.broken("loss", &first.batches, &first.drawn));
         }
@@ -145,6 +150,9 @@ impl Run {
         let tokens: u64 = first.batches.iter().map(|b| b.rows * b.columns).sum();
         let tokens_per_s = tokens as f64 / seconds.max(1e-9);
         let real = self.x.real();
+        // A share is of a few thousand choices.
+        let rounded = |x: f64| (x * 1e4).round() / 1e4;
+        let rounded = |shares: Vec<f64>| shares.into_iter().map(rounded).collect();
         let depths = &self.x.manifest().depths;
         let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
         let done = Step {
@@ -154,6 +162,7 @@ impl Run {
                 .into_iter()
                 .map(|(name, t)| (name, decimal(t, real)))
                 .collect(),
+            experts: experts.into_iter().map(|(r, s)| (r, rounded(s))).collect(),
             lr: first.lr,
             grad_norm: decimal(grad_norm, real),
             tokens_per_s,

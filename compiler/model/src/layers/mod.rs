@@ -199,8 +199,8 @@ pub trait Weights {
     fn time(&mut self, b: &mut Builder, waves: Waves) -> TypeResult;
     /// Sinusoids of the positions, a row for each.
     fn positions(&mut self, b: &mut Builder) -> TypeResult;
-    /// Notes what a router chose.
-    fn routed(&mut self, b: &mut Builder, at: Routed) -> TypeResult<()>;
+    /// Notes what the router of a path chose.
+    fn routed(&mut self, b: &mut Builder, router: &str, at: Routed) -> TypeResult<()>;
 }
 
 /// What a router chose for each token.

@@ -4,7 +4,7 @@
 
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads, Routed,
-    Start, TypeResult, Weights,
+    Start, TypeResult, Weights, part_of,
 };
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
@@ -172,6 +172,7 @@ impl Moe {
         let top_k = self.top_k;
         w.routed(
             b,
+            part_of(&self.router),
             Routed {
                 logits,
                 chosen: all,
