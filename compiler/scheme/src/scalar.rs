@@ -165,6 +165,7 @@ pub fn arithmetic(why: CoeffError, span: Span) -> Diagnostic {
             "a fraction may have {MAX_FRACTION_BITS} binary digits, a number with roots {MAX_BITS}, a polynomial {MAX_TERMS} terms"
         )),
         CoeffError::Exponent => d.help("roots have names: `sqrt(h)`, `root(2, 3)`"),
+        CoeffError::Logarithm => d.help("write `log` of a number above 0: `log(2)`, `log(1 + a^2)`"),
         _ => d,
     }
 }

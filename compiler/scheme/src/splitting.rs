@@ -9,10 +9,28 @@ use super::embedded::Reached;
 use super::flow::{Field, FlowArg, FlowArgKind};
 use super::run::{Frame, StageTracer};
 use super::stage::Steps;
+use crate::codes;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind, SubFlow};
+use odec_grammar::diag::Diagnostic;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// The part of `h` in the brackets of a sub-flow. Of anything but one expression the parser makes a call of the sub-flow's name.
+fn one_part(sub: &SubFlow) -> Result<&Expr, Diagnostic> {
+    match &sub.fraction.kind {
+        ExprKind::Call(call) if call.callee.span == sub.name.span => {
+            let name = &sub.name.name;
+            let message = format!("`{name}` takes one part of `h`");
+            let applied = if sub.args.is_some() { "(…)" } else { "" };
+            let d = Diagnostic::error(codes::ARGUMENT_COUNT, sub.fraction.span, message)
+                .label("one number is expected in the last brackets")
+                .help(format!("write `{name}{applied}(1/2)` for half a step"));
+            Err(d)
+        }
+        _ => Ok(&sub.fraction),
+    }
+}
 
 impl StageTracer<'_> {
     pub(super) fn splitting(&mut self, flows: &[SubFlow], frame: &Frame) -> Option<Reached> {
@@ -42,7 +60,8 @@ impl StageTracer<'_> {
         let mut state = from;
         for sub in flows {
             let arg = self.part(sub, entries, frame)?;
-            let fraction = self.constant(&sub.fraction, &frame.scope)?;
+            let part = self.ok(one_part(sub))?;
+            let fraction = self.constant(part, &frame.scope)?;
             let h = frame.h.mul(&Coeff::constant(fraction));
             let h = self.exact(h, sub.fraction.span)?;
             let start = self.value(state, sub.span)?;

@@ -221,7 +221,7 @@ fn mistakes() {
         ),
         (
             "divisor",
-            "scheme s(F) { learn b = 1;  step x { return x + F(x)/b } }",
+            "scheme s(F) { learn b = 1;  step x { return x + F(x)/(b - b) } }",
         ),
         ("tableau_of_a_step", "scheme s { learn tableau from iie }"),
         ("tableau_of_nothing", "scheme s { learn tableau from rk5 }"),
