@@ -78,7 +78,7 @@ class System:
     masked: bool = False
     # Part of what each field computes that is dropped in training.
     drops: float = 0.0
-    # Whether a state is drawn.
+    # Whether a state, or noise of steps, is drawn.
     starts: bool = False
     # Whether GELU is approximated.
     tanh: bool = False
@@ -534,6 +534,12 @@ def recurrent(s: Step, x: Array) -> Array:
     return y + s.layer(y)
 
 
+def euler_maruyama(s: Step, x: Array) -> Array:
+    """x + h F(x) + √h N(0, 1/16), other numbers at each step."""
+    h = 1 / 2
+    return x + h * s.layer(x) + sqrt(h) * normal(x, 1 / 4, s.key, 2 + s.k)
+
+
 def hybrid_of_three(s: Step, x: Array) -> Array:
     att, near, h = s.field("att"), s.field("near"), 1 / 2
     x = x + h / 2 * s.ffn(x)
@@ -851,6 +857,13 @@ SYSTEMS: dict[str, System] = {
         definitions="field phi = map(lie(att, ffn))\nfield inject(s, e) = concat(s, e) |> linear\n",
         fields={"att": "att", "ffn": "ffn", "inject": "joined"},
         owner=lambda name, k: "",
+        starts=True,
+        limit=1e-6,
+    ),
+    "euler_maruyama": System(
+        euler_maruyama,
+        flow="euler_maruyama(layer, std: 1/4)",
+        options="h = 1/2",
         starts=True,
         limit=1e-6,
     ),

@@ -42,6 +42,19 @@ fn learned_coefficients_are_named() {
     assert_eq!(panels, [["x′ = (1 − theta) x + theta k₁"]]);
 }
 
+/// Functions of learned numbers are written out.
+#[test]
+fn functions_of_learned_numbers_are_formulas() {
+    let decaying = "scheme decaying(F) { learn a = 1/2
+        step x { return exp(-a*h)*x + h/(1 + a)*F(x) + sqrt(a)*F(2*x) } }";
+    let (panels, picture) = sums("decaying(ffn)", 3, "h = 1/2", decaying);
+    let formula = panels.concat().join("; ");
+    for part in ["exp(−1/2 a) x", "sqrt(a)", "1/(1 + a)"] {
+        assert!(formula.contains(part), "{formula} has no {part}");
+        assert!(picture.contains(part), "the picture has no {part}");
+    }
+}
+
 /// Values are called as in the source; of those that have one name in turn the last keeps it.
 #[test]
 fn values_have_their_names() {

@@ -15,11 +15,14 @@ type Pair = (usize, usize);
 /// The parts of a feed-forward layer that every step has.
 const FFN: [&str; 4] = ["norm.gain", "gate.weight", "up.weight", "down.weight"];
 
+/// Those of a field with a body, called after its values.
+const GATED: [&str; 3] = ["gate.weight", "gain", "linear.weight"];
+
 /// `Σ (b − a)²` over the weights of pairs of steps that hold parameters.
-fn moved(f: &Tensors, pairs: &[Pair]) -> f64 {
-    let weight = |k: usize, part: &str| &f[&format!("step.{k}.ffn.{part}")].data;
+fn moved(f: &Tensors, (field, parts): (&str, &[&str]), pairs: &[Pair]) -> f64 {
+    let weight = |k: usize, part: &str| &f[&format!("step.{k}.{field}.{part}")].data;
     let square = |(a, b): &Pair| -> f64 {
-        let parts = FFN.iter().map(|part| {
+        let parts = parts.iter().map(|part| {
             let both = weight(*a, part).iter().zip(weight(*b, part));
             both.map(|(a, b)| (b - a).powi(2)).sum::<f64>()
         });
@@ -31,7 +34,7 @@ fn moved(f: &Tensors, pairs: &[Pair]) -> f64 {
 /// Norms start equal in all steps; here they do not.
 fn uneven(mut f: Tensors) -> Tensors {
     for (name, t) in &mut f {
-        if name.ends_with("norm.gain") || name.ends_with("time.weight") {
+        if name.ends_with("gain") || name.ends_with("time.weight") {
             let step = name.len() as f64 + name.bytes().map(f64::from).sum::<f64>();
             let shift = |(i, x): (usize, &mut f64)| *x += (step + 3.0 * i as f64).sin() / 4.0;
             t.data.iter_mut().enumerate().for_each(shift);
@@ -43,36 +46,50 @@ fn uneven(mut f: Tensors) -> Tensors {
 #[test]
 fn weights_of_steps() {
     // Each pair of consecutive steps, by the steps that hold its parameters.
-    let cases: [(&str, &str, &[Pair]); 5] = [
-        ("4 steps", "weights per step", &[(0, 1), (1, 2), (2, 3)]),
-        ("5 steps", "weights every 2", &[(0, 2), (2, 4)]),
+    let cases: [(&str, &str, &str, &[Pair]); 7] = [
         (
+            "ffn",
+            "4 steps",
+            "weights per step",
+            &[(0, 1), (1, 2), (2, 3)],
+        ),
+        ("ffn", "5 steps", "weights every 2", &[(0, 2), (2, 4)]),
+        (
+            "ffn",
             "5 steps",
             "weights cycle 2",
             &[(0, 1), (1, 0), (0, 1), (1, 0)],
         ),
-        ("3 steps", "weights shared, ffn per step", &[(0, 1), (1, 2)]),
-        ("2 steps", "weights per step, att shared", &[(0, 1)]),
+        (
+            "ffn",
+            "3 steps",
+            "weights shared, ffn per step",
+            &[(0, 1), (1, 2)],
+        ),
+        ("ffn", "2 steps", "weights per step, att shared", &[(0, 1)]),
+        ("gated", "3 steps", "weights per step", &[(0, 1), (1, 2)]),
+        ("gated", "4 steps", "weights every 2", &[(0, 2)]),
     ];
-    for (steps, weights, pairs) in cases {
+    for (field, steps, weights, pairs) in cases {
+        let own: &[&str] = if field == "ffn" { &FFN } else { &GATED };
         let flow = match weights.contains("shared") {
-            true => "lie(att, ffn)",
-            false => "euler(ffn)",
+            true => "lie(att, ffn)".to_string(),
+            false => format!("euler({field})"),
         };
         let steps = format!("{steps} {{ {weights} }}");
-        let with = built(flow, &steps, "cross_entropy + 1/8*drift", "store");
-        let plain = built(flow, &steps, "cross_entropy", "store").0;
+        let with = built(&flow, &steps, "cross_entropy + 1/8*drift", "store");
+        let plain = built(&flow, &steps, "cross_entropy", "store").0;
         let f = uneven(given(&with));
         let (got, without) = (results(&with.0, &f), results(&plain, &f));
-        let want = moved(&f, pairs);
+        let want = moved(&f, (field, own), pairs);
         near(weights, scalar(&got, "loss.drift"), want, 1e-12);
         let total = scalar(&without, "loss") + want / 8.0;
         near("the sum", scalar(&got, "loss"), total, 1e-12);
         // ∂/∂θ Σ (b − a)² = 2 (θ − each neighbour).
         for k in pairs.iter().flat_map(|(a, b)| [a, b]) {
-            for part in FFN {
-                let at = |k: usize| f[&format!("step.{k}.ffn.{part}")].data.clone();
-                let name = format!("grad.step.{k}.ffn.{part}");
+            for part in own {
+                let at = |k: usize| f[&format!("step.{k}.{field}.{part}")].data.clone();
+                let name = format!("grad.step.{k}.{field}.{part}");
                 for (i, (a, b)) in got[&name].data.iter().zip(&without[&name].data).enumerate() {
                     let pull = pairs.iter().map(|(x, y)| match k {
                         k if k == x => at(*k)[i] - at(*y)[i],

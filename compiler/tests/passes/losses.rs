@@ -24,6 +24,7 @@ pub fn built(flow: &str, options: &str, loss: &str, memory: &str) -> (Built, Str
          field ffn = rmsnorm |> swiglu(hidden: 12)\n\
          field slope = linear\nfield inject = linear\n\
          field layer = increment(lie(att, ffn))\n\
+         field gated(x) {{ gate = x |> linear;  learn gain[width] = 1;  return silu(gate) * gain * x |> linear }}\n\
          model small {{\n  input tokens(vocab: 257, context: 64)\n  embed learned(width: 8)\n  \
          evolve {flow} for {options}\n  output rmsnorm |> logits(tied)\n  init normal(std: 0.3) }}\n\
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  loss {loss}\n\
