@@ -162,7 +162,7 @@ pub struct Constant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
-    /// `[positions, head]`: `cos(p · base^(−2i/head))` at columns i and i + head/2 (Su et al. 2021, half-split).
+    /// `[positions, head]`: `cos(p · base^(−2i/head))` at columns i and i + head/2 (Su et al. 2021, half-split), unless `turns` says otherwise.
     RotaryCos {
         positions: u64,
         head: u64,
@@ -170,7 +170,7 @@ pub enum Table {
         #[serde(default, skip_serializing_if = "Turns::is_usual")]
         turns: Turns,
     },
-    /// The same with sine, negated in the first half: `y = x·cos + swap(x)·sin`.
+    /// The same with sine, negated in the first column of a pair: `y = x·cos + swap(x)·sin`.
     RotarySin {
         positions: u64,
         head: u64,
@@ -208,6 +208,37 @@ pub struct Turns {
     /// What positions are divided by (Chen et al. 2023, arXiv:2306.15595).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<f64>,
+    /// Which waves `scaling` is for, where it is not for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongWaves>,
+    /// What sines and cosines are multiplied by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magnitude: Option<f64>,
+    /// Whether columns 2i and 2i + 1 of a head are a pair, and not columns i and i + head/2.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interleaved: bool,
+}
+
+fn is_false(x: &bool) -> bool {
+    !x
+}
+
+/// Waves that turn less than `slow` times in a context are those of divided positions, those that turn more than `fast` times stay, and in between
+/// the two are mixed (Peng et al. 2023, arXiv:2309.00071, definition 1 and equation 23).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LongWaves {
+    /// The context that a model was trained with.
+    pub context: f64,
+    pub slow: f64,
+    pub fast: f64,
+}
+
+impl LongWaves {
+    /// How much of a wave stays that turns so far from one position to the next.
+    fn kept(self, turn: f64) -> f64 {
+        let turns = self.context * turn / std::f64::consts::TAU;
+        ((turns - self.slow) / (self.fast - self.slow)).clamp(0.0, 1.0)
+    }
 }
 
 impl Turns {
@@ -222,8 +253,23 @@ impl Turns {
         if i >= columns / 2 {
             return 0.0;
         }
-        let p = p as f64 / self.scaling.unwrap_or(1.0);
-        p * base.powf(-2.0 * i as f64 / columns as f64)
+        let turn = base.powf(-2.0 * i as f64 / columns as f64);
+        let scaling = self.scaling.unwrap_or(1.0);
+        match self.long {
+            None => p as f64 / scaling * turn,
+            Some(long) => {
+                let kept = long.kept(turn);
+                p as f64 * ((1.0 - kept) * turn / scaling + kept * turn)
+            }
+        }
+    }
+
+    /// The pair of a column, and whether it is the first of it.
+    fn pair(&self, c: u64, head: u64) -> (u64, bool) {
+        match self.interleaved {
+            true => (c / 2, c.is_multiple_of(2)),
+            false => (c % (head / 2), c < head / 2),
+        }
     }
 }
 
@@ -316,13 +362,22 @@ impl Table {
     /// The values in f64, row-major.
     pub fn values(&self) -> Vec<f64> {
         let ([positions, cols], base) = (self.shape(), self.base());
-        let half = cols / 2;
         let angle = |p: u64, i: u64| p as f64 * base.powf(-2.0 * i as f64 / cols as f64);
-        let turned = |turns: &Turns, p: u64, i: u64| turns.angle(base, cols, p, i);
+        let turned = |turns: &Turns, p: u64, c: u64| {
+            let (pair, first) = turns.pair(c, cols);
+            let angle = turns.angle(base, cols, p, pair);
+            (angle, first, turns.magnitude.unwrap_or(1.0))
+        };
         let value = |p: u64, c: u64| match self {
-            Table::RotaryCos { turns, .. } => turned(turns, p, c % half).cos(),
-            Table::RotarySin { turns, .. } if c < half => -turned(turns, p, c).sin(),
-            Table::RotarySin { turns, .. } => turned(turns, p, c - half).sin(),
+            Table::RotaryCos { turns, .. } => {
+                let (angle, _, magnitude) = turned(turns, p, c);
+                magnitude * angle.cos()
+            }
+            Table::RotarySin { turns, .. } => {
+                let (angle, first, magnitude) = turned(turns, p, c);
+                let sine = magnitude * angle.sin();
+                if first { -sine } else { sine }
+            }
             Table::Sinusoid { .. } if c.is_multiple_of(2) => angle(p, c / 2).sin(),
             Table::Sinusoid { .. } => angle(p, c / 2).cos(),
             Table::Normal { std, stream, .. } => {

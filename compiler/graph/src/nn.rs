@@ -281,6 +281,8 @@ pub struct Rotary {
     pub cos: Value,
     pub sin: Value,
     pub head: u64,
+    /// Whether pairs of columns are neighbours.
+    pub interleaved: bool,
 }
 
 /// Tables for up to `positions` positions; a model makes them once.
@@ -306,6 +308,7 @@ pub fn rotary(
         cos: b.push1(Table { table: cos }, &[])?,
         sin: b.push1(Table { table: sin }, &[])?,
         head,
+        interleaved: turns.interleaved,
     })
 }
 
@@ -313,6 +316,7 @@ pub fn rotary(
 pub fn rotated(b: &mut Builder, x: Value, tables: Rotary) -> TypeResult {
     let rope = Rope {
         head: tables.head,
+        interleaved: tables.interleaved,
         inverse: false,
     };
     b.push1(rope, &[x, tables.cos, tables.sin])

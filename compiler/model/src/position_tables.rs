@@ -6,13 +6,12 @@ use super::layers::{Angles, SINUSOID_BASE};
 use odec_graph::ops::{FromPast, Table};
 use odec_graph::{Builder, Site, TypeError, Value, nn};
 use odec_program::manifest;
-use std::collections::BTreeMap;
 
 /// Those that were made.
 #[derive(Default)]
 pub(super) struct PositionTables {
-    /// By the columns of a head, those that turn, and the bits of the base and of what positions are divided by.
-    rotary: BTreeMap<(u64, Option<u64>, [u64; 2]), nn::Rotary>,
+    /// By what they are made of.
+    rotary: Vec<(Angles, nn::Rotary)>,
     sinusoids: Option<Value>,
 }
 
@@ -30,12 +29,11 @@ impl GraphBuilder<'_> {
         b: &mut Builder,
         angles: Angles,
     ) -> Result<nn::Rotary, TypeError> {
-        let Angles { head, base, turns } = angles;
-        let scaling = turns.scaling.unwrap_or(1.0);
-        let key = (head, turns.columns, [base, scaling].map(f64::to_bits));
-        if let Some(r) = self.tables.rotary.get(&key) {
-            return Ok(*r);
+        let known = self.tables.rotary.iter().find(|(of, _)| *of == angles);
+        if let Some((_, tables)) = known {
+            return Ok(*tables);
         }
+        let Angles { head, base, turns } = angles;
         let outside = Site {
             path: "rotary".into(),
             ..Site::default()
@@ -50,8 +48,9 @@ impl GraphBuilder<'_> {
             })
         });
         b.site = site;
-        self.tables.rotary.insert(key, made.clone()?);
-        made
+        let made = made?;
+        self.tables.rotary.push((angles, made));
+        Ok(made)
     }
 
     /// The sinusoids of the tokens' positions, as wide as the state.

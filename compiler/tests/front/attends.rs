@@ -231,6 +231,82 @@ fn rotary() {
     close(text, &computed(text, &x, &maps), &wanted);
 }
 
+/// Longer contexts: each way to stretch angles against its published formula, and pairs that are neighbours.
+#[test]
+fn stretched_positions() {
+    let (base, scale, trained) = (100f64, 4f64, 6f64);
+    let tau = std::f64::consts::TAU;
+    // Peng et al. 2023, definition 1: turns in the trained context from `slow` to `fast`.
+    let mixed = |w: f64, slow: f64, fast: f64| {
+        let gamma = ((trained * w / tau - slow) / (fast - slow)).clamp(0.0, 1.0);
+        (1.0 - gamma) * w / scale + gamma * w
+    };
+    // The released code of LLaMA 3.1, by wavelengths.
+    let llama = |w: f64| {
+        let (low, high) = (0.25, 0.75);
+        let wavelength = tau / w;
+        match wavelength {
+            l if l < trained / high => w,
+            l if l > trained / low => w / scale,
+            l => {
+                let smooth = (trained / l - low) / (high - low);
+                (1.0 - smooth) * w / scale + smooth * w
+            }
+        }
+    };
+    type Angle<'a> = (&'a str, Box<dyn Fn(f64) -> f64 + 'a>, f64);
+    let ways: [Angle; 4] = [
+        ("interpolation: linear", Box::new(|w| w / scale), 1.0),
+        // bloc97 2023: base′ = base · scale^(d/(d − 2)), d = 8, so that w′ = w · scale^(−2i/6), w = base^(−2i/8).
+        (
+            "interpolation: ntk",
+            Box::new(|w: f64| w * scale.powf(w.ln() / base.ln() * 8.0 / 6.0)),
+            1.0,
+        ),
+        (
+            "interpolation: yarn, trained: 6, slow: 1/4, fast: 2",
+            Box::new(move |w| mixed(w, 0.25, 2.0)),
+            0.1 * scale.ln() + 1.0,
+        ),
+        (
+            "interpolation: llama3, trained: 6, slow: 1/4, fast: 3/4",
+            Box::new(llama),
+            1.0,
+        ),
+    ];
+    for (how, angle, magnitude) in ways {
+        for interleaved in [false, true] {
+            let word = if interleaved { ", interleaved" } else { "" };
+            let rotary = format!("rotary(heads: 2, base: 100, scaling: 4, {how}{word})");
+            let text =
+                format!("attend(linear |> {rotary}, linear |> {rotary}, linear, heads: 2, causal)");
+            let (x, maps) = (matrix(TOKENS, WIDTH, 1), maps(&[16, 16, 16]));
+            let [mut q, mut k, v] = projected(&x, &maps);
+            let turn = |x: &mut Matrix| {
+                for (p, row) in x.iter_mut().enumerate() {
+                    for head in row.chunks_mut(8) {
+                        for i in 0..4 {
+                            let theta = p as f64 * angle(base.powf(-2.0 * i as f64 / 8.0));
+                            let [s, c] = [theta.sin(), theta.cos()].map(|x| magnitude * x);
+                            let (m, n) = match interleaved {
+                                true => (2 * i, 2 * i + 1),
+                                false => (i, i + 4),
+                            };
+                            let (a, b) = (head[m], head[n]);
+                            head[m] = a * c - b * s;
+                            head[n] = b * c + a * s;
+                        }
+                    }
+                }
+            };
+            turn(&mut q);
+            turn(&mut k);
+            let wanted = attended(&rule(2, &plain), [&q, &k, &v]);
+            close(&text, &computed(&text, &x, &maps), &wanted);
+        }
+    }
+}
+
 /// OLMo Team 2024, section 3.3.1: queries and keys under RMSNorm.
 #[test]
 fn normed_queries_and_keys() {

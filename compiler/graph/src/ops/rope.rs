@@ -1,4 +1,4 @@
-//! Rotary positions (Su et al. 2021), half-split: within each head, columns i and i + head/2 turn by the position's angle.
+//! Rotary positions (Su et al. 2021): within each head, columns i and i + head/2 turn by the position's angle, or columns 2i and 2i + 1.
 
 use crate::op::{EvalError, Kind, Read, TypeError, Vjp};
 use crate::ops::OpKind;
@@ -9,15 +9,25 @@ use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
 use odec_program::expr::{Access, ColMap, RowMap, UnaryOp};
+use odec_program::manifest;
 
 /// `x[B, S, heads · head]`, `cos[P, head]`, `sin[P, head] → [B, S, heads · head]`, S ≤ P:
-/// `y = x·cos + swap(x)·sin`, the sine negated in its first half (see [`odec_program::manifest::Table`]).
+/// `y = x·cos + swap(x)·sin`, the sine negated in the first column of a pair (see [`odec_program::manifest::Table`]).
 /// The inverse turns back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rope {
     /// Columns of one head; even.
     pub head: u64,
+    /// Whether pairs are neighbours; else a column's partner is in the other half.
+    pub interleaved: bool,
     pub inverse: bool,
+}
+
+impl Rope {
+    /// Columns whose halves are swapped.
+    fn swapped(self) -> u64 {
+        if self.interleaved { 2 } else { self.head }
+    }
 }
 
 impl Op for Rope {
@@ -25,8 +35,10 @@ impl Op for Rope {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let mut attrs = vec![("head", self.head.to_string())];
-        if self.inverse {
-            attrs.push(("inverse", "true".into()));
+        for (name, holds) in [("interleaved", self.interleaved), ("inverse", self.inverse)] {
+            if holds {
+                attrs.push((name, "true".into()));
+            }
         }
         attrs
     }
@@ -34,6 +46,7 @@ impl Op for Rope {
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         Ok(Rope {
             head: given.need("head")?,
+            interleaved: given.optional("interleaved")?.unwrap_or(false),
             inverse: given.optional("inverse")?.unwrap_or(false),
         })
     }
@@ -72,6 +85,7 @@ impl Op for Rope {
                 what,
             });
         }
+        let group = self.swapped() as usize;
         let mut out = x.clone();
         let cols = x.cols();
         for (r, (y, x)) in out
@@ -83,7 +97,8 @@ impl Op for Rope {
             let at = (r % seq) * head;
             for (y, x) in y.chunks_exact_mut(head).zip(x.chunks_exact(head)) {
                 for c in 0..head {
-                    let swapped = x[(c + head / 2) % head];
+                    let first = c - c % group;
+                    let swapped = x[first + (c + group / 2) % group];
                     y[c] = x[c] * cos.data[at + c] + sign * swapped * sin.data[at + c];
                 }
             }
@@ -93,9 +108,17 @@ impl Op for Rope {
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
         // turning back is the transpose only of a true rotation
-        let table = |i: usize| matches!(cx.b.graph().node(cx.ins[i].node).op, OpKind::Table(_));
+        let table = |i: usize| match &cx.b.graph().node(cx.ins[i].node).op {
+            OpKind::Table(t) => match t.table {
+                manifest::Table::RotaryCos { turns, .. } | manifest::Table::RotarySin { turns, .. } => {
+                    turns.interleaved == self.interleaved
+                }
+                _ => false,
+            },
+            _ => false,
+        };
         if !table(1) || !table(2) {
-            return Vjp::NotDifferentiable("its cosines and sines must be constant tables");
+            return Vjp::NotDifferentiable("its cosines and sines must be constant tables of its pairs");
         }
         let (cos, sin, d) = (cx.ins[1], cx.ins[2], cx.d());
         let back = Rope {
@@ -110,7 +133,7 @@ impl Op for Rope {
         let (head, inverse, stride) = (self.head, self.inverse, ins[0].cols());
         let x = Access::full(stride);
         let swapped = Access {
-            col: ColMap::HalfSwap(head),
+            col: ColMap::HalfSwap(self.swapped()),
             ..x
         };
         let table = Access {
@@ -144,6 +167,7 @@ impl Op for Rope {
             Sample::new(
                 Rope {
                     head: 4,
+                    interleaved: false,
                     inverse: false,
                 },
                 "forth",
@@ -152,9 +176,19 @@ impl Op for Rope {
             Sample::new(
                 Rope {
                     head: 4,
+                    interleaved: false,
                     inverse: true,
                 },
                 "back",
+                ins.clone(),
+            ),
+            Sample::new(
+                Rope {
+                    head: 4,
+                    interleaved: true,
+                    inverse: false,
+                },
+                "neighbours",
                 ins,
             ),
         ]

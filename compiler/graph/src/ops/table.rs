@@ -7,7 +7,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::TensorType;
 use odec_program::Dim;
-use odec_program::manifest::{self, Turns, Waves};
+use odec_program::manifest::{self, LongWaves, Turns, Waves};
 
 /// `[positions, columns]`, with the values of [`manifest::Table::values`].
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,18 @@ fn written_turns(base: f64, turns: Turns) -> Written {
     let scaling = turns.scaling.map(|x| ("scaling", x.to_string()));
     let mut all = numbers([("base", base)]);
     all.extend(columns.into_iter().chain(scaling));
+    if let Some(long) = turns.long {
+        let LongWaves {
+            context,
+            slow,
+            fast,
+        } = long;
+        all.extend(numbers([("context", context), ("slow", slow), ("fast", fast)]));
+    }
+    all.extend(turns.magnitude.map(|x| ("magnitude", x.to_string())));
+    if turns.interleaved {
+        all.push(("interleaved", "true".into()));
+    }
     all
 }
 
@@ -40,6 +52,16 @@ fn read_turns(given: &mut Attrs) -> Result<Turns, ParseError> {
     Ok(Turns {
         columns: given.optional("columns")?,
         scaling: given.optional("scaling")?,
+        long: match given.optional("context")? {
+            Some(context) => Some(LongWaves {
+                context,
+                slow: given.need("slow")?,
+                fast: given.need("fast")?,
+            }),
+            None => None,
+        },
+        magnitude: given.optional("magnitude")?,
+        interleaved: given.optional("interleaved")?.unwrap_or(false),
     })
 }
 
@@ -160,7 +182,14 @@ impl Op for Table {
         {
             let fits = |n: u64| n.is_multiple_of(2) && (2..=shape[1]).contains(&n);
             let positive = |x: f64| x > 0.0 && x.is_finite();
-            if !turns.columns.is_none_or(fits) || !turns.scaling.is_none_or(positive) {
+            let ordered = |l: LongWaves| {
+                positive(l.context) && l.slow >= 0.0 && l.slow < l.fast && l.fast.is_finite()
+            };
+            if !turns.columns.is_none_or(fits)
+                || !turns.scaling.is_none_or(positive)
+                || !turns.magnitude.is_none_or(positive)
+                || !turns.long.is_none_or(ordered)
+            {
                 return fail(Self::NAME, format!("turns {turns:?} of {} columns", shape[1]));
             }
         }
@@ -197,6 +226,8 @@ impl Op for Table {
             turns: Turns {
                 columns: Some(4),
                 scaling: Some(2.0),
+                interleaved: true,
+                ..Turns::default()
             },
         };
         let sinusoid = manifest::Table::Sinusoid {

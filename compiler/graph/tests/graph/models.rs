@@ -330,6 +330,7 @@ fn attention_is_causal_and_relative() {
         let r = nn::rotary(b, 3, (2, 100.0), Default::default())?;
         let rope = ops::Rope {
             head: 2,
+            interleaved: false,
             inverse: false,
         };
         let turned = b.push1(rope, &[v[0], r.cos, r.sin])?;
@@ -362,6 +363,7 @@ fn attention_is_causal_and_relative() {
         let r = nn::rotary(b, 3, (2, 100.0), Default::default())?;
         let rope = ops::Rope {
             head: 2,
+            interleaved: false,
             inverse: false,
         };
         let turned = b.push1(rope, &[v[0], r.cos, r.sin])?;

@@ -74,10 +74,10 @@ fn derivative(s: &Sample, port: u32) -> Result<(Graph, Vec<usize>), DiffError> {
     };
     let ins: Vec<Value> = match &s.op {
         // only a rotation by constant tables is differentiable
-        OpKind::Rope(_) => {
+        OpKind::Rope(rope) => {
             let x = input(&mut b, "in0".into(), &s.ins[0]);
-            let [cos, sin] =
-                rotary_tables().map(|table| b.push1(Table { table }, &[]).expect("a table"));
+            let tables = rotary_tables(rope.interleaved);
+            let [cos, sin] = tables.map(|table| b.push1(Table { table }, &[]).expect("a table"));
             vec![x, cos, sin]
         }
         _ => s
@@ -111,20 +111,24 @@ fn derivative(s: &Sample, port: u32) -> Result<(Graph, Vec<usize>), DiffError> {
     Ok((b.finish(), wrt))
 }
 
-fn rotary_tables() -> [manifest::Table; 2] {
+fn rotary_tables(interleaved: bool) -> [manifest::Table; 2] {
     let (positions, head, base) = (7, 4, 10.0);
+    let turns = manifest::Turns {
+        interleaved,
+        ..Default::default()
+    };
     [
         manifest::Table::RotaryCos {
             positions,
             head,
             base,
-            turns: Default::default(),
+            turns,
         },
         manifest::Table::RotarySin {
             positions,
             head,
             base,
-            turns: Default::default(),
+            turns,
         },
     ]
 }
@@ -252,6 +256,7 @@ fn wrong_operands_are_errors() {
     };
     let rope = |head| ops::Rope {
         head,
+        interleaved: false,
         inverse: false,
     };
     let attention = |heads| ops::Attention::new(heads, true);
@@ -425,6 +430,7 @@ fn wrong_values_are_errors() {
     let at = |i| Tensor::new(vec![1, 9, 1], vec![i; 9]);
     let rope = ops::Rope {
         head: 4,
+        interleaved: false,
         inverse: false,
     };
     let count = ops::InverseCount {

@@ -8,7 +8,7 @@ use odec_graph::solve::{Mixing, Pair, Rule, Solver};
 use odec_graph::text::parse;
 use odec_graph::{Builder, Elem, Exact, Graph, Node, Pass, Site, TensorType, Value, ops, verify};
 use odec_program::Dim;
-use odec_program::manifest::{Init, Table, Turns, Waves};
+use odec_program::manifest::{Init, LongWaves, Table, Turns, Waves};
 use proptest::prelude::*;
 
 /// A graph and what is read from its text are one, but for spans and for names that pictures use.
@@ -57,6 +57,13 @@ fn tables_and_sources() {
             turns: Turns {
                 columns: Some(2),
                 scaling: Some(8.0),
+                long: Some(LongWaves {
+                    context: 64.0,
+                    slow: 0.5,
+                    fast: 4.0,
+                }),
+                magnitude: Some(1.25),
+                interleaved: true,
             },
         },
         Table::Time {
