@@ -121,6 +121,7 @@ pub enum Command {
   odec help train
   odec help attention
   odec help sgd
+  odec help memory --file mine.ode
   odec help layers > docs/layers.md
   odec help parts > docs/parts.md")]
     Help(Help),
@@ -143,6 +144,9 @@ pub struct Source {
 pub struct Help {
     /// A command, a layer or another part of a model; or `layers`, `parts`: all of them
     pub what: Option<String>,
+    /// Of the layers and fields of this .ode file: the one of this name, or a list
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -57,3 +57,72 @@ fn help_is_that_of_a_command_or_of_a_layer() {
     let out = place.odec(&["help", "nothing_like_it"]);
     assert!(!text(&out.stderr).contains("did you mean"));
 }
+
+/// What a user's file says of its own layers and fields.
+#[test]
+fn help_of_a_file() {
+    let place = Place::new();
+    let text = r#"/// A gate of two maps.
+/// hidden: columns in between
+/// example: gated(hidden: 24): narrower than the state
+/// source: nobody
+layer gated(x: value, hidden = 2*width) {
+  gate = x |> linear(hidden)
+  learn gain[hidden] = 1
+  return gain*sigmoid(gate) |> linear(width)
+}
+layer needs(x: value, n) = x |> linear(n) |> linear(width)
+/// Reads the tokens so far.
+field att = rmsnorm |> attention(heads: 2, causal)
+field meet(u, v) = u*v |> gated
+model m {
+  input tokens(vocab: 256, context: 16)
+  embed learned(width: 12)
+  evolve euler(att) for 2 steps
+  output logits
+}
+"#;
+    place.write("own.ode", text);
+    let page = |what: &str| place.good(&["help", what, "--file", "own.ode"]);
+    for (what, parts) in [
+        (
+            "gated",
+            &[
+                "A gate of two maps.",
+                "hidden  a whole number from 1 [2*width]\n          columns in between",
+                "gated(hidden: 24)\n      narrower than the state",
+                "Parameters of the first example, width 12:",
+                "gate.weight    [24, 12]",
+                "gain           [24], start: 1",
+                "learn gain[hidden] = 1",
+                "Source: nobody",
+            ][..],
+        ),
+        ("needs", &["n  a whole number from 1 [needed]", "own.ode"]),
+        (
+            "att",
+            &[
+                "Reads the tokens so far.",
+                "q.weight",
+                "per token of a text of 16",
+            ],
+        ),
+        (
+            "meet",
+            &["u  a value, without a name [needed]", "gate.weight"],
+        ),
+    ] {
+        let page = page(what);
+        for part in parts {
+            assert!(page.contains(part), "{part} is not in\n{page}");
+        }
+    }
+    let list = place.good(&["help", "--file", "own.ode"]);
+    let want = "gated  a layer  A gate of two maps.\nneeds  a layer\natt    a field  Reads the tokens so far.\nmeet   a field\n";
+    assert_eq!(list, want);
+    let (_, said) = place.bad(&["help", "gate", "--file", "own.ode"]);
+    assert!(said.contains("did you mean `gated`?"), "{said}");
+    place.write("own.ode", &text.replace("hidden: 24", "hiden: 24"));
+    let (code, said) = place.bad(&["help", "gated", "--file", "own.ode"]);
+    assert!(code == 1 && said.contains("example of `gated`"), "{said}");
+}

@@ -79,6 +79,11 @@ pub fn parsed(path: &Path, overrides: &[String]) -> Done<Parsed> {
     })
 }
 
+/// What reads the files that a file imports.
+pub fn folder(main: &str) -> impl Loader {
+    Folder::new(main)
+}
+
 /// A file that odec wrote itself: a mistake in it is none of the user's.
 pub fn written(name: &str, text: &str) -> Done<Parsed> {
     let mut sources = Sources::with(LIBRARY);
@@ -160,11 +165,26 @@ impl Parsed {
                 }
                 Ok(checked)
             }
-            Err(CompileError::Source(messages)) => {
+            Err(e) => self.wrong(e),
+        }
+    }
+
+    /// Says what is wrong with the file, and nothing else.
+    pub fn sound(&mut self) -> Done {
+        let mut folder = Folder::new(self.sources.name(self.main));
+        match compile(&self.file, self.main, &mut self.sources, &mut folder) {
+            Ok(_) => Ok(()),
+            Err(e) => self.wrong(e),
+        }
+    }
+
+    fn wrong<T>(&self, e: CompileError) -> Done<T> {
+        match e {
+            CompileError::Source(messages) => {
                 report(&messages, &self.sources)?;
                 Err(Failure::internal("compilation failed without an error"))
             }
-            Err(CompileError::Internal(e)) => Err(Failure::internal(e)),
+            CompileError::Internal(e) => Err(Failure::internal(e)),
         }
     }
 

@@ -1,4 +1,5 @@
-//! `odec help`: of odec, of a command, of a layer or another part of a model, or of all of them as the pages `docs/layers.md` and `docs/parts.md`.
+//! `odec help`: of odec, of a command, of a layer or another part of a model, or of all of them as the pages `docs/layers.md` and `docs/parts.md`;
+//! with `--file` of the layers and fields of a user's file.
 //!
 //! What is said of a part is what its file in `compiler/model/src/`, `program/src/` or `schemes/layers/` declares; the costs of a layer are counted on its graph.
 
@@ -6,15 +7,18 @@ use crate::cli::{self, Cli};
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use odec_compiler::cost::operations;
-use odec_compiler::model::alone::{Alone, SHOWN};
+use odec_compiler::model::CompileError;
+use odec_compiler::model::alone::{Alone, Around, SHOWN};
 use odec_compiler::model::chapters::{Chapter, chapters};
 use odec_compiler::model::layers::Group;
-use odec_compiler::model::page::{self, ArgumentLine, Page};
+use odec_compiler::model::page::{self, ArgumentLine, Own, Page};
 use odec_driver::fail::{Done, Failure};
 use odec_driver::library::LIBRARY;
+use odec_driver::source;
 use odec_driver::terminal::thousands;
 use odec_program::Bindings;
-use odec_runtime::{out, outln};
+use odec_runtime::{Shown, out, outln};
+use std::path::Path;
 
 /// What names all layers, and all other parts.
 const LAYERS: &str = "layers";
@@ -22,6 +26,9 @@ const PARTS: &str = "parts";
 
 pub fn run(args: &cli::Help) -> Done {
     let mut command = Cli::command();
+    if let Some(file) = &args.file {
+        return of_file(file, args.what.as_deref());
+    }
     let Some(what) = &args.what else {
         return show(&mut command, &[]);
     };
@@ -40,6 +47,54 @@ pub fn run(args: &cli::Help) -> Done {
     }
     let pages: Vec<String> = pages.iter().map(text).collect();
     out!("{}", pages.join("\n\n"));
+    Ok(())
+}
+
+/// A layer or a field of a file, or the list of all of them.
+fn of_file(path: &Path, what: Option<&str>) -> Done {
+    let mut parsed = source::parsed(path, &[])?;
+    let (name, text) = (
+        parsed.sources.name(parsed.main).to_string(),
+        parsed.sources.text(parsed.main).to_string(),
+    );
+    parsed.sound()?;
+    let known = page::own(&parsed.file);
+    let Some(what) = what else {
+        let width = known.iter().map(|o| o.name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        for Own {
+            name,
+            kind,
+            summary,
+        } in &known
+        {
+            let line = format!("{name:width$}  {kind}  {summary}");
+            outln!("{}", line.trim_end());
+        }
+        return Ok(());
+    };
+    let around = Around {
+        path: &name,
+        text: &text,
+    };
+    let mut folder = source::folder(&name);
+    let found = page::own_page(what, &parsed.file, around, LIBRARY, &mut folder);
+    let wrong = |e: CompileError| {
+        let said = match &e {
+            CompileError::Source(messages) => messages.first().map(|d| d.message.clone()),
+            CompileError::Internal(_) => None,
+        };
+        let said = said.unwrap_or_else(|| e.to_string());
+        Failure::Input(format!("{}: the example of `{what}`: {said}", path.shown()))
+    };
+    let Some(page) = found.map_err(wrong)? else {
+        let near = odec_grammar::nearest(what, known.iter().map(|o| o.name.as_str()));
+        let near = near.map(|n| format!("; did you mean `{n}`?"));
+        let near = near.unwrap_or_default();
+        let message = format!("{} has no layer and no field `{what}`{near}", path.shown());
+        return Err(Failure::Input(message));
+    };
+    out!("{}", self::text(&page));
     Ok(())
 }
 
@@ -86,25 +141,36 @@ fn text(page: &Page) -> String {
         Some(_) => page.name.clone(),
         None => format!("{}, {}", page.name, page.kind),
     };
-    let mut out = format!("{title}\n\n  {}\n\n  {}\n", page.summary, page.formula);
+    let mut out = format!("{title}\n");
+    for said in [&page.summary, &page.formula] {
+        if !said.is_empty() {
+            out += &format!("\n  {said}\n");
+        }
+    }
     if !page.arguments.is_empty() {
         out += "\nArguments:\n";
         let width = page.arguments.iter().map(|a| a.name.chars().count()).max();
         let width = width.unwrap_or(0);
         for a in &page.arguments {
             out += &format!("  {:width$}  {} [{}]\n", a.name, a.form, a.default);
-            out += &format!("  {:width$}  {}\n", "", a.meaning);
+            if !a.meaning.is_empty() {
+                out += &format!("  {:width$}  {}\n", "", a.meaning);
+            }
         }
     }
-    out += "\nExamples:\n";
+    if !page.examples.is_empty() {
+        out += "\nExamples:\n";
+    }
     for e in &page.examples {
         out += &format!("  {}\n      {}\n", e.text, e.meaning);
     }
     if !page.parameters.is_empty() {
-        out += &format!(
-            "\nParameters of the first example, width {}:\n",
-            SHOWN.width
-        );
+        let shown = page.alone.as_ref().map_or(SHOWN, |a| a.sizes).width;
+        let of = match page.examples.is_empty() {
+            true => "Parameters",
+            false => "Parameters of the first example",
+        };
+        out += &format!("\n{of}, width {shown}:\n");
         let width = page.parameters.iter().map(|p| p.path.len()).max();
         let width = width.unwrap_or(0);
         for p in &page.parameters {
@@ -125,14 +191,20 @@ fn text(page: &Page) -> String {
 
 /// What the first example of a layer costs.
 fn costs(page: &Page) -> String {
-    page.alone.as_ref().map_or_else(String::new, costs_of)
+    let it = match page.examples.is_empty() {
+        true => "It",
+        false => "The first example",
+    };
+    let parts = page.alone.as_ref().map(|alone| costs_of(alone).join(", "));
+    parts.map_or_else(String::new, |parts| format!("\n{it} has {parts}.\n"))
 }
 
-fn costs_of(alone: &Alone) -> String {
+fn costs_of(alone: &Alone) -> Vec<String> {
     let elements = alone.params.iter().map(|p| p.shape.iter().product::<u64>());
     let parameters = elements.sum::<u64>();
-    let text = Bindings::new(1, SHOWN.context);
-    let flops = operations::count(&alone.graph, text, |_| true).flops() / SHOWN.context;
+    let context = alone.sizes.context;
+    let text = Bindings::new(1, context);
+    let flops = operations::count(&alone.graph, text, |_| true).flops() / context;
     let columns = if alone.columns == 1 {
         "column"
     } else {
@@ -143,7 +215,7 @@ fn costs_of(alone: &Alone) -> String {
         parts.push(format!("{} parameters", thousands(parameters)));
     }
     if flops > 0 {
-        let (flops, context) = (thousands(flops), thousands(SHOWN.context));
+        let (flops, context) = (thousands(flops), thousands(context));
         parts.push(format!(
             "{flops} operations per token of a text of {context}"
         ));
@@ -162,7 +234,7 @@ fn costs_of(alone: &Alone) -> String {
             "{carried} numbers kept while text is generated, however long it is"
         ));
     }
-    format!("\nThe first example has {}.\n", parts.join(", "))
+    parts
 }
 
 /// All layers as one page.

@@ -1,6 +1,6 @@
 //! The graph of one layer without a model, for documentation and tests.
 //!
-//! Takes the text of a field; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
+//! Takes the text of a field, and perhaps a file whose definitions it may name; gives `x → y` of a text's tokens, at the start of an evolve, nothing dropped.
 
 use super::CompileError;
 use super::layers::network::Network;
@@ -9,6 +9,7 @@ use super::layers::{
     Angles, LayerParam, Reads, Routed, SINUSOID_BASE, TypeResult, VOCABULARY, Weights,
 };
 use crate::error::BuildError;
+use crate::scheme::names::Loader;
 use crate::scheme::{Field, Namespace, NoFiles, Resolver};
 use odec_grammar::Sources;
 use odec_grammar::ast::Item;
@@ -27,8 +28,18 @@ pub const SHOWN: Sizes = Sizes {
 /// Deviation of random parameters.
 const STD: f64 = 0.02;
 
+/// What a text may name beside the library: the definitions of a file.
+#[derive(Clone, Copy, Default)]
+pub struct Around<'t> {
+    /// The file's path, from which its imports are found.
+    pub path: &'t str,
+    pub text: &'t str,
+}
+
 /// A field's inside without a model.
 pub struct Alone {
+    /// Of the model whose states it is applied to.
+    pub sizes: Sizes,
     pub params: Vec<LayerParam>,
     pub reads: Reads,
     /// Width of the result, as the rules say.
@@ -42,14 +53,36 @@ pub struct Alone {
 /// # Errors
 /// The text is no field, or one that does not fit its input; a layer's graph contradicts its rules.
 pub fn alone(text: &str, sizes: Sizes, library: Library) -> Result<Alone, CompileError> {
+    let around = Around {
+        path: "layer",
+        text: "",
+    };
+    alone_in(around, text, sizes, library, &mut NoFiles)
+}
+
+/// The same, with the definitions of a file.
+///
+/// # Errors
+/// As [`alone`].
+pub fn alone_in(
+    around: Around,
+    text: &str,
+    sizes: Sizes,
+    library: Library,
+    loader: &mut dyn Loader,
+) -> Result<Alone, CompileError> {
     let mut sources = Sources::with(library);
-    let text = format!("field f = {text}\n");
-    let main = sources.add("layer", &text);
+    // A name that the file does not have.
+    let mut own = String::from("shown");
+    while around.text.contains(&own) {
+        own.push('_');
+    }
+    let text = format!("{}\nfield {own} = {text}\n", around.text);
+    let main = sources.add(around.path, &text);
     let (file, mut wrong) = odec_grammar::parse(main, &text);
-    let none = &mut NoFiles;
-    let mut names = Namespace::new((&file, main), &VOCABULARY, &mut sources, none, &mut wrong);
+    let mut names = Namespace::new((&file, main), &VOCABULARY, &mut sources, loader, &mut wrong);
     let field = file.items.iter().find_map(|item| match item {
-        Item::Field(f) => Some(f),
+        Item::Field(f) if f.name.name == own => Some(f),
         _ => None,
     });
     let read = field.and_then(|f| {
@@ -65,6 +98,7 @@ pub fn alone(text: &str, sizes: Sizes, library: Library) -> Result<Alone, Compil
     let params = network.params();
     let graph = graph(&network, &params, sizes).map_err(BuildError::from)?;
     Ok(Alone {
+        sizes,
         reads: network.reads(),
         params,
         columns,

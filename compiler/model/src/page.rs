@@ -1,14 +1,17 @@
 //! What the documentation says of a layer or of another part, as data: all of it comes from what that declares, and from reading its examples.
-//! A layer in Rust declares it by its trait; one that is written in the language by the lines above it (`docs/reference.md`, *Layers*).
+//! A layer in Rust declares it by its trait; one that is written in the language by the lines above it (`docs/reference.md`, *Layers*), be it of
+//! the library or of a user's file.
 //!
 //! The command line prints it.
 
 use super::CompileError;
-use super::alone::{Alone, SHOWN, alone};
+use super::alone::{Alone, Around, SHOWN, alone, alone_in};
 use super::layers::{
     About, Argument, DEFINITIONS, Definition, Example, Form, Group, LayerParam, Silent, Start, find,
 };
-use odec_grammar::ast::{Body, BodyStmt, Item, Layer};
+use super::spec::sizes;
+use crate::scheme::names::Loader;
+use odec_grammar::ast::{Body, BodyStmt, File, Ident, Item, Layer, LayerParam as Given};
 use odec_library::{Library, LibraryScheme};
 
 /// The page of a layer or of another part.
@@ -97,8 +100,9 @@ impl Definition {
     }
 }
 
-/// What a layer is.
+/// What a layer is, and a field.
 const LAYER: &str = "a layer";
+const FIELD: &str = "a field";
 
 impl Page {
     /// What is said of it, its arguments left out.
@@ -128,15 +132,131 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
         _ => None,
     });
     let layer = layer.ok_or(CompileError::Source(wrong))?;
-    let said = Said::of(&layer);
+    let said = Said::of(&layer.doc, &layer.params);
     let first = said.examples.first().map_or(file.name, |e| &e.text);
     let alone = alone(first, SHOWN, library)?;
-    let text = |span: odec_grammar::Span| {
-        let text = file.text.get(span.start as usize..span.end as usize);
-        let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
-        words.join(" ")
-    };
-    let argument = |p: &odec_grammar::ast::LayerParam| {
+    Ok(of_layer(&layer, said, file.text, file.path(), Some(alone)))
+}
+
+/// A layer or a field of a user's file, with what is said of it.
+pub struct Own {
+    pub name: String,
+    /// "a layer", or "a field".
+    pub kind: &'static str,
+    pub summary: String,
+}
+
+/// Those of a file, in their order.
+pub fn own(file: &File) -> Vec<Own> {
+    let each = file.items.iter().filter_map(|item| {
+        let (kind, name, said) = match item {
+            Item::Layer(l) => (LAYER, &l.name, Said::of(&l.doc, &l.params)),
+            Item::Field(f) => (FIELD, &f.name, Said::of(&f.doc, &[])),
+            _ => return None,
+        };
+        Some(Own {
+            name: name.name.clone(),
+            kind,
+            summary: said.summary,
+        })
+    });
+    each.collect()
+}
+
+/// The page of a layer or a field of a user's file, which is known to be right. Sizes are those of its model, if it has one.
+///
+/// # Errors
+/// Its first example is not valid.
+pub fn own_page(
+    name: &str,
+    file: &File,
+    around: Around,
+    library: Library,
+    loader: &mut dyn Loader,
+) -> Result<Option<Page>, CompileError> {
+    let model = file.items.iter().find_map(|item| match item {
+        Item::Model(m) => Some(m),
+        _ => None,
+    });
+    let shown = model.and_then(|m| sizes(m, &mut Vec::new()));
+    let shown = shown.unwrap_or(SHOWN);
+    let mut alone = |text: &str| alone_in(around, text, shown, library, loader);
+    for item in &file.items {
+        match item {
+            Item::Layer(layer) if layer.name.name == name => {
+                let said = Said::of(&layer.doc, &layer.params);
+                let needs = layer.params.iter().any(is_needed);
+                let first = said.examples.first().map(|e| e.text.clone());
+                let first = first.or_else(|| (!needs).then(|| name.to_string()));
+                let alone = first.map(|text| alone(&text)).transpose()?;
+                let path = around.path.to_string();
+                return Ok(Some(of_layer(layer, said, around.text, path, alone)));
+            }
+            Item::Field(field) if field.name.name == name => {
+                let said = Said::of(&field.doc, &[]);
+                let values = vec!["id"; field.params.len()];
+                let text = match values.len() {
+                    0 | 1 => name.to_string(),
+                    _ => format!("{name}({})", values.join(", ")),
+                };
+                let alone = alone(&text)?;
+                let value = |p: &Ident| ArgumentLine {
+                    name: p.name.clone(),
+                    form: Form::Operand.in_words(),
+                    default: "needed".into(),
+                    meaning: String::new(),
+                };
+                return Ok(Some(Page {
+                    name: name.into(),
+                    kind: FIELD,
+                    formula: formula(&field.body, around.text),
+                    arguments: field.params.iter().map(value).collect(),
+                    file: Some(around.path.into()),
+                    parameters: alone.params.iter().map(line).collect(),
+                    alone: Some(alone),
+                    summary: said.summary,
+                    source: said.source,
+                    notes: said.notes,
+                    examples: said.examples,
+                    ..Page::default()
+                }));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an argument has no value where none is given.
+fn is_needed(p: &Given) -> bool {
+    let kind = p.kind.as_ref().map_or("size", |k| k.name.as_str());
+    p.default.is_none() && !["value", "flag"].contains(&kind)
+}
+
+/// A place of a text in one line.
+fn in_line(text: &str, span: odec_grammar::Span) -> String {
+    let text = text.get(span.start as usize..span.end as usize);
+    let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();
+    words.join(" ")
+}
+
+/// What a body computes.
+fn formula(body: &Body, text: &str) -> String {
+    match body {
+        Body::Expr(e) => in_line(text, e.span),
+        Body::Block { statements, .. } => {
+            let each = statements.iter().map(|s| match s {
+                BodyStmt::Learn { .. } => format!("learn {}", in_line(text, s.span())),
+                _ => in_line(text, s.span()),
+            });
+            each.collect::<Vec<String>>().join("; ")
+        }
+    }
+}
+
+/// The page of a layer that is written in a text.
+fn of_layer(layer: &Layer, said: Said, text: &str, file: String, alone: Option<Alone>) -> Page {
+    let argument = |p: &Given| {
         let kind = p.kind.as_ref().map_or("size", |k| &k.name);
         let (form, silent) = match kind {
             "value" => (Form::Operand, "the layer's input"),
@@ -144,7 +264,7 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
             "number" => (Form::Exact, "needed"),
             _ => (Form::Whole, "needed"),
         };
-        let default = p.default.as_ref().map(|e| text(e.span));
+        let default = p.default.as_ref().map(|e| in_line(text, e.span));
         ArgumentLine {
             name: p.name.name.clone(),
             form: form.in_words(),
@@ -155,29 +275,21 @@ fn written(file: &LibraryScheme, library: Library) -> Result<Page, CompileError>
     let (needed, others): (Vec<_>, Vec<_>) = (layer.params.iter())
         .map(argument)
         .partition(|a| a.default == "needed");
-    Ok(Page {
-        name: file.name.into(),
-        formula: match &layer.body {
-            Body::Expr(e) => text(e.span),
-            Body::Block { statements, .. } => {
-                let each = statements.iter().map(|s| match s {
-                    BodyStmt::Learn { .. } => format!("learn {}", text(s.span())),
-                    _ => text(s.span()),
-                });
-                each.collect::<Vec<String>>().join("; ")
-            }
-        },
+    let params = alone.iter().flat_map(|a| &a.params);
+    Page {
+        name: layer.name.name.clone(),
+        formula: formula(&layer.body, text),
         arguments: [needed, others].concat(),
-        file: Some(file.path()),
-        parameters: alone.params.iter().map(line).collect(),
-        alone: Some(alone),
+        file: Some(file),
+        parameters: params.map(line).collect(),
+        alone,
         kind: LAYER,
         group: Group::Layers,
         summary: said.summary,
         source: said.source,
         notes: said.notes,
         examples: said.examples,
-    })
+    }
 }
 
 /// What the lines above a layer say: paragraphs, the first of which is the summary, and lines that begin with `source:`, `example:` or
@@ -192,15 +304,15 @@ struct Said {
 }
 
 impl Said {
-    fn of(layer: &Layer) -> Said {
+    fn of(doc: &[String], params: &[Given]) -> Said {
         let known = |label: &str| {
-            let argument = layer.params.iter().any(|p| p.name.name == label);
+            let argument = params.iter().any(|p| p.name.name == label);
             argument || ["source", "example"].contains(&label)
         };
         // Each with its label; paragraphs have none.
         let mut parts: Vec<(&str, String)> = Vec::new();
         let mut ended = true;
-        for line in layer.doc.iter().map(|l| l.trim()) {
+        for line in doc.iter().map(|l| l.trim()) {
             match line.split_once(": ").filter(|(label, _)| known(label)) {
                 Some((label, text)) => parts.push((label, text.trim().into())),
                 None if line.is_empty() => {}
