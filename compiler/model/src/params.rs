@@ -246,7 +246,8 @@ impl Table {
                     span,
                     "the model has more than 10^12 parameters",
                 )
-                .label(format!("the count passes that at `{path}`")),
+                .label(format!("the count passes that at `{path}`, {}", by(&shape)))
+                .help("write smaller sizes, or share weights between steps: `weights shared`"),
             );
             return None;
         }
@@ -254,4 +255,10 @@ impl Table {
         self.params.push(Parameter { path, shape, init });
         Some(())
     }
+}
+
+/// `1024 × 64`.
+fn by(shape: &[u64]) -> String {
+    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+    sizes.join(" × ")
 }

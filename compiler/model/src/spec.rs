@@ -170,16 +170,27 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
     let ahead = evolves
         .iter()
         .flat_map(fields)
-        .find(|(_, layer)| layer.looks_ahead());
-    if let Some((leaf, _)) = ahead {
+        .find_map(|(leaf, layer)| Some((leaf, layer.ahead()?)));
+    if let Some((leaf, layer)) = ahead {
+        let (verb, written) = match layer {
+            "attention" => ("attends to", "attention(heads: …, causal)"),
+            "attend" => ("attends to", "attend(q, k, v, heads: …, causal)"),
+            "conv" => ("reads", "conv(kernel: …, causal)"),
+            _ => ("reads", ""),
+        };
         let message = format!(
-            "`{}` attends to later tokens, which the model is to predict",
+            "`{}` {verb} later tokens, which the model is to predict",
             leaf.name
         );
-        sink.push(
-            Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message)
-                .help("for a model that generates, write `attention(heads: …, causal)`"),
-        );
+        let d = Diagnostic::warning(codes::LOOKS_AHEAD, leaf.span, message);
+        let d = match layer == leaf.name {
+            true => d,
+            false => d.label(format!("by its `{layer}`")),
+        };
+        sink.push(match written {
+            "" => d.help("a model that generates reads tokens up to each place: `causal`, or no `by` below 0"),
+            _ => d.help(format!("for a model that generates, write `{written}`")),
+        });
     }
 }
 

@@ -9,6 +9,7 @@ use super::layers::pipeline::{self, Sizes, ends_with};
 use crate::codes;
 use crate::scheme::{Combination, Instr, Program, ValueId};
 use odec_grammar::Span;
+use odec_grammar::ast::{Body, BodyStmt};
 use odec_grammar::diag::Diagnostic;
 
 /// What is known of a value: its width, and the field it comes from if that is not the state's.
@@ -39,6 +40,17 @@ struct Read {
     layer: Network,
     at: Vec<u64>,
     out: u64,
+}
+
+/// What a body in braces returns.
+fn ended(body: &Body) -> Option<Span> {
+    let Body::Block { statements, .. } = body else {
+        return None;
+    };
+    statements.iter().find_map(|s| match s {
+        BodyStmt::Return { value, .. } => Some(value.span),
+        _ => None,
+    })
 }
 
 struct Widths<'a> {
@@ -175,9 +187,13 @@ impl Widths<'_> {
                     .label(format!("this field ends with width {out}"))
             }
         };
+        let leaf = self.program.fields.iter().find(|l| l.span == span);
+        if let Some(end) = leaf.and_then(|l| l.body.as_ref()).and_then(ended) {
+            d = d.also(end, format!("this has width {out}"));
+        }
         d = match out {
             1 => d.help("a value of width 1 can multiply a state: `g*k1`"),
-            _ => d.help("a field maps the state to its rate of change: both have the same width"),
+            _ => d.help("a field maps the state to its rate of change: both have the same width, for example by `|> linear(width)` at its end"),
         };
         self.sink.push(d);
         None

@@ -268,7 +268,10 @@ impl Resolver<'_, '_> {
             let kind = if is_field { "field" } else { "layer" };
             let message = format!("{kind} `{}` is defined by itself", layer.name.name);
             let d = Diagnostic::error(codes::CYCLIC_DEFINITION, place, message);
-            return self.fail(d.label(round.join(" → ")));
+            let d = d.label(round.join(" → ")).help(
+                "a body is computed once for each place that names it; what is repeated are steps: `for 6 steps`",
+            );
+            return self.fail(d);
         }
         if self.writing.len() >= MAX_DEPTH {
             return self.fail(too_deep(place));

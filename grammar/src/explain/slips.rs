@@ -159,11 +159,13 @@ impl Failure<'_> {
         match words::home(word) {
             Some(home) => {
                 let error = stray(format!("`{word}` is not allowed in {}", context.name()));
-                Some(
-                    error
-                        .label("not here")
-                        .help(format!("`{word}` belongs in {home}")),
-                )
+                let help = match (word, context) {
+                    ("let", Context::Layer) => {
+                        "a value is set by its name alone: `y = x |> linear`".into()
+                    }
+                    _ => format!("`{word}` belongs in {home}"),
+                };
+                Some(error.label("not here").help(help))
             }
             None if words::is_keyword(word) => None,
             None => {
@@ -260,7 +262,9 @@ impl Failure<'_> {
         let error = || error().label("expected names separated by commas");
         match (scheme, field) {
             (true, _) => Some(error().help("for example `scheme name(A, L[..], r = 3) { … }`")),
-            (_, true) => Some(error().help("for example `field gate(u, v) = …`")),
+            (_, true) => Some(error().help(
+                "for example `field gate(u, v) = …`; all of them are values, and none has a kind or a default",
+            )),
             _ if layer => {
                 Some(error().help("for example `layer ffn(hidden, scale: number = 1) = …`"))
             }

@@ -256,6 +256,11 @@ fn located(
         None => format!("this has width {width}"),
     };
     let d = d.label(says(b, other)).also(a.span, says(a, width));
+    let written = match name_of(b) {
+        Some(name) => format!("`{} |> linear({width})`", name.name),
+        None => format!("`… |> linear({width})` for the second"),
+    };
+    let d = d.help(format!("bring both to one width, for example by {written}"));
     let places = [a, b].into_iter().filter_map(set);
     places.fold(d, |d, n| {
         let label = format!("`{}` gets its width here", n.name.name);

@@ -209,16 +209,28 @@ fn heads_of_keys(
         let d = wrong(format!(
             "keys of {columns} columns for queries whose heads have {head}"
         ));
-        return r.fail(match said {
+        let d = match said {
             Some(_) => d.label(format!("{n} heads of {head} columns are {}", n * head)),
             None => d.label(format!("{columns} / {head} is not whole")),
-        });
+        };
+        return r.fail(d.help(columns_of_keys(heads, head)));
     }
     if n == 0 || !heads.is_multiple_of(n) {
         let d = wrong(format!(
             "{heads} heads cannot share {n} heads of keys and values"
         ));
-        return r.fail(d.label(format!("{heads} / {n} is not whole")));
+        let d = d.label(format!("{heads} / {n} is not whole"));
+        return r.fail(d.help(columns_of_keys(heads, head)));
     }
     Some(n)
+}
+
+fn columns_of_keys(heads: u64, head: u64) -> String {
+    let all = heads * head;
+    match heads {
+        1 => format!("keys have {all} columns, as queries do"),
+        _ => format!(
+            "queries are {heads} heads of {head} columns; keys are as many, {all} columns, or {head} columns that all of them share"
+        ),
+    }
 }

@@ -128,6 +128,10 @@ impl Function {
 }
 
 impl Applied {
+    pub fn name(&self) -> &'static str {
+        self.function.name
+    }
+
     /// Of the layer that is being read.
     pub fn read(r: &mut Reading) -> Option<(Self, u64)> {
         let name = r.name();

@@ -296,6 +296,7 @@ macro_rules! layers {
         $(impl From<$ty> for LayerKind { fn from(layer: $ty) -> LayerKind { LayerKind::$ty(Box::new(layer)) } })*
 
         impl LayerKind {
+            pub fn name(&self) -> &'static str { match self { $(LayerKind::$ty(_) => <$ty as Layer>::NAME,)* LayerKind::Applied(l) => l.name() } }
             pub fn params(&self) -> Vec<LayerParam> { match self { $(LayerKind::$ty(l) => l.params(),)* LayerKind::Applied(l) => l.params() } }
             pub fn reads(&self) -> Reads { match self { $(LayerKind::$ty(l) => l.reads(),)* LayerKind::Applied(l) => l.reads() } }
             pub fn gives_shares(&self) -> bool { match self { $(LayerKind::$ty(_) => <$ty as Layer>::GIVES_SHARES,)* LayerKind::Applied(l) => l.gives_shares() } }

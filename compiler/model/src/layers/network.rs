@@ -108,6 +108,18 @@ impl Network {
         self.reads().later_tokens
     }
 
+    /// The first of its layers that reads tokens after a token.
+    pub fn ahead(&self) -> Option<&'static str> {
+        let mut parts = Vec::new();
+        self.parts(&mut parts);
+        let mut layers = parts.into_iter().filter_map(|part| match part {
+            Part::Layer(layer) => Some(layer),
+            Part::Learned(_) => None,
+        });
+        let first = layers.find(|l| l.reads().later_tokens);
+        first.map(LayerKind::name)
+    }
+
     /// Whether it adds something of its own to each position.
     pub fn sees_positions(&self) -> bool {
         self.reads().sinusoids

@@ -11,6 +11,7 @@ use super::written::{self, Known};
 use super::{Argument, Form, VOCABULARY, find};
 use crate::codes;
 use crate::scheme::args::Args;
+use crate::scheme::layer::SIZES;
 use crate::scheme::scalar::{Scope, name_of};
 use crate::scheme::{Coeff, Layers, Leaf};
 use odec_grammar::Span;
@@ -303,7 +304,7 @@ impl LayerReader<'_> {
                     columns: named.columns,
                     fixed: named.fixed,
                 }),
-                None if self.scope.contains_key(name) => self.fail(a_number(e.span)),
+                None if self.scope.contains_key(name) => self.fail(a_named_number(name, e.span)),
                 None => reading::read(self, e, input),
             },
             _ if self.is_number(e, input) => self.fail(a_number(e.span)),
@@ -406,6 +407,17 @@ fn a_number(span: Span) -> Diagnostic {
     Diagnostic::error(codes::NOT_A_FIELD, span, "this is a number, not a value")
         .label("a layer, a field or a value is expected here")
         .help("numbers are added to values and multiply them: `1 - x`, `2*x`")
+}
+
+/// A number that has a name, where a value is expected.
+fn a_named_number(name: &str, span: Span) -> Diagnostic {
+    let d = a_number(span);
+    match SIZES.contains(&name) {
+        true => d,
+        false => d.help(format!(
+            "an argument of a layer is a number unless it says `value`: `({name}: value)`; numbers multiply values, `{name}*x`"
+        )),
+    }
 }
 
 /// A value where a layer is expected.

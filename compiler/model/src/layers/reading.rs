@@ -13,7 +13,7 @@ use crate::scheme::Layers;
 use crate::scheme::args::{Args, bounded, report};
 use crate::scheme::scalar::{exact, name_of, not_supported, whole};
 use odec_grammar::Span;
-use odec_grammar::ast::Expr;
+use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 
@@ -67,6 +67,7 @@ fn built_in(
         given: Given::new(args),
         input,
         definition,
+        values: Vec::new(),
         settled: false,
     };
     let made = (definition.read)(&mut reading);
@@ -107,6 +108,8 @@ pub struct Reading<'a, 'e, 'x> {
     given: Given<'e>,
     input: Input<'a>,
     definition: &'static Definition,
+    /// Values among its arguments, and how many columns they have.
+    values: Vec<(&'e Expr, u64)>,
     /// Whether nothing more is to be said of its arguments.
     settled: bool,
 }
@@ -138,13 +141,38 @@ impl<'e> Reading<'_, 'e, '_> {
     }
 
     pub fn fail<T>(&mut self, d: Diagnostic) -> Option<T> {
+        let d = self.with_columns(d);
         self.reader.fail(d)
+    }
+
+    /// An error about columns says how many each of several values has, and where one with a name got them.
+    fn with_columns(&self, d: Diagnostic) -> Diagnostic {
+        let about = [codes::WIDTH_MISMATCH, codes::HEAD_COUNT].contains(&d.code);
+        if !about || self.values.len() < 2 {
+            return d;
+        }
+        let d = self.values.iter().fold(d, |d, (e, columns)| {
+            let plural = if *columns == 1 { "" } else { "s" };
+            d.also(e.span, format!("{columns} column{plural}"))
+        });
+        let mut named: Vec<&Ident> = Vec::new();
+        for (e, _) in &self.values {
+            let found = name_of(e).and_then(|name| self.input.find(&name.name));
+            if let Some((_, n)) = found
+                && !named.contains(&&n.name)
+            {
+                named.push(&n.name);
+            }
+        }
+        named.into_iter().fold(d, |d, n| {
+            d.also(n.span, format!("`{}` gets its width here", n.name))
+        })
     }
 
     /// Fails, and says nothing more of the arguments.
     pub fn refuse<T>(&mut self, d: Diagnostic) -> Option<T> {
         self.settled = true;
-        self.reader.fail(d)
+        self.fail(d)
     }
 
     pub fn report<T>(&mut self, r: Result<T, Diagnostic>) -> Option<T> {
@@ -257,8 +285,10 @@ impl<'e> Reading<'_, 'e, '_> {
     }
 
     /// A value that is among the arguments, and its width.
-    pub fn value(&mut self, e: &Expr) -> Option<(Network, u64)> {
+    pub fn value(&mut self, e: &'e Expr) -> Option<(Network, u64)> {
         let read = self.reader.layer(e, self.input);
+        self.values
+            .extend(read.iter().map(|(_, columns)| (e, *columns)));
         // What comes after one that is wrong was not looked at.
         self.settled |= read.is_none();
         read
