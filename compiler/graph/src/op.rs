@@ -94,9 +94,13 @@ pub enum Kind {
         rounded: bool,
     },
     /// Operands a, the experts' numbers, matrices; the product of each row with the matrix of its expert, [n, k] or `transposed` [k, n].
-    Grouped { of: Groups, transposed: bool },
+    Grouped {
+        of: Groups,
+        transposed: bool,
+        rounded: bool,
+    },
     /// Operands the experts' numbers, a, b; the sum of a row's outer products for each expert, [n, k].
-    GroupedOuter(Groups),
+    GroupedOuter { of: Groups, rounded: bool },
     /// Operands q, k, v; results o, lse. The types in the spec are chosen by the lowering: that of the inputs is the operands'.
     Attend(Attend),
     /// Operands q, k, v, o, lse, d_o; results d_q, d_k, d_v.

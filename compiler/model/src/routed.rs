@@ -18,6 +18,7 @@ use super::halting::plus;
 use super::kv::KvMode;
 use super::layers::pipeline::Sizes;
 use super::layers::{Reads, Routed};
+use super::params::decider_path;
 use super::random::Perhaps;
 use super::step::Kept;
 use super::step_count::StepCount;
@@ -249,6 +250,7 @@ impl GraphBuilder<'_> {
         let top_k = 1;
         self.routed(
             b,
+            decider_path(e, &router.field),
             Routed {
                 logits,
                 chosen,

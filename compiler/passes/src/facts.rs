@@ -134,7 +134,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::LinearAttend(_) | Kind::Scan(_) | Kind::Delay(_) => Role::Fresh,
         Kind::Append => Role::Fresh,
         Kind::Gather | Kind::PositionSum => Role::Fresh,
-        Kind::Grouped { .. } | Kind::GroupedOuter(_) => Role::Fresh,
+        Kind::Grouped { .. } | Kind::GroupedOuter { .. } => Role::Fresh,
         Kind::Rows { reads, rule } => {
             let (mut body, mut coeffs) = (Body::default(), Vec::new());
             let mut args = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! | value | precision |
 //! |---|---|
-//! | factors of every contraction, forward and backward; weights among them, while they are packed | bf16 |
+//! | factors of every contraction, those of mixtures among them, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
 //! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU | bf16 |
@@ -18,7 +18,7 @@
 use super::facts::{Facts, Role};
 use super::fuse::neighbourhood;
 use super::rewrite::rebuild;
-use odec_graph::ops::{Bf16, Cache, MatMul, OpKind};
+use odec_graph::ops::{Bf16, Cache, GroupedMatMul, GroupedOuter, MatMul, OpKind};
 use odec_graph::types::Elem;
 use odec_graph::{Graph, Pass, TypeError, Value};
 use odec_program::Size;
@@ -44,6 +44,14 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
         let reads: Vec<Value> = reads.collect();
         let op = match &node.op {
             OpKind::MatMul(m) => OpKind::from(MatMul {
+                rounded: true,
+                ..*m
+            }),
+            OpKind::GroupedMatMul(m) => OpKind::from(GroupedMatMul {
+                rounded: true,
+                ..*m
+            }),
+            OpKind::GroupedOuter(m) => OpKind::from(GroupedOuter {
                 rounded: true,
                 ..*m
             }),
@@ -134,6 +142,8 @@ impl<'g> Reading<'g> {
         }
         let attention = match self.graph.node(n).op {
             OpKind::MatMul(_) => return Some(Rounds::Contraction),
+            OpKind::GroupedMatMul(_) => return (i != 1).then_some(Rounds::Contraction),
+            OpKind::GroupedOuter(_) => return (i != 0).then_some(Rounds::Contraction),
             OpKind::Attention(_) => i < 3,
             OpKind::AttentionBackward(_) => i < 4,
             OpKind::CachedAttention(_) => i == 0,

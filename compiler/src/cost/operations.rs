@@ -83,7 +83,7 @@ pub struct Share {
 fn of_some_rows(graph: &Graph, node: &Node) -> bool {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     match node.op.kind(&ins) {
-        Kind::Grouped { of, .. } | Kind::GroupedOuter(of) => of.partial,
+        Kind::Grouped { of, .. } | Kind::GroupedOuter { of, .. } => of.partial,
         _ => false,
     }
 }
@@ -141,7 +141,7 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
             let each = rows(&ins[1]).saturating_mul(ins[1].cols());
             found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
         }
-        Kind::GroupedOuter(of) => {
+        Kind::GroupedOuter { of, .. } => {
             let each = rows(&ins[0]).saturating_mul(ins[0].cols());
             found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
         }

@@ -5,10 +5,11 @@ use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{Operations, cost};
 use odec_compiler::model::Built;
-use odec_compiler::passes::{Model, assemble, build_manifest};
+use odec_compiler::passes::{Model, Policy, assemble, build_manifest, run_graph_passes};
 use odec_graph::interp::{self, Tensor};
+use odec_graph::{OpKind, types::Elem};
 use odec_program::Bindings;
-use odec_program::manifest::{Manifest, added};
+use odec_program::manifest::{Manifest, Memory, Precision, added};
 use odec_runtime::{State, Value};
 use std::collections::BTreeMap;
 
@@ -174,6 +175,52 @@ fn programs_compute_mixtures() {
         let got: Vec<f32> = got.map(|x| x as f32).collect();
         close("logits", &got, &want, 1e-4);
     }
+}
+
+/// `precision bf16` rounds the factors of mixtures as those of linear maps. Programs mean their rounded graphs, and rows that wait for the backward pass
+/// take half.
+#[test]
+fn mixtures_round_their_factors() {
+    let model = |precision| {
+        let moe = "moe(experts: 5, top_k: 2, hidden: 12)";
+        model(moe, "cross_entropy", precision)
+    };
+    let rounded = Policy {
+        precision: Precision::Bf16,
+        memory: Memory::Store,
+    };
+    let (built, text) = model("precision bf16");
+    let graph = run_graph_passes(&built.grad, rounded).unwrap();
+    let mut stored = 0;
+    for (_, node) in graph.nodes() {
+        let (factors, rounded) = match &node.op {
+            OpKind::GroupedMatMul(m) => ([0, 2], m.rounded),
+            OpKind::GroupedOuter(m) => ([1, 2], m.rounded),
+            _ => continue,
+        };
+        assert!(rounded, "{:?}", node.op);
+        let half = |i: &usize| graph.ty(node.operands[*i]).elem == Elem::Bf16;
+        stored += factors.iter().filter(|i| half(i)).count();
+    }
+    assert!(stored >= 3, "{stored} factors are stored in bf16");
+    let manifest = manifest(&(built, text));
+    let f = given(&manifest);
+    let want = interp::run(&graph, &f, AT).unwrap();
+    let (x, y) = (tokens(AT, VOCAB, 1), tokens(AT, VOCAB, 5));
+    let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let mut e = executor(&manifest);
+    let loss = e.run("grad", AT, &io, &[]).unwrap().scalar("loss").unwrap();
+    close("loss", &[loss as f32], &want["loss"].data, 1e-4);
+    for p in manifest.trained() {
+        let name = format!("grad.{}", p.path);
+        close(&name, e.of(State::Grads, p).f32(), &want[&name].data, 2e-2);
+    }
+    let plain = executor(&self::manifest(&model("")))
+        .run("grad", AT, &io, &[])
+        .unwrap()
+        .scalar("loss")
+        .unwrap();
+    assert!(plain != loss, "nothing was rounded");
 }
 
 /// The work is that of the chosen experts and the router: as much as two experts alone, and two in eight of all.

@@ -10,7 +10,7 @@ use super::validate::{self, MOST_HEADS};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
 use crate::eval::Memory;
-use crate::expr::BinaryOp;
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::real::Real;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,10 @@ impl Groups {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grouped {
     pub dtype: DType,
+    /// Types in memory of the two factors: that of arithmetic, or bf16 where they are rounded.
+    pub factors: [DType; 2],
+    /// Whether factors are rounded to bf16: it does not matter to the result whether they were before they were stored.
+    pub rounded: bool,
     pub of: Groups,
     pub layout: Layout,
     pub blocking: Blocking,
@@ -99,6 +103,14 @@ impl Grouped {
             k,
             ..
         } = self.of;
+        let types = [self.dtype, DType::Bf16];
+        let known = |t: &DType| types[..1 + usize::from(self.rounded)].contains(t);
+        if !self.factors.iter().all(known) || (self.rounded && self.dtype != DType::F32) {
+            return Err(format!(
+                "it reads {:?} in arithmetic in {:?}",
+                self.factors, self.dtype
+            ));
+        }
         validate::length("columns", n)?;
         validate::length("inner columns", k)?;
         if ![groups, copies]
@@ -117,7 +129,12 @@ impl Grouped {
     pub(super) fn takes(&self, operands: [(&'static str, Mode, Count); 3]) -> Signature {
         let Groups { copies, n, k, .. } = self.of;
         let numbers = ("numbers", Mode::Read, Count::rows(&[0], copies));
-        let operand = |(name, mode, extent)| OperandAccess::new(name, self.dtype, mode, [extent]);
+        let [a, b] = self.factors;
+        let mut types = [self.dtype, a, b, self.dtype].into_iter();
+        let operand = |(name, mode, extent)| {
+            let dtype = types.next().unwrap_or(self.dtype);
+            OperandAccess::new(name, dtype, mode, [extent])
+        };
         Signature {
             dtype: self.dtype,
             operands: [numbers].into_iter().chain(operands).map(operand).collect(),
@@ -134,6 +151,15 @@ impl Grouped {
         (0..rows * self.of.copies).map(group).collect()
     }
 
+    /// `count` elements of a factor.
+    pub(super) fn factor<T: Real>(&self, m: &impl Memory<T>, operand: u32, count: u64) -> Vec<T> {
+        let rounded = |x: T| match self.rounded {
+            true => T::unary(UnaryOp::Bf16, x),
+            false => x,
+        };
+        (0..count).map(|i| rounded(m.load(operand, i))).collect()
+    }
+
     pub(super) fn in_words(&self, what: &str) -> String {
         let Groups {
             groups,
@@ -143,7 +169,12 @@ impl Grouped {
             partial,
         } = self.of;
         let some = if partial { ", some rows" } else { "" };
-        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}")
+        let rounded = if self.rounded {
+            ", factors rounded"
+        } else {
+            ""
+        };
+        format!("{what} of {groups} groups, n = {n}, k = {k}, rows {copies} times{some}{rounded}")
     }
 
     pub(super) fn samples_with(layouts: &[Layout]) -> Vec<Sample<Grouped>> {
@@ -160,17 +191,25 @@ impl Grouped {
             kc: 4,
             nc: 8,
         };
-        let sample = |((dtype, partial), layout): ((DType, bool), &Layout)| {
+        let sample = |((factors, dtype, partial), layout): (([DType; 2], DType, bool), &Layout)| {
             let layout = *layout;
             let spec = Grouped {
                 dtype,
+                factors,
+                rounded: factors.contains(&DType::Bf16),
                 of: Groups { partial, ..of },
                 layout,
                 blocking,
             };
             Sample::new(spec, &[5], &[])
         };
-        let types = [(DType::F32, false), (DType::F64, false), (DType::F32, true)];
+        let types = [
+            ([DType::F32; 2], DType::F32, false),
+            ([DType::F64; 2], DType::F64, false),
+            ([DType::F32; 2], DType::F32, true),
+            ([DType::Bf16, DType::F32], DType::F32, false),
+            ([DType::Bf16; 2], DType::F32, false),
+        ];
         let each = types
             .into_iter()
             .flat_map(|t| layouts.iter().map(move |l| (t, l)));
@@ -183,11 +222,6 @@ pub(super) fn blocked<T: Real>(blocks: impl Iterator<Item = impl Iterator<Item =
     let blocks = blocks.map(|of| of.fold(T::ZERO, |sum, (a, b)| T::fma(a, b, sum)));
     let total = blocks.reduce(|total, block| T::binary(BinaryOp::Add, total, block));
     total.unwrap_or(T::ZERO)
-}
-
-/// `count` elements of an operand.
-pub(super) fn loaded<T>(m: &impl Memory<T>, operand: u32, count: u64) -> Vec<T> {
-    (0..count).map(|i| m.load(operand, i)).collect()
 }
 
 pub(super) struct GroupedKind;
@@ -239,7 +273,10 @@ impl Kind for GroupedKind {
             ..
         } = g.of;
         let kc = u64::from(g.blocking.kc);
-        let (a, b) = (loaded(m, 1, at.dims[0] * k), loaded(m, 2, groups * n * k));
+        let (a, b) = (
+            g.factor(m, 1, at.dims[0] * k),
+            g.factor(m, 2, groups * n * k),
+        );
         for (i, group) in (0..).zip(g.groups(m, at.dims[0])) {
             let Some(group) = group else {
                 (0..n).for_each(|j| m.store(3, i * n + j, T::ZERO));

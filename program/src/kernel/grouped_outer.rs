@@ -1,7 +1,7 @@
 //! Sums of outer products over the rows of each group ([`Grouped`]): signature and meaning.
 
 use super::contract::Layout;
-use super::grouped::{Grouped, Groups, blocked, loaded};
+use super::grouped::{Grouped, Groups, blocked};
 use super::signature::{Count, Mode, Signature};
 use super::{Indices, Kind, Launch, Sample};
 use crate::DType;
@@ -57,7 +57,7 @@ impl Kind for GroupedOuterKind {
             ..
         } = g.of;
         let rows = at.dims[0];
-        let (a, b) = (loaded(m, 1, rows * copies * n), loaded(m, 2, rows * k));
+        let (a, b) = (g.factor(m, 1, rows * copies * n), g.factor(m, 2, rows * k));
         let named: Vec<(u64, Option<u64>)> = (0..).zip(g.groups(m, rows)).collect();
         for group in 0..groups {
             let of_group = |block: &[(u64, Option<u64>)]| -> Vec<u64> {

@@ -1,6 +1,7 @@
 //! Products of rows with the matrices of their experts: what a mixture of experts computes, and nothing of the others.
 
 use crate::op::{EvalError, Kind, TypeError, Vjp};
+use crate::ops::bf16::round;
 use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals, spread_parts};
 use crate::ops::{Builder, Combine, GroupedOuter, Reshape, Slice};
@@ -20,6 +21,29 @@ use odec_program::kernel::Groups;
 pub struct GroupedMatMul {
     pub transposed: bool,
     pub partial: bool,
+    /// Whether factors are rounded to bf16 first, as those of a [`MatMul`](crate::ops::MatMul).
+    pub rounded: bool,
+}
+
+/// The factors of products, rounded or as they are.
+pub(super) fn factor(x: &Tensor, rounded: bool) -> Tensor {
+    let mut x = x.clone();
+    if rounded {
+        x.data.iter_mut().for_each(|x| *x = round(*x));
+    }
+    x
+}
+
+pub(super) fn written_factors(rounded: bool) -> Option<(&'static str, String)> {
+    rounded.then(|| ("factors", "bf16".into()))
+}
+
+pub(super) fn read_factors(given: &mut Attrs) -> Result<bool, ParseError> {
+    match given.optional::<String>("factors")?.as_deref() {
+        None => Ok(false),
+        Some("bf16") => Ok(true),
+        Some(other) => given.refuse("factors", format!("`factors` is `bf16`, not `{other}`")),
+    }
 }
 
 /// The group of so many that a number names.
@@ -104,13 +128,15 @@ impl Op for GroupedMatMul {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let transposed = ("transposed", self.transposed.to_string());
-        vec![transposed, ("partial", self.partial.to_string())]
+        let own = [transposed, ("partial", self.partial.to_string())];
+        own.into_iter().chain(written_factors(self.rounded)).collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         Ok(GroupedMatMul {
             transposed: given.need("transposed")?,
             partial: given.need("partial")?,
+            rounded: read_factors(given)?,
         })
     }
 
@@ -123,14 +149,15 @@ impl Op for GroupedMatMul {
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let (experts, w) = (ins[1], ins[2]);
+        let (experts, w) = (ins[1], factor(ins[2], self.rounded));
         let groups = if w.shape.len() > 2 { w.shape[0] } else { 1 };
         let (rows, cols) = (w.rows() / groups as usize, w.cols());
         let (n, k) = match self.transposed {
             false => (rows, cols),
             true => (cols, rows),
         };
-        let x = spread_parts(ins[0], k, experts.cols());
+        let x = factor(ins[0], self.rounded);
+        let x = spread_parts(&x, k, experts.cols());
         let mut data = Vec::with_capacity(experts.data.len() * n);
         for (x, number) in x.chunks_exact(k).zip(&experts.data) {
             let Some(group) = named(groups, self.partial, *number) else {
@@ -157,6 +184,9 @@ impl Op for GroupedMatMul {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        if self.rounded {
+            return Vjp::NotDifferentiable("precision is chosen after derivatives are taken");
+        }
         let (x, experts, w, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
         let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
         let (of, _) = self.groups(&types).expect("inferred");
@@ -164,6 +194,7 @@ impl Op for GroupedMatMul {
         let back = GroupedMatMul {
             transposed: !self.transposed,
             partial,
+            rounded: false,
         };
         let back =
             cx.b.push1(back, &[d, experts, w])
@@ -178,6 +209,7 @@ impl Op for GroupedMatMul {
             groups,
             cols,
             partial,
+            rounded: false,
         };
         let d_w = cx.b.push1(outer, &factors).expect("the same rows");
         let d_w = match types[2].rank() {
@@ -191,18 +223,23 @@ impl Op for GroupedMatMul {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let (of, _) = self.groups(ins).expect("inferred");
-        let transposed = self.transposed;
-        Kind::Grouped { of, transposed }
+        let ins: Vec<TensorType> = ins.iter().map(TensorType::widened).collect();
+        let (of, _) = self.groups(&ins).expect("inferred");
+        Kind::Grouped {
+            of,
+            transposed: self.transposed,
+            rounded: self.rounded,
+        }
     }
 
     fn samples() -> Vec<Sample> {
-        let sample = |name, transposed, cols, experts| {
+        let sample = |name, transposed, rounded, cols, experts| {
             let w = TensorType::real([4, 7, 5].map(Dim::Fixed));
             let ins = vec![TensorType::state(cols), TensorType::state(experts), w];
             let op = GroupedMatMul {
                 transposed,
                 partial: false,
+                rounded,
             };
             Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
         };
@@ -212,15 +249,17 @@ impl Op for GroupedMatMul {
             let op = GroupedMatMul {
                 transposed,
                 partial: true,
+                rounded: false,
             };
             let name = ["some rows", "some rows' gradients"][usize::from(transposed)];
             Sample::new(op, name, ins).range(-2.0, 2.0).tolerance(1e-5)
         };
         vec![
-            sample("one of four", false, 5, 1),
-            sample("two of a row", false, 5, 2),
-            sample("two of parts", false, 10, 2),
-            sample("input_gradient", true, 14, 2),
+            sample("one of four", false, false, 5, 1),
+            sample("two of a row", false, false, 5, 2),
+            sample("two of parts", false, false, 10, 2),
+            sample("input_gradient", true, false, 14, 2),
+            sample("rounded", false, true, 5, 2),
             some(false, 5),
             some(true, 7),
         ]

@@ -1,6 +1,8 @@
 //! Outer products summed over the rows of each expert: the gradient of the experts' matrices.
 
-use super::grouped_matmul::{choices, matrices, named, sum_parts};
+use super::grouped_matmul::{
+    choices, factor, matrices, named, read_factors, sum_parts, written_factors,
+};
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::GroupedMatMul;
 use crate::ops::op::{Op, Sample, VjpCx};
@@ -18,6 +20,8 @@ pub struct GroupedOuter {
     pub groups: u64,
     pub cols: u64,
     pub partial: bool,
+    /// Whether factors are rounded to bf16 first.
+    pub rounded: bool,
 }
 
 impl GroupedOuter {
@@ -51,7 +55,8 @@ impl Op for GroupedOuter {
     const NAME: &'static str = "grouped_outer";
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
-        vec![("partial", self.partial.to_string())]
+        let own = [("partial", self.partial.to_string())];
+        own.into_iter().chain(written_factors(self.rounded)).collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
@@ -61,6 +66,7 @@ impl Op for GroupedOuter {
             groups,
             cols,
             partial: given.need("partial")?,
+            rounded: read_factors(given)?,
         })
     }
 
@@ -71,9 +77,10 @@ impl Op for GroupedOuter {
     }
 
     fn eval(&self, ins: &[&Tensor], _: &EvalCx) -> Result<Vec<Tensor>, EvalError> {
-        let (experts, a) = (ins[0], ins[1]);
+        let (experts, a) = (ins[0], factor(ins[1], self.rounded));
         let (n, k) = (a.cols() / experts.cols(), self.cols as usize);
-        let b = spread_parts(ins[2], k, experts.cols());
+        let b = factor(ins[2], self.rounded);
+        let b = spread_parts(&b, k, experts.cols());
         let mut out = Tensor::zeros(vec![self.groups, n as u64, self.cols]);
         let rows = a.data.chunks_exact(n).zip(b.chunks_exact(k));
         for (number, (a, b)) in experts.data.iter().zip(rows) {
@@ -89,6 +96,9 @@ impl Op for GroupedOuter {
     }
 
     fn vjp(&self, cx: &mut VjpCx) -> Vjp {
+        if self.rounded {
+            return Vjp::NotDifferentiable("precision is chosen after derivatives are taken");
+        }
         let (experts, a, b, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
         let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
         let copies = self.of(&types).expect("inferred").copies;
@@ -96,6 +106,7 @@ impl Op for GroupedOuter {
             let op = GroupedMatMul {
                 transposed,
                 partial: self.partial,
+                rounded: false,
             };
             cx.b.push1(op, &[x, experts, d]).expect("the same matrices")
         };
@@ -105,25 +116,31 @@ impl Op for GroupedOuter {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        Kind::GroupedOuter(self.of(ins).expect("inferred"))
+        let ins: Vec<TensorType> = ins.iter().map(TensorType::widened).collect();
+        Kind::GroupedOuter {
+            of: self.of(&ins).expect("inferred"),
+            rounded: self.rounded,
+        }
     }
 
     fn samples() -> Vec<Sample> {
-        let sample = |name, groups, partial, [experts, a, b]: [u64; 3]| {
+        let sample = |name, (groups, partial, rounded), [experts, a, b]: [u64; 3]| {
             let op = GroupedOuter {
                 groups,
                 cols: 5,
                 partial,
+                rounded,
             };
             let ins = [experts, a, b].map(TensorType::state).into();
             let from = if partial { -2.0 } else { 0.0 };
             Sample::new(op, name, ins).range(from, 4.0).tolerance(1e-5)
         };
         vec![
-            sample("one of four", 4, false, [1, 7, 5]),
-            sample("two of a row", 4, false, [2, 14, 5]),
-            sample("two of parts", 4, false, [2, 14, 10]),
-            sample("some rows", 1, true, [1, 7, 5]),
+            sample("one of four", (4, false, false), [1, 7, 5]),
+            sample("two of a row", (4, false, false), [2, 14, 5]),
+            sample("two of parts", (4, false, false), [2, 14, 10]),
+            sample("some rows", (1, true, false), [1, 7, 5]),
+            sample("rounded", (4, false, true), [2, 14, 5]),
         ]
     }
 }

@@ -152,6 +152,8 @@ fn refused(s: &Sample, port: u32) -> bool {
         OpKind::LinearAttention(op) => op.reversed || op.continued,
         // precision is chosen after derivatives are taken
         OpKind::Bf16(_) | OpKind::MatMul(ops::MatMul { rounded: true, .. }) => true,
+        OpKind::GroupedMatMul(m) => m.rounded,
+        OpKind::GroupedOuter(m) => m.rounded,
         _ => false,
     }
 }

@@ -195,7 +195,7 @@ impl<'a> Block<'a> {
         count[0]
     }
 
-    /// Rows of an operand, as many as are listed.
+    /// Rows of a factor, operand 1 or 2, as many as are listed.
     fn operand(
         &self,
         e: &mut Emitter,
@@ -205,13 +205,14 @@ impl<'a> Block<'a> {
         listed: Option<Listed>,
     ) -> Matrix {
         let cols_value = e.int(cols as i64);
+        let elem = Elem::of(self.spec.factors[n as usize - 1]);
         Matrix {
             pointer: e.operand(n),
             rows,
             cols: cols_value,
             stride: cols_value,
-            elem: e.elem,
-            rounds: false,
+            elem,
+            rounds: self.spec.rounded && elem != Elem::Bf16,
             whole: cols.is_multiple_of(4),
             listed,
         }
@@ -222,10 +223,10 @@ impl<'a> Block<'a> {
         let all = e.operand(2);
         let start = e.mul_int(group, (rows * cols) as i64);
         let rows = e.int(rows as i64);
-        let own = e.at(all, start, e.elem);
+        let factor = self.operand(e, 2, rows, cols, None);
         Matrix {
-            pointer: own,
-            ..self.operand(e, 2, rows, cols, None)
+            pointer: e.at(all, start, factor.elem),
+            ..factor
         }
     }
 

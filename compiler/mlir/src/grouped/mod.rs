@@ -12,6 +12,7 @@ pub(crate) use rows::emit as emit_rows;
 
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
 use crate::micro::Tile;
+use crate::panel::Rounding;
 use odec_program::kernel::{Blocking, Grouped};
 
 /// The rows of one group.
@@ -133,22 +134,59 @@ fn place(e: &mut Emitter, tile: Val, n: u64, width: u64) -> (Val, Val, Val) {
     (group, first, e.min(left, all))
 }
 
-/// Copies `count` elements, whole vectors as far as they go.
-fn copy(e: &mut Emitter, from: Val, to: Val, count: Val) {
+/// How a factor lies in memory.
+#[derive(Clone, Copy)]
+struct Factor {
+    elem: Elem,
+    /// Whether its elements are rounded to bf16 as they are read.
+    rounds: bool,
+}
+
+impl Factor {
+    /// The first or the second.
+    fn of(spec: &Grouped, n: usize) -> Factor {
+        let elem = Elem::of(spec.factors[n]);
+        Factor {
+            elem,
+            rounds: spec.rounded && elem != Elem::Bf16,
+        }
+    }
+
+    /// Elements in memory as numbers of the kernel's type.
+    fn numbers(self, e: &mut Emitter, x: Val) -> Val {
+        let x = e.convert(x, e.elem);
+        match self.rounds {
+            true => e.nearest_bf16(x, false),
+            false => x,
+        }
+    }
+
+    fn rounding(self) -> Rounding {
+        match self.rounds {
+            true => Rounding::Rounded,
+            false => Rounding::None,
+        }
+    }
+}
+
+/// Copies `count` elements of a factor as numbers of the kernel's type, whole vectors as far as they go.
+fn copy(e: &mut Emitter, of: Factor, from: Val, to: Val, count: Val) {
     let (zero, lanes) = (e.int(0), e.lanes);
     let whole = e.floor_to(count, lanes as i64);
-    let vector = e.vector();
+    let vector = Type::vector(of.elem, lanes);
     e.for_each(zero, whole, lanes as i64, |e, i| {
-        let (p, q) = (e.at(from, i, e.elem), e.at(to, i, e.elem));
+        let (p, q) = (e.at(from, i, of.elem), e.at(to, i, e.elem));
         let x = e.load(p, vector);
+        let x = of.numbers(e, x);
         e.store(x, q);
     });
     let rest = e.sub(count, whole);
     let ragged = e.cmp(Cmp::Gt, rest, zero);
     e.when(ragged, |e| {
         let mask = e.mask(rest, lanes);
-        let (p, q) = (e.at(from, whole, e.elem), e.at(to, whole, e.elem));
+        let (p, q) = (e.at(from, whole, of.elem), e.at(to, whole, e.elem));
         let x = e.load_lanes(p, Some(mask), vector);
+        let x = of.numbers(e, x);
         e.store(x, q);
     });
 }

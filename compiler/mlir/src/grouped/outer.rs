@@ -3,7 +3,7 @@
 //! A tile of a launch is a block of rows of a group's matrix. For every block of rows of the operands, those of the group are copied
 //! below each other, the columns of A that belong to the tile and a block of those of B at a time, and multiplied in register tiles.
 
-use super::{Members, copy, listed, place, register_tile, write};
+use super::{Factor, Members, copy, listed, place, register_tile, write};
 use crate::contract::blocks;
 use crate::emit::{Cmp, Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
@@ -67,8 +67,9 @@ impl Block<'_> {
             let from = e.mul_int(row, self.spec.of.n as i64);
             let from = e.add(from, self.top);
             let to = e.mul_int(i, self.spec.height() as i64);
-            let (from, to) = (e.at(a, from, e.elem), e.at(left, to, e.elem));
-            copy(e, from, to, self.height);
+            let factor = Factor::of(self.spec, 0);
+            let (from, to) = (e.at(a, from, factor.elem), e.at(left, to, e.elem));
+            copy(e, factor, from, to, self.height);
         });
     }
 
@@ -82,8 +83,9 @@ impl Block<'_> {
             let from = e.mul_int(row, self.spec.of.k as i64);
             let from = e.add(from, jc);
             let to = e.mul_int(i, self.spec.width() as i64);
-            let (from, to) = (e.at(b, from, e.elem), e.at(right, to, e.elem));
-            copy(e, from, to, width);
+            let factor = Factor::of(self.spec, 1);
+            let (from, to) = (e.at(b, from, factor.elem), e.at(right, to, e.elem));
+            copy(e, factor, from, to, width);
         });
     }
 

@@ -4,11 +4,11 @@
 //! panels; then rows of the group are copied side by side, as many as a register tile has, and multiplied with each panel. A group
 //! without rows is passed over: its matrix is not read. Rows of no group are zeroed by the tiles of the first.
 
-use super::{Members, copy, listed, place, register_tile, write};
+use super::{Factor, Members, copy, listed, place, register_tile, write};
 use crate::contract::blocks;
 use crate::emit::{Cmp, Emitter, Val};
 use crate::micro::{self, Left, Right, Tile};
-use crate::panel::{self, Panel, Rounding};
+use crate::panel::{self, Panel};
 use odec_program::kernel::{Grouped, Layout};
 
 /// Emits the kernel.
@@ -100,7 +100,7 @@ impl Block<'_> {
     fn pack(&self, e: &mut Emitter, pc: Val, depth: Val) {
         let (n, k) = (self.spec.of.n as i64, self.spec.of.k as i64);
         let nr = i64::from(self.spec.blocking.nr);
-        let zero = e.int(0);
+        let (zero, factor) = (e.int(0), Factor::of(self.spec, 1));
         e.for_each(zero, self.width, nr, |e, column| {
             let j = e.add(self.first, column);
             let start = e.mul_int(self.group, n * k);
@@ -117,9 +117,9 @@ impl Block<'_> {
             let offset = e.add(offset, along);
             let matrices = e.operand(2);
             let p = Panel {
-                from: e.at(matrices, offset, e.elem),
-                elem: e.elem,
-                rounding: Rounding::None,
+                from: e.at(matrices, offset, factor.elem),
+                elem: factor.elem,
+                rounding: factor.rounding(),
                 stride: e.int(stride),
                 valid: e.sub(self.width, column),
                 count: depth,
@@ -152,8 +152,9 @@ impl Block<'_> {
             let offset = e.mul_int(row, self.spec.of.k as i64);
             let offset = e.add(offset, pc);
             let to = e.mul_int(r, kc);
-            let (from, to) = (e.at(a, offset, e.elem), e.at(left, to, e.elem));
-            copy(e, from, to, depth);
+            let factor = Factor::of(self.spec, 0);
+            let (from, to) = (e.at(a, offset, factor.elem), e.at(left, to, e.elem));
+            copy(e, factor, from, to, depth);
         });
         let first = e.cmp(Cmp::Eq, pc, zero);
         e.for_each(zero, self.width, nr, |e, column| {

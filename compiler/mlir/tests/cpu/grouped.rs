@@ -3,7 +3,7 @@
 use crate::harness::{Buffer, Compiled, Operands, assert_same, dtype, noise, targets};
 use odec_program::kernel::{Grouped, Groups, Indices, KernelSpec, Launch, Layout};
 use odec_program::real::Real;
-use odec_program::{DType, Target};
+use odec_program::{DType, Target, bf16};
 
 impl<T> Indices for Operands<T> {
     fn index(&self, _: u32, _: u64) -> u64 {
@@ -32,6 +32,27 @@ fn numbers<T: Real>(rows: u64, groups: u64, case: u64) -> Buffer<T> {
     })
 }
 
+/// Types of the factors, and whether they are rounded.
+fn factors(real: DType) -> Vec<([DType; 2], bool)> {
+    let mut all = vec![([real; 2], false)];
+    if real == DType::F32 {
+        let half = DType::Bf16;
+        let rounded = [[real; 2], [half, real], [real, half], [half; 2]];
+        all.extend(rounded.map(|types| (types, true)));
+    }
+    all
+}
+
+/// Numbers as they lie in memory.
+fn stored<T: Real>(x: &Buffer<T>, dtype: DType) -> Buffer<T> {
+    match (x, dtype) {
+        (Buffer::Real(x), DType::Bf16) => {
+            Buffer::Half(x.iter().map(|x| bf16::of_f64(x.to_f64())).collect())
+        }
+        _ => x.clone(),
+    }
+}
+
 fn check<T: Real>(target: Target) {
     let sizes = SIZES
         .into_iter()
@@ -44,17 +65,22 @@ fn check<T: Real>(target: Target) {
             k,
             partial,
         };
-        let spec = |layout| Grouped {
+        let spec = |layout, (factors, rounded): ([DType; 2], bool)| Grouped {
             dtype: dtype::<T>(),
+            factors,
+            rounded,
             of,
             layout,
             blocking: target.blocking(dtype::<T>()),
         };
-        let specs = [
-            KernelSpec::Grouped(spec(Layout::Rows)),
-            KernelSpec::Grouped(spec(Layout::Columns)),
-            KernelSpec::GroupedOuter(spec(Layout::Columns)),
-        ];
+        let specs = factors(dtype::<T>()).into_iter().flat_map(|f| {
+            [
+                KernelSpec::Grouped(spec(Layout::Rows, f)),
+                KernelSpec::Grouped(spec(Layout::Columns, f)),
+                KernelSpec::GroupedOuter(spec(Layout::Columns, f)),
+            ]
+        });
+        let specs: Vec<KernelSpec> = specs.collect();
         let compiled = Compiled::new(&specs, target);
         let mut next = noise(seed);
         let mut random = |len: u64| Buffer::Real((0..len).map(|_| T::of(next())).collect());
@@ -65,10 +91,12 @@ fn check<T: Real>(target: Target) {
             let numbers = numbers::<T>(rows, groups, case);
             for (i, spec) in specs.iter().enumerate() {
                 let room = |len: u64| Buffer::nan(len as usize);
-                let operands = match spec {
-                    KernelSpec::Grouped(_) => [a.clone(), b.clone(), room(rows * n)],
-                    _ => [d.clone(), a.clone(), room(groups * n * k)],
+                let ([x, y, out], [of_x, of_y]) = match spec {
+                    KernelSpec::Grouped(g) => ([&a, &b, &room(rows * n)], g.factors),
+                    KernelSpec::GroupedOuter(g) => ([&d, &a, &room(groups * n * k)], g.factors),
+                    _ => unreachable!("no other kind is among them"),
                 };
+                let operands = [stored(x, of_x), stored(y, of_y), out.clone()];
                 let operands = [vec![numbers.clone()], operands.into()].concat();
                 let dims = [tokens];
                 let mut want = Operands(operands.clone());
@@ -106,6 +134,8 @@ fn rows_meet_the_matrix_of_their_group_in_f64() {
 fn one_group_is_a_contraction() {
     let spec = Grouped {
         dtype: DType::F32,
+        factors: [DType::F32; 2],
+        rounded: false,
         of: Groups {
             groups: 1,
             copies: 1,

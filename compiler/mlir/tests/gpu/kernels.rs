@@ -386,13 +386,17 @@ const GROUPED: [[u64; 5]; 5] = [
 fn rows_meet_the_matrix_of_their_group() {
     let mut cases = vec![];
     for (i, [tokens, copies, groups, n, k]) in (0..).zip(GROUPED) {
-        let spec = |layout| Grouped {
+        let spec = |layout, factors: [DType; 2]| Grouped {
             dtype: DType::F32,
+            factors,
+            // What is stored as it is may be rounded too.
+            rounded: i == 3 || factors != [DType::F32; 2],
             of: Groups {
                 groups,
                 copies,
                 n,
                 k,
+                partial: false,
             },
             layout,
             blocking: blocking(),
@@ -406,8 +410,10 @@ fn rows_meet_the_matrix_of_their_group() {
             _ => ((r * r + r / 3) % groups) as f32,
         };
         let numbers: Vec<u32> = (0..rows).map(|r| number(r).to_bits()).collect();
-        let (a, b) = (floats(tokens * k, i), floats(groups * n * k, i + 10));
-        let d = floats(rows * n, i + 20);
+        let half = DType::Bf16;
+        let factors = [[DType::F32; 2], [half, DType::F32], [half; 2]][i as usize % 3];
+        let (a, b) = (tokens * k, groups * n * k);
+        let d = of_type(factors[0], rows * n, i + 20);
         let mut case = |spec, operands: [Vec<u32>; 3]| {
             cases.push(Case {
                 spec,
@@ -418,11 +424,13 @@ fn rows_meet_the_matrix_of_their_group() {
             })
         };
         for layout in [Layout::Rows, Layout::Columns] {
-            let operands = [a.clone(), b.clone(), room(rows * n)];
-            case(KernelSpec::Grouped(spec(layout)), operands);
+            let (a, b) = (of_type(factors[0], a, i), of_type(factors[1], b, i + 10));
+            let operands = [a, b, room(rows * n)];
+            case(KernelSpec::Grouped(spec(layout, factors)), operands);
         }
-        let operands = [d, a, room(groups * n * k)];
-        case(KernelSpec::GroupedOuter(spec(Layout::Columns)), operands);
+        let operands = [d, of_type(factors[1], a, i), room(b)];
+        let spec = spec(Layout::Columns, factors);
+        case(KernelSpec::GroupedOuter(spec), operands);
     }
     check(&cases);
 }

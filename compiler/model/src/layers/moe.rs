@@ -120,11 +120,12 @@ impl Layer for Moe {
         let (chosen, weights) = b.part("router", |b| self.route(b, at.x, w))?;
         let mut map = |b: &mut Builder, x: Value, path: &String| {
             let matrices = w.param(b, path)?;
-            let op = GroupedMatMul {
+            let product = GroupedMatMul {
                 transposed: false,
                 partial: false,
+                rounded: false,
             };
-            b.push1(op, &[x, chosen, matrices])
+            b.push1(product, &[x, chosen, matrices])
         };
         let up = b.part("up", |b| map(b, at.x, &self.up))?;
         let hidden = match &self.gate {

@@ -263,7 +263,14 @@ impl Lowering<'_> {
                 let panels = if rounded { DType::Bf16 } else { self.real };
                 self.contract(n, a_transposed, b_transposed, panels)
             }
-            (Kind::Grouped { of, transposed }, _) => {
+            (
+                Kind::Grouped {
+                    of,
+                    transposed,
+                    rounded,
+                },
+                _,
+            ) => {
                 let [x, experts, w] = operands[..] else {
                     unreachable!("products of rows have three operands")
                 };
@@ -271,13 +278,16 @@ impl Lowering<'_> {
                     false => Layout::Columns,
                     true => Layout::Rows,
                 };
-                let spec = KernelSpec::Grouped(self.grouped(of, layout));
+                let spec = self.grouped(of, layout, [x, w], rounded);
+                let spec = KernelSpec::Grouped(spec);
                 let args = self.buffers(&[experts, x, w, results[0]])?;
                 self.launch(spec, args, vec![self.parts(x, of.k)], vec![], n);
                 Ok(())
             }
-            (Kind::GroupedOuter(of), _) => {
-                let spec = KernelSpec::GroupedOuter(self.grouped(of, Layout::Columns));
+            (Kind::GroupedOuter { of, rounded }, _) => {
+                let factors = [operands[1], operands[2]];
+                let spec = self.grouped(of, Layout::Columns, factors, rounded);
+                let spec = KernelSpec::GroupedOuter(spec);
                 let args = self.buffers(&[operands.clone(), results].concat())?;
                 self.launch(spec, args, vec![self.parts(operands[2], of.k)], vec![], n);
                 Ok(())
@@ -409,9 +419,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn grouped(&self, of: Groups, layout: Layout) -> Grouped {
+    fn grouped(&self, of: Groups, layout: Layout, factors: [Value; 2], rounded: bool) -> Grouped {
         Grouped {
             dtype: self.real,
+            factors: factors.map(|v| dtype(self.graph.ty(v), self.real)),
+            rounded,
             of,
             layout,
             blocking: self.tiling.blocking,
