@@ -10,13 +10,13 @@
         "from in evolve for weights embed order cite keep";
     // Words with a meaning only where they stand.
     const CONTEXTUAL =
-        "method within by sum input output init steps gradient per channel shared every cycle of data loss optimizer " +
+        "method as within by sum input output init steps gradient per channel shared every cycle of data loss optimizer " +
         "schedule batch accumulate clip seed precision memory tune constrain";
     const CLAIMS =
         "stages evaluations stage_order stiff_order ssp explicit dirk sdirk firk fsal stiffly_accurate A_stable L_stable " +
         "symplectic symmetric zero_stable";
     const FUNCTIONS =
-        "increment map adjoint compose power extrapolate average sqrt root len exp normalize nonnegative normal " +
+        "increment map adjoint compose power extrapolate average sqrt root ceil floor len exp normalize nonnegative normal " +
         "rmsnorm layernorm attention swiglu gelu relu linear concat sigmoid id dropout time positions decay " +
         "tokens text learned logits adamw cosine lora spectral revolve budget store cross_entropy";
 

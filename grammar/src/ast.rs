@@ -92,6 +92,14 @@ pub struct Call {
     pub args: Vec<Arg>,
 }
 
+impl Call {
+    /// Whether an argument has this label.
+    pub fn has(&self, label: &str) -> bool {
+        let labels = self.args.iter().filter_map(|a| a.label.as_ref());
+        labels.into_iter().any(|l| l.name == label)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Arg {
     pub label: Option<Ident>,
@@ -320,12 +328,14 @@ pub struct Field {
     pub span: Span,
 }
 
-/// `layer adapter(rank, scale: number = 1) = id + …`.
+/// `layer adapter(rank, scale: number = 1) = id + …`, `layer wide(x: value) as mlp { … }`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Layer {
     pub doc: Vec<String>,
     pub name: Ident,
     pub params: Vec<LayerParam>,
+    /// The word after `as`.
+    pub role: Option<Ident>,
     pub body: Body,
     pub span: Span,
 }

@@ -163,11 +163,13 @@ fn item(item: &Item) -> Node {
             };
             let params =
                 (!layer.params.is_empty()).then(|| list("params", layer.params.iter().map(param)));
+            let role = layer.role.as_ref().map(|r| list("as", [name(r)]));
             let head = std::iter::once(name(&layer.name));
             list(
                 "layer",
                 head.chain(docs(&layer.doc))
                     .chain(params)
+                    .chain(role)
                     .chain(body(&layer.body)),
             )
         }

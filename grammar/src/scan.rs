@@ -280,11 +280,11 @@ fn chunks(tokens: &[Token], text: &str, paired: bool) -> Vec<Chunk> {
         .collect()
 }
 
-/// `layer name(`, `layer name =` or `layer name {`.
+/// `layer name(`, `layer name as`, `layer name =` or `layer name {`.
 fn begins_layer(tokens: &[Token], text: &str, at: usize) -> bool {
     let name = tokens.get(at + 1).is_some_and(|t| t.kind == Kind::Word);
     let after = tokens.get(at + 2).map(|t| t.text(text));
-    tokens[at].text(text) == LAYER && name && matches!(after, Some("(" | "=" | "{"))
+    tokens[at].text(text) == LAYER && name && matches!(after, Some("(" | "as" | "=" | "{"))
 }
 
 /// `scheme name`, `train {`, `use "…"`: an item keyword and what must follow it.

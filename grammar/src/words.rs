@@ -207,6 +207,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_cite | Rule::cite => "cite",
         Rule::k_keep | Rule::keep => "keep",
         Rule::k_method | Rule::expression => "method",
+        Rule::k_as | Rule::role => "as",
         Rule::k_within => "within",
         Rule::k_by | Rule::by => "by",
         Rule::k_input | Rule::input => "input",

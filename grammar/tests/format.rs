@@ -104,8 +104,8 @@ fn small_texts() {
         ("field a=f()field b=f(\n)", "field a = f()\nfield b = f()\n"),
         ("train { a 1. .. }", ""),
         (
-            "layer  f( a,b :number=1/2,c:flag, )=rmsnorm|>linear( a )+b*id\nlayer longer=f( a:3 )\nlayer g=f( a:4 )",
-            "layer f(a, b: number = 1/2, c: flag) = rmsnorm |> linear(a) + b*id\nlayer longer = f(a: 3)\nlayer g = f(a: 4)\n",
+            "layer  f( a,b :number=1/2,c:flag, )as   mlp=rmsnorm|>linear( a )+b*id\nlayer longer=f( a:3 )\nlayer g   as  mlp{return f( a:4 )}",
+            "layer f(a, b: number = 1/2, c: flag) as mlp = rmsnorm |> linear(a) + b*id\nlayer longer = f(a: 3)\nlayer g as mlp { return f(a: 4) }\n",
         ),
         ("scheme s{A(1);B(1)}", "scheme s { A(1);  B(1) }\n"),
         (

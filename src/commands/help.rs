@@ -299,7 +299,7 @@ numbered: `q.2.weight`.
 const ELEMENTS_HEAD: &str = "
 ### Functions
 
-A function has no parameters. It is applied to what stands before it, or to what it is given: `linear |> exp` is `exp(linear)`. `gelu` and `relu` are functions too where they are not told `hidden`.
+A function has no parameters. It is applied to what stands before it, or to what it is given: `linear |> exp` is `exp(linear)`. With `hidden`, `gelu` and `relu` are the MLPs `gelu_mlp` and `relu_mlp`.
 
 | element by element | |
 |---|---|

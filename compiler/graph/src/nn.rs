@@ -205,40 +205,6 @@ pub fn relu(b: &mut Builder, x: Value) -> TypeResult {
     b.push1(WherePositive, &[x, x])
 }
 
-/// What stands between the two linear maps of an MLP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    Gelu,
-    GeluTanh,
-    Relu,
-}
-
-impl Activation {
-    /// Element by element.
-    pub fn of(self, b: &mut Builder, x: Value) -> TypeResult {
-        match self {
-            Activation::Gelu => gelu(b, x),
-            Activation::GeluTanh => gelu_tanh(b, x),
-            Activation::Relu => relu(b, x),
-        }
-    }
-}
-
-/// `down(activation(up(x)))`; up `[hidden, C]`, down `[C, hidden]`.
-pub fn mlp(
-    b: &mut Builder,
-    x: Value,
-    up: Affine,
-    down: Affine,
-    activation: Activation,
-) -> TypeResult {
-    let hidden = b.part("up", |b| {
-        let y = affine(b, x, up)?;
-        activation.of(b, y)
-    })?;
-    b.part("down", |b| affine(b, hidden, down))
-}
-
 /// `down(silu(gate(x)) · up(x))` (Shazeer 2020); gate, up `[hidden, C]`, down `[C, hidden]`.
 pub fn swiglu(b: &mut Builder, x: Value, gate: Affine, up: Affine, down: Affine) -> TypeResult {
     let open = b.part("gate", |b| {

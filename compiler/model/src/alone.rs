@@ -18,6 +18,7 @@ use odec_graph::{Builder, Graph, TensorType, TypeError, Value, nn};
 use odec_library::Library;
 use odec_program::Dim;
 use odec_program::manifest::{self, Waves};
+use std::collections::BTreeMap;
 
 /// The model whose states the example of a page is applied to.
 pub const SHOWN: Sizes = Sizes {
@@ -113,7 +114,12 @@ fn graph(network: &Network, params: &[LayerParam], sizes: Sizes) -> Result<Graph
         ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(sizes.width)]),
     };
     let x = b.push1(x, &[])?;
-    let y = network.build(&mut b, &[x], &mut Bare { params, sizes })?;
+    let mut weights = Bare {
+        params,
+        sizes,
+        made: BTreeMap::new(),
+    };
+    let y = network.build(&mut b, &[x], &mut weights)?;
     b.output("y", y);
     Ok(b.finish())
 }
@@ -122,10 +128,15 @@ fn graph(network: &Network, params: &[LayerParam], sizes: Sizes) -> Result<Graph
 struct Bare<'p> {
     params: &'p [LayerParam],
     sizes: Sizes,
+    /// Each is one node.
+    made: BTreeMap<String, Value>,
 }
 
 impl Weights for Bare<'_> {
     fn param(&mut self, b: &mut Builder, path: &str) -> TypeResult {
+        if let Some(v) = self.made.get(path) {
+            return Ok(*v);
+        }
         let known = self.params.iter().find(|p| p.path == path);
         let missing = || TypeError {
             op: "parameter",
@@ -137,7 +148,9 @@ impl Weights for Bare<'_> {
             shape: p.shape.clone(),
             init: p.init(STD),
         };
-        b.push1(parameter, &[])
+        let v = b.push1(parameter, &[])?;
+        self.made.insert(path.to_string(), v);
+        Ok(v)
     }
 
     fn rotary(&mut self, b: &mut Builder, of: Angles) -> TypeResult<nn::Rotary> {

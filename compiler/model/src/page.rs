@@ -262,6 +262,7 @@ fn of_layer(layer: &Layer, said: Said, text: &str, file: String, alone: Option<A
             "value" => (Form::Operand, "the layer's input"),
             "flag" => (Form::Flag, "off"),
             "number" => (Form::Exact, "needed"),
+            "word" => (Form::Word(&[]), "needed"),
             _ => (Form::Whole, "needed"),
         };
         let default = p.default.as_ref().map(|e| in_line(text, e.span));
@@ -413,6 +414,7 @@ impl Form {
             Form::UnnamedWhole => "a whole number from 1, without a name".into(),
             Form::Number(bounds) => bounds.text(),
             Form::UnnamedNumber(bounds) => format!("{}, with or without the name", bounds.text()),
+            Form::Word([]) => "a word".into(),
             Form::Word(words) => listed(words, " or "),
             Form::Options(_) => "the word alone, or with its own arguments".into(),
             Form::Some(of) => format!("the word alone, or a list of some of {}", listed(of, ", ")),

@@ -14,6 +14,8 @@ pub struct Args<'e> {
     pub callee: Ident,
     pub span: Span,
     args: Vec<&'e Arg>,
+    /// What names mean that stand behind a label.
+    words: &'e [(String, Expr)],
     /// Labels and flags that were asked for.
     known: Vec<&'e str>,
     flags: Vec<&'e str>,
@@ -30,6 +32,7 @@ impl<'e> Args<'e> {
             callee,
             span: e.span,
             args,
+            words: &[],
             known: Vec::new(),
             flags: Vec::new(),
         })
@@ -44,6 +47,7 @@ impl<'e> Args<'e> {
             },
             span,
             args: args.iter().collect(),
+            words: &[],
             known: Vec::new(),
             flags: Vec::new(),
         }
@@ -67,7 +71,14 @@ impl<'e> Args<'e> {
             sink.push(repeated_argument(again, first));
         }
         self.args.retain(|a| !has(a));
-        Some(&found.value)
+        let name = name_of(&found.value);
+        let meant = name.and_then(|n| self.words.iter().find(|(word, _)| *word == n.name));
+        Some(meant.map_or(&found.value, |(_, e)| e))
+    }
+
+    /// Takes words for what they mean, where they stand behind a label.
+    pub fn with_words(&mut self, words: &'e [(String, Expr)]) {
+        self.words = words;
     }
 
     /// Whether a bare word such as `causal` is given.
@@ -126,10 +137,10 @@ impl<'e> Args<'e> {
         first.label.is_none().then(|| &self.args.remove(0).value)
     }
 
-    /// The first argument without a label that is such a one.
+    /// The first argument that is such a one, among those without a label that stand before all that have one.
     pub fn first_of(&mut self, is: impl Fn(&Expr) -> bool) -> Option<&'e Expr> {
-        let such = |a: &&Arg| a.label.is_none() && is(&a.value);
-        let at = self.args.iter().position(such)?;
+        let mut leading = self.args.iter().take_while(|a| a.label.is_none());
+        let at = leading.position(|a| is(&a.value))?;
         Some(&self.args.remove(at).value)
     }
 

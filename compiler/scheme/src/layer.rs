@@ -32,6 +32,8 @@ pub struct Layer {
     pub name: Ident,
     pub params: Vec<Param>,
     pub body: Body,
+    /// What its parameters are counted by, if they are not counted each by its own name.
+    pub role: Option<String>,
     /// Whether it is a field: it has one set of parameters, below its name, however often it is named.
     pub is_field: bool,
     /// The written layers and fields that the body names.
@@ -75,15 +77,18 @@ pub enum Kind {
     Size,
     /// Any exact number.
     Number,
+    /// A word that is handed on to layers under a name of theirs.
+    Word,
     /// A word that stands alone, and is handed on to layers that take it.
     Flag,
 }
 
 impl Kind {
-    const WORDS: [(&str, Kind); 4] = [
+    const WORDS: [(&str, Kind); 5] = [
         ("value", Kind::Value),
         ("size", Kind::Size),
         ("number", Kind::Number),
+        ("word", Kind::Word),
         ("flag", Kind::Flag),
     ];
 }
@@ -168,9 +173,11 @@ impl Resolver<'_, '_> {
                 ExprKind::Neg(a) => open.push(below(a)),
                 ExprKind::Tuple(items) => open.extend(items.iter().map(below)),
                 ExprKind::Call(call) => {
-                    let Some(name) = name_of(&call.callee) else {
+                    let Some(mut name) = name_of(&call.callee) else {
                         continue;
                     };
+                    let given = |label: &str| call.has(label);
+                    name.name = self.names.layers.meant(&name.name, given).to_string();
                     let given = call.args.iter().filter(|a| a.label.is_none());
                     for a in given.map(|a| &a.value) {
                         let word = head_of(a).filter(|w| self.is_word(&name, &w.name));
@@ -246,6 +253,7 @@ impl Resolver<'_, '_> {
             doc: Vec::new(),
             name: field.name.clone(),
             params: field.params.iter().map(value).collect(),
+            role: None,
             body: field.body.clone(),
             span: field.span,
         };
@@ -317,6 +325,7 @@ impl Resolver<'_, '_> {
             name: layer.name.clone(),
             facts: self.names.layers.facts(&layer.body, &inside, &own),
             body: layer.body.clone(),
+            role: layer.role.as_ref().map(|r| r.name.clone()),
             is_field,
             params,
             inside,
@@ -350,7 +359,7 @@ impl Resolver<'_, '_> {
         let without = match kind {
             Kind::Flag => Some("a word that stands alone is off where nothing is said"),
             Kind::Value => Some("where nothing is said, it is what stands before `|>`"),
-            Kind::Size | Kind::Number => None,
+            Kind::Size | Kind::Number | Kind::Word => None,
         };
         if let (Some(label), Some(default)) = (without, &p.default) {
             let message = format!("`{}` takes no value", p.name.name);

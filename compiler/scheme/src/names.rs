@@ -39,6 +39,8 @@ const RESERVED: &[&str] = &[
     "average",
     "sqrt",
     "root",
+    "ceil",
+    "floor",
     "h",
     "t",
     "logits",

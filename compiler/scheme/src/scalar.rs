@@ -69,6 +69,9 @@ pub(super) fn evaluated(e: &Expr, scope: &Scope, work: &mut usize) -> Result<Coe
             applied(function, &of, e.span)
         }
         ExprKind::Call(call) if is_length(call) => length(call, scope, e.span),
+        ExprKind::Call(call) if let Some(name) = rounding(call) => {
+            rounded(call, &name, scope, e.span, work)
+        }
         ExprKind::Index(..) => Err(not_supported(e.span, "an entry of a list or of a history")),
         _ => Err(expected_number(e)),
     }
@@ -180,9 +183,36 @@ pub fn is_sqrt(call: &Call) -> bool {
     name_of(&call.callee).is_some_and(|f| f.name == ROOTS[0])
 }
 
-/// Whether this is a function whose value is a number: `exp(…)`, a root, or `len(L)`.
+/// Whether this is a function whose value is a number: `exp(…)`, a root, `ceil(…)`, or `len(L)`.
 pub fn is_function(call: &Call) -> bool {
-    is_root(call) || is_length(call) || named_function(call).is_some()
+    let of_numbers = is_root(call) || rounding(call).is_some() || named_function(call).is_some();
+    of_numbers || is_length(call)
+}
+
+/// The name of `ceil(…)` or `floor(…)`.
+pub fn rounding(call: &Call) -> Option<Ident> {
+    name_of(&call.callee).filter(|f| ROUNDINGS.contains(&f.name.as_str()))
+}
+
+/// The next whole number from a rational one on, up or down.
+fn rounded(
+    call: &Call,
+    name: &Ident,
+    scope: &Scope,
+    span: Span,
+    work: &mut usize,
+) -> Result<Coeff, Diagnostic> {
+    let arg = argument(call, &name.name, span)?;
+    let of = constant(evaluated(arg, scope, work)?, arg.span)?;
+    let Some(number) = of.as_rational() else {
+        let message = format!("`{}` takes a rational number", name.name);
+        return Err(Diagnostic::error(codes::ARITHMETIC, arg.span, message));
+    };
+    let whole = match name.name == ROUNDINGS[0] {
+        true => number.ceil(),
+        false => number.floor(),
+    };
+    Ok(Coeff::constant(Exact::from(whole)))
 }
 
 /// The function of one number that is called, and its name.
@@ -216,6 +246,8 @@ fn is_length(call: &Call) -> bool {
 /// The functions of numbers, and that of lists.
 pub const ROOTS: [&str; 2] = ["sqrt", "root"];
 pub const LENGTH: &str = "len";
+/// Up and down.
+pub const ROUNDINGS: [&str; 2] = ["ceil", "floor"];
 
 /// The name under which a scope knows how long a list is; no user can write it as a name.
 pub fn length_of(list: &str) -> String {

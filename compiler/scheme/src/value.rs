@@ -13,7 +13,7 @@ use super::polynomial;
 use super::run::{Frame, MAX_EVALUATIONS, StageTracer};
 use super::scalar::{
     ROOT_WORK, Scope, applied, argument, is_function, is_root, literal, named_function, root_of,
-    unknown_name,
+    rounding, unknown_name,
 };
 use super::stage::Moment;
 use crate::codes;
@@ -130,8 +130,9 @@ impl StageTracer<'_> {
 
     /// Whether a field of the scheme has the name of a function.
     fn hides(&self, call: &Call, names: &Names) -> bool {
-        let name = named_function(call).map(|(name, _)| name.name);
-        name.is_some_and(|n| {
+        let name = named_function(call).map(|(name, _)| name);
+        name.or_else(|| rounding(call)).is_some_and(|n| {
+            let n = n.name;
             names.fields.contains_key(&n) || self.argument(&n, names.frame).is_some()
         })
     }

@@ -34,6 +34,14 @@ impl Facts {
 pub struct LayerName {
     pub name: &'static str,
     pub facts: Facts,
+    pub with: Option<With>,
+}
+
+/// What a layer's name means where an argument is given that it does not take itself: a layer of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct With {
+    pub argument: &'static str,
+    pub layer: &'static str,
 }
 
 /// The layers of fields.
@@ -63,6 +71,12 @@ impl Vocabulary {
     /// Whether no definition may have this name.
     pub fn takes(&self, name: &str) -> bool {
         self.has(name) || self.later.iter().any(|(n, _)| *n == name)
+    }
+
+    /// The layer that a name means with these arguments: itself, but for those that stand for a layer of the library ([`With`]).
+    pub fn meant<'n>(&self, name: &'n str, given: impl Fn(&str) -> bool) -> &'n str {
+        let with = self.find(name).and_then(|l| l.with);
+        with.filter(|w| given(w.argument)).map_or(name, |w| w.layer)
     }
 
     /// What is known of the layer of a name, if it is one.

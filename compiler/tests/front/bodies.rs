@@ -120,7 +120,7 @@ fn a_body_computes_what_it_says() {
 /// The parameters of a body are called after its values; those of a field that is named, after the field.
 #[test]
 fn parameters_are_called_after_values() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 10] = [
         (
             "field f { gate = linear(3); two = linear(4) |> linear(5); n = rmsnorm; a = rmsnorm |> linear(3) \
              return concat(gate, two*1) |> linear |> linear + n + a |> linear }",
@@ -200,6 +200,34 @@ fn parameters_are_called_after_values() {
                 "f.a.linear.weight [8, 8]",
                 "a.norm.gain [8]",
                 "a.linear.weight [8, 8]",
+            ],
+        ),
+        // Layers with a role are numbered together, and each of their parameters has the number.
+        (
+            "layer wide(x: value) as mlp {\n  learn gain[width] = 1\n  up = gain*x |> linear(4)\n  return linear(up, 8)\n}\n\
+             field f = rmsnorm |> (swiglu(hidden: 4) + (wide |> gelu(hidden: 6, bias)))",
+            &[
+                "f.norm.gain [8]",
+                "f.gate.1.weight [4, 8]",
+                "f.up.1.weight [4, 8]",
+                "f.down.1.weight [8, 4]",
+                "f.gain.2 [8]",
+                "f.up.2.weight [4, 8]",
+                "f.linear.2.weight [8, 4]",
+                "f.up.3.weight [6, 8]",
+                "f.up.3.bias [6]",
+                "f.down.3.weight [8, 6]",
+                "f.down.3.bias [8]",
+            ],
+        ),
+        (
+            "field f {\n  a = swiglu(hidden: 4)\n  b = relu(hidden: 4)\n  return a + b |> relu\n}",
+            &[
+                "f.a.gate.weight [4, 8]",
+                "f.a.up.weight [4, 8]",
+                "f.a.down.weight [8, 4]",
+                "f.b.up.weight [4, 8]",
+                "f.b.down.weight [8, 4]",
             ],
         ),
         (

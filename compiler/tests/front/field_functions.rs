@@ -245,7 +245,7 @@ fn mistakes_are_said() {
             "maximum(id, columns(to: 3))",
             "`maximum` is applied to values of width 8 and 3",
         ),
-        ("gelu(bias)", "`gelu` without `hidden` has no maps"),
+        ("gelu(bias)", "`bias` is not a layer"),
         ("elu(alpha: 0)", "0 is out of range"),
         (
             "columns(from: 3, to: 3)",

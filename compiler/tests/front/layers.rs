@@ -3,7 +3,9 @@
 
 use crate::common::compile_text;
 use odec_compiler::model::alone::{Alone, alone};
-use odec_compiler::model::layers::{Argument, DEFINITIONS, Definition, Form, Silent, Sizes, find};
+use odec_compiler::model::layers::{
+    Argument, DEFINITIONS, Definition, Form, Group, Silent, Sizes, find,
+};
 use odec_compiler::model::page::{self, Page};
 use odec_compiler::model::{Built, CompileError};
 use odec_graph::ops::{Cache, Carry};
@@ -407,6 +409,22 @@ fn a_page_is_complete() {
     }
     let one = DEFINITIONS[0].arguments[0];
     assert_eq!(one.number_meant(), Some(Exact::ratio(1, 100_000)));
+}
+
+/// What is not a file has a reason.
+#[test]
+fn each_layer_in_rust_has_a_reason() {
+    let page = include_str!("../../../ARCHITECTURE.md");
+    let (_, table) = page.split_once("## Layers in Rust").expect("the section");
+    let (table, _) = table.split_once("\n## ").expect("another one");
+    let rows = table.lines().filter(|l| l.starts_with("| `"));
+    let names = rows.filter_map(|l| l.split('|').nth(1));
+    let listed: BTreeSet<&str> = names
+        .flat_map(|n| n.split('`').skip(1).step_by(2))
+        .collect();
+    let layers = DEFINITIONS.iter().filter(|d| d.group == Group::Layers);
+    let layers: BTreeSet<&str> = layers.map(|d| d.name).collect();
+    assert_eq!(listed, layers);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Layers written in the language: what they stand for, how their parameters are called, what is said of wrong ones.
 
 use crate::common::{Files, Outcome, compile_files, compile_text};
-use odec_graph::print;
+use odec_compiler::model::alone::alone;
+use odec_compiler::model::layers::Sizes;
+use odec_graph::ops::{Input, Parameter};
+use odec_graph::{Builder, TensorType, nn, print};
+use odec_library::shipped;
 
 /// A model of width 16 that evolves by a field `f`.
 fn model(definitions: &str) -> String {
@@ -64,6 +68,21 @@ fn a_layer_stands_for_its_body() {
             "field g(u, v) = concat(u, v) |> sigmoid |> linear(16)\n\
              field f = concat(sigmoid |> linear(2), id) |> linear",
         ),
+        // An MLP under the name of its function; a word that is handed on, and one that is meant where nothing is said.
+        (
+            "field f = gelu_mlp(hidden: 24, bias, approximate: tanh) |> relu_mlp(hidden: 8) |> gelu_mlp(hidden: 4)",
+            "field f = gelu(hidden: 24, bias, approximate: tanh) |> relu(hidden: 8) |> gelu(hidden: 4, approximate: none)",
+        ),
+        (
+            "layer mine(hidden, form: word, other: word = tanh) = gelu(hidden: hidden, approximate: form) |> gelu(approximate: other)\n\
+             field f = mine(hidden: 24, form: none)",
+            "field f = gelu(hidden: 24) |> gelu(approximate: tanh)",
+        ),
+        // Sizes that are rounded.
+        (
+            "layer ffn(hidden = 8*ceil(width/3)) = gelu(hidden: hidden)\nfield f = ffn |> ffn(hidden: floor(17/2)) |> linear(ceil(-1/2) + 16)",
+            "field f = gelu(hidden: 48) |> gelu(hidden: 8) |> linear(16)",
+        ),
         // Alone under a scheme, and what it multiplies: a function of the field is defined as for its body.
         (
             "layer fade = decay\nlayer mlp = gelu(hidden: 24)\nfield A = fade\nfield B = mlp\nfield f = increment(lawson_euler(A, B))",
@@ -79,6 +98,35 @@ fn a_layer_stands_for_its_body() {
     let written = compile_text(&ends("layer last = rmsnorm\nfield f = id"));
     let plain = compile_text(&model("field f = id"));
     assert_eq!(graphs(&written), graphs(&plain));
+}
+
+/// The graph of a layer with values is that of one in Rust, to the order of its nodes: all parameters, then values at the places that they are
+/// called after.
+#[test]
+fn a_layer_with_values_is_built_as_one_in_rust() {
+    let sizes = Sizes {
+        vocab: Some(11),
+        context: 8,
+        width: 16,
+    };
+    let found = alone("swiglu(hidden: 24, bias)", sizes, shipped::library());
+    let found = found.unwrap_or_else(|e| panic!("{e:?}"));
+    let mut b = Builder::new();
+    let (name, ty) = ("x".into(), TensorType::state(16));
+    let x = b.push1(Input { name, ty }, &[]).unwrap();
+    let mut params = found.params.iter().map(|p| {
+        let (path, shape, init) = (p.path.clone(), p.shape.clone(), p.init(0.02));
+        b.push1(Parameter { path, shape, init }, &[]).unwrap()
+    });
+    let mut map = || {
+        let (weight, bias) = (params.next().unwrap(), params.next());
+        nn::Affine { weight, bias }
+    };
+    let maps = [map(), map(), map()];
+    drop(params);
+    let y = nn::swiglu(&mut b, x, maps[0], maps[1], maps[2]).unwrap();
+    b.output("y", y);
+    assert_eq!(print::text(&found.graph), print::text(&b.finish()));
 }
 
 #[test]

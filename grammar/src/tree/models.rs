@@ -31,10 +31,13 @@ impl Builder<'_> {
         let params = inner
             .next_if(Rule::layer_params)
             .map(|p| p.into_inner().map(|p| self.layer_param(p)).collect());
+        let role = inner.next_if(Rule::role);
+        let role = role.map(|p| self.role(p));
         Layer {
             doc,
             name,
             params: params.unwrap_or_default(),
+            role,
             body: self.body(inner),
             span,
         }
@@ -89,6 +92,13 @@ impl Builder<'_> {
                 }
             }
         }
+    }
+
+    /// `as word`
+    fn role(&self, pair: Pair<Rule>) -> Ident {
+        let mut inner = Children::of(pair);
+        inner.skip(Rule::k_as);
+        self.ident(inner.next())
     }
 
     /// `ident kind? (eq expr)?`

@@ -7,7 +7,7 @@ use super::network::Network;
 use super::pipeline::{Input, LayerReader, Read};
 use crate::codes;
 use crate::scheme::args::report;
-use crate::scheme::scalar::{arithmetic, exact, is_root, is_sqrt, name_of};
+use crate::scheme::scalar::{arithmetic, exact, is_root, is_sqrt, name_of, rounding};
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -80,7 +80,7 @@ impl LayerReader<'_> {
             ExprKind::Call(call) if is_sqrt(call) => {
                 call.args.iter().all(|a| self.is_number(&a.value, input))
             }
-            ExprKind::Call(call) => is_root(call),
+            ExprKind::Call(call) => is_root(call) || rounding(call).is_some(),
             ExprKind::Tuple(items) => matches!(&items[..], [one] if self.is_number(one, input)),
             ExprKind::Neg(a) => self.is_number(a, input),
             ExprKind::Binary(_, a, b) => self.is_number(a, input) && self.is_number(b, input),

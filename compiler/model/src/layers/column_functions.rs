@@ -19,6 +19,7 @@ const COLUMNS: Function = Function {
     examples: &[],
     over: Over::Columns,
     build: |_, of| Ok(of.x),
+    with: None,
     gives_shares: false,
 };
 /// One column, or one for each head.

@@ -164,7 +164,7 @@ impl Layer for Conv {
             None => None,
         };
         let kernel = self.by.len() as u64;
-        b.part(part_of(&self.weight), |b| {
+        at.place(b, part_of(&self.weight), |b| {
             let y = match self.depthwise {
                 true => {
                     let (rows, to) = (self.columns, vec![self.columns * kernel]);

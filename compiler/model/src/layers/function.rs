@@ -6,10 +6,11 @@ use super::arguments::Silent;
 use super::attention::columns_of_head;
 use super::network::Network;
 use super::{
-    About, Argument, Definition, Example, Facts, Group, Inputs, LayerKind, LayerParam, MAX_WIDTH,
-    Reading, Reads, TypeResult, Weights, column_functions, functions,
+    About, Argument, Definition, Example, Facts, Form, Group, Inputs, LayerKind, LayerParam,
+    MAX_WIDTH, Reading, Reads, TypeResult, Weights, column_functions, functions,
 };
 use crate::codes;
+use crate::scheme::vocabulary::With;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn};
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct Function {
     pub arguments: &'static [Argument],
     pub examples: &'static [Example],
     pub over: Over,
+    /// What else its name stands for.
+    pub with: Option<With>,
     pub build: fn(&mut Builder, &Operands) -> TypeResult,
     /// Whether each element of its result is from 0 to 1.
     pub gives_shares: bool,
@@ -61,6 +64,8 @@ pub struct Operands<'a> {
     pub y: Value,
     /// What is given for its number.
     pub number: &'a Exact,
+    /// Which of its words is given.
+    pub word: usize,
 }
 
 /// A function applied.
@@ -69,6 +74,7 @@ pub struct Applied {
     function: &'static Function,
     operands: Vec<Operand>,
     number: Exact,
+    word: usize,
     heads: u64,
 }
 
@@ -90,10 +96,12 @@ impl fmt::Debug for Applied {
         let Applied {
             operands,
             number,
+            word,
             heads,
             ..
         } = self;
-        write!(f, "{}({operands:?}, {number}, {heads})", self.function.name)
+        let name = self.function.name;
+        write!(f, "{name}({operands:?}, {number}, {word}, {heads})")
     }
 }
 
@@ -115,6 +123,7 @@ impl Function {
                 Over::Elements | Over::Pairs => Group::Elements,
                 Over::Columns | Over::Heads => Group::Columns,
             },
+            with: self.with,
             read: |r| {
                 let (applied, width) = Applied::read(r)?;
                 Some((Network::Layer(LayerKind::Applied(Box::new(applied))), width))
@@ -124,6 +133,11 @@ impl Function {
 
     fn number(&self) -> Option<&'static Argument> {
         self.arguments.iter().find(|a| a.bounds().is_some())
+    }
+
+    fn word(&self) -> Option<&'static Argument> {
+        let is_word = |a: &&Argument| matches!(a.form, Form::Word(_));
+        self.arguments.iter().find(is_word)
     }
 }
 
@@ -147,15 +161,20 @@ impl Applied {
             Some(a) => r.number(a),
             None => Some(Exact::zero()),
         };
+        let word = match function.word() {
+            Some(a) => r.word(a, &format!("`{name}` has no such form")),
+            None => Some(0),
+        };
         let heads = match function.over {
             Over::Columns | Over::Heads => heads(r, width),
             Over::Elements | Over::Pairs => Some(1),
         };
-        let (number, heads) = (number?, heads?);
+        let (number, word, heads) = (number?, word?, heads?);
         let applied = Applied {
             function,
             operands,
             number,
+            word,
             heads,
         };
         let out = match function.over {
@@ -193,11 +212,11 @@ impl Applied {
                 Operand::Number(c) => nn::constant(b, c.clone())?,
             });
         }
-        let (x, number) = (values[0], &self.number);
+        let (x, number, word) = (values[0], &self.number, self.word);
         let y = values.get(1).copied();
         nn::per_head(b, x, self.heads, |b, x| {
             let y = y.unwrap_or(x);
-            (self.function.build)(b, &Operands { x, y, number })
+            (self.function.build)(b, &Operands { x, y, number, word })
         })
     }
 

@@ -3,6 +3,7 @@
 use super::function::{A, B, Function, Over, X, number};
 use super::{About, Argument, Example};
 use crate::scheme::args::Bounds;
+use crate::scheme::vocabulary::With;
 use odec_graph::{Builder, Exact, TypeResult, Value, nn, ops};
 
 const NONE: About = About {
@@ -18,6 +19,7 @@ const ONE: Function = Function {
     arguments: &[X],
     examples: &[],
     over: Over::Elements,
+    with: None,
     build: |_, of| Ok(of.x),
     gives_shares: false,
 };
@@ -34,6 +36,20 @@ const ALPHA: Argument = number(
     "minus what it goes to far below 0",
 );
 const SLOPE: Argument = number("slope", Bounds::Share, (1, 100), "the slope below 0");
+
+const APPROXIMATE: Argument = Argument::word(
+    "approximate",
+    &["tanh", "none"],
+    "`tanh` for z/2 · (1 + tanh(√(2/π) (z + 0.044715 z³))) instead of z Φ(z)",
+);
+
+/// With `hidden`, the MLP of the library in which the function stands between two maps.
+const fn mlp(layer: &'static str) -> Option<With> {
+    Some(With {
+        argument: "hidden",
+        layer,
+    })
+}
 
 const fn about(summary: &'static str, formula: &'static str) -> About {
     About {
@@ -255,6 +271,42 @@ pub const TABLE: &[Function] = &[
         },
         examples: &[example("silu", "element by element")],
         build: |b, of| nn::silu(b, of.x),
+        ..ONE
+    },
+    Function {
+        name: "gelu",
+        about: About {
+            source: "Hendrycks & Gimpel 2016, arXiv:1606.08415",
+            notes: &["`gelu(hidden: …)` is the MLP `gelu_mlp`."],
+            ..about(
+                "The Gaussian error linear unit.",
+                "x Φ(x), Φ the normal distribution",
+            )
+        },
+        arguments: &[X, APPROXIMATE],
+        examples: &[
+            example("gelu(linear)", "of a linear map"),
+            example("gelu(approximate: tanh)", "as in GPT-2"),
+        ],
+        with: mlp("gelu_mlp"),
+        build: |b, of| match of.word {
+            0 => nn::gelu_tanh(b, of.x),
+            _ => nn::gelu(b, of.x),
+        },
+        ..ONE
+    },
+    Function {
+        name: "relu",
+        about: About {
+            notes: &[
+                "Its derivative at 0 is 0.",
+                "`relu(hidden: …)` is the MLP `relu_mlp`.",
+            ],
+            ..about("The rectified linear unit.", "max(x, 0)")
+        },
+        examples: &[example("relu(linear)", "of a linear map")],
+        with: mlp("relu_mlp"),
+        build: |b, of| nn::relu(b, of.x),
         ..ONE
     },
     Function {

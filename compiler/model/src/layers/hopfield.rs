@@ -160,7 +160,7 @@ impl Layer for Hopfield {
         match &self.memory {
             Memory::Trained { path, energy, .. } => {
                 let patterns = w.param(b, path)?;
-                b.part(part_of(path), |b| {
+                at.place(b, part_of(path), |b| {
                     let near = nn::linear(b, x, patterns)?;
                     let near = nn::combine(b, &[(self.beta.clone(), near)])?;
                     let shares = nn::softmax(b, near)?;

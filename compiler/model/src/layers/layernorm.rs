@@ -82,7 +82,7 @@ impl Layer for LayerNorm {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let (gain, bias) = (w.param(b, &self.gain)?, w.param(b, &self.bias)?);
-        b.part(part_of(&self.gain), |b| {
+        at.place(b, part_of(&self.gain), |b| {
             nn::per_head(b, at.x, self.heads, |b, x| {
                 nn::layernorm(b, x, gain, bias, &self.eps)
             })

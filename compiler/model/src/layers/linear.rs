@@ -66,7 +66,9 @@ impl Layer for Linear {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let affine = self.map.build(b, w)?;
-        b.part(part_of(&self.map.weight), |b| nn::affine(b, at.x, affine))
+        at.place(b, part_of(&self.map.weight), |b| {
+            nn::affine(b, at.x, affine)
+        })
     }
 
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {

@@ -12,7 +12,6 @@ mod column_functions;
 pub mod function;
 mod functions;
 mod map;
-mod mlp;
 mod naming;
 pub mod network;
 pub mod pipeline;
@@ -27,7 +26,7 @@ pub use odec_program::choice::{About, Example};
 pub use reading::Reading;
 
 use crate::arguments;
-use crate::scheme::vocabulary::{LayerName, Vocabulary};
+use crate::scheme::vocabulary::{LayerName, Vocabulary, With};
 use network::Network;
 use odec_graph::ops;
 use odec_graph::{Builder, Value, nn};
@@ -75,6 +74,18 @@ pub struct Inputs<'a> {
     pub x: Value,
     /// The values that have names where it stands.
     pub named: &'a [Value],
+    /// How long the field's own site is.
+    field: usize,
+}
+
+impl Inputs<'_> {
+    /// Builds at a place below the field.
+    fn place<T>(&self, b: &mut Builder, path: &str, build: impl FnOnce(&mut Builder) -> T) -> T {
+        let around = b.site.path.split_off(self.field);
+        let made = b.part(path, build);
+        b.site.path.push_str(&around);
+        made
+    }
 }
 
 /// What a layer reads beside its input and its parameters.
@@ -240,6 +251,8 @@ pub struct Definition {
     pub role: Option<&'static str>,
     pub facts: Facts,
     pub group: Group,
+    /// What else its name stands for.
+    pub with: Option<With>,
     read: fn(&mut Reading) -> Option<(Network, u64)>,
 }
 
@@ -257,6 +270,7 @@ impl Definition {
             role: L::ROLE,
             facts: L::FACTS,
             group: Group::Layers,
+            with: None,
             read: read::<L>,
         }
     }
@@ -266,6 +280,7 @@ impl Definition {
         LayerName {
             name: self.name,
             facts: self.facts,
+            with: self.with,
         }
     }
 }
@@ -360,10 +375,7 @@ layers! {
     attend::Attend,
     rotary::Rotary,
     linear_attention::LinearAttention,
-    swiglu::SwiGlu,
     moe::Moe,
-    gelu::Gelu,
-    relu::Relu,
     linear::Linear,
     hopfield::Hopfield,
     concat::Concat,

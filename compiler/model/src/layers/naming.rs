@@ -1,7 +1,8 @@
 //! How the parameters of a field are called.
 //!
 //! A layer's parameters are called by its role (`norm`, `mlp`, …); where a role occurs several times, its occurrences are numbered from 1. What
-//! a body computes under a name has that name: `gate = x |> linear(hidden)` gives `gate.weight`. A field that another one names has its
+//! a body computes under a name has that name: `gate = x |> linear(hidden)` gives `gate.weight`. A layer that is written `as mlp` is numbered among
+//! all parts of this role, and each of its parameters has that number. A field that another one names has its
 //! own name before all that.
 
 use super::Map;
@@ -47,6 +48,8 @@ pub(super) struct Naming {
     prefix: String,
     /// The value that the part is computed for.
     value: Option<String>,
+    /// Which of its role the layer around it is, with a dot before it; empty if it is the only one.
+    number: String,
     /// How often each role was read so far.
     seen: BTreeMap<String, usize>,
     /// How often each role is there.
@@ -69,6 +72,14 @@ impl Roles {
 
     /// Adds those of a layer written in the language.
     pub fn add_those_of(&mut self, layer: &Layer) {
+        match &layer.role {
+            Some(role) => self.add(role),
+            None => self.add_inside(layer),
+        }
+    }
+
+    /// Adds those of its body.
+    fn add_inside(&mut self, layer: &Layer) {
         let of = layer.roles.get_or_init(|| {
             let mut roles = Roles::default();
             body_roles(&layer.body, &layer.inside, &mut roles);
@@ -104,6 +115,31 @@ impl Naming {
         }
     }
 
+    /// Of the inside of a layer that has a role.
+    pub fn layer_of_role(&mut self, role: &str, layer: &Layer) -> Naming {
+        let number = self.numbered(role);
+        let mut roles = Roles::default();
+        roles.add_inside(layer);
+        Naming {
+            prefix: self.inside(),
+            number,
+            roles,
+            claims: self.claims.clone(),
+            ..Naming::default()
+        }
+    }
+
+    /// Where a value without parameters is computed.
+    pub fn place(&self, name: &str) -> String {
+        format!("{}{name}{}", self.inside(), self.number)
+    }
+
+    /// Where the value is computed that the part is of.
+    pub fn own_place(&self) -> String {
+        let value = self.value.as_deref().unwrap_or_default();
+        format!("{}{value}", self.prefix)
+    }
+
     /// Of what a body computes under a name, of parts with these roles.
     pub fn value(&mut self, name: &str, roles: Roles) -> Naming {
         Naming {
@@ -123,8 +159,7 @@ impl Naming {
 
     /// Paths of the next part of this role.
     pub fn part(&mut self, role: &str) -> Paths {
-        let number = self.next(role);
-        let number = number.map_or_else(String::new, |n| format!(".{n}"));
+        let number = self.numbered(role);
         let own = self
             .value
             .as_ref()
@@ -148,10 +183,13 @@ impl Naming {
 
     /// A name with its number among those that are called so.
     fn counted(&mut self, name: &str) -> String {
-        match self.next(name) {
-            Some(n) => format!("{name}.{n}"),
-            None => name.to_string(),
-        }
+        format!("{name}{}", self.numbered(name))
+    }
+
+    /// The number of the next part of a role, with that of the layer around it.
+    fn numbered(&mut self, role: &str) -> String {
+        let own = self.next(role).map(|n| format!(".{n}"));
+        own.unwrap_or_default() + &self.number
     }
 
     /// Which of its role the next part is, if there are several.

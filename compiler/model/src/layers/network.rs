@@ -36,8 +36,16 @@ pub struct Body {
     /// Values of the names around the body: its first names.
     pub given: Vec<Network>,
     /// Its own, each of the names before it.
-    pub set: Vec<Network>,
+    pub set: Vec<Set>,
     pub result: Network,
+}
+
+/// A value that a body computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// Below the field, as the paths of its parameters.
+    pub place: String,
+    pub value: Network,
 }
 
 /// The values of a layer's operands.
@@ -73,8 +81,8 @@ impl Network {
             Network::Product(of) => of.iter().for_each(|n| n.parts(out)),
             Network::Power(of, _) | Network::Spread(of, _) => of.parts(out),
             Network::Body(body) => {
-                let first = body.given.iter().chain(&body.set);
-                let all = first.chain([&body.result]);
+                let set = body.set.iter().map(|s| &s.value);
+                let all = body.given.iter().chain(set).chain([&body.result]);
                 all.for_each(|n| n.parts(out));
             }
         }
@@ -145,8 +153,8 @@ impl Network {
             Network::Body(body) => {
                 let given = body.given.iter().map(|n| n.gives_shares(named));
                 let mut inside: Vec<bool> = given.collect();
-                for n in &body.set {
-                    inside.push(n.gives_shares(&inside));
+                for s in &body.set {
+                    inside.push(s.value.gives_shares(&inside));
                 }
                 body.result.gives_shares(&inside)
             }
@@ -168,7 +176,13 @@ impl Network {
     /// Appends its nodes at the builder's site; `at` is what it is applied to.
     pub fn build(&self, b: &mut Builder, at: &[Value], w: &mut dyn Weights) -> TypeResult {
         let x = *at.first().ok_or_else(|| wrong("is evaluated at nothing"))?;
-        self.value(b, Inputs { x, named: at }, w)
+        let field = b.site.path.len();
+        let at = Inputs {
+            x,
+            named: at,
+            field,
+        };
+        self.value(b, at, w)
     }
 
     /// Appends its nodes where a layer is applied to more than one value.
@@ -212,13 +226,17 @@ impl Network {
                 spread(b, x, at.x, *columns)
             }
             Network::Body(body) => {
+                // As a layer in Rust reads its parameters: all before the first of them is used.
+                for p in self.params() {
+                    w.param(b, &p.path)?;
+                }
                 let mut named = values(&body.given, b, at, w)?;
-                for value in &body.set {
+                for set in &body.set {
                     let at = Inputs {
                         named: &named,
                         ..at
                     };
-                    let value = value.value(b, at, w)?;
+                    let value = at.place(b, &set.place, |b| set.value.value(b, at, w))?;
                     named.push(value);
                 }
                 let at = Inputs {

@@ -97,6 +97,8 @@ pub struct LayerReader<'a> {
     pub(super) layers: &'a Layers,
     /// Words among the arguments of layers that mean nothing: flags that are off.
     pub(super) off: &'a [String],
+    /// What words mean that stand behind a label.
+    pub(super) words: &'a [(String, Expr)],
     /// Of the state.
     pub(super) width: u64,
     pub(super) sink: &'a mut Vec<Diagnostic>,
@@ -210,6 +212,7 @@ fn whole(
         scope: &sizes.scope(),
         layers,
         off: &[],
+        words: &[],
         width: sizes.width,
         sink,
         naming: Naming::of_field(roles),
@@ -264,10 +267,11 @@ pub(super) fn count_roles(e: &Expr, layers: &Layers, out: &mut Roles) {
                 given.for_each(|a| count_roles(&a.value, layers, out));
             }
             let Some(args) = Args::of(e) else { return };
-            match layers.get(&args.callee.name) {
+            let name = VOCABULARY.meant(&args.callee.name, |label| args.has(label));
+            match layers.get(name) {
                 Some(Some(layer)) if layer.is_field => {}
                 Some(Some(layer)) => out.add_those_of(layer),
-                _ => role(&args.callee.name).into_iter().for_each(|r| out.add(r)),
+                _ => role(name).into_iter().for_each(|r| out.add(r)),
             }
         }
     }

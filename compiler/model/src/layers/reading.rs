@@ -38,8 +38,11 @@ pub(super) fn read(reader: &mut LayerReader, e: &Expr, input: Input) -> Option<R
         );
     };
     args.without(reader.off);
-    let Some(definition) = find(&args.callee.name) else {
-        return match reader.layers.get(&args.callee.name) {
+    args.with_words(reader.words);
+    let callee = args.callee.name.clone();
+    let name = VOCABULARY.meant(&callee, |label| args.has(label));
+    let Some(definition) = find(name) else {
+        return match reader.layers.get(name) {
             Some(layer) => written::read(reader, layer?, args, input),
             None => reader.fail(unknown(reader.layers, &args, e.span, input)),
         };

@@ -77,7 +77,7 @@ impl Layer for RmsNorm {
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
         let gain = w.param(b, &self.gain)?;
-        b.part(part_of(&self.gain), |b| {
+        at.place(b, part_of(&self.gain), |b| {
             nn::per_head(b, at.x, self.heads, |b, x| {
                 nn::rmsnorm(b, x, gain, &self.eps)
             })

@@ -5,7 +5,7 @@
 //! is alone: `width` is the model's, and however often it is named, it has one set of parameters.
 
 use super::naming::Roles;
-use super::network::{self, Network};
+use super::network::{self, Network, Set};
 use super::pipeline::{Input, LayerReader, Named, OfField, Read, Sizes, count_roles, of_nothing};
 use super::{LATER_ARGUMENTS, LayerParam, MAX_WIDTH, Start};
 use crate::codes;
@@ -27,7 +27,7 @@ pub(super) struct Known {
     at: Vec<(u64, bool)>,
     span: Span,
     /// The values that it sets.
-    set: Vec<Network>,
+    set: Vec<Set>,
     result: Network,
     columns: u64,
     fixed: bool,
@@ -62,6 +62,7 @@ struct Given {
     numbers: Vec<(String, Exact)>,
     /// Flags that are off.
     off: Vec<String>,
+    words: Vec<(String, Expr)>,
 }
 
 /// Reads a use of a layer.
@@ -108,13 +109,17 @@ pub(super) fn read<'e>(
             roles.add_those_of(layer);
             reader.naming.named_field(&layer.name.name, roles)
         }
-        false => std::mem::take(&mut reader.naming),
+        false => match &layer.role {
+            Some(role) => reader.naming.layer_of_role(role, layer),
+            None => std::mem::take(&mut reader.naming),
+        },
     };
     let mut inside = LayerReader {
         scope: &scope,
         width,
         layers: &layer.inside,
         off: &given.off,
+        words: &given.words,
         sink: &mut *reader.sink,
         naming,
         of_field: &mut *reader.of_field,
@@ -126,7 +131,7 @@ pub(super) fn read<'e>(
         values.named(layer),
     );
     let naming = inside.naming;
-    if !layer.is_field {
+    if !layer.is_field && layer.role.is_none() {
         reader.naming = naming;
     }
     let used = format!("used here: {}", given.text(layer, width));
@@ -274,7 +279,7 @@ pub(super) fn body(
     before: Option<u64>,
     mut named: Vec<Named>,
 ) -> Option<Known> {
-    let known = |set: Vec<Network>, read: Read| Known {
+    let known = |set: Vec<Set>, read: Read| Known {
         at: Vec::new(),
         span: body.span(),
         set,
@@ -295,7 +300,7 @@ pub(super) fn body(
             before,
             named: &named,
         };
-        let (name, read) = match s {
+        let (name, place, read) = match s {
             BodyStmt::Return { value, .. } => return Some(known(set, reader.value(value, input)?)),
             BodyStmt::Set { name, value } => {
                 let mut roles = Roles::default();
@@ -305,23 +310,33 @@ pub(super) fn body(
                     true => None,
                     false => Some(reader.naming.value(&name.name, roles)),
                 };
+                let place = match &naming {
+                    Some(own) => own.own_place(),
+                    None => reader.naming.place(&name.name),
+                };
                 let around = naming.map(|n| std::mem::replace(&mut reader.naming, n));
                 let read = reader.value(value, input);
                 reader.naming = around.unwrap_or_else(|| std::mem::take(&mut reader.naming));
-                (name, read?)
+                (name, place, read?)
             }
             BodyStmt::Learn {
                 name,
                 columns,
                 init,
-            } => (name, learned(reader, name, columns.as_ref(), init)?),
+            } => {
+                let place = reader.naming.place(&name.name);
+                (name, place, learned(reader, name, columns.as_ref(), init)?)
+            }
         };
         named.push(Named {
             name: name.clone(),
             columns: read.columns,
             fixed: read.fixed,
         });
-        set.push(read.network);
+        set.push(Set {
+            place,
+            value: read.network,
+        });
     }
     // That there is no `return` has been said.
     None
@@ -375,9 +390,18 @@ fn given<'e>(
         if matches!(p.kind, Kind::Flag | Kind::Value) {
             continue;
         }
+        if p.kind == Kind::Word {
+            let said = match &p.default {
+                None => args.required(name, reader.sink),
+                Some(default) => Some(args.labelled(name, reader.sink).unwrap_or(default)),
+            };
+            let said = said.map(|e| (name.to_string(), e.clone()));
+            given.words.extend(said);
+            continue;
+        }
         let number = |e: &Expr, scope: &Scope| match p.kind {
             Kind::Size => whole(e, scope, 1, MAX_WIDTH).map(|n| Exact::int(n as i64)),
-            Kind::Number | Kind::Flag | Kind::Value => exact(e, scope),
+            Kind::Number | Kind::Flag | Kind::Value | Kind::Word => exact(e, scope),
         };
         let value = match &p.default {
             None => args
@@ -450,6 +474,7 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         width: sizes.width,
         layers: &layer.inside,
         off: &[],
+        words: &[],
         sink: &mut found,
         naming: Default::default(),
         of_field: &mut OfField::new(sizes),
@@ -462,6 +487,8 @@ pub fn check(layer: &Layer, sink: &mut Vec<Diagnostic>) {
         codes::TOO_LARGE,
         codes::ARITHMETIC,
     ];
-    found.retain(|d| !of_values.contains(&d.code));
+    let hands_on = layer.params.iter().any(|p| p.kind == Kind::Word);
+    let of_word = |d: &Diagnostic| hands_on && d.code == codes::UNKNOWN_OPTION;
+    found.retain(|d| !of_values.contains(&d.code) && !of_word(d));
     sink.extend(found);
 }
