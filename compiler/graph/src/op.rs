@@ -84,6 +84,8 @@ pub enum Kind {
     Scalar(Coeff),
     /// An expression per element, possibly with reductions over the columns of a row.
     Rows { reads: Vec<Read>, rule: RowRule },
+    /// The only operand's memory, in another shape: no launch.
+    View,
     /// Sum of the only operand over all rows: `[.., C]` → `[C]` (or `[.., 1]` → `[]`).
     Columns,
     /// `C = op(A) · op(B)` on row × column views.

@@ -36,6 +36,8 @@ pub enum Role {
     Source,
     /// A launch argument.
     Scalar,
+    /// Another value's memory.
+    View,
     Rows(RowFacts),
     Columns,
     /// A launch that can add its only result onto an existing buffer.
@@ -127,6 +129,7 @@ fn role(graph: &Graph, node: u32) -> Role {
     match kind(graph, node) {
         Kind::Source | Kind::FromPast => Role::Source,
         Kind::Scalar(_) => Role::Scalar,
+        Kind::View => Role::View,
         Kind::Columns => Role::Columns,
         Kind::Contract { .. } => Role::Contract,
         Kind::ScatterAdd => Role::ScatterAdd,
@@ -166,6 +169,14 @@ fn role(graph: &Graph, node: u32) -> Role {
             })
         }
     }
+}
+
+/// The value whose memory a value is.
+pub fn behind(graph: &Graph, mut v: Value) -> Value {
+    while let Kind::View = kind(graph, v.node) {
+        v = graph.node(v.node).operands[0];
+    }
+    v
 }
 
 /// Whether an operand is read from memory at the number of the column.

@@ -9,7 +9,7 @@
 //! without storing what nobody else reads. Leaves kernels to `body` and `lower`.
 
 use super::chains::Chains;
-use super::facts::{Domain, Facts, Role, only};
+use super::facts::{Domain, Facts, Role, behind, only};
 use super::order::{GroupId, Groups};
 use super::predication::Predication;
 use super::producer_fusion::ProducerFusion;
@@ -86,10 +86,12 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
             Unit { nodes, shape }
         })
         .collect();
-    let mut stored: BTreeSet<Value> = graph.outputs().iter().map(|(_, v)| *v).collect();
+    let stored = graph.outputs().iter().map(|(_, v)| behind(graph, *v));
+    let mut stored: BTreeSet<Value> = stored.collect();
     for unit in &in_order {
         let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);
-        stored.extend(operands.filter(|v| unit.nodes.binary_search(&v.node).is_err()));
+        let outside = operands.filter(|v| unit.nodes.binary_search(&v.node).is_err());
+        stored.extend(outside.map(|v| behind(graph, *v)));
     }
     let made = |n: &u32| facts.rows(*n).is_some();
     stored.extend(guards.flags().into_iter().filter(made).map(only));
@@ -156,7 +158,7 @@ impl<'a> State<'a> {
         producers: &ProducerFusion,
     ) -> State<'a> {
         let is_launch = |n: u32| {
-            let passive = matches!(facts.role(n), Role::Source | Role::Scalar)
+            let passive = matches!(facts.role(n), Role::Source | Role::Scalar | Role::View)
                 || chains.terms.contains_key(&n);
             !passive && !producers.only_there.contains(&n)
         };
@@ -168,7 +170,8 @@ impl<'a> State<'a> {
             let computed = producers.with_members(&[n]);
             let read = computed.iter().flat_map(|n| &graph.node(*n).operands);
             let outside = read.filter(|v| computed.binary_search(&v.node).is_err());
-            let mut out: Vec<u32> = outside.map(|v| chains.finisher(v.node)).collect();
+            let made = outside.map(|v| chains.finisher(behind(graph, *v).node));
+            let mut out: Vec<u32> = made.collect();
             if let Some((sum, i)) = chains.place.get(&n).filter(|(_, i)| *i > 0) {
                 out.push(chains.terms[sum][i - 1]);
             }
@@ -265,9 +268,10 @@ impl<'a> State<'a> {
         };
         let local = |n: &u32| {
             let operands = self.graph.node(*n).operands.iter().zip(&rows(n).pointwise);
-            operands
-                .into_iter()
-                .all(|(v, pointwise)| *pointwise || !nodes.contains(&v.node))
+            operands.into_iter().all(|(v, pointwise)| {
+                let from = behind(self.graph, *v);
+                (*pointwise && from == *v) || !nodes.contains(&from.node)
+            })
         };
         if !nodes.iter().all(|n| same(n) && local(n))
             || nodes.iter().map(|n| rows(n).nodes).sum::<usize>() > MAX_EXPRESSIONS

@@ -105,16 +105,19 @@ fn available(
     depth: u32,
     through: &mut Vec<u32>,
 ) -> bool {
-    let Some(rows) = facts.rows(n) else {
-        return false;
+    let maps = match facts.role(n) {
+        Role::Rows(rows) => !rows.reduces,
+        role => *role == Role::View,
     };
-    if rows.reduces || depth == 0 || is_small(graph, n) {
+    if !maps || depth == 0 || is_small(graph, n) {
         return false;
     }
     // Rounding what is computed again is no step of its own; rounding what a launch has made would keep it unrounded.
     let depth = match graph.node(n).op {
         OpKind::Bf16(_) if facts.rows(graph.node(n).operands[0].node).is_none() => return false,
         OpKind::Bf16(_) => depth + 1,
+        // Nothing is computed for another shape.
+        _ if *facts.role(n) == Role::View => depth + 1,
         _ => depth,
     };
     graph.node(n).operands.iter().all(|v| {

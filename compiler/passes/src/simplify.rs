@@ -7,7 +7,8 @@
 //! | `select(c, a, b)` is `a` or `b` for a constant c; `select(p, a, a) = a` | yes |
 //! | `select(p, a, b) + select(p, c, d) = select(p, a + c, b + d)`, zeros left out | yes, but for the sign of a zero |
 //! | `s + select(p, c, 0) = select(p, s + c, s)`, which costs nothing where p is not positive and it is made in place of s | yes, but for the sign of a zero |
-//! | `broadcast(x) = x` where the type stays | yes |
+//! | `broadcast(x) = x`, `reshape(x) = x` where the type stays; `reshape(reshape(x)) = reshape(x)` | yes |
+//! | `f(broadcast(x)) = broadcast(f(x))` for maps element by element of one operand, so that f is computed once | yes |
 //! | `f(broadcast(x), y) = f(x, y)` for maps that broadcast by themselves | yes |
 //! | `c · x = Σ [c] x` for a constant c | yes |
 //! | `Σ [1] x = x`; zero terms dropped, a sum without terms is a zero | yes (for finite x) |
@@ -18,8 +19,10 @@
 //! In the backward pass only inner sums of one term are flattened: a longer one would keep all its terms alive until
 //! the outer sum, while gradients are best added as they come.
 
+use super::facts::kind;
 use super::rewrite::{copy, rebuild};
 use odec_grammar::work;
+use odec_graph::op::Kind;
 use odec_graph::ops::{Broadcast, Combine, Constant, OpKind, Select};
 use odec_graph::{Builder, Exact, Graph, InferTypes, Node, Pass, TensorType, TypeError, Value};
 use std::collections::BTreeMap;
@@ -49,6 +52,9 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
 
     let mut seen = Seen::default();
     rebuild(graph, |b, _, node, operands, _| {
+        if let Some(v) = broadcast_after(b, &mut seen, node, operands)? {
+            return Ok(v);
+        }
         match (&node.op, operands) {
             (OpKind::StopGradient(_) | OpKind::RegionBegin(_) | OpKind::Predicate(_), [x]) => {
                 Ok(vec![*x])
@@ -57,7 +63,20 @@ fn once(graph: &Graph) -> Result<Graph, TypeError> {
                 Some(v) => Ok(vec![v]),
                 None => seen.push(b, node.op.clone(), operands),
             },
-            (OpKind::Broadcast(_), [x]) if *b.ty(*x) == node.types[0] => Ok(vec![*x]),
+            (OpKind::Broadcast(_) | OpKind::Reshape(_), [x]) if *b.ty(*x) == node.types[0] => {
+                Ok(vec![*x])
+            }
+            (OpKind::Reshape(_), [x]) => {
+                let inner = b.graph().node(x.node);
+                let of = match inner.op {
+                    OpKind::Reshape(_) => inner.operands[0],
+                    _ => *x,
+                };
+                match *b.ty(of) == node.types[0] {
+                    true => Ok(vec![of]),
+                    false => seen.push(b, node.op.clone(), &[of]),
+                }
+            }
             (OpKind::Combine(c), _) => {
                 if let Some(v) = sum_of_selected(b, &mut seen, node, &c.coeffs, operands, &uses)? {
                     return Ok(vec![v]);
@@ -179,6 +198,64 @@ fn narrowed(
         }
     }
     seen.push(b, node.op.clone(), &ops)
+}
+
+/// A map of values that are all broadcast alike, computed before they are.
+fn broadcast_after(
+    b: &mut Builder,
+    seen: &mut Seen,
+    node: &Node,
+    operands: &[Value],
+) -> Result<Option<Vec<Value>>, TypeError> {
+    if !is_of_elements(&node.op) {
+        return Ok(None);
+    }
+    let narrow = |v: &Value| {
+        let wide = b.graph().node(v.node);
+        let alike = matches!(wide.op, OpKind::Broadcast(_)) && wide.types == node.types;
+        alike.then(|| wide.operands[0])
+    };
+    let Some(narrow) = operands.iter().map(narrow).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    // What is known at launch is no value that a launch would have to make.
+    let known = |v: &Value| matches!(kind(b.graph(), v.node), Kind::Scalar(_));
+    let types = types(b, &narrow);
+    let same = types.first().filter(|t| types.iter().all(|u| u == *t));
+    let Some(ty) = same.filter(|_| !narrow.iter().any(known)) else {
+        return Ok(None);
+    };
+    if node.op.infer(&types).ok().as_deref() != Some(std::slice::from_ref(ty)) {
+        return Ok(None);
+    }
+    let made = seen.push(b, node.op.clone(), &narrow)?;
+    let to = node.types[0].clone();
+    Ok(Some(seen.push(b, Broadcast { to }, &made)?))
+}
+
+/// Whether each element of the result is made of the elements at its place, whatever the shape is.
+fn is_of_elements(op: &OpKind) -> bool {
+    matches!(
+        op,
+        OpKind::Exp(_)
+            | OpKind::Log(_)
+            | OpKind::Sqrt(_)
+            | OpKind::Rsqrt(_)
+            | OpKind::Recip(_)
+            | OpKind::Sin(_)
+            | OpKind::Tanh(_)
+            | OpKind::Sigmoid(_)
+            | OpKind::Softplus(_)
+            | OpKind::NormalCdf(_)
+            | OpKind::NormalPdf(_)
+            | OpKind::Heaviside(_)
+            | OpKind::WherePositive(_)
+            | OpKind::Maximum(_)
+            | OpKind::Shift(_)
+            | OpKind::Mul(_)
+            | OpKind::Add(_)
+            | OpKind::Combine(_)
+    )
 }
 
 fn constant(b: &Builder, v: Value) -> Option<Exact> {

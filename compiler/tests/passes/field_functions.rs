@@ -10,6 +10,7 @@ use odec_compiler::passes::build_manifest;
 use odec_graph::interp;
 use odec_program::manifest::Manifest;
 use odec_runtime::{State, Value};
+use std::collections::BTreeMap;
 
 /// A field that is a sum of every example of every function, and of what is made of columns.
 fn model(precision: &str) -> String {
@@ -79,6 +80,32 @@ fn programs_of_all_functions_mean_their_graphs() {
         let grad = format!("grad.{}", p.path);
         close(&grad, e.of(State::Grads, p).iter(), &want[&grad].data);
     }
+}
+
+/// Heads are another shape of the same memory: a norm of each head is as many launches as a norm of all columns, but that its gradient
+/// computes what came of queries and keys again by itself.
+#[test]
+fn norms_of_heads_cost_no_copies() {
+    let launches = |norm: &str| -> BTreeMap<String, usize> {
+        let text = format!(
+            "layer mixed(x: value) {{\n  q = x |> linear |> {norm} |> rotary(heads: 4)\n  \
+             k = x |> linear |> {norm} |> rotary(heads: 4)\n  v = x |> linear\n  \
+             return attend(q, k, v, heads: 4, causal) |> linear\n}}\n\
+             field att = rmsnorm |> mixed\n\
+             model small {{\n  input tokens(vocab: 256, context: {CONTEXT})\n  embed learned(width: 16)\n  \
+             evolve euler(att) for 2 steps\n  output rmsnorm |> logits(tied)\n}}\n\
+             train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
+             batch 2;  steps 10 }}\n"
+        );
+        let planned = build_manifest(&built(&text), &text, options()).expect("a plan");
+        let entries = planned.manifest.program.entries.iter();
+        let of = entries.map(|(id, e)| (format!("{id:?}"), e.instrs.len()));
+        of.collect()
+    };
+    let (heads, mut all) = (launches("rmsnorm(heads: 4)"), launches("rmsnorm"));
+    let (steps, again) = (2, 2);
+    *all.get_mut("Grad").expect("a gradient") += steps * again;
+    assert_eq!(heads, all);
 }
 
 #[test]

@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 
 const WIDTH: u64 = 6;
 const VOCAB: u64 = 5;
+const HEADS: u64 = 3;
+/// From here on the kinds of steps are views.
+const VIEWS: u8 = 216;
 const AT: Bindings = Bindings::new(2, 3);
 
 type Recipe = Vec<(u8, u16, u16, u16)>;
@@ -167,6 +170,9 @@ impl Pool {
                 .map(|(a, b)| Exact::ratio(a, b))
                 .collect::<Vec<_>>()
         };
+        if op >= VIEWS {
+            return self.viewed(s, t, (op, y));
+        }
         match op % 16 {
             0 | 1 => self.state(
                 Combine {
@@ -258,6 +264,54 @@ impl Pool {
                     },
                     &[s, wide],
                 );
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Steps through other shapes of the same memory.
+    fn viewed(&mut self, s: Value, t: Value, (op, y): (u8, u16)) {
+        let heads = [
+            Dim::Batch,
+            Dim::Seq,
+            Dim::Fixed(HEADS),
+            Dim::Fixed(WIDTH / HEADS),
+        ];
+        let heads = || Reshape { to: heads.into() };
+        match op % 4 {
+            0 => {
+                let v = nn::per_head(&mut self.b, s, HEADS, |b, x| {
+                    let sum = b.push1(SumCols, &[x])?;
+                    let gate = b.push1(Sigmoid, &[sum])?;
+                    b.push1(Mul, &[x, gate])
+                });
+                self.states.push(v.unwrap());
+            }
+            1 => {
+                let [s, t] = [s, t].map(|v| self.b.push1(heads(), &[v]).unwrap());
+                let gate = self.b.push1(Sigmoid, &[t]).unwrap();
+                let v = self.b.push1(Mul, &[s, gate]).unwrap();
+                let to = TensorType::state(WIDTH).shape;
+                self.state(Reshape { to }, &[v]);
+            }
+            2 => {
+                let split = self.b.push1(heads(), &[s]).unwrap();
+                let sums = self.b.push1(SumCols, &[split]).unwrap();
+                let to = TensorType::state(HEADS).shape;
+                let sums = self.b.push1(Reshape { to }, &[sums]).unwrap();
+                let sum = self.b.push1(SumCols, &[sums]).unwrap();
+                let v = self.b.push1(Sigmoid, &[sum]).unwrap();
+                self.per_row.push(v);
+            }
+            _ => {
+                let w = self.enter(pick(&self.matrices, y));
+                let flat = self.b.push1(Reshape::fixed(&[4, 9]), &[w]).unwrap();
+                let flat = self.b.push1(Sigmoid, &[flat]).unwrap();
+                let square = Reshape::fixed(&[WIDTH, WIDTH]);
+                let w = self.b.push1(square, &[flat]).unwrap();
+                let v = nn::linear(&mut self.b, s, w).unwrap();
+                self.states.push(v);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::ops::op::{Op, Sample, VjpCx};
 use crate::ops::support::{fail, reals};
 use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
-use crate::types::TensorType;
+use crate::types::{Elem, TensorType};
 use odec_program::{Access, Dim, Size};
 
 /// `x` in the shape `to`, row by row: `[B, S, C]` as `[B, S, heads, C/heads]`.
@@ -75,7 +75,8 @@ impl Op for Reshape {
         let cols = self.ty().cols();
         let read = match ins[0].fit(&self.ty()).or(self.ty().fit(&ins[0])) {
             Some(_) if ins[0].cols() == cols => Read::Pointwise,
-            // One row after another.
+            _ if ins[0].elem == Elem::Real => return Kind::View,
+            // What is kept in bf16 is widened, one row after another.
             _ if cols == 1 => Read::Through(vec![Access::PER_ROW]),
             _ => Read::Through(vec![Access::full(cols)]),
         };

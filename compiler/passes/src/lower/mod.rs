@@ -10,7 +10,7 @@ mod places;
 pub use contract::Tiling;
 
 use crate::body::{self, Bound, dtype};
-use crate::facts::{kind, only};
+use crate::facts::{behind, kind, only};
 use crate::fuse::{Shape, Unit, Units, neighbourhood};
 use crate::launch_list::{BufferId, Launch, LaunchList, Placement};
 use contract::{PreparedOperand, Stretch};
@@ -102,8 +102,9 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    /// Sums accumulated in place share one buffer with their terms.
+    /// Sums accumulated in place share one buffer with their terms, and a view is the buffer of what it shows.
     fn canonical(&self, v: Value) -> Value {
+        let v = behind(self.graph, v);
         match self.units.chains.place.get(&v.node) {
             Some((sum, _)) => only(*sum),
             None => v,
@@ -227,7 +228,7 @@ impl Lowering<'_> {
                 .collect::<Vec<_>>()
         };
         match (kind(self.graph, n), &unit.shape) {
-            (Kind::Source | Kind::Scalar(_) | Kind::FromPast, _) => Ok(()),
+            (Kind::Source | Kind::Scalar(_) | Kind::FromPast | Kind::View, _) => Ok(()),
             (Kind::Append, _) => {
                 let (x, home) = (self.canonical(operands[1]), self.appended(n)?);
                 match self.claimed.get(&x) == Some(&home) {
