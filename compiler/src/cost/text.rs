@@ -89,8 +89,9 @@ pub fn write(page: &mut Page, c: &Cost) {
     page.fact("backward", &shown(c.backward, even[1]));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
+        let most = if c.even.is_some() { "at most " } else { "" };
         let shown = format!(
-            "{} for the first token, {} for token {}",
+            "{most}{} for the first token, {} for token {}",
             flops(first),
             flops(last),
             thousands(c.context)

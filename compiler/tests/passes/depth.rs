@@ -2,6 +2,7 @@
 //! themselves with other memory and with nothing passed over.
 
 use crate::numbers::{executor, tokens};
+use crate::plain::times;
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
@@ -57,13 +58,6 @@ fn params(e: &Executor, state: State) -> Params {
         let p = found(&p).unwrap_or_else(|| panic!("{p} of {:?}", listed()));
         e.of(state, p).iter().collect()
     })
-}
-
-/// `w x` of a matrix of so many columns.
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
 }
 
 /// The field, token by token.

@@ -2,13 +2,16 @@
 //! passed over.
 
 use crate::numbers::{executor, tokens};
+use crate::plain::{
+    Params, changes_no_bit, gradient_is_of, is_read_in_pieces, nats, of, set, swiglu, times, waves,
+};
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_program::Bindings;
 use odec_program::manifest::Manifest;
-use odec_runtime::{Executor, Reader, State, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use odec_runtime::{Executor, State, Value};
+use std::collections::BTreeSet;
 
 const AT: Bindings = Bindings::new(2, 7);
 const WIDTH: usize = 4;
@@ -33,13 +36,8 @@ fn planned(flow: &str, threshold: &str, train: &str) -> Manifest {
 /// With chances to halt that differ between tokens, none of whose sums is near the threshold.
 fn varied(m: &Manifest) -> Executor {
     let mut e = executor(m);
-    let bytes = e.real().bytes() as usize;
     for p in &m.params {
-        let waves = |size: f64, rate: f64| -> Vec<f64> {
-            let each = (0..p.shape.iter().product::<u64>()).map(|i| i as f64);
-            each.map(|i| size * (rate * i * i + i + 1.0).sin())
-                .collect()
-        };
+        let waves = |size, rate| waves(p, size, rate);
         let values = match p.path.as_str() {
             "embed.token.weight" => waves(0.8, 0.9),
             "f.gate.weight" => waves(0.9, 0.37),
@@ -49,31 +47,9 @@ fn varied(m: &Manifest) -> Executor {
             "halt.linear.bias" => vec![-0.5],
             _ => continue,
         };
-        let at = p.offset as usize / bytes;
-        let mut all = e.state_mut(State::Params);
-        all.part(at..at + values.len()).fill(values.into_iter());
+        set(&mut e, p, values);
     }
     e
-}
-
-type Params = BTreeMap<String, Vec<f64>>;
-
-fn of(e: &Executor, state: State) -> Params {
-    let each = e.manifest().params.iter();
-    each.map(|p| (p.path.clone(), e.of(state, p).iter().collect()))
-        .collect()
-}
-
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
-}
-
-fn field(p: &Params, x: &[f64]) -> Vec<f64> {
-    let (gate, up) = (times(&p["f.gate.weight"], x), times(&p["f.up.weight"], x));
-    let hidden = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u);
-    times(&p["f.down.weight"], &hidden.collect::<Vec<_>>())
 }
 
 /// Graves (2016), 2.1, for a token of its own: the mixed state, N, R and ½Σ‖x' − x‖²/h per number.
@@ -81,7 +57,7 @@ fn ponder(p: &Params, token: i32) -> (Vec<f64>, usize, f64, f64) {
     let mut x = p["embed.token.weight"][token as usize * WIDTH..][..WIDTH].to_vec();
     let (mut mixed, mut sum, mut energy) = (vec![0.0; WIDTH], 0.0, 0.0);
     for n in 1.. {
-        let rates = field(p, &x);
+        let rates = swiglu(p, "f", &x);
         for (x, k) in x.iter_mut().zip(rates) {
             *x += H * k;
             energy += H * k * k / (2.0 * WIDTH as f64);
@@ -105,7 +81,7 @@ fn loss_of(p: &Params, x: &[i32], targets: &[i32]) -> [f64; 3] {
     for (x, y) in x.iter().zip(targets) {
         let (state, n, rest, energy) = ponder(p, *x);
         let logits = times(&p["embed.token.weight"], &state);
-        let nats = logits.iter().map(|z| z.exp()).sum::<f64>().ln() - logits[*y as usize];
+        let nats = nats(&logits, *y);
         for (sum, term) in found.iter_mut().zip([nats, n as f64 + rest, energy]) {
             *sum += term / targets.len() as f64;
         }
@@ -149,78 +125,28 @@ fn tokens_ponder_as_in_a_plain_loop() {
     }
     assert!((out.scalar("loss").unwrap() - total(terms)).abs() < 1e-12);
 
-    // The gradient of each parameter along a direction that treats no number alike, by differences that change no N.
-    let gradient = of(&e, State::Grads);
-    for (path, g) in &gradient {
-        let along: Vec<f64> = (0..g.len())
-            .map(|i| ((i * i + 1) as f64 * 0.7).sin())
-            .collect();
-        let by = 1e-5;
-        let side = |by: f64| {
-            let mut p = p.clone();
-            let own = p.get_mut(path).unwrap();
-            own.iter_mut().zip(&along).for_each(|(p, d)| *p += by * d);
-            assert_eq!(steps(&p), made, "{path}");
-            total(loss_of(&p, &x, &y))
-        };
-        let wanted = (side(by) - side(-by)) / (2.0 * by);
-        let found: f64 = g.iter().zip(&along).map(|(g, d)| g * d).sum();
-        assert!(
-            (found - wanted).abs() < 1e-7 * wanted.abs().max(0.1),
-            "{path}: {found} {wanted}"
-        );
-    }
-}
-
-fn bits(x: impl Iterator<Item = f64>) -> Vec<u64> {
-    x.map(f64::to_bits).collect()
+    // Differences change no number of steps.
+    gradient_is_of(&e, |p| {
+        assert_eq!(steps(p), made);
+        total(loss_of(p, &x, &y))
+    });
 }
 
 /// Halted tokens are attended to in later steps, by tokens that were read with them and by tokens that were not.
 #[test]
 fn a_text_read_in_pieces_is_the_text_read_whole() {
-    let m = planned("strang(f, g)", "3/4", "");
-    let mut e = varied(&m);
-    let x = tokens(AT, 256, 1)[..7].to_vec();
-    let at = Bindings::new(1, 7);
-    let out = e.run("forward", at, &[("tokens", Value::I32(&x))], &[]);
-    let out = out.unwrap();
-    let whole = bits(out.reals("logits").unwrap().iter());
-    let made = out.scalar("steps.made").unwrap();
-    assert!((1.1..MOST as f64 - 0.1).contains(&made), "{made}");
-    for pieces in [&[1, 1, 1, 1, 1, 1, 1][..], &[3, 4], &[2, 1, 4]] {
-        let mut reader = Reader::new(&mut e).unwrap();
-        let (mut read, mut past) = (Vec::new(), 0);
-        for n in pieces {
-            read.extend(bits(reader.read(&x[past..past + n]).unwrap().iter()));
-            past += n;
-        }
-        assert!(read == whole, "{pieces:?}");
-    }
+    is_read_in_pieces(&mut varied(&planned("strang(f, g)", "3/4", "")), MOST);
 }
 
 #[test]
 fn neither_memory_nor_passing_over_changes_a_bit() {
     let loss = "loss cross_entropy + 1/10*ponder + 1/4*kinetic";
-    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
     // Where all halt early, the other steps are passed over.
     for (threshold, passed) in [("3/4", false), ("1e-3", true)] {
-        let run = |memory: &str, skip: bool| {
-            let m = planned("strang(f, g)", threshold, &format!("{loss};  {memory}"));
-            let mut e = varied(&m);
-            e.set_skip(skip);
-            let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-            let out = e.run("grad", AT, &io, &[]).unwrap();
-            let mut all = vec![out.scalar("loss").unwrap()];
-            all.extend(e.state(State::Grads).iter());
-            (bits(all.into_iter()), e.skipped())
+        let made = |memory: &str| {
+            let train = format!("{loss};  {memory}");
+            varied(&planned("strang(f, g)", threshold, &train))
         };
-        let (stored, skipped) = run("memory store", true);
-        assert_eq!(skipped > 0, passed, "{threshold}: {skipped}");
-        assert!(run("memory store", false) == (stored.clone(), 0));
-        for slots in [3, 1] {
-            let (revolved, _) = run(&format!("memory revolve(slots: {slots})"), true);
-            assert!(revolved == stored, "{threshold}, {slots} slots");
-        }
+        changes_no_bit(made, AT, passed);
     }
 }

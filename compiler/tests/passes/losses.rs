@@ -2,6 +2,7 @@
 //! are kept and rows are cut.
 
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::plain::times;
 use crate::source;
 use crate::systems::options;
 use odec_compiler::model::Built;
@@ -93,12 +94,6 @@ fn terms_of_logits() {
     let plain = built("euler(layer)", "2 steps", "cross_entropy", "store").0;
     let held_out = |b: &Built| interp::run(&b.loss, &f, AT).unwrap()["loss"].data[0];
     assert_eq!(held_out(&model.0), held_out(&plain));
-}
-
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
 }
 
 fn squared(x: &[f64]) -> f64 {

@@ -26,6 +26,7 @@ mod memory;
 mod moe;
 mod numbers;
 mod optimiser;
+mod plain;
 mod planning;
 mod precision;
 mod programs;

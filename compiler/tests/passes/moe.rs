@@ -1,6 +1,7 @@
 //! Mixtures of experts: the layer against loops in f64, who is chosen, what is computed, and the loss of uneven use.
 
 use crate::numbers::{close, executor, feeds, gradient, tokens};
+use crate::plain::times;
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::{Operations, cost};
@@ -45,12 +46,6 @@ fn given(manifest: &Manifest) -> Tensors {
 
 fn param<'t>(f: &'t Tensors, part: &str) -> &'t [f64] {
     &f[&format!("step.0.f.{part}.weight")].data
-}
-
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
 }
 
 fn states(f: &Tensors) -> Vec<Vec<f64>> {

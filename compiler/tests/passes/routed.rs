@@ -2,6 +2,9 @@
 //! passed over.
 
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::plain::{
+    Params, changes_no_bit, gradient_is_of, is_read_in_pieces, nats, of, set, swiglu, times, waves,
+};
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::cost;
@@ -12,7 +15,7 @@ use odec_graph::ops::Input;
 use odec_graph::{Graph, OpKind, TensorType, nn};
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Dim};
-use odec_runtime::{Executor, Reader, State, Value};
+use odec_runtime::{Executor, State, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEQ: usize = 7;
@@ -39,41 +42,15 @@ fn planned(flow: &str, fields: &str, train: &str) -> (Built, Manifest) {
 /// With scores that differ between tokens, none of them near another.
 fn varied(m: &Manifest) -> Executor {
     let mut e = executor(m);
-    let bytes = e.real().bytes() as usize;
     for (n, p) in m.params.iter().enumerate() {
         let (size, rate) = match p.path.as_str() {
             path if path.starts_with("route.") => (2.0, 0.61),
             path if path.ends_with("gain") => continue,
             _ => (0.9, 0.37 + 0.11 * n as f64),
         };
-        let each = (0..p.shape.iter().product::<u64>()).map(|i| i as f64);
-        let values = each.map(|i| size * (rate * i * i + i + 1.0).sin());
-        let values: Vec<f64> = values.collect();
-        let at = p.offset as usize / bytes;
-        let mut all = e.state_mut(State::Params);
-        all.part(at..at + values.len()).fill(values.into_iter());
+        set(&mut e, p, waves(p, size, rate));
     }
     e
-}
-
-type Params = BTreeMap<String, Vec<f64>>;
-
-fn of(e: &Executor, state: State) -> Params {
-    let each = e.manifest().params.iter();
-    each.map(|p| (p.path.clone(), e.of(state, p).iter().collect()))
-        .collect()
-}
-
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
-}
-
-fn mlp(p: &Params, x: &[f64]) -> Vec<f64> {
-    let (gate, up) = (times(&p["f.gate.weight"], x), times(&p["f.up.weight"], x));
-    let hidden = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u);
-    times(&p["f.down.weight"], &hidden.collect::<Vec<_>>())
 }
 
 /// Causal attention of the last of some states to all of them.
@@ -142,7 +119,7 @@ fn recurred(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
                 let (own, gate) = (states[n], routes[mine[n]].1);
                 let met = attended(p, &states[..=n]);
                 let u: Vec<f64> = own.iter().zip(met).map(|(x, k)| x + H * k).collect();
-                let made = u.iter().zip(mlp(p, &u)).map(|(u, k)| u + H * k);
+                let made = u.iter().zip(swiglu(p, "f", &u)).map(|(u, k)| u + H * k);
                 own.iter()
                     .zip(made)
                     .map(|(x, y)| x + gate * (y - x))
@@ -158,11 +135,11 @@ fn recurred(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
 
 /// Cross-entropy of tied logits, and how unevenly numbers of steps are used: M Σ_n f_n p_n.
 fn loss_of(p: &Params, x: &[i32], targets: &[i32]) -> [f64; 2] {
-    let mut nats = 0.0;
+    let mut sum = 0.0;
     for (x, y) in x.chunks(SEQ).zip(targets.chunks(SEQ)) {
         for (state, y) in recurred(p, x).iter().zip(y) {
             let logits = times(&p["embed.token.weight"], state);
-            nats += logits.iter().map(|z| z.exp()).sum::<f64>().ln() - logits[*y as usize];
+            sum += nats(&logits, *y);
         }
     }
     let (mut used, mut shares) = ([0.0; MOST], [0.0; MOST]);
@@ -173,7 +150,7 @@ fn loss_of(p: &Params, x: &[i32], targets: &[i32]) -> [f64; 2] {
     }
     let n = x.len() as f64;
     let products = used.iter().zip(shares).map(|(f, p)| f / n * p / n);
-    [nats / n, MOST as f64 * products.sum::<f64>()]
+    [sum / n, MOST as f64 * products.sum::<f64>()]
 }
 
 const REFERENCE: &str = "field g = attention(heads: 2, causal)";
@@ -220,36 +197,12 @@ fn tokens_recur_as_in_a_plain_loop() {
         let told = out.scalar(&format!("loss.{name}")).unwrap();
         assert!((told - term).abs() < 1e-12, "{name}: {told}, not {term}");
     }
-    let total = |p: &Params| {
+    // Differences change no number of steps.
+    gradient_is_of(&e, |p| {
+        assert_eq!(steps(p), made);
         let [nats, balance] = loss_of(p, &x, &y);
         nats + balance / 4.0
-    };
-    // The gradient of each parameter along a direction that treats no number alike, by differences that change no N.
-    let gradient = of(&e, State::Grads);
-    for (path, g) in &gradient {
-        let along: Vec<f64> = (0..g.len())
-            .map(|i| ((i * i + 1) as f64 * 0.7).sin())
-            .collect();
-        let by = 1e-5;
-        let side = |by: f64| {
-            let mut p = p.clone();
-            let own = p.get_mut(path).unwrap();
-            own.iter_mut().zip(&along).for_each(|(p, d)| *p += by * d);
-            assert_eq!(steps(&p), made, "{path}");
-            total(&p)
-        };
-        let wanted = (side(by) - side(-by)) / (2.0 * by);
-        let found: f64 = g.iter().zip(&along).map(|(g, d)| g * d).sum();
-        assert!(wanted.abs() > 1e-6, "{path}: {wanted}");
-        assert!(
-            (found - wanted).abs() < 1e-7 * wanted.abs().max(0.1),
-            "{path}: {found} {wanted}"
-        );
-    }
-}
-
-fn bits(x: impl Iterator<Item = f64>) -> Vec<u64> {
-    x.map(f64::to_bits).collect()
+    });
 }
 
 const MIXED: &str = "field g = rmsnorm |> attention(heads: 2, kv_heads: 1, causal, rope)";
@@ -261,68 +214,25 @@ fn a_text_read_in_pieces_is_the_text_read_whole() {
         MIXED,
         "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)",
     ] {
-        let (_, m) = planned("strang(f, g)", fields, "");
-        let mut e = varied(&m);
-        let x = tokens(AT, 256, 1)[..SEQ].to_vec();
-        let out = e.run(
-            "forward",
-            Bindings::new(1, SEQ as u64),
-            &[("tokens", Value::I32(&x))],
-            &[],
-        );
-        let out = out.unwrap();
-        let whole = bits(out.reals("logits").unwrap().iter());
-        let made = out.scalar("steps.made").unwrap();
-        assert!((1.1..MOST as f64 - 0.1).contains(&made), "{made}");
-        for pieces in [&[1; SEQ][..], &[3, 4], &[2, 1, 4]] {
-            let mut reader = Reader::new(&mut e).unwrap();
-            let (mut read, mut past) = (Vec::new(), 0);
-            for n in pieces {
-                read.extend(bits(reader.read(&x[past..past + n]).unwrap().iter()));
-                past += n;
-            }
-            assert!(read == whole, "{fields} {pieces:?}");
-        }
+        is_read_in_pieces(&mut varied(&planned("strang(f, g)", fields, "").1), MOST);
     }
 }
 
 #[test]
 fn neither_memory_nor_passing_over_changes_a_bit() {
-    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
     // A bias that makes all tokens take two steps: the others are passed over.
     for biased in [false, true] {
-        let run = |memory: &str, skip: bool| {
-            let (_, m) = planned(
-                "strang(f, g)",
-                MIXED,
-                &format!("{LOSS} + 1/4*kinetic;  {memory}"),
-            );
+        let made = |memory: &str| {
+            let train = format!("{LOSS} + 1/4*kinetic;  {memory}");
+            let (_, m) = planned("strang(f, g)", MIXED, &train);
             let mut e = varied(&m);
             if biased {
-                let bias = m
-                    .params
-                    .iter()
-                    .find(|p| p.path == "route.linear.bias")
-                    .unwrap();
-                let at = bias.offset as usize / e.real().bytes() as usize;
-                let mut all = e.state_mut(State::Params);
-                all.part(at..at + MOST)
-                    .fill([0.0, 100.0, 0.0, 0.0].into_iter());
+                let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
+                set(&mut e, bias.unwrap(), vec![0.0, 100.0, 0.0, 0.0]);
             }
-            e.set_skip(skip);
-            let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-            let out = e.run("grad", AT, &io, &[]).unwrap();
-            let mut all = vec![out.scalar("loss").unwrap()];
-            all.extend(e.state(State::Grads).iter());
-            (bits(all.into_iter()), e.skipped())
+            e
         };
-        let (stored, skipped) = run("memory store", true);
-        assert_eq!(skipped > 0, biased, "{skipped}");
-        assert!(run("memory store", false) == (stored.clone(), 0));
-        for slots in [3, 1] {
-            let (revolved, _) = run(&format!("memory revolve(slots: {slots})"), true);
-            assert!(revolved == stored, "{biased}, {slots} slots");
-        }
+        changes_no_bit(made, AT, biased);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `constrain spectral`: a round of the optimiser step against its equations in f64, where many rounds lead, what stays alone, and runs.
 
 use crate::numbers::{close, executor};
+use crate::plain::times;
 use crate::source;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
@@ -49,12 +50,6 @@ fn bounded(m: &Manifest) -> Vec<(Param, Param)> {
 
 fn length(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
-}
-
-fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
-    let rows = w.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
 }
 
 fn transposed_times(w: &[f64], x: &[f64]) -> Vec<f64> {
