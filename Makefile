@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs fuzz hostile slopes bench tokens curves systems cookbook setup data build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -33,11 +33,16 @@ test: setup ## Install what is missing, then the whole suite
 docs: ## The documentation as a site, target/site/docs/index.html; installs mdBook into target/
 	@scripts/docs.sh
 
+pages: setup ## Pages of docs/ that odec prints: layers, parts, errors, schemes, methods, cookbook
+	@cargo build --workspace
+	@scripts/pages.sh $(dir $(patsubst %/,%,$(dir $(ODEC))))debug/odec
+
 fuzz: setup ## Coverage-guided fuzzing of parser, formatter and compiler for ten minutes
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 hostile: setup ## Damaged and crafted inputs by the thousand: manifests, kernels, checkpoints, tokenizers, sources
 	@ODEC_SURVIVAL_WHOLE=1 cargo test --quiet --workspace --test survival -- --nocapture
+	@ODEC_FUZZ_ROUNDS=20000 cargo test --quiet --workspace --test front -- hostile::damaged_files
 
 slopes: setup ## Thousands of random step programs: none converges more slowly than is proved
 	@ODEC_SLOPES=$(or $(SLOPES),5000) cargo test --quiet -p odec-compiler --test front -- --nocapture slopes

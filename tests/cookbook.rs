@@ -31,7 +31,9 @@ fn odec_check_says_what_the_cookbook_shows() {
         let row = format!("| {section} | {lines} | {} |", parameters(report));
         rows.push((format!("| [{title}](#"), row));
     }
-    assert!(rows.len() >= 40, "{} recipes", rows.len());
+    let programs = page.matches("```ode\n").count();
+    assert_eq!(rows.len(), programs, "each recipe has one program");
+    assert!(programs >= 68, "{programs} recipes");
     let table = page.lines().skip_while(|l| !l.starts_with("|---|"));
     let table: Vec<&str> = table.skip(1).take_while(|l| !l.is_empty()).collect();
     assert_eq!(

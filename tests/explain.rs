@@ -14,7 +14,7 @@ fn errors_md_is_what_odec_prints() {
     let now = Place::new().good(&["explain", "--markdown"]);
     assert!(
         written == now,
-        "write docs/errors.md anew: odec explain --markdown > docs/errors.md"
+        "write docs/errors.md anew: make pages"
     );
     let titles = now.lines().filter_map(|l| l.strip_prefix("## "));
     let titles: Vec<&str> = titles.collect();

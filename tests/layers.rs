@@ -14,7 +14,7 @@ fn the_references_are_what_layers_and_parts_declare() {
         assert_eq!(
             page,
             Place::new().good(&["help", of]),
-            "write {name} anew: odec help {of} > {name}"
+            "write {name} anew: make pages"
         );
     }
 }

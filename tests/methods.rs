@@ -96,7 +96,7 @@ fn machine_code_has_the_orders_that_are_proved() {
     let now: Vec<[String; 4]> = now.collect();
     assert_eq!(
         written, now,
-        "write docs/methods.md anew: odec methods > docs/methods.md"
+        "write docs/methods.md anew: make pages"
     );
 }
 

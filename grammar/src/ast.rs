@@ -95,8 +95,8 @@ pub struct Call {
 impl Call {
     /// Whether an argument has this label.
     pub fn has(&self, label: &str) -> bool {
-        let labels = self.args.iter().filter_map(|a| a.label.as_ref());
-        labels.into_iter().any(|l| l.name == label)
+        let mut labels = self.args.iter().filter_map(|a| a.label.as_ref());
+        labels.any(|l| l.name == label)
     }
 }
 

@@ -64,7 +64,7 @@ pub enum StepCount {
         mean: u64,
         max: u64,
     },
-    /// By each token for itself; entries tell in an output the mean number of steps made ([`depth::MADE`]).
+    /// By each token for itself, after each step (`halting`) or before the first (`routed`); entries tell in an output the mean number of steps made ([`depth::MADE`]).
     Halting { evolve: String, max: u64 },
 }
 

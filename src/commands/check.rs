@@ -173,7 +173,11 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             let n = vectors
                 .filter(|p| p.path.ends_with(added::SPECTRAL))
                 .count();
-            let shown = format!("spectral norms of {n} matrices at most {max}");
+            // Depthwise convolutions are bounded row by row, and keep no vector.
+            let shown = match n {
+                0 => format!("spectral norms of depthwise convolutions at most {max}"),
+                _ => format!("spectral norms of {n} matrices at most {max}"),
+            };
             page.fact("constrain", &shown);
         }
         if let Some((bytes, _)) = built.named.budget {

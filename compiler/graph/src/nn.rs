@@ -350,12 +350,17 @@ pub fn logsumexp(b: &mut Builder, x: Value) -> TypeResult {
     combine(b, &[(Exact::one(), log), (Exact::one(), max)])
 }
 
-/// What softmax needs of `logits[.., V]`.
-pub fn normaliser(b: &mut Builder, logits: Value) -> TypeResult<Normaliser> {
-    let max = b.push1(MaxCols, &[logits])?;
+/// `x − max x` and `max x` over the columns; the maximum is a constant to the gradient.
+pub fn below_max(b: &mut Builder, x: Value) -> TypeResult<(Value, Value)> {
+    let max = b.push1(MaxCols, &[x])?;
     let max = b.push1(StopGradient, &[max])?;
     let minus = combine(b, &[(Exact::int(-1), max)])?;
-    let shifted = b.push1(Add, &[logits, minus])?;
+    Ok((b.push1(Add, &[x, minus])?, max))
+}
+
+/// What softmax needs of `logits[.., V]`.
+pub fn normaliser(b: &mut Builder, logits: Value) -> TypeResult<Normaliser> {
+    let (shifted, max) = below_max(b, logits)?;
     let e = b.push1(Exp, &[shifted])?;
     let sum = b.push1(SumCols, &[e])?;
     let log = b.push1(Log, &[sum])?;

@@ -11,7 +11,7 @@ use super::layers::Routed;
 use super::losses::{Along, LoadBalance, LossTerm};
 use super::step_count::StepCount;
 use crate::error::BuildError;
-use odec_graph::ops::{Exp, InverseCount, Mul, Recip, SumCols, SumRows};
+use odec_graph::ops::{InverseCount, Mul, SumCols, SumRows};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::ResultId;
 
@@ -77,11 +77,7 @@ fn share(b: &mut Builder, at: Routed) -> Result<Value, TypeError> {
 /// `E Σ_e f_e p_e` for each token.
 fn balance(b: &mut Builder, at: Routed, used: Value) -> Result<Value, TypeError> {
     let experts = b.ty(at.chosen).cols();
-    let shifted = nn::normaliser(b, at.logits)?.shifted;
-    let e = b.push1(Exp, &[shifted])?;
-    let total = b.push1(SumCols, &[e])?;
-    let over = b.push1(Recip, &[total])?;
-    let shares = b.push1(Mul, &[e, over])?;
+    let shares = nn::softmax(b, at.logits)?;
     let each = b.push1(Mul, &[shares, used])?;
     let sum = b.push1(SumCols, &[each])?;
     nn::combine(b, &[(Exact::int(whole(experts)), sum)])

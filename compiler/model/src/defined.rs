@@ -1,12 +1,12 @@
-//! Functions of learned numbers where training begins: one that has no finite value there makes every gradient none.
+//! Functions of learned numbers where training begins: one without a finite value or derivative there makes every gradient none.
 //!
-//! Takes the stage programs of an evolve; says the first root of a negative number, quotient by 0 or overflow.
+//! Takes the stage programs of an evolve; says the first root of a negative number or of 0, quotient by 0 or overflow.
 
 use super::evolve::EvolveSpec;
 use super::step_count::StepCount;
 use crate::codes;
 use crate::scheme::Coeff;
-use crate::scheme::function::Symbol;
+use crate::scheme::function::{Function, Symbol};
 use crate::scheme::stage::{Phase, Program};
 use odec_grammar::diag::Diagnostic;
 
@@ -21,15 +21,31 @@ impl EvolveSpec {
             };
             let functions = program.coefficients().flat_map(Coeff::functions);
             for f in functions {
-                let value =
-                    Coeff::of_symbol(f.clone()).to_f64(&|name| self.start(program, k, name));
-                if value.is_some_and(|v| !v.is_finite()) {
+                if !self.is_finite(program, k, f) {
                     sink.push(self.not_finite(program, k, f));
                     return None;
                 }
             }
         }
         Some(())
+    }
+
+    /// Whether a function, those in it, and their derivatives by learned numbers have finite values, as far as these are known.
+    fn is_finite(&self, program: &Program, k: usize, f: &Symbol) -> bool {
+        let Symbol::Function(function, of) = f else {
+            return true;
+        };
+        let start = |name: &str| self.start(program, k, name);
+        let learned = |name: &str| program.learned.iter().any(|l| l.name == name);
+        // The slope of a root is infinite at 0, where its argument moves with a learned number.
+        let moved = |name: &str| Some(start(name)? + if learned(name) { 1e-3 } else { 0.0 });
+        let steep = *function == Function::Sqrt
+            && of.to_f64(&start) == Some(0.0)
+            && of.to_f64(&moved).is_some_and(|x| x != 0.0);
+        let value = of.to_f64(&start).map(|x| function.at(x));
+        !steep
+            && value.is_none_or(f64::is_finite)
+            && of.functions().all(|f| self.is_finite(program, k, f))
     }
 
     /// What a name is in a step when training begins; `None`: that is not known.
@@ -55,7 +71,7 @@ impl EvolveSpec {
             .iter()
             .filter_map(|n| Some((n, self.start(program, k, n)?)));
         let each: Vec<String> = each.map(|(n, x)| format!("`{n}` is {x}")).collect();
-        let message = format!("`{f}` has no finite value in step {k}");
+        let message = format!("`{f}` has no finite value or derivative in step {k}");
         Diagnostic::error(codes::ARITHMETIC, span, message)
             .label(format!("when training begins, {}", each.join(" and ")))
             .help("begin with another number")

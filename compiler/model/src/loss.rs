@@ -91,7 +91,7 @@ impl Along for EvolveSpec {
         matches!(self.depth, StepCount::Halting(_))
     }
 
-    fn recurs(&self) -> bool {
+    fn routes_steps(&self) -> bool {
         matches!(self.depth, StepCount::Routed(_))
     }
 
@@ -109,7 +109,7 @@ impl Along for EvolveSpec {
         all.any(|i| matches!(i, Instr::Mix { .. } | Instr::Solution { .. }))
     }
 
-    fn routes(&self) -> bool {
+    fn has_experts(&self) -> bool {
         self.all_layers().any(|l| l.reads().routes)
     }
 }

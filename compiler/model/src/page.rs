@@ -199,7 +199,8 @@ pub fn own_page(
                     0 | 1 => name.to_string(),
                     _ => format!("{name}({})", values.join(", ")),
                 };
-                let alone = alone(&text)?;
+                // A flow, or a field of values that differ in width, has no graph by itself.
+                let alone = alone(&text).ok();
                 let value = |p: &Ident| ArgumentLine {
                     name: p.name.clone(),
                     form: Form::Operand.in_words(),
@@ -212,8 +213,8 @@ pub fn own_page(
                     formula: formula(&field.body, around.text),
                     arguments: field.params.iter().map(value).collect(),
                     file: Some(around.path.into()),
-                    parameters: alone.params.iter().map(line).collect(),
-                    alone: Some(alone),
+                    parameters: alone.iter().flat_map(|a| &a.params).map(line).collect(),
+                    alone,
                     summary: said.summary,
                     source: said.source,
                     notes: said.notes,

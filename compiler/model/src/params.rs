@@ -219,6 +219,15 @@ impl Table {
         span: Span,
         sink: &mut Vec<Diagnostic>,
     ) -> Option<()> {
+        if let Init::Constant(x) = init
+            && x.abs() > f64::from(f32::MAX)
+        {
+            let message = format!("the start of `{path}` is too large");
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, span, message);
+            let d = d.label("the largest number of f32 is 3.4e38");
+            sink.push(d.help("begin with a smaller number"));
+            return None;
+        }
         match self.owners.get(&path) {
             Some((known, at)) if known == owner && *at == span => return Some(()),
             Some((_, first)) => {

@@ -32,7 +32,7 @@ use crate::scheme::stage::Phase;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{ArgTop, Exp, Mul, OneHot, Recip, Shift, Slice, StopGradient, SumCols};
+use odec_graph::ops::{ArgTop, Mul, OneHot, Shift, Slice, StopGradient, SumCols};
 use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::manifest::depth;
@@ -257,13 +257,9 @@ impl GraphBuilder<'_> {
                 top_k,
             },
         )?;
-        let shifted = nn::normaliser(b, logits)?.shifted;
-        let each = b.push1(Exp, &[shifted])?;
-        let total = b.push1(SumCols, &[each])?;
-        let over = b.push1(Recip, &[total])?;
-        let own = b.push1(Mul, &[each, chosen])?;
-        let own = b.push1(SumCols, &[own])?;
-        let gate = b.push1(Mul, &[own, over])?;
+        let shares = nn::softmax(b, logits)?;
+        let own = b.push1(Mul, &[shares, chosen])?;
+        let gate = b.push1(SumCols, &[own])?;
         let taking: Vec<[Value; 2]> = (0..cols)
             .map(|from| {
                 let cols = cols - from;

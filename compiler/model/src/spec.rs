@@ -176,6 +176,8 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
             "attention" => ("attends to", "attention(heads: …, causal)"),
             "attend" => ("attends to", "attend(q, k, v, heads: …, causal)"),
             "conv" => ("reads", "conv(kernel: …, causal)"),
+            "hopfield" => ("reads", "hopfield(causal)"),
+            "shift" => ("reads", "shift(by: …)"),
             _ => ("reads", ""),
         };
         let message = format!(
@@ -188,7 +190,7 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
             false => d.label(format!("by its `{layer}`")),
         };
         sink.push(match written {
-            "" => d.help("a model that generates reads tokens up to each place: `causal`, or no `by` below 0"),
+            "" => d.help("a model that generates reads tokens up to each place, and none after it"),
             _ => d.help(format!("for a model that generates, write `{written}`")),
         });
     }

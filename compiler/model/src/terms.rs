@@ -18,7 +18,7 @@ pub(super) struct Collected {
     each: Vec<Given>,
     /// Solutions that were looked at.
     solutions: usize,
-    /// How evenly experts were used that no step has been asked for yet.
+    /// How evenly routers chose, of each evaluation since the last step that was asked.
     pub(super) balances: Vec<Value>,
     /// The path of each router, and the share of each expert in what it chose, for each evaluation.
     pub(super) shares: Vec<(String, Vec<Value>)>,

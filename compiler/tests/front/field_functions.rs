@@ -348,17 +348,14 @@ fn the_energy_falls_along_updates() {
             states = made.into_iter().map(|row| row[..16].to_vec()).collect();
         }
         let last = before.expect("updates");
-        let fallen = first.iter().zip(&last).map(|(a, b)| a - b);
-        assert!(
-            fallen.fold(f64::INFINITY, f64::min) > 0.1,
-            "{first:?} {last:?}"
-        );
+        let mut fallen = first.iter().zip(&last).map(|(a, b)| a - b);
+        assert!(fallen.all(|f| f > 0.1), "{first:?} {last:?}");
         let next = applied(&text, &states, trained);
-        let moved = states
+        let mut moved = states
             .concat()
             .into_iter()
             .zip(next.iter().flat_map(|row| &row[..16]));
-        assert!(moved.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 1e-6);
+        assert!(moved.all(|(a, b)| (a - b).abs() < 1e-6));
     }
 }
 
@@ -392,7 +389,7 @@ fn patterns_are_recovered_from_noise() {
     for ((p, noise), x) in patterns.iter().zip(&noisy).zip(&again) {
         let wrong = p.iter().zip(noise).filter(|(p, x)| p != x).count();
         assert_eq!(wrong, 38);
-        let off = p.iter().zip(x).map(|(p, x)| (p - x).abs());
-        assert!(off.fold(0.0, f64::max) < 1e-6, "{x:?}");
+        let mut pairs = p.iter().zip(x);
+        assert!(pairs.all(|(p, x)| (p - x).abs() < 1e-6), "{x:?}");
     }
 }

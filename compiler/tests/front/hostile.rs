@@ -376,7 +376,7 @@ fn damaged_files_are_refused_with_a_place() {
         state ^= state << 17;
         (state >> 11) as usize % n
     };
-    let rounds = std::env::var("ODEC_FUZZ_ROUNDS").map_or(5000, |n| n.parse().unwrap());
+    let rounds = std::env::var("ODEC_FUZZ_ROUNDS").map_or(2000, |n| n.parse().unwrap());
     let (mut compiled, mut refused) = (0, 0);
     for _ in 0..rounds {
         let mut words = texts[below(texts.len())].clone();

@@ -87,7 +87,7 @@ fn mixtures_that_cannot_be_balanced() {
     for (said, wanted) in [
         (
             mistakes("lie(att, ffn)", "h = 1", balance),
-            "no field of this model has a mixture of experts",
+            "this model has no mixture of experts and no routed steps",
         ),
         (mistakes_of(&solved("gradient implicit"), balance), iterates),
         (mistakes_of(&solved(""), balance), iterates),

@@ -1,6 +1,7 @@
 //! Functions of learned numbers, and noise in steps: gradients against differences, and what a run draws.
 
 use crate::numbers::{close, executor, feeds, tokens};
+use crate::plain::{self, drawn_loss};
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
@@ -152,18 +153,11 @@ fn noise_is_drawn_in_training_alone() {
                     rows[*token as usize][c as usize] + draws.iter().sum::<f64>()
                 })
                 .collect();
-            let logits = logits(&state);
-            logits.iter().map(|l| l.exp()).sum::<f64>().ln() - logits[*y as usize]
+            plain::nats(&logits(&state), *y)
         };
         let want = x.iter().zip(&y).enumerate().map(nats).sum::<f64>() / 6.0;
         assert!((loss - want).abs() < 1e-12, "{loss} {want}");
-        let given = [key as i32];
-        let io = [
-            ("tokens", Value::I32(&x)),
-            ("targets", Value::I32(&y)),
-            (noise::KEY, Value::I32(&given)),
-        ];
-        let compiled = e.run("grad", AT, &io, &[]).unwrap().scalar("loss").unwrap();
+        let compiled = drawn_loss(&mut e, AT, [&x, &y], key);
         assert!((compiled - want).abs() < 1e-5, "{compiled} {want}");
         found.push(loss);
     }

@@ -112,6 +112,8 @@ fn agrees(built: &Built, f: &Tensors, top_k: usize) {
         let end: Vec<f64> = x.iter().zip(y).map(|(x, y)| x + y).collect();
         times(&f["output.logits.weight"].data, &end)
     });
+    let want: Vec<f64> = want.collect();
+    assert_eq!(got.len(), want.len());
     for (got, want) in got.iter().zip(want) {
         assert!((got - want).abs() < 1e-11, "{got}, not {want}");
     }

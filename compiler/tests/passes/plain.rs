@@ -1,8 +1,8 @@
 //! Models as plain loops in f64: parameters by path, products, the loss of a token. And what holds of steps that only some tokens take.
 
 use crate::numbers::tokens;
-use odec_program::Bindings;
 use odec_program::manifest::Param;
+use odec_program::{Bindings, noise};
 use odec_runtime::{Executor, Reader, State, Value};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,17 @@ pub fn swiglu(p: &Params, name: &str, x: &[f64]) -> Vec<f64> {
 /// Cross-entropy of a token.
 pub fn nats(logits: &[f64], target: i32) -> f64 {
     logits.iter().map(|z| z.exp()).sum::<f64>().ln() - logits[target as usize]
+}
+
+/// The loss where numbers are drawn by this key.
+pub fn drawn_loss(e: &mut Executor, at: Bindings, io: [&[i32]; 2], key: u32) -> f64 {
+    let key = [key as i32];
+    let io = [
+        ("tokens", Value::I32(io[0])),
+        ("targets", Value::I32(io[1])),
+        (noise::KEY, Value::I32(&key)),
+    ];
+    e.run("grad", at, &io, &[]).unwrap().scalar("loss").unwrap()
 }
 
 /// Numbers of one size for a parameter, none of which is like another.

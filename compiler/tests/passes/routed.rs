@@ -179,9 +179,10 @@ fn tokens_recur_as_in_a_plain_loop() {
         .flat_map(|x| times(&p["embed.token.weight"], &x))
         .collect();
     let near = |got: &[f64], what: &str| {
-        let off = got.iter().zip(&want).map(|(a, b)| (a - b).abs());
-        let off = off.fold(0.0, f64::max);
-        assert!(off < 1e-11, "{what}: {off:e}");
+        assert_eq!(got.len(), want.len(), "{what}");
+        for (g, w) in got.iter().zip(&want) {
+            assert!((g - w).abs() < 1e-11, "{what}: {g} is not {w}");
+        }
     };
     near(&logits, "compiled");
     let mean = made.iter().sum::<usize>() as f64 / made.len() as f64;

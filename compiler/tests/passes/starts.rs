@@ -1,12 +1,13 @@
 //! Random starts: a state of normal numbers, by the run's key while a model is trained, else by position.
 
 use crate::numbers::{executor, feeds, tokens};
+use crate::plain::{self, drawn_loss};
 use crate::source::built;
 use crate::systems::options;
 use odec_compiler::passes::build_manifest;
 use odec_graph::interp::{self, Tensor};
 use odec_program::{Bindings, noise};
-use odec_runtime::{State, Value};
+use odec_runtime::State;
 
 const AT: Bindings = Bindings::new(2, 3);
 const WIDTH: usize = 4;
@@ -57,19 +58,10 @@ fn starts_are_the_numbers_of_their_place() {
             Tensor::new(vec![1], vec![f64::from(key)]),
         );
         let loss = interp::run(&built.grad, &f, AT).unwrap()["loss"].data[0];
-        let nats = |(row, y): (usize, &i32)| {
-            let logits = logits(key, 2, row as u32);
-            logits.iter().map(|l| l.exp()).sum::<f64>().ln() - logits[*y as usize]
-        };
+        let nats = |(row, y): (usize, &i32)| plain::nats(&logits(key, 2, row as u32), *y);
         let want = y.iter().enumerate().map(nats).sum::<f64>() / 6.0;
         assert!((loss - want).abs() < 1e-12, "{loss} {want}");
-        let given = [key as i32];
-        let io = [
-            ("tokens", Value::I32(&x)),
-            ("targets", Value::I32(&y)),
-            (noise::KEY, Value::I32(&given)),
-        ];
-        let compiled = e.run("grad", AT, &io, &[]).unwrap().scalar("loss").unwrap();
+        let compiled = drawn_loss(&mut e, AT, [&x, &y], key);
         assert!((compiled - want).abs() < 1e-5, "{compiled} {want}");
         found.push(loss);
     }

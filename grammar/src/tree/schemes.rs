@@ -255,7 +255,7 @@ impl Builder<'_> {
     /// The one expression in brackets; of anything else a call, which is no number.
     fn fraction(&self, name: &Ident, pair: Pair<Rule>) -> Expr {
         let span = name.span.to(self.span(&pair));
-        match &mut self.args(pair)[..] {
+        match &self.args(pair)[..] {
             [
                 Arg {
                     label: None,

@@ -8,10 +8,7 @@ use super::{
 };
 use crate::codes;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{
-    Add, ArgTop, Combine, Concat, Exp, GroupedMatMul, MaxCols, Mul, OneHot, Recip, Slice,
-    StopGradient, SumCols,
-};
+use odec_graph::ops::{ArgTop, Concat, Exp, GroupedMatMul, Mul, OneHot, Recip, Slice, SumCols};
 use odec_graph::{Builder, Exact, Value, nn};
 
 const EXPERTS: Argument = Argument::size("experts", "MLPs to choose from");
@@ -117,7 +114,7 @@ impl Layer for Moe {
     }
 
     fn build(&self, b: &mut Builder, at: Inputs, w: &mut dyn Weights) -> TypeResult {
-        let (chosen, weights) = b.part("router", |b| self.route(b, at.x, w))?;
+        let (chosen, weights) = at.place(b, part_of(&self.router), |b| self.route(b, at.x, w))?;
         let mut map = |b: &mut Builder, x: Value, path: &String| {
             let matrices = w.param(b, path)?;
             let product = GroupedMatMul {
@@ -127,16 +124,16 @@ impl Layer for Moe {
             };
             b.push1(product, &[x, chosen, matrices])
         };
-        let up = b.part("up", |b| map(b, at.x, &self.up))?;
+        let up = at.place(b, part_of(&self.up), |b| map(b, at.x, &self.up))?;
         let hidden = match &self.gate {
             Some(path) => {
-                let gate = b.part("gate", |b| map(b, at.x, path))?;
+                let gate = at.place(b, part_of(path), |b| map(b, at.x, path))?;
                 let gate = nn::silu(b, gate)?;
                 b.push1(Mul, &[gate, up])?
             }
             None => nn::gelu(b, up)?,
         };
-        let each = b.part("down", |b| map(b, hidden, &self.down))?;
+        let each = at.place(b, part_of(&self.down), |b| map(b, hidden, &self.down))?;
         let part = |(n, weight): (u64, &Value)| {
             let cols = self.width;
             let from = n * cols;
@@ -181,10 +178,7 @@ impl Moe {
             },
         )?;
         // The largest is among the chosen, so no exponential overflows and their sum is at least 1.
-        let largest = b.push1(MaxCols, &[logits])?;
-        let largest = b.push1(StopGradient, &[largest])?;
-        let minus = nn::combine(b, &[(Exact::int(-1), largest)])?;
-        let shifted = b.push1(Add, &[logits, minus])?;
+        let (shifted, _) = nn::below_max(b, logits)?;
         let e = b.push1(Exp, &[shifted])?;
         let e = b.push1(Mul, &[e, all])?;
         let total = b.push1(SumCols, &[e])?;
@@ -200,11 +194,6 @@ impl Moe {
 }
 
 fn sum(b: &mut Builder, terms: &[Value]) -> TypeResult {
-    match terms {
-        [one] => Ok(*one),
-        _ => {
-            let coeffs = vec![Exact::one(); terms.len()];
-            b.push1(Combine { coeffs }, terms)
-        }
-    }
+    let terms: Vec<(Exact, Value)> = terms.iter().map(|v| (Exact::one(), *v)).collect();
+    nn::combine(b, &terms)
 }

@@ -37,9 +37,10 @@ const SCALING: Argument = Argument::number(
     Silent::Ratio(1, 1),
     "how much longer the context is than the one that a model was trained with",
 );
+const WAYS: &[&str] = &["llama3", "yarn", "ntk", "linear"];
 const INTERPOLATION: Argument = Argument::word(
     "interpolation",
-    &["llama3", "yarn", "ntk", "linear"],
+    WAYS,
     "how `scaling` changes angles: `linear` divides positions (Chen et al. 2023); `ntk` has the base b · scaling^(r/(r − 2)) (bloc97 2023); `yarn` and `llama3` divide by \
      `scaling` what turns slowly, and `yarn` multiplies sines and cosines by 0.1 ln scaling + 1",
 );
@@ -215,7 +216,7 @@ fn stretched(r: &mut Reading) -> Option<Stretched> {
     let slow = slow_said.map(|e| r.within(&SLOW, e));
     let fast = fast_said.map(|e| r.within(&FAST, e));
     let by = by?.to_f64();
-    let named = word.map(|n| ["llama3", "yarn", "ntk", "linear"][n])?;
+    let named = word.map(|n| WAYS[n])?;
     let yarn = named == "yarn";
     if !yarn && named != "llama3" {
         if let Some(e) = trained_said.or(slow_said).or(fast_said) {
@@ -249,7 +250,8 @@ fn stretched(r: &mut Reading) -> Option<Stretched> {
         slow,
         fast,
     };
-    let magnitude = yarn.then(|| 0.1 * by.ln() + 1.0);
+    // Positions that are not stretched leave scores as they are.
+    let magnitude = yarn.then(|| 0.1 * by.max(1.0).ln() + 1.0);
     let how = How::Slow { long, magnitude };
     Some(Stretched { by, how })
 }

@@ -27,15 +27,18 @@ impl LossTerm for LoadBalance {
         "Σ over routers of E Σ_e f_e p_e, f_e the share of all choices that are expert (or depth) e, p the router's softmax".into()
     }
 
-    /// Says where there is no mixture, or where it is not known which evaluations of one count.
+    /// Says where nothing is routed, or where it is not known which evaluations of a mixture count.
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
-        if !evolves.iter().any(|e| e.routes() || e.recurs()) {
-            let d = no_effect(span, "no field of this model has a mixture of experts");
+        if !evolves.iter().any(|e| e.has_experts() || e.routes_steps()) {
+            let d = no_effect(
+                span,
+                "this model has no mixture of experts and no routed steps",
+            );
             sink.push(
                 d.label("`load_balance` is about the choices of `moe` and of `routed`")
                     .help("write, for example, `moe(experts: 8, top_k: 2, hidden: 4*width)` for an MLP"),
             );
-        } else if let Some(e) = evolves.iter().find(|e| e.routes() && e.iterates()) {
+        } else if let Some(e) = evolves.iter().find(|e| e.has_experts() && e.iterates()) {
             let message =
                 "`load_balance` needs steps that evaluate mixtures a known number of times";
             let d = incompatible(span, message);

@@ -69,7 +69,7 @@ pub trait Along {
     /// Whether its tokens halt one by one.
     fn halts(&self) -> bool;
     /// Whether a router says how many steps a token takes.
-    fn recurs(&self) -> bool;
+    fn routes_steps(&self) -> bool;
     /// Whether weights are functions of times that are found as the model runs.
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.
@@ -77,7 +77,7 @@ pub trait Along {
     /// Whether its steps iterate until an equation is solved.
     fn iterates(&self) -> bool;
     /// Whether its fields choose among experts.
-    fn routes(&self) -> bool;
+    fn has_experts(&self) -> bool;
 }
 
 /// What terms ask of the model whose graph is built.
@@ -86,7 +86,7 @@ pub trait Training {
     fn mask(&mut self, b: &mut Builder, place: String) -> Result<Option<(u32, Value)>, TypeError>;
     /// What all steps gave to a term, a number for each token each.
     fn given(&self, term: &str) -> &[Value];
-    /// How evenly the experts of each mixture were used since this was asked last, a number for each token.
+    /// How evenly routers chose, among experts and among numbers of steps, since this was asked last: a number for each token.
     fn balances(&mut self) -> Vec<Value>;
     /// The sum of squares of what weights move by.
     fn drift(&mut self, b: &mut Builder) -> Result<Value, BuildError>;
