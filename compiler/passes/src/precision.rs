@@ -18,9 +18,9 @@
 use super::facts::{Facts, Role};
 use super::fuse::neighbourhood;
 use super::rewrite::rebuild;
-use odec_graph::ops::{Bf16, Cache, GroupedMatMul, GroupedOuter, MatMul, OpKind};
+use odec_graph::ops::{Bf16, Cache, Combine, GroupedMatMul, GroupedOuter, MatMul, OpKind};
 use odec_graph::types::Elem;
-use odec_graph::{Graph, Pass, TypeError, Value};
+use odec_graph::{Exact, Graph, Pass, TypeError, Value};
 use odec_program::Size;
 use odec_program::manifest::Precision;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,13 +33,17 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
     let reading = Reading::of(graph);
     let inner: BTreeSet<Value> = reading.values().filter(|v| reading.is_inner(*v)).collect();
     let mut rounded: BTreeMap<Value, Value> = BTreeMap::new();
+    let mut widened: BTreeMap<Value, Value> = BTreeMap::new();
     rebuild(graph, |b, n, node, operands, _| {
         let reads = operands.iter().enumerate().map(|(i, new)| {
             let old = node.operands[i];
-            match reading.rounds(n, i).is_some() || inner.contains(&old) {
-                true => rounded.get(&old).copied().unwrap_or(*new),
-                false => *new,
-            }
+            let instead = match reading.rounds(n, i) {
+                Some(Rounds::Kept) => widened.get(&old),
+                Some(_) => rounded.get(&old),
+                None if inner.contains(&old) => rounded.get(&old),
+                None => None,
+            };
+            instead.copied().unwrap_or(*new)
         });
         let reads: Vec<Value> = reads.collect();
         let op = match &node.op {
@@ -66,7 +70,12 @@ pub fn round(graph: &Graph, precision: Precision) -> Result<Graph, TypeError> {
             let port = port as u32;
             let old = Value { node: n, port };
             if inner.contains(&old) || reading.is_stored(old) {
-                rounded.insert(old, b.push1(Bf16, &[*new])?);
+                let half = b.push1(Bf16, &[*new])?;
+                rounded.insert(old, half);
+                if reading.is_delayed(old) {
+                    let coeffs = vec![Exact::one()];
+                    widened.insert(old, b.push1(Combine { coeffs }, &[half])?);
+                }
             }
         }
         Ok(made)
@@ -80,6 +89,8 @@ enum Rounds {
     Contraction,
     /// Takes bf16 only, as what is kept of earlier tokens is.
     Attention,
+    /// Takes a real that was rounded: rows of earlier tokens, which a shift would have rounded.
+    Kept,
 }
 
 /// What reads bf16: shifts and convolutions of an even number of columns, and attention where queries, keys and values have such numbers (other
@@ -135,15 +146,11 @@ impl<'g> Reading<'g> {
 
     /// Whether node `n` reads its operand `i` in bf16.
     fn rounds(&self, n: u32, i: usize) -> Option<Rounds> {
-        if !matches!(self.graph.node(n).op, OpKind::MatMul(_))
-            && self.is_delayed(self.graph.node(n).operands[i])
-        {
-            return Some(Rounds::Attention);
-        }
+        let kept = self.is_delayed(self.graph.node(n).operands[i]);
         let attention = match self.graph.node(n).op {
             OpKind::MatMul(_) => return Some(Rounds::Contraction),
-            OpKind::GroupedMatMul(_) => return (i != 1).then_some(Rounds::Contraction),
-            OpKind::GroupedOuter(_) => return (i != 0).then_some(Rounds::Contraction),
+            OpKind::GroupedMatMul(_) if i != 1 => return Some(Rounds::Contraction),
+            OpKind::GroupedOuter(_) if i != 0 => return Some(Rounds::Contraction),
             OpKind::Attention(_) => i < 3,
             OpKind::AttentionBackward(_) => i < 4,
             OpKind::CachedAttention(_) => i == 0,
@@ -151,10 +158,13 @@ impl<'g> Reading<'g> {
             OpKind::Append(_) => i == 1,
             _ => false,
         };
-        (attention && self.halves.contains(&n)).then_some(Rounds::Attention)
+        match attention && self.halves.contains(&n) {
+            true => Some(Rounds::Attention),
+            false => kept.then_some(Rounds::Kept),
+        }
     }
 
-    /// Rows of earlier tokens that were kept as they are: who reads them rounds them, as a shift or a convolution would.
+    /// Rows of earlier tokens that were kept as they are: they are rounded, as a shift or a convolution would.
     fn is_delayed(&self, v: Value) -> bool {
         let node = self.graph.node(v.node);
         let even = |x: &Value| self.graph.ty(*x).cols().is_multiple_of(2);
@@ -236,7 +246,10 @@ impl<'g> Reading<'g> {
             return false;
         };
         let how = |(n, i): &(u32, usize)| self.rounds(*n, *i);
-        if readers.iter().any(|r| how(r) == Some(Rounds::Attention)) {
+        if readers
+            .iter()
+            .any(|r| matches!(how(r), Some(Rounds::Attention | Rounds::Kept)))
+        {
             return true;
         }
         let role = self.facts.role(v.node);

@@ -17,12 +17,21 @@ use std::collections::BTreeMap;
 const VOCAB: u64 = 256;
 const AT: Bindings = Bindings::new(2, 6);
 
-const CAUSAL: [&str; 5] = [
+const CAUSAL: [&str; 13] = [
     "conv(kernel: 4, causal, depthwise, bias)",
     "conv(kernel: 3, causal, dilation: 2) |> conv(kernel: 2, causal, columns: 8, bias)",
     "concat(id, shift, shift(by: 3)) |> linear",
     "rmsnorm |> conv(linear(3), kernel: 3, causal, depthwise) |> linear",
     "conv(kernel: 1, causal, depthwise) |> conv(kernel: 1)",
+    // Kernels that read what a shift gives, as it is.
+    "rmsnorm |> cumsum(shift)",
+    "scan(linear |> sigmoid, shift)",
+    "shift |> shift(by: 2)",
+    "shift |> conv(kernel: 3, causal, depthwise)",
+    "linear_attention(shift, linear, linear, heads: 2)",
+    "attend(linear, shift, linear(9), heads: 1, causal) |> linear(width)",
+    "attend(shift, linear, linear(9), heads: 1, causal) |> linear(width)",
+    "attend(shift, shift(by: 2), shift, heads: 1, causal)",
 ];
 const CENTRED: [&str; 3] = [
     "conv(kernel: 3, depthwise, bias)",
