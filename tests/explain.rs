@@ -12,10 +12,7 @@ fn errors_md_is_what_odec_prints() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md");
     let written = std::fs::read_to_string(page).expect("docs/errors.md");
     let now = Place::new().good(&["explain", "--markdown"]);
-    assert!(
-        written == now,
-        "write docs/errors.md anew: make pages"
-    );
+    assert!(written == now, "write docs/errors.md anew: make pages");
     let titles = now.lines().filter_map(|l| l.strip_prefix("## "));
     let titles: Vec<&str> = titles.collect();
     assert!(titles.is_sorted());

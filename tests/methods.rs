@@ -94,10 +94,7 @@ fn machine_code_has_the_orders_that_are_proved() {
         [name(m), evaluations, claimed.into(), proved]
     });
     let now: Vec<[String; 4]> = now.collect();
-    assert_eq!(
-        written, now,
-        "write docs/methods.md anew: make pages"
-    );
+    assert_eq!(written, now, "write docs/methods.md anew: make pages");
 }
 
 #[cfg(feature = "mlir")]

@@ -82,10 +82,20 @@ fn markdown() -> Done {
     for code in sorted() {
         let (example, shown) = example(code)?;
         outln!("\n## {}\n\n{}\n\n{}", code.name, code.meaning, code.remedy);
-        outln!("\n```text\n{}\n```", example.trim_end());
-        outln!("\n```text\n{shown}\n```");
+        outln!("\n```text\n{}\n```", visible(example.trim_end()));
+        outln!("\n```text\n{}\n```", visible(&shown));
     }
     Ok(())
+}
+
+/// Control characters by their pictures, so that the page is text to every tool.
+fn visible(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        _ if c < ' ' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(c),
+        _ => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Most messages that are shown of an example.

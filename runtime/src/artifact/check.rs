@@ -242,7 +242,7 @@ fn instruction(
     for (size, wanted) in instr.dims.iter().zip(&signature.dims) {
         let d = piece.dim(*size, at).ok_or("a dimension overflows")?;
         // Nothing but the tokens so far may be none.
-        if d > LARGEST || (d == 0 && size.past == 0) {
+        if d > LARGEST || (d == 0 && wanted.name != "past") {
             return Err(format!("a dimension is {d}"));
         }
         if let Some(w) = wanted.fixed

@@ -152,10 +152,12 @@ impl LinearAttention {
         let coeffs = vec![Exact::one(), Exact::int(-1)];
         let own = b.push1(Combine { coeffs }, &[read, added])?;
         let after = self.sums(b, own)?;
-        // Where a token forgets everything, nothing can be told of what it forgot.
+        // Where a token forgets everything, nothing can be told of what it forgot. The square of what is almost nothing is zero, so that no
+        // quotient overflows.
         let inverse = b.push1(Recip, &[ins[3]])?;
         let slope = b.push1(Mul, &[after, inverse])?;
-        b.push1(WherePositive, &[ins[3], slope])
+        let square = b.push1(Mul, &[ins[3], ins[3]])?;
+        b.push1(WherePositive, &[square, slope])
     }
 
     /// Sums over a token and all after it: for each column, or for all columns of a head where the decay is the head's.
@@ -170,8 +172,8 @@ impl LinearAttention {
         let (heads, [q, k, v]) = match self.decay {
             Decay::Head => (self.heads, [ones(ty.cols())?, x, ones(self.heads)?]),
             _ => {
-                let one = ones(1)?;
-                (1, [one, one, x])
+                let one = ones(self.heads)?;
+                (self.heads, [one, one, x])
             }
         };
         let sums = LinearAttention::new(heads, Decay::None).turned();
@@ -386,6 +388,7 @@ impl Op for LinearAttention {
             sample(of(2, Decay::Head), "decay of heads", 2, 5),
             sample(of(2, Decay::Key), "decay of keys", 3, 2),
             sample(of(1, Decay::Value), "decay of values", 2, 3),
+            sample(of(2, Decay::Key), "decay of both signs", 3, 2).range(-1.0, 1.0),
             sample(of(1, Decay::Head), "long", 4, 20).bindings(1, 70),
             sample(of(2, Decay::Key).turned(), "reversed", 2, 3),
             sample(of(2, Decay::Value).turned(), "values, reversed", 2, 3),

@@ -32,7 +32,8 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
     let to = e.min(to, block.rows);
     let count = block.list(e, group, (from, to), RANGE);
     let col = e.mul_int(column, spec.blocking.nr.into());
-    let a = block.operand(e, 1, count, k, Some(block.listed));
+    let listed = block.listed(e, from, spec.of.copies);
+    let a = block.operand(e, 1, count, k, Some(listed));
     let matrices = match spec.layout {
         Layout::Columns => block.matrix(e, group, n, k),
         _ => block.matrix(e, group, k, n),
@@ -63,7 +64,7 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
         for (line, sums) in lines.into_iter().zip(sums.chunks(N as usize)) {
             let exists = e.below(line, count);
             e.when(exists, |e| {
-                let to = block.listed.number(e, line);
+                let to = listed.number(e, line);
                 block.write(e, (to, col), n, sums);
             });
         }
@@ -91,12 +92,9 @@ pub(super) fn emit_outer(e: &mut Emitter, spec: &Grouped) -> Result<(), String> 
         let to = e.add_int(from, kc.into());
         let to = e.min(to, block.rows);
         let count = block.list(e, group, (from, to), kc.into());
-        let own = Listed {
-            copies: 1,
-            ..block.listed
-        };
+        let [own, copied] = [1, spec.of.copies].map(|copies| block.listed(e, from, copies));
         let a = block.operand(e, 1, count, n, Some(own));
-        let b = block.operand(e, 2, count, k, Some(block.listed));
+        let b = block.operand(e, 2, count, k, Some(copied));
         let sums = block.sums(e, (zero, count), |e, k0| {
             block.left(e, a, (k0, row), false);
             block.right(e, b, (k0, col), false);
@@ -123,7 +121,6 @@ struct Block<'a> {
     y: Val,
     x: Val,
     rows: Val,
-    listed: Listed,
 }
 
 impl<'a> Block<'a> {
@@ -145,11 +142,16 @@ impl<'a> Block<'a> {
             y: e.div(thread, sixteen),
             x: e.rem(thread, sixteen),
             rows: e.mul_int(rows, spec.of.copies as i64),
-            listed: Listed {
-                pointer: e.shared(tiles(spec)),
-                copies: spec.of.copies,
-            },
         })
+    }
+
+    /// The list of rows behind row `first`.
+    fn listed(&self, e: &mut Emitter, first: Val, copies: u64) -> Listed {
+        Listed {
+            pointer: e.shared(tiles(self.spec)),
+            first,
+            copies,
+        }
     }
 
     fn nothing(&self, e: &mut Emitter, x: f64) -> Vec<Val> {
@@ -169,6 +171,7 @@ impl<'a> Block<'a> {
         let bit = e.shift_left(one, lane);
         let before = e.add_int(bit, -1);
         let before = e.convert(before, Elem::I32);
+        let list = e.shared(tiles(self.spec));
         // Whoever still reads the list that was there before.
         e.barrier();
         let count = e.for_with(from, to, WARP as i64, &[zero], |e, r, count| {
@@ -185,8 +188,9 @@ impl<'a> Block<'a> {
             // All threads store, those without a row to a place of their own: the next vote is of all threads of the warp, which a branch
             // would part.
             let place = e.select(mine, place, spare);
-            let p = e.at(self.listed.pointer, place, Elem::I32);
-            let number = e.convert(row, Elem::I32);
+            let p = e.at(list, place, Elem::I32);
+            let number = e.sub(row, from);
+            let number = e.convert(number, Elem::I32);
             e.store(number, p);
             let more = e.count_ones(all);
             vec![e.add(count[0], more)]

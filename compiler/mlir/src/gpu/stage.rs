@@ -23,10 +23,11 @@ pub(super) struct Matrix {
     pub listed: Option<Listed>,
 }
 
-/// Numbers of rows (i32) in shared memory; each number divided by `copies` is a row of the matrix.
+/// Numbers of rows in shared memory, as far behind `first` (i32); each number divided by `copies` is a row of the matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Listed {
     pub pointer: Val,
+    pub first: Val,
     pub copies: u64,
 }
 
@@ -35,7 +36,8 @@ impl Listed {
     pub fn number(self, e: &mut Emitter, i: Val) -> Val {
         let p = e.at(self.pointer, i, Elem::I32);
         let number = e.load(p, Type::scalar(Elem::I32));
-        e.convert(number, Elem::I64)
+        let number = e.convert(number, Elem::I64);
+        e.add(self.first, number)
     }
 
     fn row(self, e: &mut Emitter, i: Val) -> Val {

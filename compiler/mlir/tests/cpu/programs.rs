@@ -4,6 +4,7 @@
 //! whose dead slots are poisoned. Logits, losses, gradients, moments and parameters must be equal in every bit, on
 //! every target and for any number of threads.
 
+use crate::harness::cache;
 use crate::harness::models::{
     in_bf16, in_f64, optimizers, planned, ragged, read_in_pieces, same_steps, three_updates,
     two_steps, update_of,
@@ -24,7 +25,8 @@ struct Compiled<'a> {
 
 impl<'a> Compiled<'a> {
     fn new(manifest: &'a Manifest, target: Target) -> Compiled<'a> {
-        let objects = odec_mlir::compile(&manifest.program.kernels, target, None).unwrap();
+        let objects =
+            odec_mlir::compile(&manifest.program.kernels, target, cache().as_ref()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         link(&objects, &folder.path().join("kernels.so")).unwrap();
         Compiled {

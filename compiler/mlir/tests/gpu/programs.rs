@@ -2,6 +2,7 @@
 //! bit; and against the same model on the host's processor, which must learn the same bits. In bf16, which runs on tensor
 //! cores, they are near.
 
+use crate::harness::cache;
 use crate::harness::models::{
     in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
     update_of,
@@ -135,7 +136,7 @@ fn in_bf16_on(target: Target) {
     let at = Bindings::new(2, 19);
     let manifest = planned("prenorm", &in_bf16(&sizes), target);
     let kernels = &manifest.program.kernels;
-    let objects = odec_mlir::compile(kernels, target, None).unwrap();
+    let objects = odec_mlir::compile(kernels, target, cache().as_ref()).unwrap();
     let mut used = 0;
     for (kernel, object) in kernels.iter().zip(&objects) {
         let text = String::from_utf8_lossy(&object.bytes);

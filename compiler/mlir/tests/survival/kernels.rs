@@ -33,6 +33,17 @@ fn good(n: usize) -> &'static Kinds {
                 all.push(json);
             }
         }
+        // GPUs pack nothing.
+        let wanted = KernelSpec::KINDS
+            .iter()
+            .filter(|k| **k != "pack" || !TARGETS[n].is_gpu());
+        let missing = wanted.filter(|k| !kinds.contains_key(*k));
+        assert_eq!(
+            missing.collect::<Vec<_>>(),
+            [] as [&&str; 0],
+            "{}",
+            TARGETS[n]
+        );
         kinds
     })
 }

@@ -24,13 +24,30 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("universal", "", ""),
     ("iiet", "", ""),
     ("learned_multistep", "", ""),
+    ("mixtral", "", ""),
+    ("mixtral", "\ntrain {\n", "\ntrain {\n  precision bf16\n"),
+    ("prenorm", "attention(heads: 2, causal, rope)", ALONG),
+    (
+        "prenorm",
+        "for 2 steps { h = 1;  weights per step }",
+        ROUTED,
+    ),
 ];
 
-const SIZES: [(&str, &str); 8] = [
+/// Every kernel along tokens but attention.
+const ALONG: &str = "concat(scan(linear |> sigmoid, linear), cumsum(linear(6)), shift(by: 2), conv(linear(6), kernel: 3, causal, depthwise), \
+     linear_attention(linear(6), linear(6), linear(8), heads: 2, decay: linear(6) |> sigmoid), \
+     linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(8), heads: 2, delta: linear(2) |> sigmoid)) |> linear(width)";
+/// Rows that belong to no group.
+const ROUTED: &str = "for routed(linear(2), max: 2, choice: token) steps { weights shared }";
+
+const SIZES: [(&str, &str); 10] = [
     ("width: 256", "width: 16"),
+    ("width: 128", "width: 16"),
     ("heads: 4", "heads: 2"),
     ("heads: 8", "heads: 2"),
     ("hidden: 704", "hidden: 24"),
+    ("hidden: 352", "hidden: 24"),
     ("context: 256", "context: 16"),
     ("for 6 steps", "for 2 steps"),
     ("batch 8", "batch 4"),
@@ -43,11 +60,11 @@ pub fn corpus() {
     std::fs::write("corpus.txt", line.repeat(100)).unwrap();
 }
 
-/// All of them for a target; those of f64 for processors alone.
+/// All of them for a target; those of f64 and of routed steps for processors alone.
 pub fn all(target: Target) -> Vec<Manifest> {
     let wanted = MODELS
         .iter()
-        .filter(|m| !(target.is_gpu() && m.2.contains("f64")));
+        .filter(|m| !(target.is_gpu() && (m.2.contains("f64") || m.2 == ROUTED)));
     wanted.map(|m| planned(m, target)).collect()
 }
 
