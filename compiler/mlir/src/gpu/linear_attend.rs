@@ -6,7 +6,7 @@
 use crate::emit::{Emitter, Val};
 use crate::linear_attend::walk::{Columns, Head};
 use odec_program::gpu::linear_attend::COLS;
-use odec_program::kernel::LinearAttend;
+use odec_program::kernel::{Decay, LinearAttend};
 
 /// Tokens of a pass: a load and a store of shared memory serve as many (no measurement behind it).
 const TOKENS: u64 = 4;
@@ -82,7 +82,7 @@ impl Columns for Column {
         Some(self.exists)
     }
 
-    fn tokens(&self, _: &Emitter) -> u64 {
+    fn tokens(&self, _: &Emitter, _: Decay) -> u64 {
         TOKENS
     }
 

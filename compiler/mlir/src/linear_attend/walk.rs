@@ -31,7 +31,7 @@ pub(crate) trait Columns: Sized {
     fn exist(&self) -> Option<Val>;
 
     /// How many tokens share a pass where each adds its own value.
-    fn tokens(&self, e: &Emitter) -> u64;
+    fn tokens(&self, e: &Emitter, decay: Decay) -> u64;
 
     /// What a pass of several tokens takes at a time.
     fn parts(&self) -> Vec<Self>;
@@ -129,7 +129,7 @@ impl<'a> Head<'a> {
 
     /// Tokens that add their values.
     fn add(&self, e: &mut Emitter, columns: &impl Columns) {
-        let alone = match columns.tokens(e) as i64 {
+        let alone = match columns.tokens(e, self.kernel.decay) as i64 {
             1 => e.int(0),
             tokens => self.add_together(e, tokens, columns),
         };

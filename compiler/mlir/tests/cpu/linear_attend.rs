@@ -187,6 +187,8 @@ fn tokens_share_a_pass_over_the_matrix() {
     assert_eq!(of(Target::Avx512, wide.clone()), [[8, 1, 1], alone]);
     assert_eq!(of(Target::Avx2, narrow.clone()), [[4, 1, 1], alone]);
     assert_eq!(of(Target::Avx2, wide), [alone]);
+    let of_keys = spec::<f32>([1, 3, 16], Decay::Key);
+    assert_eq!(of(Target::Avx512, of_keys), [alone]);
     // Each token's query and key are loaded as well.
     assert_eq!(of(Target::Sm80, narrow), [[8, 9, 1], [2, 3, 1]]);
 }
