@@ -3,6 +3,7 @@
 use crate::harness::{Buffer, Compiled, Operands, assert_same, noise, targets};
 use odec_program::kernel::{Decay, KernelSpec, LinearAttend, eval_linear_attend};
 use odec_program::real::Real;
+use odec_program::{Kernel, Target};
 
 /// Operands of a launch, results full of NaN.
 fn operands<T: Real>(spec: &LinearAttend, dims: &[u64]) -> Vec<Buffer<T>> {
@@ -72,7 +73,8 @@ fn check<T: Real>() {
         let compiled = Compiled::new(&kernels, target);
         for (n, spec) in specs.iter().enumerate() {
             for past in [0, 5] {
-                let dims = &[2, 7, past][..if spec.continued { 3 } else { 2 }];
+                // Two passes of four tokens, and two tokens by themselves.
+                let dims = &[2, 10, past][..if spec.continued { 3 } else { 2 }];
                 let given = operands::<T>(spec, dims);
                 let wanted = evaluated(spec, &given, dims);
                 let tiles = kernels[n].tiles(dims);
@@ -153,4 +155,57 @@ fn pieces(whole: LinearAttend) {
         }
         assert_same(&Buffer::Real(read), &want[4], &format!("{target}"));
     }
+}
+
+/// What each loop over the rows of the matrix does to a row: fused multiply-adds, loads and stores of vectors; on a GPU, of numbers.
+fn row_loops(spec: &LinearAttend, target: Target) -> Vec<[usize; 3]> {
+    let ty = if target.is_gpu() { "f32" } else { "vector<16x" };
+    let kernel = Kernel {
+        symbol: "k".into(),
+        spec: KernelSpec::LinearAttend(spec.clone()),
+    };
+    let text = odec_mlir::mlir_text(&kernel, target).unwrap();
+    let loops = text.split("scf.for").skip(1).map(|rest| {
+        let body = rest.lines().take_while(|line| line.trim() != "}");
+        let lines: Vec<&str> = body.filter(|line| line.contains(ty)).collect();
+        ["intr.fma", "llvm.load", "llvm.store"]
+            .map(|word| lines.iter().filter(|line| line.contains(word)).count())
+    });
+    loops.filter(|[products, ..]| *products > 0).collect()
+}
+
+/// The matrix is loaded and stored once for as many tokens as the registers serve.
+#[test]
+fn tokens_share_a_pass_over_the_matrix() {
+    let alone = [2, 1, 1];
+    let of = |target, spec: LinearAttend| row_loops(&spec, target);
+    let (narrow, wide) = (
+        spec::<f32>([1, 3, 16], Decay::None),
+        spec::<f64>([1, 3, 16], Decay::None),
+    );
+    assert_eq!(of(Target::Avx512, narrow.clone()), [[8, 1, 1], alone]);
+    assert_eq!(of(Target::Avx512, wide.clone()), [[8, 1, 1], alone]);
+    assert_eq!(of(Target::Avx2, narrow.clone()), [[4, 1, 1], alone]);
+    assert_eq!(of(Target::Avx2, wide), [alone]);
+    let of_keys = spec::<f32>([1, 3, 16], Decay::Key);
+    assert_eq!(of(Target::Avx512, of_keys), [alone]);
+    // Each token's query and key are loaded as well.
+    assert_eq!(of(Target::Sm80, narrow), [[8, 9, 1], [2, 3, 1]]);
+}
+
+/// A pass adds what the matrix missed of one token and reads for the next; before the first, one reads alone.
+#[test]
+fn a_correction_and_the_next_reading_share_a_pass() {
+    let delta = LinearAttend {
+        delta: true,
+        ..spec::<f32>([1, 3, 16], Decay::None)
+    };
+    assert_eq!(row_loops(&delta, Target::Avx512), [[1, 1, 1], [2, 1, 1]]);
+    let continued = LinearAttend {
+        continued: true,
+        ..delta
+    };
+    let last = [1, 1, 1];
+    let wanted = [[1, 1, 1], [2, 1, 1], last];
+    assert_eq!(row_loops(&continued, Target::Avx512), wanted);
 }

@@ -352,7 +352,8 @@ fn linear_attention() {
                 delta,
             });
             let past = [0, 4][n % 2];
-            let dims = &[2, 5, past][..if continued { 3 } else { 2 }];
+            // Two passes of four tokens, and a token by itself.
+            let dims = &[2, 9, past][..if continued { 3 } else { 2 }];
             let signature = spec.signature();
             let operands = signature.operands.iter().enumerate().map(|(i, o)| {
                 let words = o.words(dims).expect("few words");

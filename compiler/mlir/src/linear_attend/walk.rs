@@ -1,0 +1,343 @@
+//! How a tile of columns of a head's matrix walks over the tokens, on processors and GPUs alike.
+//!
+//! Takes [`Columns`], which know where the tile is kept; emits passes over the rows of the matrix. A pass serves several tokens, so the
+//! matrix is read and written once for all of them. Each element goes through the operations of one token after another as the specification
+//! says, so how many tokens share a pass does not show in the result.
+
+use crate::emit::{Cmp, Emitter, Val};
+use odec_program::kernel::{Decay, LinearAttend};
+
+/// Columns of a matrix, of values and of results.
+pub(crate) trait Columns: Sized {
+    /// Zero for each.
+    fn zero(&self, e: &mut Emitter) -> Vec<Val>;
+
+    /// Element `i` of a row, for all columns.
+    fn all(&self, e: &mut Emitter, row: Val, i: Val) -> Val;
+
+    /// Those of a row in memory.
+    fn load(&self, e: &mut Emitter, row: Val) -> Vec<Val>;
+
+    /// Writes those that exist to a row in memory.
+    fn store(&self, e: &mut Emitter, x: &[Val], row: Val);
+
+    /// Those of row `i` of the matrix.
+    fn kept(&self, e: &mut Emitter, i: Val) -> Vec<Val>;
+
+    /// Replaces those of row `i` of the matrix.
+    fn keep(&self, e: &mut Emitter, x: &[Val], i: Val);
+
+    /// Whether they may read matrices in memory; they may where this is `None`.
+    fn exist(&self) -> Option<Val>;
+
+    /// How many tokens share a pass where each adds its own value.
+    fn tokens(&self, e: &Emitter, decay: Decay) -> u64;
+
+    /// What a pass of several tokens takes at a time.
+    fn parts(&self) -> Vec<Self>;
+}
+
+/// A head of a sequence.
+pub(crate) struct Head<'a> {
+    kernel: &'a LinearAttend,
+    pointers: Vec<Val>,
+    seq: Val,
+    batch: Val,
+    head: Val,
+    /// `batch · heads + head`.
+    number: Val,
+}
+
+/// Where the rows of a token begin.
+struct Token {
+    q: Val,
+    k: Val,
+    v: Val,
+    o: Val,
+    decay: Option<Val>,
+}
+
+/// What is done to a row of the matrix.
+enum Step {
+    /// Its columns are multiplied by these.
+    Fade(Vec<Val>),
+    /// Row i is multiplied by element i from here on.
+    FadeRows(Val),
+    /// Key and value are added: element i from here on times these.
+    Add(Val, Vec<Val>),
+    /// Element i from here on times it is added to a sum.
+    Read(Val),
+}
+
+impl<'a> Head<'a> {
+    /// Head `number` of all heads of all sequences.
+    pub(crate) fn new(e: &mut Emitter, kernel: &'a LinearAttend, number: Val) -> Head<'a> {
+        let pointers = (0..kernel.operands()).map(|n| e.operand(n.into()));
+        let pointers = pointers.collect();
+        let heads = e.int(kernel.heads as i64);
+        let (batch, head) = (e.div(number, heads), e.rem(number, heads));
+        Head {
+            kernel,
+            pointers,
+            seq: e.dim(1),
+            batch,
+            head,
+            number,
+        }
+    }
+
+    /// Computes these columns of all tokens.
+    pub(crate) fn walk(&self, e: &mut Emitter, columns: &impl Columns) {
+        self.start(e, columns);
+        match self.kernel.delta {
+            true => self.correct(e, columns),
+            false => self.add(e, columns),
+        }
+        let Some(after) = self.kernel.matrices() else {
+            return;
+        };
+        self.each_row(e, &[], |e, i, _| {
+            let x = columns.kept(e, i);
+            let row = self.matrix_row(e, after, i);
+            columns.store(e, &x, row);
+            vec![]
+        });
+    }
+
+    /// The matrix before the first token.
+    fn start(&self, e: &mut Emitter, columns: &impl Columns) {
+        let zero = e.int(0);
+        let nothing = columns.zero(e);
+        let goes_on = self.kernel.matrices().map(|before| {
+            let past = e.dim(2);
+            let kept = e.cmp(Cmp::Gt, past, zero);
+            let may = columns.exist().map_or(kept, |exist| e.and(kept, exist));
+            (before, may)
+        });
+        self.each_row(e, &[], |e, i, _| {
+            let x = match goes_on {
+                Some((before, may)) => e.when_with(may, &nothing, |e| {
+                    let row = self.matrix_row(e, before, i);
+                    columns.load(e, row)
+                }),
+                None => nothing.clone(),
+            };
+            columns.keep(e, &x, i);
+            vec![]
+        });
+    }
+
+    /// Tokens that add their values.
+    fn add(&self, e: &mut Emitter, columns: &impl Columns) {
+        let alone = match columns.tokens(e, self.kernel.decay) as i64 {
+            1 => e.int(0),
+            tokens => self.add_together(e, tokens, columns),
+        };
+        e.for_each(alone, self.seq, 1, |e, t| {
+            let token = self.token(e, t);
+            self.added(e, &[token], columns);
+        });
+    }
+
+    /// All that are so many together; gives how many these are.
+    fn add_together(&self, e: &mut Emitter, tokens: i64, columns: &impl Columns) -> Val {
+        let (zero, end) = (e.int(0), e.floor_to(self.seq, tokens));
+        e.for_each(zero, end, tokens, |e, first| {
+            let token = |n| {
+                let t = e.add_int(first, n);
+                self.token(e, t)
+            };
+            let tokens: Vec<Token> = (0..tokens).map(token).collect();
+            for part in columns.parts() {
+                self.added(e, &tokens, &part);
+            }
+        });
+        end
+    }
+
+    /// Adds the values of tokens and gives what each reads, in one pass.
+    fn added(&self, e: &mut Emitter, tokens: &[Token], columns: &impl Columns) {
+        let mut steps = vec![];
+        for token in tokens {
+            steps.extend(self.fade_before(e, token, columns));
+            steps.push(Step::Add(token.k, columns.load(e, token.v)));
+            steps.push(Step::Read(token.q));
+            steps.extend(self.fade_after(e, token, columns));
+        }
+        let read = self.pass(e, &steps, columns);
+        for (token, o) in tokens.iter().zip(read) {
+            columns.store(e, &o, token.o);
+        }
+    }
+
+    /// Tokens that add what the matrix misses of their values, which is known when all its rows are read. So a pass adds for one token and
+    /// reads for the next.
+    fn correct(&self, e: &mut Emitter, columns: &impl Columns) {
+        let (zero, one) = (e.int(0), e.int(1));
+        let any = e.cmp(Cmp::Gt, self.seq, zero);
+        e.when(any, |e| {
+            let first = self.token(e, zero);
+            let missing = self.missing(e, vec![], &first, columns);
+            let missing = e.for_with(one, self.seq, 1, &missing, |e, t, missing| {
+                let before = e.add_int(t, -1);
+                let [before, token] = [before, t].map(|t| self.token(e, t));
+                let steps = self.corrected(e, &before, missing, columns);
+                self.missing(e, steps, &token, columns)
+            });
+            if self.kernel.continued {
+                let last = e.add_int(self.seq, -1);
+                let last = self.token(e, last);
+                let steps = self.corrected(e, &last, &missing, columns);
+                self.pass(e, &steps, columns);
+            }
+        });
+    }
+
+    /// What adds to the matrix what it misses of a token's value.
+    fn corrected(
+        &self,
+        e: &mut Emitter,
+        token: &Token,
+        missing: &[Val],
+        columns: &impl Columns,
+    ) -> Vec<Step> {
+        let add = Step::Add(token.k, missing.to_vec());
+        let fade = self.fade_after(e, token, columns);
+        [add].into_iter().chain(fade).collect()
+    }
+
+    /// What the matrix misses of a token's value after these steps, in one pass with them.
+    fn missing(
+        &self,
+        e: &mut Emitter,
+        mut steps: Vec<Step>,
+        token: &Token,
+        columns: &impl Columns,
+    ) -> Vec<Val> {
+        steps.extend(self.fade_before(e, token, columns));
+        steps.push(Step::Read(token.q));
+        let read = self.pass(e, &steps, columns).remove(0);
+        let v = columns.load(e, token.v);
+        let missing: Vec<Val> = v.iter().zip(read).map(|(v, o)| e.sub(*v, o)).collect();
+        columns.store(e, &missing, token.o);
+        missing
+    }
+
+    /// Takes the rows of the matrix once, each through all steps; gives the sums of those that read.
+    fn pass(&self, e: &mut Emitter, steps: &[Step], columns: &impl Columns) -> Vec<Vec<Val>> {
+        let nothing = columns.zero(e);
+        let reads = steps.iter().filter(|s| matches!(s, Step::Read(_)));
+        let sums = nothing.repeat(reads.count());
+        let sums = self.each_row(e, &sums, |e, i, sums| {
+            let mut sums = sums.to_vec();
+            let mut next = sums.chunks_exact_mut(nothing.len());
+            let mut row = columns.kept(e, i);
+            for step in steps {
+                match step {
+                    Step::Fade(by) => fade(e, &mut row, by),
+                    Step::FadeRows(by) => {
+                        let by = columns.all(e, *by, i);
+                        fade(e, &mut row, &vec![by; nothing.len()]);
+                    }
+                    Step::Add(key, value) => {
+                        let key = columns.all(e, *key, i);
+                        for (s, v) in row.iter_mut().zip(value) {
+                            *s = e.fma(key, *v, *s);
+                        }
+                    }
+                    Step::Read(query) => {
+                        let query = columns.all(e, *query, i);
+                        for (o, s) in next.next().into_iter().flatten().zip(&row) {
+                            *o = e.fma(query, *s, *o);
+                        }
+                    }
+                }
+            }
+            columns.keep(e, &row, i);
+            sums
+        });
+        let each = sums.chunks_exact(nothing.len());
+        each.map(<[Val]>::to_vec).collect()
+    }
+
+    /// The decay of a token where it comes before what the token does.
+    fn fade_before(&self, e: &mut Emitter, token: &Token, columns: &impl Columns) -> Option<Step> {
+        match self.kernel.reversed {
+            true => None,
+            false => self.fade(e, token, columns),
+        }
+    }
+
+    /// The decay of a token where it comes after what the token does.
+    fn fade_after(&self, e: &mut Emitter, token: &Token, columns: &impl Columns) -> Option<Step> {
+        match self.kernel.reversed {
+            true => self.fade(e, token, columns),
+            false => None,
+        }
+    }
+
+    fn fade(&self, e: &mut Emitter, token: &Token, columns: &impl Columns) -> Option<Step> {
+        let row = token.decay?;
+        match self.kernel.decay {
+            Decay::None => None,
+            Decay::Head => {
+                let zero = e.int(0);
+                let by = columns.all(e, row, zero);
+                Some(Step::Fade(vec![by; columns.zero(e).len()]))
+            }
+            Decay::Key => Some(Step::FadeRows(row)),
+            Decay::Value => Some(Step::Fade(columns.load(e, row))),
+        }
+    }
+
+    /// Token `t` of those that the walk takes.
+    fn token(&self, e: &mut Emitter, t: Val) -> Token {
+        let kernel = self.kernel;
+        let t = match kernel.reversed {
+            true => {
+                let last = e.add_int(self.seq, -1);
+                e.sub(last, t)
+            }
+            false => t,
+        };
+        let [q, k] = [0, 1].map(|n| self.row(e, n, t, kernel.key));
+        let [v, o] = [2, kernel.result()].map(|n| self.row(e, n, t, kernel.value));
+        let decay = kernel.decay_operand().zip(kernel.decays());
+        let decay = decay.map(|(n, all)| self.row(e, n, t, all / kernel.heads));
+        Token { q, k, v, o, decay }
+    }
+
+    /// The head's columns of a token in an operand that has `width` of them for each head.
+    fn row(&self, e: &mut Emitter, operand: u32, t: Val, width: u64) -> Val {
+        let first = e.mul(self.batch, self.seq);
+        let row = e.add(first, t);
+        let row = e.mul_int(row, self.kernel.heads as i64);
+        let row = e.add(row, self.head);
+        let offset = e.mul_int(row, width as i64);
+        e.at(self.pointers[operand as usize], offset, e.elem)
+    }
+
+    /// Row `i` of the head's matrix in an operand.
+    fn matrix_row(&self, e: &mut Emitter, operand: u32, i: Val) -> Val {
+        let first = e.mul_int(self.number, self.kernel.key as i64);
+        let row = e.add(first, i);
+        let offset = e.mul_int(row, self.kernel.value as i64);
+        e.at(self.pointers[operand as usize], offset, e.elem)
+    }
+
+    fn each_row(
+        &self,
+        e: &mut Emitter,
+        start: &[Val],
+        body: impl FnOnce(&mut Emitter, Val, &[Val]) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let (zero, rows) = (e.int(0), e.int(self.kernel.key as i64));
+        e.for_with(zero, rows, 1, start, body)
+    }
+}
+
+fn fade(e: &mut Emitter, row: &mut [Val], by: &[Val]) {
+    for (s, by) in row.iter_mut().zip(by) {
+        *s = e.mul(*by, *s);
+    }
+}
