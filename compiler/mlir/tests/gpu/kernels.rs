@@ -12,7 +12,7 @@ use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
-    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Store,
+    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -328,6 +328,33 @@ fn rows_of_earlier_tokens() {
                 coeffs: vec![],
             });
         }
+    }
+    check(&cases);
+}
+
+#[test]
+fn tokens_with_the_largest_scores() {
+    let mut cases = vec![];
+    for (n, seq) in [1u64, 7, 127, 129].into_iter().enumerate() {
+        let tokens = 3 * seq;
+        // Ties, numbers below all others, and what is no number.
+        let mut next = noise(seq);
+        let mut scores: Vec<f32> = (0..tokens).map(|_| (4.0 * next() as f32).round()).collect();
+        scores.iter_mut().step_by(5).for_each(|x| *x = f32::NAN);
+        let low = scores.iter_mut().step_by(7);
+        low.for_each(|x| *x = f32::NEG_INFINITY);
+        let scores: Vec<u32> = scores.into_iter().map(f32::to_bits).collect();
+        let (of, from) = [(1, 1), (2, 3), (1, 3), (1, 1000)][n];
+        cases.push(Case {
+            spec: KernelSpec::TopTokens(TopTokens {
+                dtype: DType::F32,
+                share: Share { of, from },
+            }),
+            operands: vec![scores, floats(tokens, 1), room(tokens)],
+            aliases: vec![],
+            dims: vec![3, seq],
+            coeffs: vec![],
+        });
     }
     check(&cases);
 }
