@@ -412,7 +412,8 @@ const GROUPED: [[u64; 5]; 5] = [
 #[test]
 fn rows_meet_the_matrix_of_their_group() {
     let mut cases = vec![];
-    for (i, [tokens, copies, groups, n, k]) in (0..).zip(GROUPED) {
+    let sizes = (0..).zip(GROUPED).flat_map(|of| [(of, false), (of, true)]);
+    for ((i, [tokens, copies, groups, n, k]), partial) in sizes {
         let spec = |layout, factors: [DType; 2]| Grouped {
             dtype: DType::F32,
             factors,
@@ -423,7 +424,7 @@ fn rows_meet_the_matrix_of_their_group() {
                 copies,
                 n,
                 k,
-                partial: false,
+                partial,
             },
             layout,
             blocking: blocking(),
@@ -434,6 +435,7 @@ fn rows_meet_the_matrix_of_their_group() {
             1 => [f32::NAN, -1.0, 1.5, 9.0][r as usize % 4],
             3 => 1.0,
             4 => (r % 2 * 2) as f32,
+            _ if partial && r % 3 == 1 => -1.0,
             _ => ((r * r + r / 3) % groups) as f32,
         };
         let numbers: Vec<u32> = (0..rows).map(|r| number(r).to_bits()).collect();
