@@ -516,9 +516,9 @@ def chosen_by_steps(capacities: list[Fraction]) -> Callable[[Step, Array], Array
         open_ = jnp.ones(x.shape[:2], bool)
         for k, capacity in enumerate(capacities):
             score = linear(s.p, s.path("route.linear"), x)[..., k]
-            falling = jnp.sort(jnp.where(open_, score, -jnp.inf), axis=-1)[:, ::-1]
-            # No two scores are alike.
-            open_ = open_ & (score >= falling[:, ceil(capacity * tokens) - 1, None])
+            falling = jnp.argsort(jnp.where(open_, -score, jnp.inf), axis=-1, stable=True)
+            place = jnp.argsort(falling, axis=-1)
+            open_ = open_ & (place < ceil(capacity * tokens))
             x = recurred(s, x, open_, jax.nn.sigmoid(score))
         return x
 
@@ -1008,8 +1008,11 @@ SYSTEMS: dict[str, System] = {
         steps=1,
         half=False,
     ),
+    # With positions, so that no two tokens have one score: equal tokens at the beginning of a text would, but for rounding.
     "routed_steps": System(
         chosen_by_steps([Fraction(1), Fraction(2, 3), Fraction(1, 3)]),
+        embed="learned(width: 256), positions(learned)",
+        positions="learned",
         definitions="field route = linear(3)\n",
         flow="lie(att, ffn)",
         depth="routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])",
