@@ -138,6 +138,11 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
             threads: WARP,
             shared: 0,
         },
+        KernelSpec::TopTokens(_) => Shape {
+            blocks: dims[0] * dims[1].div_ceil(top_tokens::THREADS),
+            threads: top_tokens::THREADS,
+            shared: 0,
+        },
         KernelSpec::Grouped(g) => grouped::shape(g, grouped::by_rows(g, dims[0]), grouped::RANGE),
         KernelSpec::GroupedOuter(g) => grouped::shape(
             g,
@@ -200,6 +205,11 @@ pub mod columns {
 /// what [`TOKENS`](scan::TOKENS) of them read is loaded before the first of these steps.
 pub mod scan {
     pub const TOKENS: u64 = 8;
+}
+
+/// Choosing tokens by their scores: a thread takes a token of a sequence and compares it with all others.
+pub mod top_tokens {
+    pub const THREADS: u64 = 128;
 }
 
 /// A warp takes a piece of a row of the table and looks through all indices for it, in order.
@@ -383,7 +393,7 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
         KernelSpec::LinearAttend(_) => element,
         KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
-        KernelSpec::Scan(_) | KernelSpec::Delay(_) => element,
+        KernelSpec::Scan(_) | KernelSpec::Delay(_) | KernelSpec::TopTokens(_) => element,
         KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
             let [rows, matrices] = match spec {
                 KernelSpec::Grouped(_) if g.layout == Layout::Columns => [g.of.k, g.of.k],
@@ -418,10 +428,6 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
         KernelSpec::LinearAttend(a) => {
             let most = linear_attend::MAX_KEY;
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
-        }
-        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
-            g.of.partial
-                .then(|| "`routed` steps run on processors only in this version".into())
         }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;

@@ -166,7 +166,7 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
 fn reading(args: &cli::Timed, x: &mut Executor, tokens: u64) -> Done {
     if !x.has_entry(EntryId::Decode) {
         return Err(Failure::Input(
-            "this model's attention sees later tokens, so it cannot run token by token".into(),
+            "this model reads later tokens, so it cannot run token by token".into(),
         ));
     }
     let (name, device) = (x.manifest().name.clone(), x.device_name());

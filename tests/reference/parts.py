@@ -122,8 +122,10 @@ def attend(
     turn: Field = rope,
     window: int | None = None,
     scale: float | None = None,
+    among: Array | None = None,
 ) -> Array:
-    """`attention(heads, causal, rope, window, scale)` of normalised tokens; k and v may have fewer heads, each for as many queries."""
+    """`attention(heads, causal, rope, window, scale)` of normalised tokens; k and v may have fewer heads, each for as many queries. Tokens
+    that are not `among` them are seen by themselves alone."""
     tokens, width = y.shape[1:]
 
     def split(name: str) -> Array:
@@ -135,6 +137,8 @@ def attend(
     seen = jnp.tril(jnp.ones((tokens, tokens), bool)) if causal else True
     if window is not None:
         seen = seen & (jnp.arange(tokens)[:, None] - jnp.arange(tokens)[None, :] < window)
+    if among is not None:
+        seen = (seen & among[:, None, None, :]) | jnp.eye(tokens, dtype=bool)
     return linear(p, f"{at}.o", weighted(q, k, v, seen, 1 / jnp.sqrt(width // heads) if scale is None else scale))
 
 

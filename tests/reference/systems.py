@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from math import factorial, sqrt
+from math import ceil, factorial, sqrt
 
 import history
 import jax
@@ -126,6 +126,7 @@ class System:
             "layernorm": norm_table(shape) | bias_table(shape, "norm"),
             "relu": gelu_table(shape),
             "halt_bias": affine_table(1, shape.width),
+            "route": {"linear.weight": (3, shape.width)},
             "decay": {"decay.log_rate": (shape.width,)},
             "turned": norm_table(shape) | attention_table(shape) | bias_table(shape, *"qkv"),
             "opened": norm_table(shape)
@@ -485,6 +486,41 @@ def halting(step: Callable[[Step, Array], Array], most: int, threshold: float) -
             spent, open_ = spent + jnp.where(last, 0.0, weight), open_ & ~last
         s.past["pondered"] = [steps + rest]
         return mixed
+
+    return all_steps
+
+
+def recurred(s: Step, x: Array, taking: Array, gate: Array) -> Array:
+    """The state after a step `lie(att, ffn)` whose change is multiplied by the gate, of the tokens that take it and attend to each other."""
+    normed = norm(s.p, s.path("att"), x)
+    y = x + attend(s.p, s.path("att"), s.shape.heads, normed, among=taking)
+    change = (y + s.ffn(y) - x) * gate[..., None]
+    return jnp.where(taking[..., None], x + change, x)
+
+
+def chosen_by_tokens(s: Step, x: Array) -> Array:
+    """Mixture of recursions (Bae et al. 2025, 2.2.1): before the first step a token chooses how many it takes; the share of its choice
+    multiplies each of them."""
+    shares = jax.nn.softmax(linear(s.p, s.path("route.linear"), x), axis=-1)
+    steps = jnp.argmax(shares, axis=-1)
+    for k in range(shares.shape[-1]):
+        x = recurred(s, x, steps >= k, jnp.max(shares, axis=-1))
+    return x
+
+
+def chosen_by_steps(capacities: list[Fraction]) -> Callable[[Step, Array], Array]:
+    """The same where each step chooses (Eq. 2.1): of the tokens that took the step before, those with the largest scores of their text."""
+
+    def all_steps(s: Step, x: Array) -> Array:
+        tokens = x.shape[1]
+        open_ = jnp.ones(x.shape[:2], bool)
+        for k, capacity in enumerate(capacities):
+            score = linear(s.p, s.path("route.linear"), x)[..., k]
+            falling = jnp.argsort(jnp.where(open_, -score, jnp.inf), axis=-1, stable=True)
+            place = jnp.argsort(falling, axis=-1)
+            open_ = open_ & (place < ceil(capacity * tokens))
+            x = recurred(s, x, open_, jax.nn.sigmoid(score))
+        return x
 
     return all_steps
 
@@ -959,6 +995,32 @@ SYSTEMS: dict[str, System] = {
         loss={"cross_entropy": 1.0, "ponder": 0.125},
         owner=lambda name, k: "",
         steps=1,
+    ),
+    # Steps that some tokens take: in bf16 others might.
+    "routed_tokens": System(
+        chosen_by_tokens,
+        definitions="field route = linear(3)\n",
+        flow="lie(att, ffn)",
+        depth="routed(route, max: 3, choice: token)",
+        options="weights shared",
+        fields={"att": "att", "ffn": "ffn", "route": "route"},
+        owner=lambda name, k: "",
+        steps=1,
+        half=False,
+    ),
+    # With positions, so that no two tokens have one score: equal tokens at the beginning of a text would, but for rounding.
+    "routed_steps": System(
+        chosen_by_steps([Fraction(1), Fraction(2, 3), Fraction(1, 3)]),
+        embed="learned(width: 256), positions(learned)",
+        positions="learned",
+        definitions="field route = linear(3)\n",
+        flow="lie(att, ffn)",
+        depth="routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])",
+        options="weights shared",
+        fields={"att": "att", "ffn": "ffn", "route": "route"},
+        owner=lambda name, k: "",
+        steps=1,
+        half=False,
     ),
     # The published Universal Transformer.
     "universal_published": System(

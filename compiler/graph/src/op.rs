@@ -6,7 +6,7 @@ use crate::types::TensorType;
 use crate::value::Value;
 use odec_program::Coeff;
 use odec_program::expr::{Access, Body, ExprId};
-use odec_program::kernel::{Attend, Delay, Groups, LinearAttend, Scan, ScanForm};
+use odec_program::kernel::{Attend, Delay, Groups, LinearAttend, Scan, ScanForm, Share};
 use thiserror::Error;
 
 /// Any op of a closed set, as the builder of graphs sees it.
@@ -126,6 +126,8 @@ pub enum Kind {
     Scan(Scan),
     /// Operands x and the ring, a source; results y and the ring.
     Delay(Delay),
+    /// Operands scores and open; 1 where a token is one of this share of its sequence.
+    TopTokens(Share),
 }
 
 impl Kind {

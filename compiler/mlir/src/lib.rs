@@ -37,6 +37,7 @@ pub mod pipeline;
 mod rows;
 mod scan;
 mod tiles;
+mod top_tokens;
 mod transpose;
 
 pub use cache::Cache;
@@ -74,6 +75,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Delay(k) => delay::emit(&mut e, k),
+        KernelSpec::TopTokens(k) => top_tokens::emit(&mut e, k),
         KernelSpec::Grouped(k) => grouped::emit_rows(&mut e, k),
         KernelSpec::GroupedOuter(k) => grouped::emit_outer(&mut e, k),
         KernelSpec::Pack(k) => pack::emit(&mut e, k),

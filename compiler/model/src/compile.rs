@@ -331,8 +331,8 @@ fn assemble(
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {
-                    at_most: e.depth != StepCount::Known,
-                    routed: matches!(e.depth, StepCount::Routed(_)),
+                    at_most: e.depth != StepCount::Known && e.capacities().is_none(),
+                    routed: e.routing().cloned(),
                     ..EvolveWork::of(&e.label, &e.unrolled)
                 };
                 match e.decider() {

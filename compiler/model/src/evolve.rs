@@ -15,11 +15,13 @@ use crate::scheme::run::{MAX_EVALUATIONS, MAX_WORK};
 use crate::scheme::scalar::{Scope, constant, measured, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::unroll::{Unrolled, unroll};
+use crate::scheme::work::Routing;
 use crate::scheme::{Coeff, Flow, Learned, PerUse};
 use odec_grammar::Span;
 use odec_grammar::ast::{Evolve, EvolveOption, Expr, ExprKind, Ident, Policy, PolicyKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Exact, Site};
+use odec_program::kernel::Share;
 use odec_program::manifest;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -213,13 +215,36 @@ impl EvolveSpec {
         }
     }
 
-    /// How often it is evaluated. The last step of tokens that halt needs no decision; a router is asked once.
+    /// How often it is evaluated. The last step of tokens that halt needs no decision; tokens ask a router once, steps each.
     pub fn decisions(&self) -> u64 {
         match &self.depth {
             StepCount::Halting(_) => self.steps - 1,
-            StepCount::Routed(_) => 1,
+            StepCount::Routed(router) if router.choice == Routing::Tokens => 1,
+            StepCount::Routed(_) => self.steps,
             StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => 0,
         }
+    }
+
+    /// Who decides which tokens take a step, where a router is asked.
+    pub fn routing(&self) -> Option<&Routing> {
+        match &self.depth {
+            StepCount::Routed(router) => Some(&router.choice),
+            _ => None,
+        }
+    }
+
+    /// The share of a text's tokens that each step takes, where steps choose them.
+    pub fn capacities(&self) -> Option<&[Share]> {
+        match self.routing() {
+            Some(Routing::Steps(shares)) => Some(shares),
+            _ => None,
+        }
+    }
+
+    /// Whether a token's steps depend on tokens after it.
+    pub fn chooses_ahead(&self) -> bool {
+        let some = |shares: &[Share]| shares.iter().any(|s| !s.is_all());
+        self.capacities().is_some_and(some)
     }
 
     /// What the runtime must know of a number of steps that is decided while it runs.

@@ -58,6 +58,7 @@ mod position_tables;
 pub mod positions;
 mod random;
 mod routed;
+mod routing;
 mod scoped_params;
 pub mod settings;
 mod shared_values;

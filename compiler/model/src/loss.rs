@@ -10,6 +10,7 @@ use super::losses::{self, Along, Term};
 use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
+use crate::scheme::work::Routing;
 use odec_grammar::Span;
 use odec_grammar::ast::{BinOp, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -92,7 +93,11 @@ impl Along for EvolveSpec {
     }
 
     fn routes_steps(&self) -> bool {
-        matches!(self.depth, StepCount::Routed(_))
+        self.routing() == Some(&Routing::Tokens)
+    }
+
+    fn steps_choose(&self) -> bool {
+        self.capacities().is_some()
     }
 
     fn finds_weights(&self) -> bool {

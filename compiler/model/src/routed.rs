@@ -1,14 +1,18 @@
-//! Mixture of recursions: before the first step a router says how many of the steps each token takes (Bae et al. 2025,
-//! arXiv:2507.10524, 2.2.1, routing by token choice).
+//! Mixture of recursions: a router says which tokens take a step (Bae et al. 2025, arXiv:2507.10524, 2.2.1).
 //!
-//! For each token, with Φ a step, R the router and M the most steps,
+//! With Φ a step, R the router, M the most steps, x a token's state: where tokens choose (`choice: token`),
 //! ```text
 //! p = softmax(R(x₀)),  N = the first n of 1 … M with the largest pₙ,  g = p_N
 //! xₙ = xₙ₋₁ + g (Φ(xₙ₋₁) − xₙ₋₁)  for n ≤ N, after which the token keeps x_N
 //! ```
-//! In step n a token attends to those that take it, and to no others; linear maps are computed for these alone
-//! ([`Builder::rows`]). A token's N follows from x₀, so what is causal stays causal. All M steps are unrolled; one that no token takes is
-//! passed over. N is a constant to the gradient, which reaches the router through g.
+//! A token's N follows from x₀, so what is causal stays causal. Where steps choose (`choice: expert`, equation 2.1),
+//! ```text
+//! s = R(xₙ₋₁)ₙ,  xₙ = xₙ₋₁ + sigmoid(s) (Φ(xₙ₋₁) − xₙ₋₁)  for those of the tokens that took step n − 1 whose s is one of the kₙ largest
+//! ```
+//! of their text, kₙ the capacity's share of all its tokens, rounded up; the others keep xₙ₋₁ for good. A token's steps then depend on
+//! the scores of later tokens. In step n a token attends to those that take it, and to no others; linear maps are computed for these alone
+//! ([`Builder::rows`]). All M steps are unrolled; one that no token takes is passed over. Which tokens take a step is a constant to the
+//! gradient, which reaches the router through what changes are multiplied by.
 
 use super::args::report;
 use super::decider::Decider;
@@ -20,6 +24,7 @@ use super::layers::pipeline::Sizes;
 use super::layers::{Reads, Routed};
 use super::params::decider_path;
 use super::random::Perhaps;
+use super::routing;
 use super::step::Kept;
 use super::step_count::StepCount;
 use crate::codes;
@@ -27,21 +32,25 @@ use crate::error::BuildError;
 use crate::scheme::args::Args;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
-use crate::scheme::scalar::{Scope, name_of, not_supported, whole};
+use crate::scheme::scalar::{Scope, not_supported, whole};
 use crate::scheme::stage::Phase;
+use crate::scheme::work::Routing;
 use odec_grammar::Span;
-use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
-use odec_graph::ops::{ArgTop, Mul, OneHot, Shift, Slice, StopGradient, SumCols};
+use odec_graph::ops::{
+    ArgTop, Broadcast, Mul, OneHot, Shift, Sigmoid, Slice, StopGradient, SumCols, TopTokens,
+};
 use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
+use odec_program::kernel::Share;
 use odec_program::manifest::depth;
 
 /// `routed(field, max: 3)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
-    /// A score for each number of steps.
+    /// A score for each number of steps, or for each step.
     pub field: Decider,
+    pub choice: Routing,
 }
 
 pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
@@ -51,9 +60,8 @@ pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let capacity = args.labelled("capacity", r.sink);
     let span = args.span;
     args.finish(&[], r.sink);
-    by_tokens(choice, capacity, r.sink)?;
     let Some(written) = written else {
-        let message = "`routed` needs a field that scores the numbers of steps";
+        let message = "`routed` needs a field that scores the steps";
         let d = Diagnostic::error(codes::MISSING_ARGUMENT, span, message);
         r.sink
             .push(d.help("write, for example, `routed(linear(3), max: 3)`"));
@@ -63,55 +71,23 @@ pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let most = MAX_EVALUATIONS as u64;
     // With one step there is nothing to choose.
     let max = report(whole(max?, &Scope::new(), 2, most), r.sink)?;
+    let choice = routing::read(choice, capacity, max, r.sink)?;
     match Decider::of(&field) {
-        Some(field) => Some((max, StepCount::Routed(Box::new(Router { field })))),
+        Some(field) => Some((max, StepCount::Routed(Box::new(Router { field, choice })))),
         None => {
-            r.sink.push(no_scores(written.span, max));
+            r.sink.push(no_scores(written.span, max, &choice));
             None
         }
     }
 }
 
-/// Says why steps cannot choose tokens.
-fn by_tokens(
-    choice: Option<&Expr>,
-    capacity: Option<&Expr>,
-    sink: &mut Vec<Diagnostic>,
-) -> Option<()> {
-    let help = "write `routed(…, max: …, choice: token)`, where each token chooses its number of steps, and `load_balance` in the loss";
-    let word = choice.map(|e| (e.span, name_of(e).map(|n| n.name)));
-    match word {
-        Some((_, Some(word))) if word == "token" => {}
-        Some((span, Some(word))) if word == "expert" => {
-            let d = not_supported(span, "`choice: expert`");
-            sink.push(
-                d.label("each step takes the tokens with the largest scores of a whole text, so a token's steps depend on tokens after it, which are not there yet when text is generated")
-                    .help(help),
-            );
-            return None;
-        }
-        Some((span, _)) => {
-            let message = "this is no choice of `routed`";
-            let d = Diagnostic::error(codes::UNKNOWN_OPTION, span, message);
-            sink.push(d.help("write `choice: token`"));
-            return None;
-        }
-        None => {}
-    }
-    let Some(capacity) = capacity else {
-        return Some(());
+fn no_scores(span: Span, max: u64, choice: &Routing) -> Diagnostic {
+    let each = match choice {
+        Routing::Tokens => "number of steps",
+        Routing::Steps(_) => "step",
     };
-    let d = not_supported(capacity.span, "a capacity of steps");
-    sink.push(
-        d.label("a share of tokens to choose for each step; where tokens choose, a step takes all that choose it")
-            .help(help),
-    );
-    None
-}
-
-fn no_scores(span: Span, max: u64) -> Diagnostic {
     let message = format!(
-        "a router gives {max} scores for each token, one for each number of steps, computed from its state alone"
+        "a router gives {max} scores for each token, one for each {each}, computed from its state alone"
     );
     Diagnostic::error(codes::ROUTING_FIELD, span, message)
         .label(format!(
@@ -125,7 +101,7 @@ impl Router {
     pub fn read(&mut self, max: u64, sizes: Sizes, sink: &mut Vec<Diagnostic>) -> Option<()> {
         let (out, _) = self.field.read(sizes, sink)?;
         if out != max {
-            sink.push(no_scores(self.field.leaf.span, max));
+            sink.push(no_scores(self.field.leaf.span, max, &self.choice));
             return None;
         }
         Some(())
@@ -139,7 +115,10 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     }
     let fields = || {
         let programs = e.unrolled.programs.iter().zip(&e.layers);
-        programs.flat_map(|(p, layers)| p.fields.iter().zip(layers))
+        let each = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
+        // Steps ask the router about those tokens alone that took the one before.
+        let router = e.decider().filter(|_| e.capacities().is_some());
+        each.chain(router.and_then(|d| Some((&d.leaf, d.layer.as_ref()?))))
     };
     if let Some((leaf, _)) = fields().find(|(_, layer)| layer.reads().routes) {
         let d = not_supported(leaf.span, "a mixture of experts in routed steps");
@@ -161,11 +140,28 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     None
 }
 
-/// What the router says of each token.
-struct Routes {
-    /// 1 where it takes the n-th step, else 0, `[.., 1]`; and one less.
-    taking: Vec<[Value; 2]>,
-    /// What its steps are multiplied by.
+/// Says that a token's steps depend on later tokens, in a model that is to predict these.
+pub fn looks_ahead(e: &EvolveSpec) -> Diagnostic {
+    let (name, span) = match e.decider() {
+        Some(d) => (d.leaf.name.as_str(), d.leaf.span),
+        None => ("routed", e.span),
+    };
+    let message = format!(
+        "each step compares a token's `{name}` with that of later tokens, which the model is to predict"
+    );
+    Diagnostic::warning(codes::LOOKS_AHEAD, span, message)
+        .also(e.span, "steps that choose their tokens")
+        .help("for a model that generates, write `routed(…, choice: token)`")
+}
+
+/// Which tokens take a step, a number for each.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// 1 where it takes the step, else 0.
+    taking: Value,
+    /// One less than that; absent where all take it.
+    rows: Option<Value>,
+    /// What its change is multiplied by.
     gate: Value,
 }
 
@@ -179,33 +175,44 @@ impl GraphBuilder<'_> {
         mut x: Value,
     ) -> Result<Value, BuildError> {
         let mut kept = Kept::new();
-        let mut found: Option<Routes> = None;
+        let mut turns: Vec<Turn> = Vec::new();
         for (at, program) in e.unrolled.phases() {
             let Phase::Step(k) = at else {
                 x = self.whole(b, e, (at, program), x, &mut kept)?;
                 continue;
             };
-            let routes = match &mut found {
-                Some(routes) => routes,
-                None => found.insert(self.routes(b, e, router, x)?),
-            };
-            let (from, gate) = (x, routes.gate);
-            let made = match routes.taking.get(k) {
-                // All tokens take the first one.
-                Some([taking, rows]) if k > 0 => {
-                    b.rows = Some(*rows);
-                    let made = self.taken(b, e, (at, program), (x, &mut kept), *taking);
+            match &router.choice {
+                Routing::Tokens if k == 0 => turns = self.chosen_by_tokens(b, e, router, x)?,
+                Routing::Tokens => {}
+                Routing::Steps(shares) => {
+                    let last = turns.last().copied();
+                    let turn = self.chosen_by_step(b, e, (router, shares[k]), (k, last), x)?;
+                    turns.push(turn);
+                }
+            }
+            let (from, turn) = (x, turns[k]);
+            let made = match turn.rows {
+                Some(rows) => {
+                    b.rows = Some(rows);
+                    let made = self.taken(b, e, (at, program), (x, &mut kept), turn.taking);
                     b.rows = None;
                     made?
                 }
-                _ => self.whole(b, e, (at, program), x, &mut kept)?,
+                None => self.whole(b, e, (at, program), x, &mut kept)?,
             };
             b.site.path = "scheme".into();
             b.span = Some(e.span);
             let change = nn::combine(b, &[(Exact::one(), made), (Exact::int(-1), from)])?;
-            let change = b.push1(Mul, &[gate, change])?;
+            let change = b.push1(Mul, &[turn.gate, change])?;
             x = plus(b, from, change)?;
         }
+        b.site = e.outside();
+        b.span = Some(e.span);
+        let ones: Vec<(Exact, Value)> = turns.iter().map(|t| (Exact::one(), t.taking)).collect();
+        let made = nn::combine(b, &ones)?;
+        let made = nn::mean_rows(b, made)?;
+        self.decided
+            .push((depth::output(&e.label, depth::MADE), made));
         Ok(x)
     }
 
@@ -234,13 +241,14 @@ impl GraphBuilder<'_> {
         self.perhaps(b, e, at, (x, kept), whether)
     }
 
-    fn routes(
+    /// All steps, as each token chooses how many it takes.
+    fn chosen_by_tokens(
         &mut self,
         b: &mut Builder,
         e: &EvolveSpec,
         router: &Router,
         x: Value,
-    ) -> Result<Routes, BuildError> {
+    ) -> Result<Vec<Turn>, BuildError> {
         let logits = self.decision(b, e, (&router.field, None), x)?;
         b.site = e.outside();
         b.span = Some(e.span);
@@ -260,21 +268,56 @@ impl GraphBuilder<'_> {
         let shares = nn::softmax(b, logits)?;
         let own = b.push1(Mul, &[shares, chosen])?;
         let gate = b.push1(SumCols, &[own])?;
-        let taking: Vec<[Value; 2]> = (0..cols)
-            .map(|from| {
-                let cols = cols - from;
-                let later = b.push1(Slice { from, cols }, &[chosen])?;
-                let taking = b.push1(SumCols, &[later])?;
-                let taking = b.push1(StopGradient, &[taking])?;
-                let by = Exact::int(-1);
-                Ok([taking, b.push1(Shift { by }, &[taking])?])
-            })
-            .collect::<Result<_, TypeError>>()?;
-        let ones: Vec<(Exact, Value)> = taking.iter().map(|[v, _]| (Exact::one(), *v)).collect();
-        let made = nn::combine(b, &ones)?;
-        let made = nn::mean_rows(b, made)?;
-        self.decided
-            .push((depth::output(&e.label, depth::MADE), made));
-        Ok(Routes { taking, gate })
+        let turns = (0..cols).map(|from| {
+            let cols = cols - from;
+            let later = b.push1(Slice { from, cols }, &[chosen])?;
+            let taking = b.push1(SumCols, &[later])?;
+            let taking = b.push1(StopGradient, &[taking])?;
+            turn(b, taking, gate, from == 0)
+        });
+        Ok(turns.collect::<Result<_, TypeError>>()?)
     }
+
+    /// Step `k`, for this share of a text's tokens: of those that took the step before, the ones with the largest scores.
+    fn chosen_by_step(
+        &mut self,
+        b: &mut Builder,
+        e: &EvolveSpec,
+        (router, share): (&Router, Share),
+        (k, last): (usize, Option<Turn>),
+        x: Value,
+    ) -> Result<Turn, BuildError> {
+        // The state before a step is the one after the last, of whose tokens alone there are scores.
+        let step = k.checked_sub(1).map(|k| k as u32);
+        b.rows = last.and_then(|turn| turn.rows);
+        let scores = self.decision(b, e, (&router.field, step), x);
+        b.rows = None;
+        let scores = scores?;
+        b.site = e.outside();
+        b.span = Some(e.span);
+        let (from, cols) = (k as u64, 1);
+        let score = b.push1(Slice { from, cols }, &[scores])?;
+        let gate = b.push1(Sigmoid, &[score])?;
+        let open = match last {
+            Some(turn) => turn.taking,
+            None => {
+                let (one, to) = (nn::constant(b, Exact::one())?, b.ty(score).clone());
+                b.push1(Broadcast { to }, &[one])?
+            }
+        };
+        let taking = match share.is_all() {
+            true => open,
+            false => b.push1(TopTokens { share }, &[score, open])?,
+        };
+        Ok(turn(b, taking, gate, share.is_all())?)
+    }
+}
+
+fn turn(b: &mut Builder, taking: Value, gate: Value, all: bool) -> Result<Turn, TypeError> {
+    let by = Exact::int(-1);
+    let rows = match all {
+        true => None,
+        false => Some(b.push1(Shift { by }, &[taking])?),
+    };
+    Ok(Turn { taking, rows, gate })
 }

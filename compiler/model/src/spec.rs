@@ -193,6 +193,8 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
             "" => d.help("a model that generates reads tokens up to each place, and none after it"),
             _ => d.help(format!("for a model that generates, write `{written}`")),
         });
+    } else if let Some(e) = evolves.iter().find(|e| e.chooses_ahead()) {
+        sink.push(routed::looks_ahead(e));
     }
 }
 

@@ -135,6 +135,7 @@ fn role(graph: &Graph, node: u32) -> Role {
         Kind::ScatterAdd => Role::ScatterAdd,
         Kind::Attend(_) | Kind::AttendBackward(_) | Kind::AttendCached(_) => Role::Fresh,
         Kind::LinearAttend(_) | Kind::Scan(_) | Kind::Delay(_) => Role::Fresh,
+        Kind::TopTokens(_) => Role::Fresh,
         Kind::Append => Role::Fresh,
         Kind::Gather | Kind::PositionSum => Role::Fresh,
         Kind::Grouped { .. } | Kind::GroupedOuter { .. } => Role::Fresh,

@@ -5,6 +5,7 @@
 
 use super::stage::{Instr, Moment, Program};
 use super::unroll::Unrolled;
+use odec_program::kernel::Share;
 use odec_text::number::thousands;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,6 +20,15 @@ pub struct StepWork {
     pub depth: u64,
 }
 
+/// Who decides which tokens take a step, by a router's scores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Each token, before the first step: it takes as many as it gives the largest score to.
+    Tokens,
+    /// Each step: of those that took the step before, it takes this share of a text's tokens, those with the largest scores.
+    Steps(Vec<Share>),
+}
+
 /// All steps of an evolve, and what comes before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvolveWork {
@@ -26,8 +36,8 @@ pub struct EvolveWork {
     pub steps: u64,
     /// How many are taken is decided while the model runs: not more than these.
     pub at_most: bool,
-    /// A router says how many of them each token takes.
-    pub routed: bool,
+    /// Which tokens take a step, where a router says so.
+    pub routed: Option<Routing>,
     /// The distinct steps, each with how often it is taken.
     pub each: Vec<(u64, StepWork)>,
     /// Of all steps, and of what comes before the first.
@@ -80,7 +90,7 @@ impl EvolveWork {
             label: label.to_string(),
             steps: unrolled.steps.len() as u64,
             at_most: false,
-            routed: false,
+            routed: None,
             each: distinct,
             fields,
             evaluations: unrolled.evaluations() as u64,

@@ -16,7 +16,7 @@ use crate::passes::assemble::{AssembleError, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
 use crate::passes::{Policy, run_graph_passes};
-use crate::scheme::work::EvolveWork;
+use crate::scheme::work::{EvolveWork, Routing};
 use odec_graph::{Graph, OpKind, Pass, Site};
 use odec_program::manifest::{Memory, Train};
 use odec_program::optimizers::SLOTS;
@@ -36,7 +36,7 @@ pub struct Cost {
     /// Of the forward pass; also of reading a text of `context` tokens before the first token is generated.
     pub forward: Operations,
     pub backward: Operations,
-    /// The two where routers use all numbers of steps alike; absent where tokens are not routed.
+    /// The two where routers use all numbers of steps alike; absent where no token chooses one.
     pub even: Option<[Operations; 2]>,
     /// Of generating; absent where no next token is predicted.
     pub decode: Option<Decode>,
@@ -121,7 +121,14 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         memory: Memory::Store,
     };
     let sequence = Bindings::new(1, built.config.context);
-    let counted = |g: &Graph, part: Part| operations::count(g, sequence, |s| Part::of(s) == part);
+    let evolves = &built.summary.evolves;
+    let count = |g: &Graph, part: Part, even: bool| {
+        let wanted = |s: &Site| Part::of(s) == part;
+        operations::count_shares(g, sequence, wanted, |s| {
+            taking(evolves, s, sequence.seq, even)
+        })
+    };
+    let counted = |g: &Graph, part: Part| count(g, part, false);
     let stored = run_graph_passes(&built.grad, policy)?;
     let decode = match &built.decode {
         None => None,
@@ -160,13 +167,9 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
             again: counted(&graph, Part::Again),
         });
     }
-    let routed = summary.evolves.iter().any(|e| e.routed);
-    let even = routed.then(|| {
-        [Part::Forward, Part::Backward].map(|part| {
-            let wanted = |s: &Site| Part::of(s) == part;
-            operations::count_shares(&stored, sequence, wanted, |s| even(&summary.evolves, s))
-        })
-    });
+    let chosen = evolves.iter().any(|e| e.routed == Some(Routing::Tokens));
+    let even =
+        chosen.then(|| [Part::Forward, Part::Backward].map(|part| count(&stored, part, true)));
     Ok(Cost {
         context: built.config.context,
         batch: built.batch,
@@ -187,14 +190,24 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     })
 }
 
-/// The tokens that take a routed step where all numbers of steps are used alike: of M, M − k take the step after k others.
-fn even(evolves: &[EvolveWork], at: &Site) -> Share {
-    let from = evolves.iter().find(|e| e.routed && e.label == at.evolve);
-    let from = from.map_or(1, |e| e.steps);
-    let before = u64::from(at.step.unwrap_or(0));
-    Share {
-        of: from.saturating_sub(before),
-        from,
+/// The tokens of a text that take a routed step. Where tokens choose, the most; if they use all numbers of steps `even`ly, of M tokens
+/// M − k take the step after k others.
+fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> Share {
+    let all = Share { of: 1, from: 1 };
+    let routed = evolves.iter().find(|e| e.label == at.evolve);
+    let Some((e, step)) = routed.zip(at.step) else {
+        return all;
+    };
+    match &e.routed {
+        Some(Routing::Tokens) if even => Share {
+            of: e.steps.saturating_sub(step.into()),
+            from: e.steps,
+        },
+        Some(Routing::Steps(shares)) => shares.get(step as usize).map_or(all, |share| Share {
+            of: share.rounded_up(tokens),
+            from: tokens,
+        }),
+        Some(Routing::Tokens) | None => all,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Numbers of steps that are decided while a model runs: what is refused, and where.
 
 use crate::common::{compile_text, model};
+use odec_compiler::scheme::work::Routing;
+use odec_grammar::{Diagnostic, codes};
 
 fn with(extent: &str, flow: &str, options: &str, definitions: &str) -> String {
     let text = model(flow, 77, options).replace("for 77 steps", &format!("for {extent} steps"));
@@ -189,10 +191,70 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
             HALT,
         ),
         (
-            "routed(route, max: 3, capacity: [1, 2/3, 1/3])",
+            "routed(route, max: 3, choice: token, capacity: [1, 2/3, 1/3])",
             "lie(att, ffn)",
             SHARED,
             ROUTE,
+        ),
+        (
+            "routed(route, max: 3, capacity: 1/2)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, 1/2])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1/2, 1/3, 1/2])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [3/2, 1, 1/2])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, 1/2, 0])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, sqrt(2)/2, 1/2])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, 1/2, 1/4294967296])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, h, 1/3])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 2, choice: expert, capacity: [1, 1/2])",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])",
+            "lie(att, ffn)",
+            SHARED,
+            "field route = shift(by: 1) |> linear(3)",
         ),
         (
             "routed(route, max: 3, choice: expert)",
@@ -304,11 +366,47 @@ fn routed_tokens_are_read_on() {
         // Three steps of two evaluations, and the router before them.
         assert_eq!((work.evaluations, work.depth), (7, 7));
         assert_eq!(built.summary.evaluations, 7);
-        assert!(work.at_most && work.routed && built.decode.is_some());
+        assert_eq!(work.routed, Some(Routing::Tokens));
+        assert!(work.at_most && built.decode.is_some());
         assert_eq!(built.depths.len(), 1);
         let own = |p: &odec_graph::ops::Parameter| p.path == "route.linear.weight";
         assert_eq!(built.params.iter().filter(|p| own(p)).count(), 1);
     }
+}
+
+/// What is said of tokens that are read before they are predicted.
+fn warned(messages: &[Diagnostic]) -> Vec<&str> {
+    let ahead = messages.iter().filter(|d| d.code == codes::LOOKS_AHEAD);
+    ahead.map(|d| &d.message[..]).collect()
+}
+
+/// Steps that take a share of a text depend on later tokens; those that take all do not.
+#[test]
+fn steps_that_choose_their_tokens_look_ahead() {
+    for (choice, ahead) in [
+        ("choice: expert, capacity: [1, 2/3, 1/3]", true),
+        ("capacity: [1, 0.5, 1/4]", true),
+        ("choice: expert, capacity: [1, 1, 1]", false),
+    ] {
+        let extent = format!("routed(route, max: 3, {choice})");
+        let outcome = compile_text(&with(&extent, "lie(att, ffn)", SHARED, ROUTE));
+        let built = outcome.checked().built.as_ref().expect("a model");
+        let work = &built.summary.evolves[0];
+        // Three steps of two evaluations, the router before each.
+        assert_eq!((work.evaluations, work.depth, work.at_most), (9, 9, false));
+        assert_eq!(built.decode.is_none(), ahead, "{choice}");
+        let said = "each step compares a token's `route` with that of later tokens, which the model is to predict";
+        let wanted = [said].repeat(ahead.into());
+        assert_eq!(warned(&outcome.messages), wanted, "{choice}");
+    }
+    // Words that are hidden may be read with those after them.
+    let extent = "routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])";
+    let train = "train { data text(\"a.txt\", tokenizer: bytes);  loss masked(rate: 1/4)\n  \
+                 optimizer adamw(lr: 1e-3);  batch 2;  steps 4 }";
+    let text = with(extent, "lie(att, ffn)", SHARED, ROUTE).replace("vocab: 11", "vocab: 257");
+    let outcome = compile_text(&format!("{text}\n{train}"));
+    assert!(outcome.checked.is_some());
+    assert!(warned(&outcome.messages).is_empty());
 }
 
 /// A halting field is one of the model's: its matrices get factors and bounds like any other's.

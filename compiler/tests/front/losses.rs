@@ -83,11 +83,19 @@ fn mixtures_that_cannot_be_balanced() {
              field experts = rmsnorm |> moe(experts: 4, top_k: 2, hidden: 8)\n{text}"
         )
     };
+    let chosen = model("lie(att, ffn)", 2, "weights shared").replace(
+        "for 2 steps",
+        "for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps",
+    );
     let iterates = "`load_balance` needs steps that evaluate mixtures a known number of times";
     for (said, wanted) in [
         (
             mistakes("lie(att, ffn)", "h = 1", balance),
             "this model has no mixture of experts and no routed steps",
+        ),
+        (
+            mistakes_of(&chosen, balance),
+            "this model has no mixture of experts, and its steps choose their tokens",
         ),
         (mistakes_of(&solved("gradient implicit"), balance), iterates),
         (mistakes_of(&solved(""), balance), iterates),

@@ -25,11 +25,35 @@ const HEADS: usize = 2;
 const MOST: usize = 4;
 const H: f64 = 0.5;
 
-fn planned(flow: &str, fields: &str, train: &str) -> (Built, Manifest) {
+/// Who decides which tokens take a step.
+#[derive(Clone, Copy)]
+enum Choice {
+    Tokens,
+    /// Steps, with the shares of a text that they take, and how many tokens that is.
+    Steps(&'static str, [usize; MOST]),
+}
+
+use Choice::Tokens;
+/// The second step leaves tokens out, the third none of those that are left.
+const STEPS: Choice = Choice::Steps("[1, 2/3, 2/3, 1/3]", [7, 5, 5, 3]);
+/// The first step leaves a token out, the last takes one.
+const FEW: Choice = Choice::Steps("[6/7, 1/2, 2/5, 1/9]", [6, 4, 3, 1]);
+
+impl Choice {
+    fn text(self) -> String {
+        match self {
+            Tokens => "choice: token".into(),
+            Choice::Steps(shares, _) => format!("choice: expert, capacity: {shares}"),
+        }
+    }
+}
+
+fn planned(choice: Choice, flow: &str, fields: &str, train: &str) -> (Built, Manifest) {
+    let choice = choice.text();
     let text = format!(
         "field f = swiglu(hidden: 6)\n{fields}\nfield route = linear({MOST}, bias)\n\
          model m {{\n  input tokens(vocab: 256, context: {SEQ})\n  embed learned(width: {WIDTH})\n  \
-         evolve {flow} for routed(route, max: {MOST}, choice: token) steps {{ h = 1/2;  weights shared }}\n  \
+         evolve {flow} for routed(route, max: {MOST}, {choice}) steps {{ h = 1/2;  weights shared }}\n  \
          output logits(tied)\n  init normal(std: 0.8)\n}}\n\
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  {train} }}\n"
@@ -78,14 +102,16 @@ fn attended(p: &Params, states: &[&[f64]]) -> Vec<f64> {
     map("o", &out)
 }
 
+/// What the router says of a state, for each number of steps or each step.
+fn scores(p: &Params, x: &[f64]) -> Vec<f64> {
+    let scores = times(&p["route.linear.weight"], x);
+    let each = scores.iter().zip(&p["route.linear.bias"]);
+    each.map(|(s, b)| s + b).collect()
+}
+
 /// The number of steps of a token, from 1, and its share of the router's softmax, with all shares.
 fn route(p: &Params, x: &[f64]) -> (usize, f64, Vec<f64>) {
-    let scores = times(&p["route.linear.weight"], x);
-    let scores: Vec<f64> = scores
-        .iter()
-        .zip(&p["route.linear.bias"])
-        .map(|(s, b)| s + b)
-        .collect();
+    let scores = scores(p, x);
     let total: f64 = scores.iter().map(|s| s.exp()).sum();
     let shares: Vec<f64> = scores.iter().map(|s| s.exp() / total).collect();
     let mut best = 0;
@@ -103,20 +129,45 @@ fn embedded(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
     text.iter().map(row).collect()
 }
 
-/// The states of a text after all steps: in each, those that take it are a text of their own.
-fn recurred(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
+/// The tokens of a text that take a step, in order, with what their changes are multiplied by. `open`: those that took the one before.
+fn taking(choice: Choice, step: usize, open: &[usize], scores: &[Vec<f64>]) -> Vec<(usize, f64)> {
+    let Choice::Steps(_, counts) = choice else {
+        unreachable!("tokens choose before the first step")
+    };
+    let mut each: Vec<(usize, f64)> = open.iter().map(|i| (*i, scores[*i][step])).collect();
+    each.sort_by(|a, b| b.1.total_cmp(&a.1));
+    each.truncate(counts[step]);
+    each.sort_by_key(|(i, _)| *i);
+    let gate = |(i, s): (usize, f64)| (i, 1.0 / (1.0 + (-s).exp()));
+    each.into_iter().map(gate).collect()
+}
+
+/// The states of a text after all steps, and who takes each: these are a text of their own in it.
+fn recurred(p: &Params, text: &[i32], choice: Choice) -> (Vec<Vec<f64>>, Vec<Vec<usize>>) {
     let mut x = embedded(p, text);
     let routes: Vec<(usize, f64)> = x
         .iter()
         .map(|x| route(p, x))
         .map(|(n, g, _)| (n, g))
         .collect();
-    for step in 1..=MOST {
-        let mine: Vec<usize> = (0..x.len()).filter(|i| routes[*i].0 >= step).collect();
-        let states: Vec<&[f64]> = mine.iter().map(|i| &x[*i][..]).collect();
-        let next: Vec<Vec<f64>> = (0..mine.len())
+    let mut took: Vec<Vec<usize>> = Vec::new();
+    for step in 0..MOST {
+        let all: Vec<usize> = (0..x.len()).collect();
+        let open = took.last().unwrap_or(&all);
+        let turns: Vec<(usize, f64)> = match choice {
+            Tokens => {
+                let mine = open.iter().filter(|i| routes[**i].0 > step);
+                mine.map(|i| (*i, routes[*i].1)).collect()
+            }
+            steps => {
+                let scores: Vec<Vec<f64>> = x.iter().map(|x| scores(p, x)).collect();
+                taking(steps, step, open, &scores)
+            }
+        };
+        let states: Vec<&[f64]> = turns.iter().map(|(i, _)| &x[*i][..]).collect();
+        let next: Vec<Vec<f64>> = (0..turns.len())
             .map(|n| {
-                let (own, gate) = (states[n], routes[mine[n]].1);
+                let (own, gate) = (states[n], turns[n].1);
                 let met = attended(p, &states[..=n]);
                 let u: Vec<f64> = own.iter().zip(met).map(|(x, k)| x + H * k).collect();
                 let made = u.iter().zip(swiglu(p, "f", &u)).map(|(u, k)| u + H * k);
@@ -126,18 +177,20 @@ fn recurred(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
                     .collect()
             })
             .collect();
-        for (i, state) in mine.into_iter().zip(next) {
-            x[i] = state;
+        let mine: Vec<usize> = turns.iter().map(|(i, _)| *i).collect();
+        for (i, state) in mine.iter().zip(next) {
+            x[*i] = state;
         }
+        took.push(mine);
     }
-    x
+    (x, took)
 }
 
 /// Cross-entropy of tied logits, and how unevenly numbers of steps are used: M Σ_n f_n p_n.
-fn loss_of(p: &Params, x: &[i32], targets: &[i32]) -> [f64; 2] {
+fn loss_of(p: &Params, x: &[i32], targets: &[i32], choice: Choice) -> [f64; 2] {
     let mut sum = 0.0;
     for (x, y) in x.chunks(SEQ).zip(targets.chunks(SEQ)) {
-        for (state, y) in recurred(p, x).iter().zip(y) {
+        for (state, y) in recurred(p, x, choice).0.iter().zip(y) {
             let logits = times(&p["embed.token.weight"], state);
             sum += nats(&logits, *y);
         }
@@ -156,26 +209,26 @@ fn loss_of(p: &Params, x: &[i32], targets: &[i32]) -> [f64; 2] {
 const REFERENCE: &str = "field g = attention(heads: 2, causal)";
 const LOSS: &str = "loss cross_entropy + 1/4*load_balance";
 
-#[test]
-fn tokens_recur_as_in_a_plain_loop() {
-    let (built, m) = planned("lie(g, f)", REFERENCE, &format!("precision f64;  {LOSS}"));
+const NATS: &str = "loss cross_entropy";
+
+/// Results, terms of the loss and gradients in f64 are those of the plain loop, compiled and interpreted. Gives who took each step.
+fn is_the_plain_loop(choice: Choice, loss: &str) -> Vec<Vec<usize>> {
+    let train = format!("precision f64;  {loss}");
+    let (built, m) = planned(choice, "lie(g, f)", REFERENCE, &train);
     let mut e = varied(&m);
     let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
     let p = of(&e, State::Params);
-    let steps = |p: &Params| {
-        let each = embedded(p, &x).into_iter().map(|x| route(p, &x).0);
-        each.collect::<Vec<_>>()
+    let took = |p: &Params| {
+        let texts = x.chunks(SEQ).map(|text| recurred(p, text, choice).1);
+        texts.collect::<Vec<_>>()
     };
-    let made = steps(&p);
-    let kinds: BTreeSet<usize> = made.iter().copied().collect();
-    assert!(kinds.len() >= 3 && kinds.contains(&MOST), "{made:?}");
-
+    let texts = took(&p);
     let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
     let out = e.run("forward", AT, &io[..1], &[]).unwrap();
     let logits: Vec<f64> = out.reals("logits").unwrap().iter().collect();
     let want: Vec<f64> = x
         .chunks(SEQ)
-        .flat_map(|text| recurred(&p, text))
+        .flat_map(|text| recurred(&p, text, choice).0)
         .flat_map(|x| times(&p["embed.token.weight"], &x))
         .collect();
     let near = |got: &[f64], what: &str| {
@@ -185,7 +238,8 @@ fn tokens_recur_as_in_a_plain_loop() {
         }
     };
     near(&logits, "compiled");
-    let mean = made.iter().sum::<usize>() as f64 / made.len() as f64;
+    let made: usize = texts.iter().flatten().map(Vec::len).sum();
+    let mean = made as f64 / x.len() as f64;
     assert!((out.scalar("steps.made").unwrap() - mean).abs() < 1e-12);
     let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
     near(
@@ -193,17 +247,50 @@ fn tokens_recur_as_in_a_plain_loop() {
         "interpreted",
     );
     let out = e.run("grad", AT, &io, &[]).unwrap();
-    let terms = loss_of(&p, &x, &y);
-    for (name, term) in ["cross_entropy", "load_balance"].into_iter().zip(terms) {
-        let told = out.scalar(&format!("loss.{name}")).unwrap();
+    let [nats, balance] = loss_of(&p, &x, &y, choice);
+    let balances = loss != NATS;
+    let terms = [("loss.cross_entropy", nats), ("loss.load_balance", balance)];
+    let terms = match balances {
+        true => terms.to_vec(),
+        false => vec![("loss", nats)],
+    };
+    for (name, term) in terms {
+        let told = out.scalar(name).unwrap();
         assert!((told - term).abs() < 1e-12, "{name}: {told}, not {term}");
     }
-    // Differences change no number of steps.
+    // Differences change nobody's steps.
     gradient_is_of(&e, |p| {
-        assert_eq!(steps(p), made);
-        let [nats, balance] = loss_of(p, &x, &y);
-        nats + balance / 4.0
+        assert_eq!(took(p), texts);
+        let [nats, balance] = loss_of(p, &x, &y, choice);
+        nats + if balances { balance / 4.0 } else { 0.0 }
     });
+    texts.concat()
+}
+
+#[test]
+fn tokens_recur_as_in_a_plain_loop() {
+    let took = is_the_plain_loop(Tokens, LOSS);
+    let steps = |took: &[Vec<usize>], i: usize| took.iter().filter(|t| t.contains(&i)).count();
+    let texts = took.chunks(MOST);
+    let made = texts.flat_map(|took| (0..SEQ).map(|i| steps(took, i)));
+    let kinds: BTreeSet<usize> = made.collect();
+    assert!(kinds.len() >= 3 && kinds.contains(&MOST), "{took:?}");
+}
+
+#[test]
+fn steps_choose_tokens_as_in_a_plain_loop() {
+    for choice in [STEPS, FEW] {
+        let took = is_the_plain_loop(choice, NATS);
+        let Choice::Steps(_, counts) = choice else {
+            unreachable!("steps choose")
+        };
+        let [first, second] = [&took[..MOST], &took[MOST..]];
+        let found = |took: &[Vec<usize>]| took.iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!([found(first), found(second)], [counts; 2].map(Vec::from));
+        // It is not their places that choose them.
+        assert_ne!(first, second);
+        assert_ne!(first[MOST - 1], (0..counts[MOST - 1]).collect::<Vec<_>>());
+    }
 }
 
 const MIXED: &str = "field g = rmsnorm |> attention(heads: 2, kv_heads: 1, causal, rope)";
@@ -215,17 +302,22 @@ fn a_text_read_in_pieces_is_the_text_read_whole() {
         MIXED,
         "field g = rmsnorm |> attend(linear, linear, linear, heads: 2, causal, window: 3, bias: alibi, sinks)",
     ] {
-        is_read_in_pieces(&mut varied(&planned("strang(f, g)", fields, "").1), MOST);
+        let (_, m) = planned(Tokens, "strang(f, g)", fields, "");
+        is_read_in_pieces(&mut varied(&m), MOST);
     }
 }
 
 #[test]
 fn neither_memory_nor_passing_over_changes_a_bit() {
-    // A bias that makes all tokens take two steps: the others are passed over.
-    for biased in [false, true] {
+    // A bias that makes all tokens take two steps: the others are passed over. Steps that choose their tokens are taken by some.
+    for (choice, loss, biased) in [
+        (Tokens, LOSS, false),
+        (Tokens, LOSS, true),
+        (FEW, NATS, false),
+    ] {
         let made = |memory: &str| {
-            let train = format!("{LOSS} + 1/4*kinetic;  {memory}");
-            let (_, m) = planned("strang(f, g)", MIXED, &train);
+            let train = format!("{loss} + 1/4*kinetic;  {memory}");
+            let (_, m) = planned(choice, "strang(f, g)", MIXED, &train);
             let mut e = varied(&m);
             if biased {
                 let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
@@ -240,42 +332,52 @@ fn neither_memory_nor_passing_over_changes_a_bit() {
 /// Programs in f32 against the meaning of their graphs.
 #[test]
 fn programs_compute_recursions() {
-    let (built, m) = planned("strang(f, g)", MIXED, LOSS);
-    let mut e = varied(&m);
-    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
-    let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
-    let want = interp::run(&built.grad, &f, AT).unwrap();
-    let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
-    let out = e.run("grad", AT, &io, &[]).unwrap();
-    close(
-        "loss",
-        &[out.scalar("loss").unwrap() as f32],
-        &want["loss"].data,
-        1e-5,
-    );
-    for p in m.trained() {
-        let name = format!("grad.{}", p.path);
-        close(&name, e.of(State::Grads, p).f32(), &want[&name].data, 1e-3);
+    for (choice, loss) in [(Tokens, LOSS), (STEPS, NATS)] {
+        let (built, m) = planned(choice, "strang(f, g)", MIXED, loss);
+        let mut e = varied(&m);
+        let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
+        let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+        let want = interp::run(&built.grad, &f, AT).unwrap();
+        let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+        let out = e.run("grad", AT, &io, &[]).unwrap();
+        close(
+            "loss",
+            &[out.scalar("loss").unwrap() as f32],
+            &want["loss"].data,
+            1e-5,
+        );
+        for p in m.trained() {
+            let name = format!("grad.{}", p.path);
+            close(&name, e.of(State::Grads, p).f32(), &want[&name].data, 1e-3);
+        }
     }
 }
 
-/// After the first step, which all tokens take, no product is one of all rows; the work is that of the tokens that take a step.
-#[test]
-fn only_tokens_that_take_a_step_are_computed() {
-    let (built, m) = planned("lie(g, f)", REFERENCE, LOSS);
-    let of_all = |g: &Graph| {
+/// Of the products of later steps, none is one of all rows.
+fn of_all_rows(graphs: &[&Graph]) -> usize {
+    let of_all = |g: &&Graph| {
         let later = g
             .nodes()
             .filter(|(_, n)| n.site.step.is_some_and(|k| k > 0));
         let all = later.filter(|(_, n)| matches!(n.op, OpKind::MatMul(_)));
         all.count()
     };
+    graphs.iter().map(of_all).sum()
+}
+
+/// Multiply-adds of the maps of a step for a token: four of attention and three of 6 columns.
+const MAPS: u64 = (4 * WIDTH * WIDTH + 3 * 6 * WIDTH) as u64;
+
+/// After the first step, which all tokens take, no product is one of all rows; the work is that of the tokens that take a step.
+#[test]
+fn only_tokens_that_take_a_step_are_computed() {
+    let (built, m) = planned(Tokens, "lie(g, f)", REFERENCE, LOSS);
     let graphs = [&built.forward, &built.grad, built.decode.as_ref().unwrap()];
-    assert_eq!(graphs.map(of_all), [0; 3]);
+    assert_eq!(of_all_rows(&graphs), 0);
     let costs = cost(&built, &m.program, options()).unwrap();
     let [forward, backward] = costs.even.unwrap();
-    // Four maps of attention and three of 6 columns; of 4 steps the first is whole, then 3/4, 2/4 and 1/4 of all tokens.
-    let step = (SEQ * (4 * WIDTH * WIDTH + 3 * 6 * WIDTH)) as u64;
+    // Of 4 steps the first is whole, then 3/4, 2/4 and 1/4 of all tokens.
+    let step = SEQ as u64 * MAPS;
     let saved = step / 4 + step / 4 * 2 + step / 4 * 3;
     assert!(step.is_multiple_of(4) && saved > 0);
     assert_eq!(costs.forward.contractions - forward.contractions, saved);
@@ -284,6 +386,29 @@ fn only_tokens_that_take_a_step_are_computed() {
         2 * saved
     );
     assert_eq!(costs.forward.attention, forward.attention);
+}
+
+/// Where steps choose their tokens, the work is known: no more and no less than that of the tokens they take.
+#[test]
+fn the_work_of_steps_that_choose_is_known() {
+    for choice in [STEPS, FEW] {
+        let Choice::Steps(_, counts) = choice else {
+            unreachable!("steps choose")
+        };
+        let (built, m) = planned(choice, "lie(g, f)", REFERENCE, NATS);
+        assert_eq!(of_all_rows(&[&built.forward, &built.grad]), 0);
+        assert!(built.decode.is_none() && !built.summary.evolves[0].at_most);
+        let costs = cost(&built, &m.program, options()).unwrap();
+        assert_eq!(costs.even, None);
+        // The router is asked about all tokens, then about those that took the step before.
+        let asked = [SEQ, counts[0], counts[1], counts[2]];
+        let scores: usize = asked.iter().map(|n| n * WIDTH * MOST).sum();
+        let taken: u64 = counts.iter().map(|n| *n as u64 * MAPS).sum();
+        let logits = (SEQ * WIDTH * 256) as u64;
+        let forward = taken + scores as u64 + logits;
+        assert_eq!(costs.forward.contractions, forward);
+        assert_eq!(costs.backward.contractions, 2 * forward);
+    }
 }
 
 /// What a token that does not take a step holds reaches neither results nor gradients of the products.

@@ -34,6 +34,7 @@ mod scan;
 mod scatter_add;
 mod scores;
 pub mod signature;
+mod top_tokens;
 pub mod validate;
 
 use crate::DType;
@@ -57,6 +58,7 @@ use sha2::{Digest, Sha256};
 use signature::Dimension;
 pub use signature::{Mode, OperandAccess, Signature};
 use std::fmt;
+pub use top_tokens::{Share, TopTokens};
 
 /// A kind of kernel. There are no default methods: what is missing does not compile.
 trait Kind {
@@ -206,6 +208,7 @@ kernels! {
     PositionSum(Gather) = position_sum::PositionSumKind,
     Scan(Scan) = scan::ScanKind,
     Delay(Delay) = delay::DelayKind,
+    TopTokens(TopTokens) = top_tokens::TopTokensKind,
     Grouped(Grouped) = grouped::GroupedKind,
     GroupedOuter(Grouped) = grouped_outer::GroupedOuterKind,
 }

@@ -53,7 +53,7 @@ pub enum GenerateError {
     #[error("the model's logits are not finite after {after} tokens; its training has diverged")]
     NonFinite { after: u64 },
     #[error(
-        "this model's attention sees later tokens, so it cannot generate text; a model with `causal` attention can"
+        "this model reads later tokens, so it cannot generate text; `odec check` of its file names the part that does, and what to write"
     )]
     LooksAhead,
     #[error(

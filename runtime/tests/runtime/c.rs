@@ -237,6 +237,7 @@ fn function(k: &Kernel) -> String {
         | KernelSpec::PositionSum(_)
         | KernelSpec::Scan(_)
         | KernelSpec::Delay(_)
+        | KernelSpec::TopTokens(_)
         | KernelSpec::Grouped(_)
         | KernelSpec::GroupedOuter(_) => {
             unreachable!(

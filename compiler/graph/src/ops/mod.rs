@@ -136,6 +136,7 @@ ops! {
     scan::Scan,
     scan_backward::ScanBackward,
     shift_tokens::ShiftTokens,
+    top_tokens::TopTokens,
     depthwise::Depthwise,
     // decoding: what outlives a run
     cache::Cache,

@@ -8,6 +8,7 @@ use odec_graph::{
     Builder, DiffError, Elem, Exact, Graph, InferTypes, OpKind, TensorType, Value, gradient, run,
     verify,
 };
+use odec_program::kernel::Share;
 use odec_program::manifest::{self, Init};
 use odec_program::{Bindings, Dim, Size};
 use proptest::prelude::*;
@@ -133,6 +134,12 @@ fn rotary_tables(interleaved: bool) -> [manifest::Table; 2] {
     ]
 }
 
+fn top(of: u32, from: u32) -> ops::TopTokens {
+    ops::TopTokens {
+        share: Share { of, from },
+    }
+}
+
 /// Ops whose derivative is declared to be 0, not computed.
 fn constant_to_derivatives(s: &Sample) -> bool {
     matches!(
@@ -236,6 +243,7 @@ fn declared_derivatives_are_zero() {
 /// What wrong operands are answered with.
 #[test]
 fn wrong_operands_are_errors() {
+    let token = TensorType::state(1);
     let (s5, s4, row) = (
         TensorType::state(5),
         TensorType::state(4),
@@ -409,6 +417,10 @@ fn wrong_operands_are_errors() {
             vec![s5.clone(), s4.clone()],
         ),
         (ops::Delayed { by: vec![0] }.into(), vec![s5, s4.clone()]),
+        (top(1, 2).into(), vec![token.clone(), s4.clone()]),
+        (top(1, 2).into(), vec![token.clone()]),
+        (top(3, 2).into(), vec![token.clone(), token.clone()]),
+        (top(0, 2).into(), vec![token.clone(), token]),
     ];
     let mut text = String::new();
     for (op, ins) in cases {
@@ -417,6 +429,34 @@ fn wrong_operands_are_errors() {
         text += &format!("({})  {error}\n", shown.join(", "));
     }
     insta::assert_snapshot!(text);
+}
+
+/// Ties go to the earlier token, and what is no number comes last, whoever is left out.
+#[test]
+fn of_equal_scores_the_earlier_is_taken() {
+    let state = |x: &[f64]| Tensor::new(vec![1, x.len() as u64, 1], x.to_vec());
+    let (nan, low) = (f64::NAN, f64::NEG_INFINITY);
+    let chosen = |of, from, scores: &[f64], open: &[f64]| {
+        let cx = EvalCx {
+            bindings: Bindings::new(1, scores.len() as u64),
+        };
+        let op: OpKind = top(of, from).into();
+        op.eval(&[&state(scores), &state(open)], &cx).unwrap()[0]
+            .data
+            .clone()
+    };
+    let all = [1.0; 6];
+    let scores = [0.0, -0.0, nan, 2.0, low, 0.0];
+    let taken = |n| chosen(n, 6, &scores, &all);
+    assert_eq!(taken(2), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(taken(4), [1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    assert_eq!(taken(5), [1.0, 1.0, 1.0, 1.0, 0.0, 1.0]);
+    assert_eq!(taken(6), all);
+    let open = [0.0, 1.0, 1.0, -1.0, nan, 1.0];
+    assert_eq!(chosen(1, 3, &scores, &open), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(chosen(1, 1, &scores, &open), [0.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
+    // A share of all tokens, rounded up.
+    assert_eq!(chosen(1, 5, &scores, &open), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
 }
 
 /// Values that do not fit are errors of evaluation, not panics.

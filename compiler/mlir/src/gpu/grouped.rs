@@ -69,6 +69,9 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
             });
         }
     });
+    if spec.of.partial {
+        block.clear(e, group, (from, to), col);
+    }
     Ok(())
 }
 
@@ -130,9 +133,6 @@ impl<'a> Block<'a> {
         if rows != 16 * M || cols != 16 * N || !u64::from(b.kc).is_multiple_of(WARP) {
             return Err(format!("a blocking of {rows} × {cols}, {} deep", b.kc));
         }
-        if spec.of.partial {
-            return Err("rows that are of no group".into());
-        }
         let thread = e.thread();
         let sixteen = e.int(16);
         let rows = e.dim(0);
@@ -152,6 +152,20 @@ impl<'a> Block<'a> {
             first,
             copies,
         }
+    }
+
+    /// Writes zeros for those of the rows `from..to` that are of no group, which the blocks of the first group do. Nothing follows it that
+    /// asks all threads of a warp.
+    fn clear(&self, e: &mut Emitter, group: Val, (from, to): (Val, Val), col: Val) {
+        let members = Members::of(e, self.spec, group);
+        let zeros = [e.float(0.0, e.scalar()); N as usize];
+        let first = e.add(from, self.y);
+        let each = |e: &mut Emitter, row: Val| {
+            let lacks = members.lacks(e, row);
+            let write = |e: &mut Emitter| self.write(e, (row, col), self.spec.of.n, &zeros);
+            e.when(lacks, write);
+        };
+        e.when(members.first, |e| e.for_each(first, to, 16, each));
     }
 
     fn nothing(&self, e: &mut Emitter, x: f64) -> Vec<Val> {

@@ -19,6 +19,7 @@ mod rows;
 mod scan;
 mod stage;
 mod tensor;
+mod top_tokens;
 
 use crate::CodegenError;
 use crate::emit::{Arguments, Emitter};
@@ -58,6 +59,7 @@ pub(crate) fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, Codeg
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Delay(k) => delay::emit(&mut e, k),
+        KernelSpec::TopTokens(k) => top_tokens::emit(&mut e, k),
         KernelSpec::Attend(k) if attends_on_tensor_cores(k) => {
             tensor::attend::forward::emit(&mut e, k)
         }

@@ -15,3 +15,4 @@ mod programs;
 mod rows;
 mod scan;
 mod tiles;
+mod top_tokens;

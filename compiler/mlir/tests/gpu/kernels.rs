@@ -12,7 +12,7 @@ use crate::ptx::{Emulated, keep};
 use odec_program::expr::{Access, Body, Expr, ExprId, UnaryOp};
 use odec_program::kernel::{
     Attend, Blocking, Columns, Contract, Decay, Delay, Epilogue, Extent, Gather, Grouped, Groups,
-    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Store,
+    Layout, LinearAttend, Order, Rows, Scan, ScanForm, Scores, Share, Store, TopTokens,
 };
 use odec_program::{DType, Kernel, KernelSpec, Target, bf16};
 use odec_runtime::conformance::cases::{self, Cases};
@@ -333,6 +333,33 @@ fn rows_of_earlier_tokens() {
 }
 
 #[test]
+fn tokens_with_the_largest_scores() {
+    let mut cases = vec![];
+    for (n, seq) in [1u64, 7, 127, 129].into_iter().enumerate() {
+        let tokens = 3 * seq;
+        // Ties, numbers below all others, and what is no number.
+        let mut next = noise(seq);
+        let mut scores: Vec<f32> = (0..tokens).map(|_| (4.0 * next() as f32).round()).collect();
+        scores.iter_mut().step_by(5).for_each(|x| *x = f32::NAN);
+        let low = scores.iter_mut().step_by(7);
+        low.for_each(|x| *x = f32::NEG_INFINITY);
+        let scores: Vec<u32> = scores.into_iter().map(f32::to_bits).collect();
+        let (of, from) = [(1, 1), (2, 3), (1, 3), (1, 1000)][n];
+        cases.push(Case {
+            spec: KernelSpec::TopTokens(TopTokens {
+                dtype: DType::F32,
+                share: Share { of, from },
+            }),
+            operands: vec![scores, floats(tokens, 1), room(tokens)],
+            aliases: vec![],
+            dims: vec![3, seq],
+            coeffs: vec![],
+        });
+    }
+    check(&cases);
+}
+
+#[test]
 fn linear_attention() {
     let mut cases = vec![];
     let decays = [Decay::None, Decay::Head, Decay::Key, Decay::Value];
@@ -386,7 +413,8 @@ const GROUPED: [[u64; 5]; 5] = [
 #[test]
 fn rows_meet_the_matrix_of_their_group() {
     let mut cases = vec![];
-    for (i, [tokens, copies, groups, n, k]) in (0..).zip(GROUPED) {
+    let sizes = (0..).zip(GROUPED).flat_map(|of| [(of, false), (of, true)]);
+    for ((i, [tokens, copies, groups, n, k]), partial) in sizes {
         let spec = |layout, factors: [DType; 2]| Grouped {
             dtype: DType::F32,
             factors,
@@ -397,7 +425,7 @@ fn rows_meet_the_matrix_of_their_group() {
                 copies,
                 n,
                 k,
-                partial: false,
+                partial,
             },
             layout,
             blocking: blocking(),
@@ -408,6 +436,7 @@ fn rows_meet_the_matrix_of_their_group() {
             1 => [f32::NAN, -1.0, 1.5, 9.0][r as usize % 4],
             3 => 1.0,
             4 => (r % 2 * 2) as f32,
+            _ if partial && r % 3 == 1 => -1.0,
             _ => ((r * r + r / 3) % groups) as f32,
         };
         let numbers: Vec<u32> = (0..rows).map(|r| number(r).to_bits()).collect();

@@ -125,6 +125,21 @@ fn mixtures() {
     check("mixtral", &sizes, Target::Sm80);
 }
 
+/// Steps that some tokens take, as tokens choose or steps.
+#[test]
+fn recursions() {
+    for choice in ["choice: token", "choice: expert, capacity: [1, 1/3]"] {
+        let steps =
+            format!("for routed(linear(2), max: 2, {choice}) steps {{ h = 1;  weights shared }}");
+        let sizes = [
+            ("width: 256", "width: 40"),
+            ("hidden: 704", "hidden: 37"),
+            ("for 6 steps { h = 1;  weights per step }", &steps),
+        ];
+        check("prenorm", &sizes, Target::Sm80);
+    }
+}
+
 /// On tensor cores sums are not those of the reference to the bit, and a number in between may round to the other
 /// neighbour in bf16.
 fn in_bf16_on(target: Target) {

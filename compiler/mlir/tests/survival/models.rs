@@ -40,6 +40,8 @@ const ALONG: &str = "concat(scan(linear |> sigmoid, linear), cumsum(linear(6)), 
      linear_attention(linear(6), linear(6) |> normalize(heads: 2), linear(8), heads: 2, delta: linear(2) |> sigmoid)) |> linear(width)";
 /// Rows that belong to no group.
 const ROUTED: &str = "for routed(linear(2), max: 2, choice: token) steps { weights shared }";
+const CAPACITIES: &str =
+    "for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps { weights shared }";
 
 const SIZES: [(&str, &str); 10] = [
     ("width: 256", "width: 16"),
@@ -60,11 +62,11 @@ pub fn corpus() {
     std::fs::write("corpus.txt", line.repeat(100)).unwrap();
 }
 
-/// All of them for a target; those of f64 and of routed steps for processors alone.
+/// All of them for a target; those of f64 for processors alone.
 pub fn all(target: Target) -> Vec<Manifest> {
     let wanted = MODELS
         .iter()
-        .filter(|m| !(target.is_gpu() && (m.2.contains("f64") || m.2 == ROUTED)));
+        .filter(|m| !(target.is_gpu() && m.2.contains("f64")));
     wanted.map(|m| planned(m, target)).collect()
 }
 

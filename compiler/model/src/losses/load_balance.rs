@@ -30,14 +30,20 @@ impl LossTerm for LoadBalance {
     /// Says where nothing is routed, or where it is not known which evaluations of a mixture count.
     fn fit(&self, span: Span, evolves: &[&dyn Along], sink: &mut Vec<Diagnostic>) {
         if !evolves.iter().any(|e| e.has_experts() || e.routes_steps()) {
-            let d = no_effect(
-                span,
-                "this model has no mixture of experts and no routed steps",
-            );
-            sink.push(
-                d.label("`load_balance` is about the choices of `moe` and of `routed`")
+            let message = match evolves.iter().any(|e| e.steps_choose()) {
+                true => "this model has no mixture of experts, and its steps choose their tokens",
+                false => "this model has no mixture of experts and no routed steps",
+            };
+            let d = no_effect(span, message);
+            sink.push(match evolves.iter().find(|e| e.steps_choose()) {
+                Some(e) => d
+                    .label("`load_balance` is about the choices of `moe`, and of tokens among numbers of steps")
+                    .also(e.span(), "these steps take as many tokens as their capacities say, whatever the router's scores are")
+                    .help("leave `load_balance` out"),
+                None => d
+                    .label("`load_balance` is about the choices of `moe` and of `routed`")
                     .help("write, for example, `moe(experts: 8, top_k: 2, hidden: 4*width)` for an MLP"),
-            );
+            });
         } else if let Some(e) = evolves.iter().find(|e| e.has_experts() && e.iterates()) {
             let message =
                 "`load_balance` needs steps that evaluate mixtures a known number of times";

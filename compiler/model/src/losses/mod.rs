@@ -68,8 +68,10 @@ pub trait Along {
     fn solves(&self) -> bool;
     /// Whether its tokens halt one by one.
     fn halts(&self) -> bool;
-    /// Whether a router says how many steps a token takes.
+    /// Whether each token chooses how many steps it takes, by a router.
     fn routes_steps(&self) -> bool;
+    /// Whether each step chooses the tokens that take it.
+    fn steps_choose(&self) -> bool;
     /// Whether weights are functions of times that are found as the model runs.
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.

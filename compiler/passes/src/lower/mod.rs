@@ -17,7 +17,7 @@ use contract::{PreparedOperand, Stretch};
 use odec_graph::op::Kind;
 use odec_graph::{Graph, Value};
 use odec_program::kernel::{
-    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan,
+    Attend, Delay, Gather, Grouped, Groups, KernelSpec, Layout, LinearAttend, Scan, TopTokens,
 };
 use odec_program::{Coeff, DType, Operand, Size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -365,6 +365,11 @@ impl Lowering<'_> {
             (Kind::Delay(spec), _) => {
                 let dtype = self.real;
                 let spec = KernelSpec::Delay(Delay { dtype, ..spec });
+                self.recurrence(spec, sizes(&[0, 1]), n, results)
+            }
+            (Kind::TopTokens(share), _) => {
+                let dtype = self.real;
+                let spec = KernelSpec::TopTokens(TopTokens { dtype, share });
                 self.recurrence(spec, sizes(&[0, 1]), n, results)
             }
             (Kind::ScatterAdd, _) => {
