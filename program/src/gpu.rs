@@ -419,10 +419,6 @@ pub fn refusal(spec: &KernelSpec) -> Option<String> {
             let most = linear_attend::MAX_KEY;
             (a.key > most).then(|| format!("keys of {} columns; at most {most}", a.key))
         }
-        KernelSpec::Grouped(g) | KernelSpec::GroupedOuter(g) => {
-            g.of.partial
-                .then(|| "`routed` steps run on processors only in this version".into())
-        }
         KernelSpec::Attend(a) | KernelSpec::AttendBackward(a) | KernelSpec::AttendCached(a) => {
             let most = attend::MAX_HEAD;
             let head = a.head.max(a.value_head());

@@ -39,6 +39,7 @@ Where a source leaves a choice, or its code differs from its text, the library's
 | [universal](../schemes/models/universal.ode) | Eq. 4-7: norms follow the sums of attention and transition, steps are counted from 1; chances to halt are read after a step (Graves 2016) | the released code (tensor2tensor) normalises before attention and transition, counts steps from 0, learns a vector for each unless told otherwise, and reads the chance before a step |
 | [iiet](../schemes/models/iiet.ode), [iiet_refresh](../schemes/models/iiet_refresh_layer.ode) | ε = 1e-6 in all norms (Table 4) | other models of the library have 1e-5 |
 | [routed](guide/depth.md#a-router-decides-routed) steps | token choice; the share of the chosen number of steps multiplies every change Φ(x) − x | Bae et al. (2025), 2.2.1: step r gives Φ(x) times the share of r, and the last step adds x₀ |
+| [moe](guide/experts.md#capacity) with a `capacity` | a share of the context, counted in each text by itself; tokens come one after the other, each with all of its choices, so nothing depends on later tokens; weights stay as they are where a choice is dropped | GShard (Lepikhin et al. 2020) counts in groups of tokens of a batch, gives room to all first choices before all second ones, and drops some second ones at random; Switch Transformers (Fedus et al. 2021) have more room in evaluation than in training |
 | [gpt](../schemes/models/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
 
 ## Measured

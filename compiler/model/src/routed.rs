@@ -255,6 +255,7 @@ impl GraphBuilder<'_> {
                 logits,
                 chosen,
                 top_k,
+                taken: None,
             },
         )?;
         let shares = nn::softmax(b, logits)?;

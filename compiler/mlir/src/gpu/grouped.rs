@@ -68,6 +68,10 @@ pub(super) fn emit_rows(e: &mut Emitter, spec: &Grouped) -> Result<(), String> {
             });
         }
     });
+    if spec.of.partial {
+        let first = e.cmp(Cmp::Eq, group, zero);
+        e.when(first, |e| block.clear(e, group, (from, to), col));
+    }
     Ok(())
 }
 
@@ -133,9 +137,6 @@ impl<'a> Block<'a> {
         if rows != 16 * M || cols != 16 * N || !u64::from(b.kc).is_multiple_of(WARP) {
             return Err(format!("a blocking of {rows} × {cols}, {} deep", b.kc));
         }
-        if spec.of.partial {
-            return Err("rows that are of no group".into());
-        }
         let thread = e.thread();
         let sixteen = e.int(16);
         let rows = e.dim(0);
@@ -193,6 +194,18 @@ impl<'a> Block<'a> {
         });
         e.barrier();
         count[0]
+    }
+
+    /// Zeroes 64 columns of those of the rows `from..to` that are of no group: sixteen rows at a time, four columns by each thread. It stands last: where
+    /// some threads write and others do not, no vote may follow.
+    fn clear(&self, e: &mut Emitter, group: Val, (from, to): (Val, Val), col: Val) {
+        let members = Members::of(e, self.spec, group);
+        let zeros = vec![e.float(0.0, e.scalar()); N as usize];
+        let first = e.add(from, self.y);
+        e.for_each(first, to, 16, |e, row| {
+            let lacks = members.lacks(e, row);
+            e.when(lacks, |e| self.write(e, (row, col), self.spec.of.n, &zeros));
+        });
     }
 
     /// Rows of a factor, operand 1 or 2, as many as are listed.

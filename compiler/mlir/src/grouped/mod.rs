@@ -63,7 +63,7 @@ impl Members {
     }
 
     /// Whether a row is of no group (i1).
-    fn lacks(&self, e: &mut Emitter, row: Val) -> Val {
+    pub(crate) fn lacks(&self, e: &mut Emitter, row: Val) -> Val {
         let x = self.number(e, row);
         let zero = e.float(0.0, x.ty);
         let (below, none) = (e.cmp(Cmp::Lt, x, zero), e.cmp(Cmp::Ne, x, x));

@@ -385,7 +385,9 @@ const GROUPED: [[u64; 5]; 5] = [
 #[test]
 fn rows_meet_the_matrix_of_their_group() {
     let mut cases = vec![];
-    for (i, [tokens, copies, groups, n, k]) in (0..).zip(GROUPED) {
+    let sizes = GROUPED.into_iter().flat_map(|s| [(s, false), (s, true)]);
+    for (i, ([tokens, copies, groups, n, k], partial)) in (0..).zip(sizes) {
+        let i = i / 2;
         let spec = |layout, factors: [DType; 2]| Grouped {
             dtype: DType::F32,
             factors,
@@ -396,7 +398,7 @@ fn rows_meet_the_matrix_of_their_group() {
                 copies,
                 n,
                 k,
-                partial: false,
+                partial,
             },
             layout,
             blocking: blocking(),
@@ -406,6 +408,8 @@ fn rows_meet_the_matrix_of_their_group() {
         let number = |r: u64| match i {
             1 => [f32::NAN, -1.0, 1.5, 9.0][r as usize % 4],
             3 => 1.0,
+            // of three rows one is of no group, in both ranges
+            4 if partial => (r % 3) as f32 - 1.0,
             4 => (r % 2 * 2) as f32,
             _ => ((r * r + r / 3) % groups) as f32,
         };

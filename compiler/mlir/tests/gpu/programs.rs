@@ -124,6 +124,31 @@ fn mixtures() {
     check("mixtral", &sizes, Target::Sm80);
 }
 
+/// Experts that take ⌈256/16 · 2/8⌉ = 4 tokens of a text: 32 of 38 choices at most.
+#[test]
+fn capacities() {
+    let sizes = [
+        ("width: 128", "width: 20"),
+        ("hidden: 352", "hidden: 9, capacity: 1/16"),
+        ("for 6 steps", "for 1 step"),
+    ];
+    check("mixtral", &sizes, Target::Sm80);
+}
+
+/// Steps that a router gives to each token.
+#[test]
+fn recursions() {
+    let sizes = [
+        ("width: 256", "width: 40"),
+        ("hidden: 704)", "hidden: 37)\nfield route = linear(3)"),
+        (
+            "for 6 steps { h = 1;  weights per step }",
+            "for routed(route, max: 3, choice: token) steps { h = 1;  weights shared }",
+        ),
+    ];
+    check("prenorm", &sizes, Target::Sm80);
+}
+
 /// On tensor cores sums are not those of the reference to the bit, and a number in between may round to the other
 /// neighbour in bf16.
 fn in_bf16_on(target: Target) {
