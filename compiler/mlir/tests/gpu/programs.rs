@@ -128,7 +128,7 @@ fn mixtures() {
 #[test]
 fn capacities() {
     let sizes = [
-        ("width: 128", "width: 20"),
+        ("width: 128", "width: 24"),
         ("hidden: 352", "hidden: 9, capacity: 1/16"),
         ("for 6 steps", "for 1 step"),
     ];
