@@ -11,7 +11,7 @@ use super::layers::Routed;
 use super::losses::{Along, LoadBalance, LossTerm};
 use super::step_count::StepCount;
 use crate::error::BuildError;
-use odec_graph::ops::{InverseCount, Mul, SumCols, SumRows};
+use odec_graph::ops::{InverseCount, Maximum, Mul, Recip, SumCols, SumRows};
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
 use odec_program::ResultId;
 
@@ -73,12 +73,16 @@ impl GraphBuilder<'_> {
     }
 }
 
-/// The share of each expert in all choices of a run.
+/// The share of each expert in all choices of a run, of the tokens that take the step at hand.
 fn share(b: &mut Builder, at: Routed) -> Result<Value, TypeError> {
     let size = b.ty(at.chosen).rows();
     let used = b.push1(SumRows, &[at.chosen])?;
     let inverse = b.push1(InverseCount { size }, &[])?;
-    let used = b.push1(Mul, &[used, inverse])?;
+    let mut used = b.push1(Mul, &[used, inverse])?;
+    if let Some(taking) = at.among {
+        let over = all_over(b, taking)?;
+        used = b.push1(Mul, &[used, over])?;
+    }
     nn::combine(b, &[(Exact::ratio(1, whole(at.top_k)), used)])
 }
 
@@ -90,13 +94,27 @@ fn dropped(b: &mut Builder, at: Routed, taken: Value) -> Result<Value, TypeError
     nn::combine(b, &[(Exact::ratio(1, whole(at.top_k)), mean)])
 }
 
-/// `E Σ_e f_e p_e` for each token.
+/// `E Σ_e f_e p_e` for each token; where only some take the step at hand, the mean over all tokens is that over these.
 fn balance(b: &mut Builder, at: Routed, used: Value) -> Result<Value, TypeError> {
     let experts = b.ty(at.chosen).cols();
     let shares = nn::softmax(b, at.logits)?;
     let each = b.push1(Mul, &[shares, used])?;
-    let sum = b.push1(SumCols, &[each])?;
+    let mut sum = b.push1(SumCols, &[each])?;
+    if let Some(taking) = at.among {
+        let over = all_over(b, taking)?;
+        let own = b.push1(Mul, &[taking, over])?;
+        sum = b.push1(Mul, &[sum, own])?;
+    }
     nn::combine(b, &[(Exact::int(whole(experts)), sum)])
+}
+
+/// How many tokens there are for each that takes the step at hand; where none does, as if one did.
+fn all_over(b: &mut Builder, taking: Value) -> Result<Value, TypeError> {
+    let size = b.ty(taking).rows();
+    let share = nn::mean_rows(b, taking)?;
+    let one = b.push1(InverseCount { size }, &[])?;
+    let share = b.push1(Maximum, &[share, one])?;
+    b.push1(Recip, &[share])
 }
 
 fn whole(n: u64) -> i64 {

@@ -16,8 +16,8 @@ use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::halting::plus;
 use super::kv::KvMode;
+use super::layers::Routed;
 use super::layers::pipeline::Sizes;
-use super::layers::{Reads, Routed};
 use super::params::decider_path;
 use super::random::Perhaps;
 use super::step::Kept;
@@ -137,19 +137,9 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     if !matches!(e.depth, StepCount::Routed(_)) {
         return Some(());
     }
-    let fields = || {
-        let programs = e.unrolled.programs.iter().zip(&e.layers);
-        programs.flat_map(|(p, layers)| p.fields.iter().zip(layers))
-    };
-    if let Some((leaf, _)) = fields().find(|(_, layer)| layer.reads().routes) {
-        let d = not_supported(leaf.span, "a mixture of experts in routed steps");
-        sink.push(d.also(e.span, "only some tokens take a step here").help(
-            "write `swiglu(…)`, or put the mixture into another evolve, whose steps all tokens take",
-        ));
-        return None;
-    }
-    let reads_all = |reads: Reads| reads.all_tokens || reads.carried > 0;
-    let Some((leaf, _)) = fields().find(|(_, layer)| reads_all(layer.reads())) else {
+    let programs = e.unrolled.programs.iter().zip(&e.layers);
+    let mut fields = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
+    let Some((leaf, _)) = fields.find(|(_, layer)| layer.reads().all_tokens) else {
         return Some(());
     };
     let message = format!("`{}` reads tokens none of which can be left out", leaf.name);
@@ -256,6 +246,7 @@ impl GraphBuilder<'_> {
                 chosen,
                 top_k,
                 taken: None,
+                among: None,
             },
         )?;
         let shares = nn::softmax(b, logits)?;

@@ -2,7 +2,8 @@
 
 use crate::numbers::{close, executor, feeds, tokens};
 use crate::plain::{
-    Params, changes_no_bit, gradient_is_of, nats, of, pieces_are_the_whole, set, times, waves,
+    Params, changes_no_bit, expert, gradient_is_of, nats, of, pieces_are_the_whole, set, times,
+    waves,
 };
 use crate::source::built;
 use crate::systems::options;
@@ -85,23 +86,6 @@ fn chosen(p: &Params, m: Mixture, x: &[f64]) -> (Vec<usize>, Vec<f64>) {
     (order, scores)
 }
 
-fn expert(p: &Params, e: usize, x: &[f64]) -> Vec<f64> {
-    let own = |part: &str| &p[&format!("f.{part}.weight")][e * HIDDEN * WIDTH..][..HIDDEN * WIDTH];
-    let up = times(own("up"), x);
-    let hidden: Vec<f64> = match p.contains_key("f.gate.weight") {
-        true => {
-            let gate = times(own("gate"), x);
-            let each = gate.iter().zip(&up);
-            each.map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
-        }
-        false => {
-            let below = |u: f64| 0.5 * (1.0 + libm::erf(u / 2.0f64.sqrt()));
-            up.iter().map(|u| u * below(*u)).collect()
-        }
-    };
-    times(own("down"), &hidden)
-}
-
 /// What a run of the model finds.
 #[derive(Default)]
 struct Found {
@@ -136,7 +120,7 @@ fn evaluated(p: &Params, m: Mixture, states: &[Vec<f64>], found: &mut Found) -> 
                 }
                 room[*e] -= 1;
                 let weight = share(&of, *e);
-                let each = y.iter_mut().zip(expert(p, *e, x));
+                let each = y.iter_mut().zip(expert(p, "f", (*e, HIDDEN), x));
                 each.for_each(|(y, o)| *y += weight * o);
             }
             let all = shares.iter_mut().enumerate();

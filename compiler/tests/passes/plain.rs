@@ -30,6 +30,25 @@ pub fn swiglu(p: &Params, name: &str, x: &[f64]) -> Vec<f64> {
     map("down", &hidden)
 }
 
+/// An expert of the mixture of this name, whose hidden layers have so many columns: SwiGLU, or GELU where it has no gate.
+pub fn expert(p: &Params, name: &str, (number, hidden): (usize, usize), x: &[f64]) -> Vec<f64> {
+    let size = hidden * x.len();
+    let own = |part: &str| Some(&p.get(&format!("{name}.{part}.weight"))?[number * size..][..size]);
+    let map = |part: &str, x: &[f64]| Some(times(own(part)?, x));
+    let up = map("up", x).unwrap().into_iter();
+    let inner: Vec<f64> = match map("gate", x) {
+        Some(gate) => gate
+            .iter()
+            .zip(up)
+            .map(|(g, u)| g / (1.0 + (-g).exp()) * u)
+            .collect(),
+        None => up
+            .map(|u| u * 0.5 * (1.0 + libm::erf(u / 2.0f64.sqrt())))
+            .collect(),
+    };
+    times(own("down").unwrap(), &inner)
+}
+
 /// Cross-entropy of a token.
 pub fn nats(logits: &[f64], target: i32) -> f64 {
     logits.iter().map(|z| z.exp()).sum::<f64>().ln() - logits[target as usize]

@@ -105,7 +105,7 @@ pub struct Reads {
     pub routes: bool,
     /// How many tokens of a text its experts take, where they do not take all.
     pub capacities: Vec<Capacity>,
-    /// Other tokens, none of which can be left out: by their distance, or by bounded scores.
+    /// Other tokens, none of which can be left out: by their distance, by bounded scores, or as terms of a sum.
     pub all_tokens: bool,
 }
 
@@ -240,6 +240,8 @@ pub struct Routed {
     pub top_k: u64,
     /// Of `chosen`, what experts take that have a capacity.
     pub taken: Option<Value>,
+    /// 1 for tokens that take the step at hand, 0 for the others, which chose nothing: `[.., 1]`.
+    pub among: Option<Value>,
 }
 
 /// `norm.2.gain` → `norm.2`.

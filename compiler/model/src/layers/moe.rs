@@ -60,6 +60,8 @@ struct Route {
     experts: Value,
     /// Of each choice.
     weights: Vec<Value>,
+    /// Whether some choices are of no expert.
+    partial: bool,
 }
 
 impl Layer for Moe {
@@ -173,7 +175,7 @@ impl Layer for Moe {
             let matrices = w.param(b, path)?;
             let product = GroupedMatMul {
                 transposed: false,
-                partial: most.is_some(),
+                partial: route.partial,
                 most,
                 rounded: false,
             };
@@ -226,9 +228,10 @@ impl Moe {
             chosen.push(number);
         }
         let all = sum(b, &hot)?;
+        let (among, here) = among(b, x, all)?;
         let taken = match self.bound() {
-            Some(most) => Some(self.taken(b, all, most, w)?),
-            None => None,
+            Some(most) => self.taken(b, here, most, w)?,
+            None => here,
         };
         let top_k = self.top_k;
         w.routed(
@@ -236,9 +239,10 @@ impl Moe {
             part_of(&self.router),
             Routed {
                 logits,
-                chosen: all,
+                chosen: here,
                 top_k,
-                taken,
+                taken: self.bound().map(|_| taken),
+                among,
             },
         )?;
         let shares = self.shares(b, logits, all)?;
@@ -247,13 +251,18 @@ impl Moe {
             b.push1(SumCols, &[own])
         };
         let weights = hot.iter().map(weight).collect::<TypeResult<_>>()?;
-        if let Some(taken) = taken {
+        let partial = among.is_some() || self.bound().is_some();
+        if partial {
             for (number, hot) in chosen.iter_mut().zip(&hot) {
                 *number = or_none(b, *number, *hot, taken)?;
             }
         }
         let experts = b.push1(Concat, &chosen)?;
-        Ok(Route { experts, weights })
+        Ok(Route {
+            experts,
+            weights,
+            partial,
+        })
     }
 
     /// The softmax of the scores that weights are of, 0 or more for those that were not chosen.
@@ -281,6 +290,16 @@ impl Moe {
         let room = b.push1(Shift { by }, &[room])?;
         b.push1(WherePositive, &[room, chosen])
     }
+}
+
+/// Where only some tokens take the step at hand: 1 for these, 0 for the others, and what these choose.
+fn among(b: &mut Builder, x: Value, chosen: Value) -> TypeResult<(Option<Value>, Value)> {
+    let rows = b.rows.filter(|rows| *b.ty(*rows) == b.ty(x).per_row());
+    let Some(rows) = rows else {
+        return Ok((None, chosen));
+    };
+    let taking = b.push1(Shift { by: Exact::one() }, &[rows])?;
+    Ok((Some(taking), b.push1(Mul, &[chosen, taking])?))
 }
 
 /// The number of a choice, or −1 if its expert does not take it.
