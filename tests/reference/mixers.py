@@ -113,7 +113,19 @@ def experts(p: Parameters, heads: int, x: Array) -> Array:
     """Σₑ wₑ Eₑ(x), w the softmax of the two largest scores (Jiang et al. 2024)."""
     scores = linear(p, ".router", x)
     second = jnp.sort(scores, axis=-1)[..., -2:-1]
-    weights = jax.nn.softmax(jnp.where(scores >= second, scores, -jnp.inf), axis=-1)
+    return weighed(p, x, jax.nn.softmax(jnp.where(scores >= second, scores, -jnp.inf), axis=-1))
+
+
+def switch(p: Parameters, heads: int, x: Array) -> Array:
+    """pₑ Eₑ(x), e with the largest share p of the softmax, for the first ⌈5/4 · tokens/4⌉ tokens of a text that choose e (Fedus et al. 2021)."""
+    shares = jax.nn.softmax(linear(p, ".router", x), axis=-1)
+    chosen = jax.nn.one_hot(jnp.argmax(shares, axis=-1), 4)
+    taken = chosen * (jnp.cumsum(chosen, axis=1) <= -(-5 * x.shape[1] // 16))
+    return weighed(p, x, shares * taken)
+
+
+def weighed(p: Parameters, x: Array, weights: Array) -> Array:
+    """Σₑ wₑ Eₑ(x), E SwiGLUs, all computed."""
     gate, up = (jnp.einsum("btc,ehc->bteh", x, p[f".{m}.weight"]) for m in ("gate", "up"))
     return jnp.einsum("bteh,ech,bte->btc", jax.nn.silu(gate) * up, p[".down.weight"], weights)
 
@@ -183,5 +195,6 @@ MIXERS = {
     "token_shift": after_norm(token_shift, lambda shape: maps(shape, "linear") | vectors(shape, "share")),
     "conformer": Mixer(conformer, conformer_table),
     "experts": after_norm(experts, experts_table),
+    "switch": after_norm(switch, experts_table),
     "hopfield": after_norm(hopfield, lambda shape: {"patterns.weight": (16, shape.width)}),
 }

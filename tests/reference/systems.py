@@ -1123,6 +1123,14 @@ field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> line
         hidden=("experts.hidden",),
         half=False,
     ),
+    "switch": System(
+        splitting(("att", 1.0), ("switch", 1.0)),
+        definitions="field switch = rmsnorm |> moe(experts: 4, top_k: 1, hidden: 64, capacity: 5/4, weights: all)\n",
+        flow="lie(att, switch)",
+        fields={"att": "att", "switch": "switch"},
+        hidden=("switch.hidden",),
+        half=False,
+    ),
     # Histories.
     "pcformer": System(history.pcformer(2), file="pcformer_layer.ode", more=history.pcformer_table, steps=5),
     "pcformer4": System(history.pcformer(4), file="pcformer4_layer.ode", more=history.pcformer_table, steps=5),

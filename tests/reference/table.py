@@ -40,6 +40,7 @@ Where a source leaves a choice, or its code differs from its text, the library's
 | [iiet](../schemes/models/iiet.ode), [iiet_refresh](../schemes/models/iiet_refresh_layer.ode) | ε = 1e-6 in all norms (Table 4) | other models of the library have 1e-5 |
 | [routed](guide/depth.md#a-router-decides-routed) steps | token choice; the share of the chosen number of steps multiplies every change Φ(x) − x | Bae et al. (2025), 2.2.1: step r gives Φ(x) times the share of r, and the last step adds x₀ |
 | [routed](guide/depth.md#steps-that-choose-their-tokens) steps that choose | sigmoid(s) multiplies the change Φ(x) − x; a step takes its share of the tokens rounded up; positions are those in the text | Eq. 2.1 adds sigmoid(s)·Φ(x) to x. The released code (raymin0223/mixture_of_recursions) adds 1/10 of that by default, rounds down, at least to 1, and can lower capacities from 1 as training goes on |
+| [moe](guide/experts.md#capacity) with a `capacity` | a share of the context, counted in each text by itself; tokens come one after the other, each with all of its choices, so nothing depends on later tokens; weights stay as they are where a choice is dropped | GShard (Lepikhin et al. 2020) counts in groups of tokens of a batch, gives room to all first choices before all second ones, and drops some second ones at random; Switch Transformers (Fedus et al. 2021) have more room in evaluation than in training |
 | [gpt](../schemes/models/gpt.ode) | the exact GELU | GPT-2 itself approximates it: `gelu(…, approximate: tanh)` |
 
 ## Measured

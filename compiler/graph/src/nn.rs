@@ -47,6 +47,7 @@ pub fn linear(b: &mut Builder, x: Value, w: Value) -> TypeResult {
             let op = GroupedMatMul {
                 transposed: false,
                 partial: true,
+                most: None,
                 rounded: false,
             };
             b.push1(op, &[x, rows, w])

@@ -2,6 +2,7 @@
 
 use super::build;
 use super::evolve::EvolveSpec;
+use super::layers::Capacity;
 use super::step_count::StepCount;
 use super::train::Named;
 use super::{constrain, layers, lora, params, spec, train, unread};
@@ -111,6 +112,8 @@ pub struct Summary {
     /// Those that make the first state of the input.
     pub embedding: u64,
     pub evolves: Vec<EvolveWork>,
+    /// Of mixtures of experts that do not take all tokens.
+    pub capacities: Vec<Capacity>,
 }
 
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -328,6 +331,7 @@ fn assemble(
             .map(elements)
             .sum(),
         embedding: params::elements_of_input(spec),
+        capacities: evolves.clone().flat_map(EvolveSpec::capacities).collect(),
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {

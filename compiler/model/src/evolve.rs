@@ -2,6 +2,7 @@
 
 use super::args::report;
 use super::decider::Decider;
+use super::layers::Capacity;
 use super::layers::network::Network;
 use super::step_count::{StepCount, extent, fit, gradient};
 use super::time_dependent::{self, TimeDependent};
@@ -204,6 +205,23 @@ impl EvolveSpec {
     pub fn all_layers(&self) -> impl Iterator<Item = &Network> {
         let decider = self.decider().and_then(|d| d.layer.as_ref());
         self.layers.iter().flatten().chain(decider)
+    }
+
+    /// The capacities of its mixtures of experts, each once, with the paths of routers in a step.
+    pub fn capacities(&self) -> Vec<Capacity> {
+        let mut found: Vec<Capacity> = Vec::new();
+        for (program, layers) in self.unrolled.programs.iter().zip(&self.layers) {
+            for (field, layer) in program.fields.iter().zip(layers) {
+                for c in layer.reads().capacities {
+                    let router = format!("{}.{}", field.name, c.router);
+                    let c = Capacity { router, ..c };
+                    if !found.contains(&c) {
+                        found.push(c);
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// The field that decides for each token how many steps it makes.

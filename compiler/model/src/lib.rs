@@ -76,4 +76,5 @@ use crate::scheme::args;
 
 pub use compile::{Built, Checked, CompileError, Summary, compile};
 pub use error::{BuildError, MAX_NODES};
+pub use layers::Capacity;
 pub use params::MAX_PARAMETERS;

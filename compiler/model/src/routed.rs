@@ -20,8 +20,8 @@ use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
 use super::halting::plus;
 use super::kv::KvMode;
+use super::layers::Routed;
 use super::layers::pipeline::Sizes;
-use super::layers::{Reads, Routed};
 use super::params::decider_path;
 use super::random::Perhaps;
 use super::routing;
@@ -113,22 +113,12 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     if !matches!(e.depth, StepCount::Routed(_)) {
         return Some(());
     }
-    let fields = || {
-        let programs = e.unrolled.programs.iter().zip(&e.layers);
-        let each = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
-        // Steps ask the router about those tokens alone that took the one before.
-        let router = e.decider().filter(|_| e.capacities().is_some());
-        each.chain(router.and_then(|d| Some((&d.leaf, d.layer.as_ref()?))))
-    };
-    if let Some((leaf, _)) = fields().find(|(_, layer)| layer.reads().routes) {
-        let d = not_supported(leaf.span, "a mixture of experts in routed steps");
-        sink.push(d.also(e.span, "only some tokens take a step here").help(
-            "write `swiglu(…)`, or put the mixture into another evolve, whose steps all tokens take",
-        ));
-        return None;
-    }
-    let reads_all = |reads: Reads| reads.all_tokens || reads.carried > 0;
-    let Some((leaf, _)) = fields().find(|(_, layer)| reads_all(layer.reads())) else {
+    let programs = e.unrolled.programs.iter().zip(&e.layers);
+    let each = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
+    // Steps ask the router about those tokens alone that took the one before.
+    let router = e.decider().filter(|_| e.capacities().is_some());
+    let mut fields = each.chain(router.and_then(|d| Some((&d.leaf, d.layer.as_ref()?))));
+    let Some((leaf, _)) = fields.find(|(_, layer)| layer.reads().all_tokens) else {
         return Some(());
     };
     let message = format!("`{}` reads tokens none of which can be left out", leaf.name);
@@ -263,6 +253,8 @@ impl GraphBuilder<'_> {
                 logits,
                 chosen,
                 top_k,
+                taken: None,
+                among: None,
             },
         )?;
         let shares = nn::softmax(b, logits)?;

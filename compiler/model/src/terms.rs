@@ -20,7 +20,7 @@ pub(super) struct Collected {
     solutions: usize,
     /// How evenly routers chose, of each evaluation since the last step that was asked.
     pub(super) balances: Vec<Value>,
-    /// The path of each router, and the share of each expert in what it chose, for each evaluation.
+    /// What is told of routers: the name of a result, and its value at each evaluation.
     pub(super) shares: Vec<(String, Vec<Value>)>,
 }
 

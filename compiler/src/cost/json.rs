@@ -1,6 +1,7 @@
 //! Costs as JSON.
 
 use super::{Cost, Operations, UnderPolicy};
+use crate::model::Capacity;
 use crate::scheme::work::fields_json;
 use serde_json::{Value, json};
 
@@ -29,7 +30,9 @@ pub fn json(c: &Cost) -> Value {
             "training_flops_per_token": per_token(c.training(p)), "own": p.memory == c.own,
         })
     };
+    let capacity = |m: &Capacity| json!({ "router": m.router, "tokens": m.tokens, "experts": m.experts, "top_k": m.top_k });
     json!({
+        "capacities": c.capacities.iter().map(capacity).collect::<Vec<_>>(),
         "evolves": evolves, "evaluations": c.evaluations(), "depth": c.depth(),
         "embedding_parameters": c.parameters.embedding, "other_parameters": c.parameters.other,
         "context": c.context, "batch": c.batch,

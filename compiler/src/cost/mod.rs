@@ -10,8 +10,8 @@ pub mod text;
 
 pub use operations::{Operations, Share};
 
-use crate::model::Built;
 use crate::model::step::SOLVE;
+use crate::model::{Built, Capacity};
 use crate::passes::assemble::{AssembleError, Model, Options, gradient};
 use crate::passes::body::dtype;
 use crate::passes::revolve::replays;
@@ -30,6 +30,8 @@ pub struct Cost {
     /// Sequences of a micro-batch, for which memory is planned.
     pub batch: u64,
     pub evolves: Vec<EvolveWork>,
+    /// Of mixtures of experts: operations are then the most that there can be.
+    pub capacities: Vec<Capacity>,
     /// Whether some equation is solved to a tolerance: all iterations that it may take are counted.
     pub solves: bool,
     pub parameters: Parameters,
@@ -91,6 +93,11 @@ impl Cost {
     /// Evaluations of the longest chain in which each needs the one before it.
     pub fn depth(&self) -> u64 {
         self.evolves.iter().map(|e| e.depth).sum()
+    }
+    /// Whether operations are the most that there can be, because routers leave rows out.
+    pub fn leaves_out(&self) -> bool {
+        let full = self.capacities.iter().any(|c| c.tokens < self.context);
+        full || self.even.is_some()
     }
     /// Floating-point operations per token of the context.
     pub fn per_token(&self, of: Operations) -> f64 {
@@ -174,6 +181,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         context: built.config.context,
         batch: built.batch,
         evolves: summary.evolves.clone(),
+        capacities: summary.capacities.clone(),
         solves: built.forward.nodes().any(|(_, n)| n.site.path == SOLVE),
         parameters: Parameters {
             embedding: summary.embedding,

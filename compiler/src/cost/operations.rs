@@ -88,6 +88,16 @@ fn of_some_rows(graph: &Graph, node: &Node) -> bool {
     }
 }
 
+/// The most rows of all sequences that experts take.
+fn most_of(op: &OpKind, at: Bindings) -> u64 {
+    let most = match op {
+        OpKind::GroupedMatMul(m) => m.most,
+        OpKind::GroupedOuter(m) => m.most,
+        _ => None,
+    };
+    most.map_or(u64::MAX, |n| n.saturating_mul(at.batch))
+}
+
 /// The multiply-adds of a graph's live nodes that depend on more than parameters.
 pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
     let mut constant: Vec<bool> = Vec::new();
@@ -139,10 +149,12 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
         // Each row meets the matrices of its experts, and no others.
         Kind::Grouped { of, .. } => {
             let each = rows(&ins[1]).saturating_mul(ins[1].cols());
+            let each = each.min(most_of(&node.op, at));
             found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
         }
         Kind::GroupedOuter { of, .. } => {
             let each = rows(&ins[0]).saturating_mul(ins[0].cols());
+            let each = each.min(most_of(&node.op, at));
             found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {

@@ -1,6 +1,7 @@
 //! Costs as text: sections of a report, with the memory policies side by side.
 
 use super::Cost;
+use crate::model::Capacity;
 use crate::scheme::resolve::count;
 use crate::scheme::work::{EvolveWork, StepWork};
 use odec_text::number::{bytes, flops, thousands};
@@ -38,6 +39,20 @@ fn evolve(e: &EvolveWork) -> String {
     format!("{}; {most}{all} in all", each.join(", "))
 }
 
+/// `ffn.router: at most 20 of 64 tokens of a text for each of 4 experts`.
+fn capacity(of: &Capacity, context: u64) -> String {
+    let all = thousands(context);
+    let experts = thousands(of.experts);
+    let tokens = match of.tokens < context {
+        true => format!("at most {} of {all}", thousands(of.tokens)),
+        false => format!("all {all}"),
+    };
+    format!(
+        "{}: {tokens} tokens of a text for each of {experts} experts",
+        of.router
+    )
+}
+
 /// Sections for a page.
 pub fn write(page: &mut Page, c: &Cost) {
     page.section("Work");
@@ -64,6 +79,9 @@ pub fn write(page: &mut Page, c: &Cost) {
         "longest chain",
         &format!("{} of {}{beside}", thousands(depth), thousands(all)),
     );
+    for m in &c.capacities {
+        page.fact("capacity", &capacity(m, c.context));
+    }
     let p = c.parameters;
     page.fact(
         "parameters",
@@ -77,10 +95,11 @@ pub fn write(page: &mut Page, c: &Cost) {
     let per = |of| flops(c.per_token(of));
     page.section(&format!("FLOP per token, context {}", thousands(c.context)));
     let even = c.even.map(|even| even.map(Some)).unwrap_or_default();
+    let most = if c.leaves_out() { "at most " } else { "" };
     let shown = |all, even: Option<_>| match even {
-        None => per(all),
+        None => format!("{most}{}", per(all)),
         Some(even) => format!(
-            "at most {}, {} where all numbers of steps are used alike",
+            "{most}{}, {} where all numbers of steps are used alike",
             per(all),
             per(even)
         ),
@@ -89,7 +108,6 @@ pub fn write(page: &mut Page, c: &Cost) {
     page.fact("backward", &shown(c.backward, even[1]));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
-        let most = if c.even.is_some() { "at most " } else { "" };
         let shown = format!(
             "{most}{} for the first token, {} for token {}",
             flops(first),

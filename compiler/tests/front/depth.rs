@@ -289,12 +289,6 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
         ),
         (
             ROUTED,
-            "lie(att, experts)",
-            SHARED,
-            "field route = linear(3)\nfield experts = moe(experts: 4, top_k: 2, hidden: 8)",
-        ),
-        (
-            ROUTED,
             "lie(att, sums)",
             SHARED,
             "field route = linear(3)\nfield sums = cumsum",

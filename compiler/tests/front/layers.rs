@@ -363,6 +363,25 @@ fn mistakes_in_arguments_are_named() {
     }
 }
 
+/// What is wrong with a capacity is said where it stands.
+#[test]
+fn capacities_are_numbers_within_bounds() {
+    for value in ["0", "-5/4", "1e9", "exp(1)", "[1, 2]", "linear"] {
+        let text = format!("moe(experts: 4, top_k: 2, hidden: 4, capacity: {value})");
+        let Err(CompileError::Source(messages)) = small(&text) else {
+            panic!("{text} is valid");
+        };
+        let source = format!("\nfield shown = {text}\n");
+        let at = messages[0].labels[0].span;
+        let said = &source[at.start as usize..at.end as usize];
+        assert_eq!((said, messages.len()), (value, 1), "{messages:?}");
+    }
+    for value in ["1/1000", "5/4", "4096", "sqrt(2)", "width/vocab"] {
+        let text = format!("moe(experts: 4, top_k: 2, hidden: 4, capacity: {value})");
+        good(&text);
+    }
+}
+
 /// Functions of a field are defined where a layer says that it multiplies columns, and nowhere else.
 #[test]
 fn functions_of_a_field_need_a_diagonal_one() {
@@ -481,6 +500,39 @@ fn a_mixture_chooses_among_its_experts() {
         (
             "moe(experts: 4, top_k: 2, hidden: 4, activation: relu)",
             "this is no activation of experts",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: 0)",
+            "0 is out of range",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: -5/4)",
+            "-5/4 is out of range",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: 1e9)",
+            "1000000000 is out of range",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: exp(1))",
+            "has no exact value",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: 1/0)",
+            "division by zero",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: linear)",
+            "`linear`",
+        ),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, capacity: [1, 2])",
+            "this is not a number",
+        ),
+        ("moe(experts: 4, top_k: 2, hidden: 4, capacity)", "capacity"),
+        (
+            "moe(experts: 4, top_k: 2, hidden: 4, weights: some)",
+            "these are no weights of experts",
         ),
         ("router(4)", "`router`"),
     ] {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bodies;
+mod capacity;
 mod card;
 mod context;
 mod convolution;

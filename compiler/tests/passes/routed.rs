@@ -3,7 +3,8 @@
 
 use crate::numbers::{close, executor, feeds, tokens};
 use crate::plain::{
-    Params, changes_no_bit, gradient_is_of, is_read_in_pieces, nats, of, set, swiglu, times, waves,
+    Params, changes_no_bit, expert, gradient_is_of, is_read_in_pieces, nats, of, set, swiglu,
+    times, waves,
 };
 use crate::source::built;
 use crate::systems::options;
@@ -49,9 +50,19 @@ impl Choice {
 }
 
 fn planned(choice: Choice, flow: &str, fields: &str, train: &str) -> (Built, Manifest) {
+    planned_with("swiglu(hidden: 6)", choice, flow, fields, train)
+}
+
+fn planned_with(
+    mlp: &str,
+    choice: Choice,
+    flow: &str,
+    fields: &str,
+    train: &str,
+) -> (Built, Manifest) {
     let choice = choice.text();
     let text = format!(
-        "field f = swiglu(hidden: 6)\n{fields}\nfield route = linear({MOST}, bias)\n\
+        "field f = {mlp}\n{fields}\nfield route = linear({MOST}, bias)\n\
          model m {{\n  input tokens(vocab: 256, context: {SEQ})\n  embed learned(width: {WIDTH})\n  \
          evolve {flow} for routed(route, max: {MOST}, {choice}) steps {{ h = 1/2;  weights shared }}\n  \
          output logits(tied)\n  init normal(std: 0.8)\n}}\n\
@@ -142,8 +153,16 @@ fn taking(choice: Choice, step: usize, open: &[usize], scores: &[Vec<f64>]) -> V
     each.into_iter().map(gate).collect()
 }
 
-/// The states of a text after all steps, and who takes each: these are a text of their own in it.
-fn recurred(p: &Params, text: &[i32], choice: Choice) -> (Vec<Vec<f64>>, Vec<Vec<usize>>) {
+/// What a field computes of the states of a text that take a step, by the step's number.
+type Mlp<'a> = &'a mut dyn FnMut(usize, &[Vec<f64>]) -> Vec<Vec<f64>>;
+
+/// The states of a text after all steps, and who takes each: these are a text of their own in it. `mlp` is the field f.
+fn recurred(
+    p: &Params,
+    text: &[i32],
+    choice: Choice,
+    mlp: Mlp,
+) -> (Vec<Vec<f64>>, Vec<Vec<usize>>) {
     let mut x = embedded(p, text);
     let routes: Vec<(usize, f64)> = x
         .iter()
@@ -165,12 +184,16 @@ fn recurred(p: &Params, text: &[i32], choice: Choice) -> (Vec<Vec<f64>>, Vec<Vec
             }
         };
         let states: Vec<&[f64]> = turns.iter().map(|(i, _)| &x[*i][..]).collect();
+        let met = (0..turns.len()).map(|n| {
+            let met = attended(p, &states[..=n]).into_iter();
+            states[n].iter().zip(met).map(|(x, k)| x + H * k).collect()
+        });
+        let met: Vec<Vec<f64>> = met.collect();
+        let changes = mlp(step, &met);
         let next: Vec<Vec<f64>> = (0..turns.len())
             .map(|n| {
                 let (own, gate) = (states[n], turns[n].1);
-                let met = attended(p, &states[..=n]);
-                let u: Vec<f64> = own.iter().zip(met).map(|(x, k)| x + H * k).collect();
-                let made = u.iter().zip(swiglu(p, "f", &u)).map(|(u, k)| u + H * k);
+                let made = met[n].iter().zip(&changes[n]).map(|(u, k)| u + H * k);
                 own.iter()
                     .zip(made)
                     .map(|(x, y)| x + gate * (y - x))
@@ -186,11 +209,16 @@ fn recurred(p: &Params, text: &[i32], choice: Choice) -> (Vec<Vec<f64>>, Vec<Vec
     (x, took)
 }
 
+/// The field `swiglu` of all states.
+fn plain(p: &Params) -> impl FnMut(usize, &[Vec<f64>]) -> Vec<Vec<f64>> {
+    |_, states| states.iter().map(|x| swiglu(p, "f", x)).collect()
+}
+
 /// Cross-entropy of tied logits, and how unevenly numbers of steps are used: M Σ_n f_n p_n.
-fn loss_of(p: &Params, x: &[i32], targets: &[i32], choice: Choice) -> [f64; 2] {
+fn loss_of(p: &Params, x: &[i32], targets: &[i32], choice: Choice, mlp: Mlp) -> [f64; 2] {
     let mut sum = 0.0;
     for (x, y) in x.chunks(SEQ).zip(targets.chunks(SEQ)) {
-        for (state, y) in recurred(p, x, choice).0.iter().zip(y) {
+        for (state, y) in recurred(p, x, choice, mlp).0.iter().zip(y) {
             let logits = times(&p["embed.token.weight"], state);
             sum += nats(&logits, *y);
         }
@@ -219,7 +247,9 @@ fn is_the_plain_loop(choice: Choice, loss: &str) -> Vec<Vec<usize>> {
     let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
     let p = of(&e, State::Params);
     let took = |p: &Params| {
-        let texts = x.chunks(SEQ).map(|text| recurred(p, text, choice).1);
+        let texts = x
+            .chunks(SEQ)
+            .map(|text| recurred(p, text, choice, &mut plain(p)).1);
         texts.collect::<Vec<_>>()
     };
     let texts = took(&p);
@@ -228,7 +258,7 @@ fn is_the_plain_loop(choice: Choice, loss: &str) -> Vec<Vec<usize>> {
     let logits: Vec<f64> = out.reals("logits").unwrap().iter().collect();
     let want: Vec<f64> = x
         .chunks(SEQ)
-        .flat_map(|text| recurred(&p, text, choice).0)
+        .flat_map(|text| recurred(&p, text, choice, &mut plain(&p)).0)
         .flat_map(|x| times(&p["embed.token.weight"], &x))
         .collect();
     let near = |got: &[f64], what: &str| {
@@ -247,7 +277,7 @@ fn is_the_plain_loop(choice: Choice, loss: &str) -> Vec<Vec<usize>> {
         "interpreted",
     );
     let out = e.run("grad", AT, &io, &[]).unwrap();
-    let [nats, balance] = loss_of(&p, &x, &y, choice);
+    let [nats, balance] = loss_of(&p, &x, &y, choice, &mut plain(&p));
     let balances = loss != NATS;
     let terms = [("loss.cross_entropy", nats), ("loss.load_balance", balance)];
     let terms = match balances {
@@ -261,7 +291,7 @@ fn is_the_plain_loop(choice: Choice, loss: &str) -> Vec<Vec<usize>> {
     // Differences change nobody's steps.
     gradient_is_of(&e, |p| {
         assert_eq!(took(p), texts);
-        let [nats, balance] = loss_of(p, &x, &y, choice);
+        let [nats, balance] = loss_of(p, &x, &y, choice, &mut plain(p));
         nats + if balances { balance / 4.0 } else { 0.0 }
     });
     texts.concat()
@@ -290,6 +320,113 @@ fn steps_choose_tokens_as_in_a_plain_loop() {
         // It is not their places that choose them.
         assert_ne!(first, second);
         assert_ne!(first[MOST - 1], (0..counts[MOST - 1]).collect::<Vec<_>>());
+    }
+}
+
+/// Three experts, of which each token chooses two, and which take ⌈3/5 · 7 · 2/3⌉ = 3 tokens of a text.
+const EXPERTS: &str = "moe(experts: 3, top_k: 2, hidden: 6, capacity: 3/5)";
+
+/// What routers of experts do in each step: all choices, how many are dropped, how often each expert is chosen, and its sum of shares.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Chosen {
+    choices: Vec<[usize; 2]>,
+    dropped: usize,
+    used: [f64; 3],
+    shares: [f64; 3],
+}
+
+/// The mixture of the states of a text, those of the tokens that take a step: the others choose nothing.
+fn mixed(p: &Params, states: &[Vec<f64>], told: &mut Chosen) -> Vec<Vec<f64>> {
+    let mut room = [3; 3];
+    let of_one = |x: &Vec<f64>| {
+        let scores = times(&p["f.router.weight"], x);
+        let mut order = [0, 1, 2];
+        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        let [first, second, _] = order;
+        let two = scores[first].exp() + scores[second].exp();
+        let all: f64 = scores.iter().map(|s| s.exp()).sum();
+        (0..3).for_each(|e| told.shares[e] += scores[e].exp() / all);
+        told.choices.push([first, second]);
+        let mut y = vec![0.0; WIDTH];
+        for e in [first, second] {
+            told.used[e] += 1.0;
+            if room[e] == 0 {
+                told.dropped += 1;
+                continue;
+            }
+            room[e] -= 1;
+            let each = y.iter_mut().zip(expert(p, "f", (e, 6), x));
+            each.for_each(|(y, o)| *y += scores[e].exp() / two * o);
+        }
+        y
+    };
+    states.iter().map(of_one).collect()
+}
+
+/// Experts take tokens that take the step, and no others; uneven use is that of these.
+#[test]
+fn mixtures_meet_the_tokens_that_take_a_step() {
+    let train = format!("precision f64;  {LOSS}");
+    let (built, m) = planned_with(EXPERTS, Tokens, "lie(g, f)", REFERENCE, &train);
+    let mut e = varied(&m);
+    let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
+    let p = of(&e, State::Params);
+    let terms = |p: &Params| {
+        let mut told = vec![Chosen::default(); MOST];
+        let [nats, balance] = loss_of(p, &x, &y, Tokens, &mut |k, states| {
+            mixed(p, states, &mut told[k])
+        });
+        let of_experts = told.iter().map(|t| {
+            let n = t.choices.len().max(1) as f64;
+            let products = t.used.iter().zip(t.shares);
+            products.map(|(f, p)| f / (2.0 * n) * p / n).sum::<f64>() * 3.0
+        });
+        let balance = balance + of_experts.sum::<f64>();
+        let choices: Vec<Vec<[usize; 2]>> = told.iter().map(|t| t.choices.clone()).collect();
+        (nats, balance, choices, told)
+    };
+    let (nats, balance, choices, told) = terms(&p);
+    let made: Vec<usize> = choices.iter().map(Vec::len).collect();
+    assert!(
+        made[0] == 14 && made[1] < 14 && made[MOST - 1] > 0,
+        "{made:?}"
+    );
+    assert!(told[0].dropped > 0);
+    let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+    let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+    let meant = interp::run(&built.grad, &f, AT).unwrap();
+    let out = e.run("grad", AT, &io, &[]).unwrap();
+    for (name, term) in [("loss.cross_entropy", nats), ("loss.load_balance", balance)] {
+        for told in [out.scalar(name).unwrap(), meant[name].data[0]] {
+            assert!((told - term).abs() < 1e-11, "{name}: {told}, not {term}");
+        }
+    }
+    gradient_is_of(&e, |p| {
+        let (nats, balance, found, _) = terms(p);
+        assert_eq!(found, choices);
+        nats + balance / 4.0
+    });
+}
+
+/// The same bits in pieces, with little memory, and where no token takes some steps.
+#[test]
+fn mixtures_in_routed_steps_keep_their_bits() {
+    for mixture in [EXPERTS, "moe(experts: 3, top_k: 1, hidden: 6)"] {
+        let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", MIXED, "");
+        is_read_in_pieces(&mut varied(&m), MOST);
+        for biased in [false, true] {
+            let made = |memory: &str| {
+                let train = format!("{LOSS};  {memory}");
+                let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", MIXED, &train);
+                let mut e = varied(&m);
+                if biased {
+                    let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
+                    set(&mut e, bias.unwrap(), vec![0.0, 100.0, 0.0, 0.0]);
+                }
+                e
+            };
+            changes_no_bit(made, AT, biased);
+        }
     }
 }
 

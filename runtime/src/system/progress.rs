@@ -46,6 +46,8 @@ pub struct State {
     pub held_out: Option<(f64, u64)>,
     /// The share of each expert in what the router chose whose choices are the least even; its path where there are several.
     pub experts: Option<(Option<String>, Vec<f64>)>,
+    /// The largest share of choices that full experts did not take; the router's path where there are several.
+    pub dropped: Option<(Option<String>, f64)>,
     pub tokens_per_s: f64,
     pub seconds_left: f64,
 }
@@ -60,10 +62,18 @@ impl std::fmt::Display for State {
         if let Some((loss, tokens)) = self.held_out {
             write!(f, "  held out {loss:.3} ({tokens} tokens)")?;
         }
+        let path = |router: &Option<String>| {
+            router
+                .iter()
+                .map(|path| format!(" {path}"))
+                .collect::<String>()
+        };
         if let Some((router, shares)) = &self.experts {
-            let path = router.iter().map(|path| format!(" {path}"));
-            write!(f, "  experts{}", path.collect::<String>())?;
+            write!(f, "  experts{}", path(router))?;
             write_shares(f, shares)?;
+        }
+        if let Some((router, share)) = &self.dropped {
+            write!(f, "  dropped{} {share:.3}", path(router))?;
         }
         write!(
             f,
@@ -218,6 +228,7 @@ mod tests {
             loss: 2.34567,
             held_out: None,
             experts: None,
+            dropped: None,
             tokens_per_s: 41_234.0,
             seconds_left: 95.4,
         };
@@ -237,6 +248,16 @@ mod tests {
         assert_eq!(
             s.to_string(),
             "step 120/1000  loss 2.346  experts 0.31 0.22 0.25 0.22  812 tokens/s  2 h 01 min left"
+        );
+        s.dropped = Some((None, 0.0547));
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  experts 0.31 0.22 0.25 0.22  dropped 0.055  812 tokens/s  2 h 01 min left"
+        );
+        s.dropped = Some((Some("step.0.ffn.router".into()), 0.0));
+        assert!(
+            s.to_string()
+                .contains("  dropped step.0.ffn.router 0.000  ")
         );
         let many = (0..16).map(|n| f64::from(n) / 120.0);
         s.experts = Some((Some("step.3.ffn.router".into()), many.collect()));

@@ -22,6 +22,8 @@ pub struct Found {
     pub terms: BTreeMap<String, f64>,
     /// The share of each expert in what routers chose, by their paths.
     pub experts: BTreeMap<String, Vec<f64>>,
+    /// The share of what routers chose that full experts did not take, by their paths.
+    pub dropped: BTreeMap<String, f64>,
     /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
     pub made: Made,
 }
@@ -65,6 +67,7 @@ pub fn enqueue(
             loss: 0.0,
             terms: BTreeMap::new(),
             experts: BTreeMap::new(),
+            dropped: BTreeMap::new(),
             made: Made::default(),
         },
     };
@@ -106,6 +109,7 @@ impl Enqueued {
             loss,
             terms,
             experts,
+            dropped,
             made,
         } = self.found;
         let terms = terms.into_iter().map(|(name, t)| (name, rounded(t)));
@@ -113,6 +117,7 @@ impl Enqueued {
             loss: rounded(loss),
             terms: terms.collect(),
             experts,
+            dropped,
             made,
         })
     }
@@ -138,6 +143,10 @@ impl Enqueued {
                         sums.iter_mut()
                             .zip(own.iter())
                             .for_each(|(s, x)| *s += share * x);
+                    }
+                    ResultId::Dropped(router) => {
+                        let sum = self.found.dropped.entry(router.to_string()).or_insert(0.0);
+                        *sum += share * out.scalar(output)?;
                     }
                     _ => {}
                 }

@@ -2,7 +2,8 @@
 //!
 //! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
 //! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`.
-//! Of mixtures the share of each expert in what a router chose: `"experts":{"step.0.ffn.router":[0.3,0.7]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
+//! Of mixtures the share of each expert in what a router chose: `"experts":{"step.0.ffn.router":[0.3,0.7]}`, and where experts have a capacity the share of
+//! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token; `seconds` is training time so far, over all sittings.
 
 use crate::system::files;
@@ -35,6 +36,9 @@ pub struct Step {
     /// The share of each expert in what routers chose, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub experts: BTreeMap<String, Vec<f64>>,
+    /// The share of what routers chose that full experts did not take, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped: BTreeMap<String, f64>,
     pub lr: f64,
     /// Before clipping.
     pub grad_norm: f64,
@@ -219,6 +223,10 @@ mod tests {
                     .collect(),
                 experts: (n == 3)
                     .then(|| ("step.0.ffn.router".into(), vec![0.75, 0.25]))
+                    .into_iter()
+                    .collect(),
+                dropped: (n == 3)
+                    .then(|| ("step.0.ffn.router".into(), 0.0625))
                     .into_iter()
                     .collect(),
                 lr,

@@ -126,6 +126,13 @@ fn least_even(experts: &BTreeMap<String, Vec<f64>>) -> Option<(Option<String>, V
     worst.map(|(router, shares)| (several.then(|| router.clone()), shares.clone()))
 }
 
+/// The mixture that drops the largest share of its choices: its path where there are several, and the share.
+fn most_dropped(dropped: &BTreeMap<String, f64>) -> Option<(Option<String>, f64)> {
+    let worst = dropped.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    let several = dropped.len() > 1;
+    worst.map(|(router, share)| (several.then(|| router.clone()), *share))
+}
+
 impl Run {
     /// Trains to the end.
     ///
@@ -244,6 +251,7 @@ impl Run {
                 loss,
                 held_out: self.held_out().map(|h| (h.loss, h.tokens)),
                 experts: least_even(&done.experts),
+                dropped: most_dropped(&done.dropped),
                 tokens_per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });
@@ -299,5 +307,18 @@ mod tests {
         let other = ("b.router", &[0.25, 0.75][..]);
         let want = Some((Some("b.router".into()), vec![0.25, 0.75]));
         assert_eq!(least_even(&shares(&[one, other])), want);
+    }
+
+    #[test]
+    fn the_mixture_that_drops_most_is_shown() {
+        let of = |dropped: &[(&str, f64)]| -> BTreeMap<String, f64> {
+            let each = dropped.iter();
+            each.map(|(path, share)| (path.to_string(), *share))
+                .collect()
+        };
+        assert_eq!(most_dropped(&of(&[])), None);
+        assert_eq!(most_dropped(&of(&[("a.router", 0.0)])), Some((None, 0.0)));
+        let two = of(&[("a.router", 0.25), ("b.router", 0.125)]);
+        assert_eq!(most_dropped(&two), Some((Some("a.router".into()), 0.25)));
     }
 }

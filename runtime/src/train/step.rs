@@ -128,6 +128,7 @@ impl Run {
             loss,
             terms,
             experts,
+            dropped,
             made,
         } = first.gradient.found(&mut self.x)?;
         if !loss.is_finite() {
@@ -152,7 +153,7 @@ impl Run {
         let real = self.x.real();
         // A share is of a few thousand choices.
         let rounded = |x: f64| (x * 1e4).round() / 1e4;
-        let rounded = |shares: Vec<f64>| shares.into_iter().map(rounded).collect();
+        let all = |shares: Vec<f64>| shares.into_iter().map(rounded).collect();
         let depths = &self.x.manifest().depths;
         let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
         let done = Step {
@@ -162,7 +163,8 @@ impl Run {
                 .into_iter()
                 .map(|(name, t)| (name, decimal(t, real)))
                 .collect(),
-            experts: experts.into_iter().map(|(r, s)| (r, rounded(s))).collect(),
+            experts: experts.into_iter().map(|(r, s)| (r, all(s))).collect(),
+            dropped: dropped.into_iter().map(|(r, s)| (r, rounded(s))).collect(),
             lr: first.lr,
             grad_norm: decimal(grad_norm, real),
             tokens_per_s,

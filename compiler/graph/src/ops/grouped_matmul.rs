@@ -16,11 +16,13 @@ use odec_program::kernel::Groups;
 /// one each; a row that has one part only meets all of them. `transposed`: `x[.., k·N] → [.., k·K]`. One expert may be `W[N, K]`.
 ///
 /// An expert is named by a number that need not be whole: by how many of `1, 2, … E − 1` are not above it. `partial`: a number that is not 0
-/// or more names none, and what it makes of its row is zero.
+/// or more names none, and what it makes of its row is zero. `most`: of the parts of a sequence's rows, no more name an expert than so many. Costs
+/// follow from it, results do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupedMatMul {
     pub transposed: bool,
     pub partial: bool,
+    pub most: Option<u64>,
     /// Whether factors are rounded to bf16 first, as those of a [`MatMul`](crate::ops::MatMul).
     pub rounded: bool,
 }
@@ -36,6 +38,10 @@ pub(super) fn factor(x: &Tensor, rounded: bool) -> Tensor {
 
 pub(super) fn written_factors(rounded: bool) -> Option<(&'static str, String)> {
     rounded.then(|| ("factors", "bf16".into()))
+}
+
+pub(super) fn written_most(most: Option<u64>) -> Option<(&'static str, String)> {
+    most.map(|n| ("most", n.to_string()))
 }
 
 pub(super) fn read_factors(given: &mut Attrs) -> Result<bool, ParseError> {
@@ -129,13 +135,15 @@ impl Op for GroupedMatMul {
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let transposed = ("transposed", self.transposed.to_string());
         let own = [transposed, ("partial", self.partial.to_string())];
-        own.into_iter().chain(written_factors(self.rounded)).collect()
+        let last = written_most(self.most).into_iter().chain(written_factors(self.rounded));
+        own.into_iter().chain(last).collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
         Ok(GroupedMatMul {
             transposed: given.need("transposed")?,
             partial: given.need("partial")?,
+            most: given.optional("most")?,
             rounded: read_factors(given)?,
         })
     }
@@ -190,10 +198,11 @@ impl Op for GroupedMatMul {
         let (x, experts, w, d) = (cx.ins[0], cx.ins[1], cx.ins[2], cx.d());
         let types: Vec<TensorType> = (0..3).map(|i| cx.in_type(i)).collect();
         let (of, _) = self.groups(&types).expect("inferred");
-        let partial = self.partial;
+        let (partial, most) = (self.partial, self.most);
         let back = GroupedMatMul {
             transposed: !self.transposed,
             partial,
+            most,
             rounded: false,
         };
         let back =
@@ -209,6 +218,7 @@ impl Op for GroupedMatMul {
             groups,
             cols,
             partial,
+            most,
             rounded: false,
         };
         let d_w = cx.b.push1(outer, &factors).expect("the same rows");
@@ -239,6 +249,7 @@ impl Op for GroupedMatMul {
             let op = GroupedMatMul {
                 transposed,
                 partial: false,
+                most: None,
                 rounded,
             };
             Sample::new(op, name, ins).range(0.0, 4.0).tolerance(1e-5)
@@ -249,6 +260,7 @@ impl Op for GroupedMatMul {
             let op = GroupedMatMul {
                 transposed,
                 partial: true,
+                most: transposed.then_some(4),
                 rounded: false,
             };
             let name = ["some rows", "some rows' gradients"][usize::from(transposed)];

@@ -1,7 +1,7 @@
 //! Outer products summed over the rows of each expert: the gradient of the experts' matrices.
 
 use super::grouped_matmul::{
-    choices, factor, matrices, named, read_factors, sum_parts, written_factors,
+    choices, factor, matrices, named, read_factors, sum_parts, written_factors, written_most,
 };
 use crate::op::{EvalError, Kind, TypeError, Vjp};
 use crate::ops::GroupedMatMul;
@@ -20,6 +20,7 @@ pub struct GroupedOuter {
     pub groups: u64,
     pub cols: u64,
     pub partial: bool,
+    pub most: Option<u64>,
     /// Whether factors are rounded to bf16 first.
     pub rounded: bool,
 }
@@ -56,7 +57,8 @@ impl Op for GroupedOuter {
 
     fn attrs(&self) -> Vec<(&'static str, String)> {
         let own = [("partial", self.partial.to_string())];
-        own.into_iter().chain(written_factors(self.rounded)).collect()
+        let last = written_most(self.most).into_iter().chain(written_factors(self.rounded));
+        own.into_iter().chain(last).collect()
     }
 
     fn from_attrs(given: &mut Attrs) -> Result<Self, ParseError> {
@@ -66,6 +68,7 @@ impl Op for GroupedOuter {
             groups,
             cols,
             partial: given.need("partial")?,
+            most: given.optional("most")?,
             rounded: read_factors(given)?,
         })
     }
@@ -106,6 +109,7 @@ impl Op for GroupedOuter {
             let op = GroupedMatMul {
                 transposed,
                 partial: self.partial,
+                most: self.most,
                 rounded: false,
             };
             cx.b.push1(op, &[x, experts, d]).expect("the same matrices")
@@ -129,6 +133,7 @@ impl Op for GroupedOuter {
                 groups,
                 cols: 5,
                 partial,
+                most: partial.then_some(3),
                 rounded,
             };
             let ins = [experts, a, b].map(TensorType::state).into();

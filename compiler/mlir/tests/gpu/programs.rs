@@ -125,6 +125,17 @@ fn mixtures() {
     check("mixtral", &sizes, Target::Sm80);
 }
 
+/// Experts that take ⌈256/16 · 2/8⌉ = 4 tokens of a text: 32 of 38 choices at most.
+#[test]
+fn capacities() {
+    let sizes = [
+        ("width: 128", "width: 24"),
+        ("hidden: 352", "hidden: 9, capacity: 1/16"),
+        ("for 6 steps", "for 1 step"),
+    ];
+    check("mixtral", &sizes, Target::Sm80);
+}
+
 /// Steps that some tokens take, as tokens choose or steps.
 #[test]
 fn recursions() {

@@ -55,6 +55,7 @@ impl Layer for CumSum {
         operand.fold(
             Reads {
                 carried,
+                all_tokens: true,
                 ..Reads::default()
             },
             Reads::and,

@@ -157,6 +157,7 @@ impl Layer for LinearAttention {
         let kept = if self.delta { 2 } else { 1 };
         let own = Reads {
             carried: kept * self.keys * (self.values / self.heads),
+            all_tokens: true,
             ..Reads::default()
         };
         parts.fold(own, Reads::and)

@@ -103,7 +103,9 @@ pub struct Reads {
     pub rotary: Vec<Angles>,
     /// What a router chooses for each token.
     pub routes: bool,
-    /// Other tokens, none of which can be left out: by their distance, or by bounded scores.
+    /// How many tokens of a text its experts take, where they do not take all.
+    pub capacities: Vec<Capacity>,
+    /// Other tokens, none of which can be left out: by their distance, by bounded scores, or as terms of a sum.
     pub all_tokens: bool,
 }
 
@@ -124,6 +126,7 @@ impl Reads {
     /// What two layers read.
     pub fn and(mut self, other: Reads) -> Reads {
         self.rotary.extend(other.rotary);
+        self.capacities.extend(other.capacities);
         Reads {
             later_tokens: self.later_tokens | other.later_tokens,
             kept: self.kept.saturating_add(other.kept),
@@ -131,9 +134,21 @@ impl Reads {
             sinusoids: self.sinusoids | other.sinusoids,
             rotary: self.rotary,
             routes: self.routes | other.routes,
+            capacities: self.capacities,
             all_tokens: self.all_tokens | other.all_tokens,
         }
     }
+}
+
+/// The most tokens of a text that each expert of a mixture takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// The router's path below the field, or below the model.
+    pub router: String,
+    pub tokens: u64,
+    pub experts: u64,
+    /// Experts that each token chooses.
+    pub top_k: u64,
 }
 
 /// What turns the columns of a head: by `position · base^(−2i/head)`, unless `turns` says otherwise.
@@ -223,6 +238,10 @@ pub struct Routed {
     pub chosen: Value,
     /// How many were.
     pub top_k: u64,
+    /// Of `chosen`, what experts take that have a capacity.
+    pub taken: Option<Value>,
+    /// 1 for tokens that take the step at hand, 0 for the others, which chose nothing: `[.., 1]`.
+    pub among: Option<Value>,
 }
 
 /// `norm.2.gain` → `norm.2`.

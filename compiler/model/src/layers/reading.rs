@@ -133,6 +133,11 @@ impl<'e> Reading<'_, 'e, '_> {
         self.reader.width
     }
 
+    /// The most tokens of one text.
+    pub fn context(&self) -> u64 {
+        self.reader.of_field.sizes.context
+    }
+
     /// The layer's.
     pub fn name(&self) -> &'static str {
         self.definition.name

@@ -72,6 +72,7 @@ impl Layer for Scan {
         operands.fold(
             Reads {
                 carried,
+                all_tokens: true,
                 ..Reads::default()
             },
             Reads::and,
