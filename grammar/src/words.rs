@@ -97,7 +97,7 @@ impl Context {
             Context::Body => &["repeat", "solve", "return"],
             Context::Layer => &["learn", "return"],
             Context::Model => &["input", "embed", "evolve", "output", "init"],
-            Context::Evolve => &["h", "learn", "weights", "gradient"],
+            Context::Evolve => &["h", "learn", "weights", "gradient", "report"],
             _ => &[],
         }
     }
@@ -118,7 +118,7 @@ impl Context {
             }
             Context::Model => "a model holds `input`, `embed`, `evolve`, `output` and `init`",
             Context::Evolve => {
-                "an evolve has the options `h = …`, `learn h = …`, `weights …` and `gradient …`"
+                "an evolve has the options `h = …`, `learn h = …`, `weights …`, `gradient …` and `report name = …`"
             }
             Context::Train => "an entry is a key and a value: `batch 8`, `loss cross_entropy`",
             Context::Explore => "an entry is `key in [values]` or a key and a value",
@@ -216,6 +216,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_steps => "steps",
         Rule::k_h | Rule::set_h => "h",
         Rule::k_gradient | Rule::gradient => "gradient",
+        Rule::k_report | Rule::report => "report",
         Rule::k_per | Rule::per_step | Rule::per_use | Rule::per_channel => "per",
         Rule::k_channel => "channel",
         Rule::k_shared | Rule::shared => "shared",

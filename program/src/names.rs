@@ -24,6 +24,7 @@ const GRADIENT_OF: &str = "grad.";
 const SUM_OF: &str = "sum.";
 const TERM_OF: &str = "loss.";
 const SHARES_OF: &str = "moe.share.";
+const REPORT_OF: &str = "report.";
 
 /// An entry of a program. In the order of manifests, which is that of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,6 +136,8 @@ pub enum ResultId<'a> {
     Term(&'a str),
     /// The share of each expert in what the router of this path chose.
     Shares(&'a str),
+    /// What an evolve reports under this name, a number for each step.
+    Report(&'a str),
     /// What an evolve tells of its steps.
     Other(&'a str),
 }
@@ -150,7 +153,8 @@ impl<'a> ResultId<'a> {
                 let gradient = name.strip_prefix(GRADIENT_OF).map(ResultId::Gradient);
                 let term = || name.strip_prefix(TERM_OF).map(ResultId::Term);
                 let shares = || name.strip_prefix(SHARES_OF).map(ResultId::Shares);
-                let found = gradient.or_else(term).or_else(shares);
+                let report = || name.strip_prefix(REPORT_OF).map(ResultId::Report);
+                let found = gradient.or_else(term).or_else(shares).or_else(report);
                 found.unwrap_or(ResultId::Other(name))
             }
         }
@@ -166,6 +170,7 @@ impl fmt::Display for ResultId<'_> {
             ResultId::Gradient(path) => write!(f, "{GRADIENT_OF}{path}"),
             ResultId::Term(name) => write!(f, "{TERM_OF}{name}"),
             ResultId::Shares(path) => write!(f, "{SHARES_OF}{path}"),
+            ResultId::Report(name) => write!(f, "{REPORT_OF}{name}"),
             ResultId::Other(name) => f.write_str(name),
         }
     }
@@ -242,6 +247,7 @@ mod tests {
                 ResultId::Shares("step.0.ffn.router"),
                 "moe.share.step.0.ffn.router",
             ),
+            (ResultId::Report("core.energy"), "report.core.energy"),
             (ResultId::Other("core.steps.rest"), "core.steps.rest"),
         ] {
             assert_eq!((id.to_string().as_str(), ResultId::of(name)), (name, id));

@@ -46,6 +46,8 @@ pub struct State {
     pub held_out: Option<(f64, u64)>,
     /// The share of each expert in what the router chose whose choices are the least even; its path where there are several.
     pub experts: Option<(Option<String>, Vec<f64>)>,
+    /// What evolves report, after the first step and after the last.
+    pub reports: Vec<(String, [f64; 2])>,
     pub tokens_per_s: f64,
     pub seconds_left: f64,
 }
@@ -64,6 +66,9 @@ impl std::fmt::Display for State {
             let path = router.iter().map(|path| format!(" {path}"));
             write!(f, "  experts{}", path.collect::<String>())?;
             write_shares(f, shares)?;
+        }
+        for (name, [first, last]) in &self.reports {
+            write!(f, "  {name} {first:.3} to {last:.3}")?;
         }
         write!(
             f,
@@ -218,6 +223,7 @@ mod tests {
             loss: 2.34567,
             held_out: None,
             experts: None,
+            reports: Vec::new(),
             tokens_per_s: 41_234.0,
             seconds_left: 95.4,
         };
@@ -238,6 +244,13 @@ mod tests {
             s.to_string(),
             "step 120/1000  loss 2.346  experts 0.31 0.22 0.25 0.22  812 tokens/s  2 h 01 min left"
         );
+        s.experts = None;
+        s.reports = vec![("energy".into(), [2.25, 0.5])];
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  energy 2.250 to 0.500  812 tokens/s  2 h 01 min left"
+        );
+        s.reports.clear();
         let many = (0..16).map(|n| f64::from(n) / 120.0);
         s.experts = Some((Some("step.3.ffn.router".into()), many.collect()));
         assert!(

@@ -22,6 +22,8 @@ pub struct Found {
     pub terms: BTreeMap<String, f64>,
     /// The share of each expert in what routers chose, by their paths.
     pub experts: BTreeMap<String, Vec<f64>>,
+    /// What evolves report, by name: a number for each step.
+    pub reports: BTreeMap<String, Vec<f64>>,
     /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
     pub made: Made,
 }
@@ -65,6 +67,7 @@ pub fn enqueue(
             loss: 0.0,
             terms: BTreeMap::new(),
             experts: BTreeMap::new(),
+            reports: BTreeMap::new(),
             made: Made::default(),
         },
     };
@@ -106,6 +109,7 @@ impl Enqueued {
             loss,
             terms,
             experts,
+            reports,
             made,
         } = self.found;
         let terms = terms.into_iter().map(|(name, t)| (name, rounded(t)));
@@ -113,6 +117,7 @@ impl Enqueued {
             loss: rounded(loss),
             terms: terms.collect(),
             experts,
+            reports,
             made,
         })
     }
@@ -132,12 +137,12 @@ impl Enqueued {
                         *sum += share * out.scalar(output)?;
                     }
                     ResultId::Shares(router) => {
-                        let own = out.reals(output)?;
                         let sums = self.found.experts.entry(router.to_string()).or_default();
-                        sums.resize(own.len(), 0.0);
-                        sums.iter_mut()
-                            .zip(own.iter())
-                            .for_each(|(s, x)| *s += share * x);
+                        out.reals(output)?.add_to(sums, share);
+                    }
+                    ResultId::Report(name) => {
+                        let sums = self.found.reports.entry(name.to_string()).or_default();
+                        out.reals(output)?.add_to(sums, share);
                     }
                     _ => {}
                 }

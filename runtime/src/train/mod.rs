@@ -126,6 +126,13 @@ fn least_even(experts: &BTreeMap<String, Vec<f64>>) -> Option<(Option<String>, V
     worst.map(|(router, shares)| (several.then(|| router.clone()), shares.clone()))
 }
 
+/// The first and the last number of each report.
+fn ends(reports: &BTreeMap<String, Vec<f64>>) -> Vec<(String, [f64; 2])> {
+    let each = reports.iter();
+    let ends = each.filter_map(|(name, x)| Some((name.clone(), [*x.first()?, *x.last()?])));
+    ends.collect()
+}
+
 impl Run {
     /// Trains to the end.
     ///
@@ -244,6 +251,7 @@ impl Run {
                 loss,
                 held_out: self.held_out().map(|h| (h.loss, h.tokens)),
                 experts: least_even(&done.experts),
+                reports: ends(&done.reports),
                 tokens_per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });
