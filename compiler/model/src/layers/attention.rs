@@ -2,6 +2,7 @@
 //!
 //! The op divides scores by the root of a head's width; another scale is a factor of the queries, so that kernels do not depend on it.
 
+use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::{
     About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
@@ -24,15 +25,9 @@ pub(super) const CAUSAL: Argument = Argument::flag(
     "causal",
     "a token sees itself and the tokens before it; a model that generates needs it",
 );
-const BASE: Argument = Argument::number(
-    "base",
-    Bounds::Within(1.0, 1e12),
-    Silent::Ratio(10_000, 1),
-    "the angle of column pair i at a position is position · base^(−2i/d), d the columns of a head",
-);
 const ROPE: Argument = Argument::options(
     "rope",
-    &[BASE],
+    &[BASE, SCALING, INTERPOLATION, TRAINED, SLOW, FAST],
     "rotary positions (Su et al. 2021) for queries and keys; column i of a head is paired with column i + d/2",
 );
 const BIAS: Argument = Argument::some(
@@ -88,6 +83,10 @@ impl Layer for Attention {
         Example {
             text: "attention(heads: 8, kv_heads: 2, causal, rope(base: 1000000), bias: [q, k, v])",
             meaning: "as in Qwen2: four heads share keys and values",
+        },
+        Example {
+            text: "attention(heads: 4, causal, rope(base: 500000, scaling: 8, interpolation: llama3, trained: 8192))",
+            meaning: "as in LLaMA 3.1, for a context eight times as long as the one that it was first trained with",
         },
         Example {
             text: "attention(heads: 4, causal, window: 3, scale: 1/16, bias)",
@@ -147,13 +146,11 @@ impl Layer for Attention {
             None => Exact::one(),
         };
         let rope = match rope {
-            Some(inner) => {
-                let base = r.only_option(inner, &BASE)?.to_f64();
-                Some(Angles {
-                    head,
-                    base,
-                    turns: Turns::default(),
-                })
+            Some(mut inside) => {
+                let said = Said::of(inside.span, |a| r.option(&mut inside, a));
+                r.finish(inside);
+                let heads = (head, Turns::default(), heads_expr.span);
+                Some(angles::read(r, &said, heads)?)
             }
             None => None,
         };
