@@ -127,6 +127,30 @@ impl Context {
     }
 }
 
+/// What is written instead of a statement of another block, or of another language.
+pub fn instead(word: &str, context: Context) -> Option<&'static str> {
+    let choice = matches!(word, "if" | "else" | "match");
+    let repetition = matches!(word, "for" | "while" | "loop");
+    match context {
+        Context::Layer if word == "let" => {
+            Some("a value is set by its name alone: `y = x |> linear`")
+        }
+        Context::Layer if choice => Some(
+            "what is built is chosen where a layer is used, by flags that it hands on (`layer f(x: value, causal: flag)`); values are chosen by products: `g*u + (1 - g)*v`",
+        ),
+        Context::Layer if repetition || word == "repeat" => Some(
+            "a body is computed once for each place that names it; what is repeated are steps, `for 6 steps`, and a sum over columns or tokens is a layer, `sum` or `cumsum`",
+        ),
+        Context::Body if choice => Some(
+            "a step is the same for all states; what differs from step to step are numbers (`learn a = 1`, `r: [1, 2, 3]`) and schemes (`evolve [heun(f), rk4(f)] for 2 steps`)",
+        ),
+        Context::Body if repetition => {
+            Some("statements are repeated by `repeat n { … }`, and summed by `sum j in 0..n { … }`")
+        }
+        _ => None,
+    }
+}
+
 /// Reserved words.
 const KEYWORDS: [&str; 26] = [
     "scheme",

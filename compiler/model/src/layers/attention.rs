@@ -122,7 +122,8 @@ impl Layer for Attention {
                     heads_expr.span,
                     format!("`rope` cannot rotate heads of {head} columns"),
                 )
-                .label("`rope` rotates pairs of columns, so a head needs an even number of them"),
+                .label("`rope` rotates pairs of columns, so a head needs an even number of them")
+                .help(even_heads(heads, width)),
             );
         }
         if !causal && r.misspelt(&CAUSAL) {
@@ -231,6 +232,15 @@ fn biases(r: &mut Reading) -> Option<[bool; 4]> {
         }
     }
     Some(found)
+}
+
+/// How many heads have an even number of columns.
+fn even_heads(heads: u64, width: u64) -> String {
+    let mut fewer = (1..heads).rev();
+    match fewer.find(|n| width.is_multiple_of(2 * n)) {
+        Some(n) => format!("{n} heads would have {} columns each", width / n),
+        None => format!("no number of heads divides the width {width} so: make it even"),
+    }
 }
 
 /// Columns of each head.

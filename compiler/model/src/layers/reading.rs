@@ -94,7 +94,9 @@ fn unknown(layers: &Layers, args: &Args, span: Span, input: Input) -> Diagnostic
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
     if ["increment", "map"].contains(&name) {
-        return not_supported(span, "a flow inside a pipeline or a product");
+        return not_supported(span, "a flow inside a pipeline or a product").help(
+            "name the parts in a scheme: `scheme within(N, A, B) { step x { y = N(x);  z = flow lie(A, B)(1) from y;  return x + z - y } }`",
+        );
     }
     let values = input.named.iter().map(|n| n.name.name.as_str());
     let near = odec_grammar::nearest(name, values).or(layers.near(name));
