@@ -10,7 +10,7 @@
         "from in evolve for weights embed order cite keep";
     // Words with a meaning only where they stand.
     const CONTEXTUAL =
-        "method as within by sum input output init steps gradient per channel shared every cycle of data loss optimizer " +
+        "method as within by sum input output init steps gradient report per channel shared every cycle of data loss optimizer " +
         "schedule batch accumulate clip seed precision memory tune constrain";
     const CLAIMS =
         "stages evaluations stage_order stiff_order ssp explicit dirk sdirk firk fsal stiffly_accurate A_stable L_stable " +

@@ -489,6 +489,12 @@ pub enum EvolveOption {
         value: Expr,
         span: Span,
     },
+    /// `report energy = recall |> columns(from: width)`.
+    Report {
+        name: Ident,
+        value: Expr,
+        span: Span,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

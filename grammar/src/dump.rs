@@ -397,6 +397,7 @@ fn option(option: &EvolveOption) -> Node {
             policy_words(*shared, *per_channel).chain([expr(value)]),
         ),
         EvolveOption::Gradient { value, .. } => list("gradient", [expr(value)]),
+        EvolveOption::Report { name, value, .. } => list("report", [self::name(name), expr(value)]),
         EvolveOption::Weights { policies, .. } => list(
             "weights",
             policies.iter().map(|(field, policy)| match field {

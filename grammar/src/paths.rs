@@ -207,7 +207,9 @@ fn visit_evolve(model: &[&str], evolve: &mut Evolve, see: &mut dyn FnMut(&Place,
             EvolveOption::H { value, .. } | EvolveOption::LearnH { value, .. } => {
                 see(&place("h"), value)
             }
-            EvolveOption::Gradient { value, .. } => arguments(&segments, value, see),
+            EvolveOption::Gradient { value, .. } | EvolveOption::Report { value, .. } => {
+                arguments(&segments, value, see)
+            }
             EvolveOption::Weights { policies, .. } => {
                 for (_, policy) in policies {
                     match &mut policy.kind {

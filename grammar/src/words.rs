@@ -97,7 +97,7 @@ impl Context {
             Context::Body => &["repeat", "solve", "return"],
             Context::Layer => &["learn", "return"],
             Context::Model => &["input", "embed", "evolve", "output", "init"],
-            Context::Evolve => &["h", "learn", "weights", "gradient"],
+            Context::Evolve => &["h", "learn", "weights", "gradient", "report"],
             _ => &[],
         }
     }
@@ -118,12 +118,36 @@ impl Context {
             }
             Context::Model => "a model holds `input`, `embed`, `evolve`, `output` and `init`",
             Context::Evolve => {
-                "an evolve has the options `h = …`, `learn h = …`, `weights …` and `gradient …`"
+                "an evolve has the options `h = …`, `learn h = …`, `weights …`, `gradient …` and `report name = …`"
             }
             Context::Train => "an entry is a key and a value: `batch 8`, `loss cross_entropy`",
             Context::Explore => "an entry is `key in [values]` or a key and a value",
             Context::Inline => "an expression is made of names, numbers, calls and operators",
         }
+    }
+}
+
+/// What is written instead of a statement of another block, or of another language.
+pub fn instead(word: &str, context: Context) -> Option<&'static str> {
+    let choice = matches!(word, "if" | "else" | "match");
+    let repetition = matches!(word, "for" | "while" | "loop");
+    match context {
+        Context::Layer if word == "let" => {
+            Some("a value is set by its name alone: `y = x |> linear`")
+        }
+        Context::Layer if choice => Some(
+            "what is built is chosen where a layer is used, by flags that it hands on (`layer f(x: value, causal: flag)`); values are chosen by products: `g*u + (1 - g)*v`",
+        ),
+        Context::Layer if repetition || word == "repeat" => Some(
+            "a body is computed once for each place that names it; what is repeated are steps, `for 6 steps`, and a sum over columns or tokens is a layer, `sum` or `cumsum`",
+        ),
+        Context::Body if choice => Some(
+            "a step is the same for all states; what differs from step to step are numbers (`learn a = 1`, `r: [1, 2, 3]`) and schemes (`evolve [heun(f), rk4(f)] for 2 steps`)",
+        ),
+        Context::Body if repetition => {
+            Some("statements are repeated by `repeat n { … }`, and summed by `sum j in 0..n { … }`")
+        }
+        _ => None,
     }
 }
 
@@ -216,6 +240,7 @@ pub fn keyword(rule: Rule) -> Option<&'static str> {
         Rule::k_steps => "steps",
         Rule::k_h | Rule::set_h => "h",
         Rule::k_gradient | Rule::gradient => "gradient",
+        Rule::k_report | Rule::report => "report",
         Rule::k_per | Rule::per_step | Rule::per_use | Rule::per_channel => "per",
         Rule::k_channel => "channel",
         Rule::k_shared | Rule::shared => "shared",

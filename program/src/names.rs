@@ -25,6 +25,7 @@ const SUM_OF: &str = "sum.";
 const TERM_OF: &str = "loss.";
 const SHARES_OF: &str = "moe.share.";
 const DROPPED_OF: &str = "moe.dropped.";
+const REPORT_OF: &str = "report.";
 
 /// An entry of a program. In the order of manifests, which is that of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -138,6 +139,8 @@ pub enum ResultId<'a> {
     Shares(&'a str),
     /// The share of what the router of this path chose that full experts did not take.
     Dropped(&'a str),
+    /// What an evolve reports under this name, a number for each step.
+    Report(&'a str),
     /// What an evolve tells of its steps.
     Other(&'a str),
 }
@@ -154,7 +157,12 @@ impl<'a> ResultId<'a> {
                 let term = || name.strip_prefix(TERM_OF).map(ResultId::Term);
                 let shares = || name.strip_prefix(SHARES_OF).map(ResultId::Shares);
                 let dropped = || name.strip_prefix(DROPPED_OF).map(ResultId::Dropped);
-                let found = gradient.or_else(term).or_else(shares).or_else(dropped);
+                let report = || name.strip_prefix(REPORT_OF).map(ResultId::Report);
+                let found = gradient
+                    .or_else(term)
+                    .or_else(shares)
+                    .or_else(dropped)
+                    .or_else(report);
                 found.unwrap_or(ResultId::Other(name))
             }
         }
@@ -171,6 +179,7 @@ impl fmt::Display for ResultId<'_> {
             ResultId::Term(name) => write!(f, "{TERM_OF}{name}"),
             ResultId::Shares(path) => write!(f, "{SHARES_OF}{path}"),
             ResultId::Dropped(path) => write!(f, "{DROPPED_OF}{path}"),
+            ResultId::Report(name) => write!(f, "{REPORT_OF}{name}"),
             ResultId::Other(name) => f.write_str(name),
         }
     }
@@ -251,6 +260,7 @@ mod tests {
                 ResultId::Dropped("step.0.ffn.router"),
                 "moe.dropped.step.0.ffn.router",
             ),
+            (ResultId::Report("core.energy"), "report.core.energy"),
             (ResultId::Other("core.steps.rest"), "core.steps.rest"),
         ] {
             assert_eq!((id.to_string().as_str(), ResultId::of(name)), (name, id));

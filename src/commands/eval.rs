@@ -21,7 +21,7 @@ pub fn run(args: &cli::Eval) -> Done {
     if args.json {
         outln!(
             "{}",
-            json!({ "data": dataset.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
+            json!({ "data": dataset.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits(), "reports": e.reports })
         );
     } else {
         outln!(
@@ -35,6 +35,16 @@ pub fn run(args: &cli::Eval) -> Done {
             e.bits(),
             e.perplexity()
         );
+        for (name, each) in &e.reports {
+            if let [first, .., last] = &each[..] {
+                outln!(
+                    "{name} {first:.4} after the first step, {last:.4} after step {}",
+                    each.len()
+                );
+            } else if let [only] = &each[..] {
+                outln!("{name} {only:.4}");
+            }
+        }
     }
     Ok(())
 }

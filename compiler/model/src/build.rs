@@ -120,6 +120,7 @@ fn loss_in<'s>(
 ) -> Result<(Value, GraphBuilder<'s>), BuildError> {
     let mut model = GraphBuilder::new(spec, params);
     model.drops = drops;
+    model.reports = true;
     let made = model.result(b)?;
     b.site = Site {
         path: "loss".into(),
@@ -128,6 +129,7 @@ fn loss_in<'s>(
     b.span = None;
     let targets = b.push1(spec.output.kind.targets(), &[])?;
     model.shares(b)?;
+    model.reports(b)?;
     let loss = model.loss(b, made, targets)?;
     Ok((loss, model))
 }

@@ -4,6 +4,7 @@ use super::args::report;
 use super::decider::Decider;
 use super::layers::Capacity;
 use super::layers::network::Network;
+use super::reports::{self, Report};
 use super::step_count::{StepCount, extent, fit, gradient};
 use super::time_dependent::{self, TimeDependent};
 use crate::analysis::keep;
@@ -53,6 +54,8 @@ pub struct EvolveSpec {
     pub learn_h: Option<Learned>,
     /// Where it is written.
     pub h_at: Option<Span>,
+    /// What is logged of the state after each step.
+    pub reports: Vec<Report>,
     pub span: Span,
 }
 
@@ -110,8 +113,10 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     let h = extent.as_ref().and_then(|x| step_sizes(e, x, r.sink));
     let last = extent.as_ref().and_then(|x| gradient(e, &x.1, r.sink));
     let policies = policies(e, r.sink);
+    let reports = extent.as_ref().and_then(|x| reports::read(e, &x.1, r));
     let (flows, (steps, depth)) = (flows?, extent?);
     let ((h, learn_h), last, policies) = (h?, last?, policies?);
+    let reports = reports?;
     if matches!(e.flow.kind, ExprKind::List(_)) && flows.len() as u64 != steps {
         let message = format!("a list of {} for {steps} steps", flows.len());
         r.sink.push(
@@ -150,7 +155,9 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
     }
     let h_at = e.options.iter().find_map(|o| match o {
         EvolveOption::H { span, .. } | EvolveOption::LearnH { span, .. } => Some(*span),
-        EvolveOption::Gradient { .. } | EvolveOption::Weights { .. } => None,
+        EvolveOption::Gradient { .. }
+        | EvolveOption::Weights { .. }
+        | EvolveOption::Report { .. } => None,
     });
     let mut sharing = Vec::new();
     for p in programs {
@@ -183,6 +190,7 @@ pub fn evolve(e: &Evolve, r: &mut Resolver) -> Option<EvolveSpec> {
         h,
         learn_h,
         h_at,
+        reports,
         span: e.span,
     };
     spec.find_times(r.sink)?;
@@ -404,7 +412,9 @@ fn step_sizes(
                 learn = Some((*shared, *per_channel));
                 (value, *span)
             }
-            EvolveOption::Gradient { .. } | EvolveOption::Weights { .. } => continue,
+            EvolveOption::Gradient { .. }
+            | EvolveOption::Weights { .. }
+            | EvolveOption::Report { .. } => continue,
         };
         if let Some((_, first)) = rule {
             sink.push(repeated_option("h", span, first));

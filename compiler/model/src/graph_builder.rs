@@ -26,6 +26,8 @@ pub(super) struct GraphBuilder<'s> {
     pub(super) kept: BTreeSet<String>,
     pub(super) input: Option<Value>,
     pub(super) drops: bool,
+    /// Whether what evolves report is computed.
+    pub(super) reports: bool,
     /// What masks are chosen by, where something is dropped.
     key: Option<Value>,
     /// The stream of each mask, by the place of its weights.
@@ -50,6 +52,7 @@ impl<'s> GraphBuilder<'s> {
             kept: BTreeSet::new(),
             input: None,
             drops: false,
+            reports: false,
             key: None,
             streams: BTreeMap::new(),
             drawn: 0,

@@ -57,6 +57,7 @@ mod phase;
 mod position_tables;
 pub mod positions;
 mod random;
+mod reports;
 mod routed;
 mod routing;
 mod scoped_params;

@@ -72,7 +72,8 @@ pub fn decider_path(evolve: &EvolveSpec, decider: &Decider) -> String {
     path(evolve, None, decider.leaf.name.clone())
 }
 
-fn path(evolve: &EvolveSpec, owner: Option<Phase>, name: String) -> String {
+/// A name of an evolve, below its label and a phase.
+pub fn path(evolve: &EvolveSpec, owner: Option<Phase>, name: String) -> String {
     let label = Some(evolve.label.clone()).filter(|l| !l.is_empty());
     let owner = owner.map(|at| match at {
         Phase::Start => "start".to_string(),

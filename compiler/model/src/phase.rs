@@ -95,6 +95,11 @@ impl GraphBuilder<'_> {
         let mut none = Kept::new();
         let kept = pass.kept.unwrap_or(&mut none);
         let (made, error) = place.with_error(b, x, &mut coefficients, kept, &mut fields)?;
+        if let Phase::Step(k) = at
+            && fields.model.reports
+        {
+            fields.report(b, k, made)?;
+        }
         if b.graph().len() > MAX_NODES {
             return Err(BuildError::TooLarge {
                 step: match at {
@@ -112,10 +117,11 @@ impl GraphBuilder<'_> {
 }
 
 /// The fields of a model's step.
-struct Layers<'l, 's> {
-    model: &'l mut GraphBuilder<'s>,
-    evolve: &'l EvolveSpec,
-    number: usize,
+pub(super) struct Layers<'l, 's> {
+    pub(super) model: &'l mut GraphBuilder<'s>,
+    pub(super) evolve: &'l EvolveSpec,
+    /// Of the program.
+    pub(super) number: usize,
     at: Phase,
     clock: Coefficients,
 }
@@ -169,7 +175,7 @@ impl Fields for Layers<'_, '_> {
 
 impl<'s> Layers<'_, 's> {
     /// Where a field finds its parameters at a time.
-    fn below(
+    pub(super) fn below(
         &mut self,
         b: &mut Builder,
         field: usize,

@@ -13,6 +13,7 @@ use super::loss::Objective;
 use super::outputs::{OUTPUTS, Output};
 use super::part::expect;
 use super::positions::{self, Positions};
+use super::reports;
 use super::routed;
 use super::step_count::StepCount;
 use super::widths;
@@ -133,6 +134,9 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
             StepCount::Known | StepCount::Adaptive(_) | StepCount::Random(_) => true,
         };
         fit &= routed::fit(e, r.sink).is_some();
+        if !e.layers.is_empty() {
+            fit &= reports::fit(e, sizes, r).is_some();
+        }
     }
     let output = output.filter(|_| fit)?;
     let std = std?;

@@ -11,6 +11,7 @@ use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
 use odec_program::ResultId;
 use odec_program::manifest::Loss;
+use std::collections::BTreeMap;
 
 /// What the steps of all evolves give to the terms of a loss, a number per token each.
 pub(super) struct Collected {
@@ -22,6 +23,8 @@ pub(super) struct Collected {
     pub(super) balances: Vec<Value>,
     /// What is told of routers: the name of a result, and its value at each evaluation.
     pub(super) shares: Vec<(String, Vec<Value>)>,
+    /// Of each report, a number per token after each step.
+    pub(super) reports: BTreeMap<String, Vec<Value>>,
 }
 
 struct Given {
@@ -43,6 +46,7 @@ impl Default for Collected {
             solutions: 0,
             balances: Vec::new(),
             shares: Vec::new(),
+            reports: BTreeMap::new(),
         }
     }
 }

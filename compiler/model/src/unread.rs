@@ -73,7 +73,8 @@ fn of_option<'a>(option: &'a EvolveOption, used: &mut Mentions<'a>) {
     match option {
         EvolveOption::H { value, .. }
         | EvolveOption::LearnH { value, .. }
-        | EvolveOption::Gradient { value, .. } => used.expr(value),
+        | EvolveOption::Gradient { value, .. }
+        | EvolveOption::Report { value, .. } => used.expr(value),
         EvolveOption::Weights { policies, .. } => {
             for (_, policy) in policies {
                 match &policy.kind {

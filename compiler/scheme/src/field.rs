@@ -75,7 +75,11 @@ impl Resolver<'_, '_> {
                     format!("`{}` is a scheme, not a field", name.name),
                 )
                 .label("a field is expected here")
-                .also(s.name.span, "defined here");
+                .also(s.name.span, "defined here")
+                .help(format!(
+                    "a scheme with its fields is a flow: `evolve {0}(…) for 6 steps`; a field is made of it by `increment({0}(…))`",
+                    name.name
+                ));
                 return self.fail(d);
             }
             Definition::Layer(_) => {

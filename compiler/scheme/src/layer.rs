@@ -368,7 +368,9 @@ impl Resolver<'_, '_> {
                 _ => message,
             };
             let d = Diagnostic::error(codes::UNKNOWN_ARGUMENT, default.span, message);
-            self.sink.push(d.label(label));
+            let word = if kind == Kind::Flag { "flag" } else { "value" };
+            let written = format!("write `{}: {word}`", p.name.name);
+            self.sink.push(d.label(label).help(written));
         }
         Param {
             name: p.name.clone(),

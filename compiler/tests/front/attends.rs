@@ -303,6 +303,14 @@ fn stretched_positions() {
             turn(&mut k);
             let wanted = attended(&rule(2, &plain), [&q, &k, &v]);
             close(&text, &computed(&text, &x, &maps), &wanted);
+            if !interleaved {
+                // The same words, as arguments of a word.
+                let text =
+                    format!("attention(heads: 2, causal, rope(base: 100, scaling: 4, {how}))");
+                let o = matrix(WIDTH, WIDTH, 30);
+                let maps = [&maps[..], std::slice::from_ref(&o)].concat();
+                close(&text, &computed(&text, &x, &maps), &linear(&wanted, &o));
+            }
         }
     }
 }

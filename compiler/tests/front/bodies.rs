@@ -395,3 +395,25 @@ fn layers_that_double_are_refused_in_time() {
         outcome.rendered()
     );
 }
+
+/// What a message says instead of a flow in a pipeline can be written, and is that.
+#[test]
+fn a_flow_in_a_pipeline_is_a_scheme() {
+    let refused = "field att = rmsnorm |> attention(heads: 2, causal)\nfield ffn = rmsnorm |> linear\n\
+                   field f = rmsnorm |> increment(lie(att, ffn))";
+    let message = compile_text(&model(refused, "")).rendered();
+    let (_, proposed) = message.split_once("= help: ").expect("a help");
+    let proposed = proposed.split('`').nth(1).expect("a scheme").to_string();
+    let definitions = refused.rsplit_once('\n').expect("fields").0;
+    let text = model(
+        &format!("{definitions}\nfield norm = rmsnorm\n{proposed}"),
+        "",
+    );
+    let text = text.replace("euler(f)", "within(norm, att, ffn)");
+    let norms = built(&text).params;
+    let mut of_step = norms.iter().filter(|p| p.path.starts_with("step.1."));
+    assert!(
+        of_step.any(|p| p.path == "step.1.norm.norm.gain"),
+        "{norms:?}"
+    );
+}

@@ -34,6 +34,7 @@ mod programs;
 mod random;
 #[path = "../front/random_body.rs"]
 mod random_body;
+mod reports;
 mod routed;
 mod row_chunking;
 mod solves;

@@ -12,8 +12,8 @@ use odec_compiler::cost::cost;
 use odec_compiler::model::Built;
 use odec_compiler::passes::build_manifest;
 use odec_graph::interp::{self, Tensor};
-use odec_graph::ops::Input;
-use odec_graph::{Graph, OpKind, TensorType, nn};
+use odec_graph::ops::{Input, Mul, SumCols, SumRows};
+use odec_graph::{Graph, OpKind, TensorType, gradient, nn};
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, Dim};
 use odec_runtime::{Executor, State, Value};
@@ -562,19 +562,38 @@ fn rows_of_no_token_are_not_read() {
     let w = b.push1(input("w", w), &[]).unwrap();
     b.rows = Some(rows);
     let y = nn::linear(&mut b, x, w).unwrap();
+    b.rows = None;
     b.output("y", y);
+    // Σ c y, so that c is the derivative by y.
+    let c = b.push1(input("c", TensorType::state(3)), &[]).unwrap();
+    let each = b.push1(Mul, &[y, c]).unwrap();
+    let each = b.push1(SumCols, &[each]).unwrap();
+    let sum = b.push1(SumRows, &[each]).unwrap();
+    let (graph, found) = gradient(b.finish(), sum, &[x, w]).unwrap();
+    let mut b = odec_graph::Builder::extend(graph);
+    for (name, d) in ["dx", "dw"].into_iter().zip(found) {
+        b.output(name, d.unwrap());
+    }
     let of = |shape: &[u64], data: &[f64]| Tensor::new(shape.to_vec(), data.to_vec());
-    let feeds = BTreeMap::from([
+    let lost = f64::NAN;
+    let feeds = [
+        ("x", of(&[1, 3, 2], &[1.0, 2.0, lost, lost, 3.0, 4.0])),
+        ("rows", of(&[1, 3, 1], &[0.0, -1.0, 0.0])),
+        ("w", of(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0])),
         (
-            "x".to_string(),
-            of(&[1, 3, 2], &[1.0, 2.0, f64::NAN, f64::NAN, 3.0, 4.0]),
+            "c",
+            of(
+                &[1, 3, 3],
+                &[1.0, 0.0, 2.0, lost, lost, lost, 0.0, 5.0, 1.0],
+            ),
         ),
-        ("rows".to_string(), of(&[1, 3, 1], &[0.0, -1.0, 0.0])),
-        (
-            "w".to_string(),
-            of(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
-        ),
-    ]);
-    let y = &interp::run(&b.finish(), &feeds, Bindings::new(1, 3)).unwrap()["y"].data;
-    assert_eq!(*y, [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 3.0, 4.0, 7.0]);
+    ];
+    let feeds: BTreeMap<String, Tensor> = feeds.map(|(n, t)| (n.to_string(), t)).into();
+    let made = interp::run(&b.finish(), &feeds, Bindings::new(1, 3)).unwrap();
+    let y = [1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 3.0, 4.0, 7.0];
+    assert_eq!(made["y"].data, y);
+    // c w, and nothing for the token that is left out.
+    assert_eq!(made["dx"].data, [3.0, 2.0, 0.0, 0.0, 1.0, 6.0]);
+    // Σ over the other tokens of cᵀ x.
+    assert_eq!(made["dw"].data, [1.0, 2.0, 15.0, 20.0, 5.0, 8.0]);
 }

@@ -120,6 +120,30 @@ impl Failure<'_> {
             .then(|| error(before, self.word(before)))
     }
 
+    /// `if a { … }`, `y = while …`: statements of other languages.
+    pub(super) fn foreign_statement(&self) -> Option<Diagnostic> {
+        let at = self.at.min(self.tokens.len().checked_sub(1)?);
+        let starts = at == self.statement_start(at);
+        // `y = if a x` reads as `y = if` and the beginning of an assignment to `a`.
+        let places = [
+            at.checked_sub(2),
+            at.checked_sub(1),
+            Some(at).filter(|_| starts),
+        ];
+        let mut places = places.into_iter().flatten();
+        let context = self.context(at);
+        let found = places.find_map(|at| {
+            let token = &self.tokens[at];
+            let word = self.word(token);
+            let here = token.kind == Kind::Word && words::home(word).is_none() && word != "let";
+            Some((token, word, words::instead(word, context).filter(|_| here)?))
+        });
+        let (token, word, help) = found?;
+        let message = format!("{} has no `{word}`", context.name());
+        let error = Diagnostic::error(codes::UNKNOWN_KEYWORD, self.span(token), message);
+        Some(error.label("not here").help(help))
+    }
+
     /// A word that is nearly one of the keywords that may stand here, or begins a statement that no keyword begins.
     pub(super) fn misspelt_keyword(&self) -> Option<Diagnostic> {
         let candidates: Vec<&str> = self
@@ -159,12 +183,8 @@ impl Failure<'_> {
         match words::home(word) {
             Some(home) => {
                 let error = stray(format!("`{word}` is not allowed in {}", context.name()));
-                let help = match (word, context) {
-                    ("let", Context::Layer) => {
-                        "a value is set by its name alone: `y = x |> linear`".into()
-                    }
-                    _ => format!("`{word}` belongs in {home}"),
-                };
+                let belongs = || format!("`{word}` belongs in {home}");
+                let help = words::instead(word, context).map_or_else(belongs, String::from);
                 Some(error.label("not here").help(help))
             }
             None if words::is_keyword(word) => None,

@@ -491,6 +491,7 @@ fn is_statement(rule: Rule) -> bool {
             | Rule::set_h
             | Rule::weights
             | Rule::gradient
+            | Rule::report
             | Rule::train_entry
             | Rule::explore_entry
     )

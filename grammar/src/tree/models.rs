@@ -217,6 +217,16 @@ impl Builder<'_> {
                     span,
                 }
             }
+            Rule::report => {
+                inner.skip(Rule::k_report);
+                let name = self.ident(inner.next());
+                inner.skip(Rule::eq);
+                EvolveOption::Report {
+                    name,
+                    value: self.expr(inner.next()),
+                    span,
+                }
+            }
             _ => {
                 inner.skip(Rule::k_weights);
                 let policies = inner.rest().map(|p| {

@@ -22,6 +22,13 @@ pub enum RealsMut<'a> {
 }
 
 impl<'a> Reals<'a> {
+    /// Adds a share of each number to a sum.
+    pub fn add_to(self, sums: &mut Vec<f64>, share: f64) {
+        sums.resize(self.len(), 0.0);
+        let pairs = sums.iter_mut().zip(self.iter());
+        pairs.for_each(|(sum, x)| *sum += share * x);
+    }
+
     pub fn len(self) -> usize {
         match self {
             Reals::F32(x) => x.len(),

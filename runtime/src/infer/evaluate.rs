@@ -4,15 +4,18 @@ use crate::data::dataset::Dataset;
 use crate::data::{DataError, mask};
 use crate::executor::{Executor, RunError};
 use odec_program::manifest::Loss;
-use odec_program::{Bindings, EntryId, names};
+use odec_program::{Bindings, EntryId, ResultId, names};
+use std::collections::BTreeMap;
 
 /// How well a model predicts a text.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer).
     pub loss: f64,
     /// Predicted tokens: all but the first, or those that were hidden.
     pub tokens: u64,
+    /// What evolves report, by name: a number for each step.
+    pub reports: BTreeMap<String, Vec<f64>>,
 }
 
 impl Evaluation {
@@ -60,21 +63,30 @@ pub fn evaluate(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut tokens) = (0.0, 0);
+    let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for batch in dataset.held_out_batches(rows, columns, most)? {
         let mut batch = batch?;
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
         let at = Bindings::new(batch.rows, batch.columns);
-        let mean = x
-            .run(EntryId::Loss, at, &batch.fed(), &[])?
-            .scalar(names::LOSS)?;
+        let out = x.run(EntryId::Loss, at, &batch.fed(), &[])?;
         let n = batch.predicted();
-        sum += mean * n as f64;
+        sum += out.scalar(names::LOSS)? * n as f64;
+        for (output, _) in out.shapes() {
+            if let ResultId::Report(name) = ResultId::of(output) {
+                let sums = reports.entry(name.to_string()).or_default();
+                out.reals(output)?.add_to(sums, n as f64);
+            }
+        }
         tokens += n;
         report(tokens);
     }
+    let all = tokens.max(1) as f64;
+    let sums = reports.values_mut().flatten();
+    sums.for_each(|sum| *sum /= all);
     Ok(Evaluation {
-        loss: sum / tokens.max(1) as f64,
+        loss: sum / all,
         tokens,
+        reports,
     })
 }

@@ -48,6 +48,8 @@ pub struct State {
     pub experts: Option<(Option<String>, Vec<f64>)>,
     /// The largest share of choices that full experts did not take; the router's path where there are several.
     pub dropped: Option<(Option<String>, f64)>,
+    /// What evolves report, after the first step and after the last.
+    pub reports: Vec<(String, [f64; 2])>,
     pub tokens_per_s: f64,
     pub seconds_left: f64,
 }
@@ -74,6 +76,9 @@ impl std::fmt::Display for State {
         }
         if let Some((router, share)) = &self.dropped {
             write!(f, "  dropped{} {share:.3}", path(router))?;
+        }
+        for (name, [first, last]) in &self.reports {
+            write!(f, "  {name} {first:.3} to {last:.3}")?;
         }
         write!(
             f,
@@ -229,6 +234,7 @@ mod tests {
             held_out: None,
             experts: None,
             dropped: None,
+            reports: Vec::new(),
             tokens_per_s: 41_234.0,
             seconds_left: 95.4,
         };
@@ -259,6 +265,14 @@ mod tests {
             s.to_string()
                 .contains("  dropped step.0.ffn.router 0.000  ")
         );
+        s.dropped = None;
+        s.experts = None;
+        s.reports = vec![("energy".into(), [2.25, 0.5])];
+        assert_eq!(
+            s.to_string(),
+            "step 120/1000  loss 2.346  energy 2.250 to 0.500  812 tokens/s  2 h 01 min left"
+        );
+        s.reports.clear();
         let many = (0..16).map(|n| f64::from(n) / 120.0);
         s.experts = Some((Some("step.3.ffn.router".into()), many.collect()));
         assert!(

@@ -24,6 +24,8 @@ pub struct Found {
     pub experts: BTreeMap<String, Vec<f64>>,
     /// The share of what routers chose that full experts did not take, by their paths.
     pub dropped: BTreeMap<String, f64>,
+    /// What evolves report, by name: a number for each step.
+    pub reports: BTreeMap<String, Vec<f64>>,
     /// Steps of evolves whose number is decided while they run, the mean over micro-batches by their tokens.
     pub made: Made,
 }
@@ -68,6 +70,7 @@ pub fn enqueue(
             terms: BTreeMap::new(),
             experts: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            reports: BTreeMap::new(),
             made: Made::default(),
         },
     };
@@ -110,6 +113,7 @@ impl Enqueued {
             terms,
             experts,
             dropped,
+            reports,
             made,
         } = self.found;
         let terms = terms.into_iter().map(|(name, t)| (name, rounded(t)));
@@ -118,6 +122,7 @@ impl Enqueued {
             terms: terms.collect(),
             experts,
             dropped,
+            reports,
             made,
         })
     }
@@ -137,12 +142,12 @@ impl Enqueued {
                         *sum += share * out.scalar(output)?;
                     }
                     ResultId::Shares(router) => {
-                        let own = out.reals(output)?;
                         let sums = self.found.experts.entry(router.to_string()).or_default();
-                        sums.resize(own.len(), 0.0);
-                        sums.iter_mut()
-                            .zip(own.iter())
-                            .for_each(|(s, x)| *s += share * x);
+                        out.reals(output)?.add_to(sums, share);
+                    }
+                    ResultId::Report(name) => {
+                        let sums = self.found.reports.entry(name.to_string()).or_default();
+                        out.reals(output)?.add_to(sums, share);
                     }
                     ResultId::Dropped(router) => {
                         let sum = self.found.dropped.entry(router.to_string()).or_insert(0.0);

@@ -3,7 +3,8 @@
 //! A training step: `{"step":12,"loss":3.21,"lr":0.0006,"grad_norm":0.8,"tokens_per_s":41000,"seconds":1.4}`.
 //! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`.
 //! Of mixtures the share of each expert in what a router chose: `"experts":{"step.0.ffn.router":[0.3,0.7]}`, and where experts have a capacity the share of
-//! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
+//! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
+//! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
 //! losses are nats per token; `seconds` is training time so far, over all sittings.
 
 use crate::system::files;
@@ -39,6 +40,9 @@ pub struct Step {
     /// The share of what routers chose that full experts did not take, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<String, f64>,
+    /// What evolves report, by name: a number for each of their steps.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reports: BTreeMap<String, Vec<f64>>,
     pub lr: f64,
     /// Before clipping.
     pub grad_norm: f64,
@@ -53,11 +57,14 @@ pub struct Step {
 }
 
 /// The loss on held-out text after a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     pub step: u64,
     pub held_out_loss: f64,
     pub tokens: u64,
+    /// What evolves report, by name: a number for each of their steps.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reports: BTreeMap<String, Vec<f64>>,
     pub seconds: f64,
 }
 
@@ -212,6 +219,7 @@ mod tests {
     fn a_continued_file_forgets_lost_steps_and_cut_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.jsonl");
+        let energy = || ("energy".to_string(), vec![1.5, 0.25]);
         let step = |n| {
             let (lr, grad_norm, tokens_per_s, seconds) = (0.5, 1.0, 2.0, 3.0);
             Record::Step(Step {
@@ -229,6 +237,7 @@ mod tests {
                     .then(|| ("step.0.ffn.router".into(), 0.0625))
                     .into_iter()
                     .collect(),
+                reports: (n == 3).then(energy).into_iter().collect(),
                 lr,
                 grad_norm,
                 tokens_per_s,
@@ -241,6 +250,7 @@ mod tests {
             step: 2,
             held_out_loss: 0.3,
             tokens: 4,
+            reports: [energy()].into(),
             seconds: 3.0,
         });
         let mut m = Metrics::open(&path, 0).unwrap();

@@ -133,6 +133,13 @@ fn most_dropped(dropped: &BTreeMap<String, f64>) -> Option<(Option<String>, f64)
     worst.map(|(router, share)| (several.then(|| router.clone()), *share))
 }
 
+/// The first and the last number of each report.
+fn ends(reports: &BTreeMap<String, Vec<f64>>) -> Vec<(String, [f64; 2])> {
+    let each = reports.iter();
+    let ends = each.filter_map(|(name, x)| Some((name.clone(), [*x.first()?, *x.last()?])));
+    ends.collect()
+}
+
 impl Run {
     /// Trains to the end.
     ///
@@ -252,6 +259,7 @@ impl Run {
                 held_out: self.held_out().map(|h| (h.loss, h.tokens)),
                 experts: least_even(&done.experts),
                 dropped: most_dropped(&done.dropped),
+                reports: ends(&done.reports),
                 tokens_per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });

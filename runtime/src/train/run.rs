@@ -194,6 +194,7 @@ impl Run {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
                 tokens: h.tokens,
+                reports: h.reports.clone(),
             }),
             Record::Step(_) | Record::Warning(_) => None,
         });
@@ -241,7 +242,7 @@ impl Run {
 
     /// The latest evaluation, in this sitting or an earlier one.
     pub fn held_out(&self) -> Option<Evaluation> {
-        self.held_out
+        self.held_out.clone()
     }
 
     /// How far the run is, in steps or by its time limit, those under way among them.
@@ -276,17 +277,19 @@ impl Run {
             EvaluateError::Data(e) => self.cannot_read(e),
             e => e.into(),
         })?;
-        self.held_out = Some(e);
         let took = start.elapsed().as_secs_f64();
         self.progress.looked += took;
         self.progress.seconds += took;
         let (step, seconds) = (self.progress.step, self.progress.seconds);
-        self.record(Record::HeldOut(HeldOut {
+        let record = HeldOut {
             step,
             held_out_loss: e.loss,
             tokens: e.tokens,
+            reports: e.reports.clone(),
             seconds,
-        }))
+        };
+        self.held_out = Some(e);
+        self.record(Record::HeldOut(record))
     }
 
     pub(crate) fn record(&mut self, r: Record) -> Result<(), TrainError> {

@@ -22,9 +22,16 @@ use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
 use crate::train::metrics::{Record, Step};
 use crate::train::run::Run;
 use odec_program::manifest::{StepCount, named};
-use odec_program::{Bindings, EntryId};
-use std::collections::VecDeque;
+use odec_program::{Bindings, DType, EntryId};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
+
+/// Reports in as few digits as their numbers have.
+fn decimals(mut reports: BTreeMap<String, Vec<f64>>, real: DType) -> BTreeMap<String, Vec<f64>> {
+    let all = reports.values_mut().flatten();
+    all.for_each(|x| *x = decimal(*x, real));
+    reports
+}
 
 /// Steps that were enqueued and not awaited yet, in their order.
 #[derive(Default)]
@@ -129,6 +136,7 @@ impl Run {
             terms,
             experts,
             dropped,
+            reports,
             made,
         } = first.gradient.found(&mut self.x)?;
         if !loss.is_finite() {
@@ -165,6 +173,7 @@ impl Run {
                 .collect(),
             experts: experts.into_iter().map(|(r, s)| (r, all(s))).collect(),
             dropped: dropped.into_iter().map(|(r, s)| (r, rounded(s))).collect(),
+            reports: decimals(reports, real),
             lr: first.lr,
             grad_norm: decimal(grad_norm, real),
             tokens_per_s,

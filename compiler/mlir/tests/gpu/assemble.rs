@@ -102,8 +102,11 @@ fn wide_heads() -> Vec<Kernel> {
 /// Kernels that no model of the library has.
 fn sampled() -> impl Iterator<Item = Kernel> {
     let samples = KernelSpec::samples().into_iter().map(|s| s.spec);
-    let linear = samples.filter(|k| matches!(k, KernelSpec::LinearAttend(_)));
-    let runs = linear.filter(|k| gpu::refusal(k).is_none());
+    let rare = samples.filter(|k| {
+        use KernelSpec::{Delay, LinearAttend, Scan};
+        matches!(k, LinearAttend(_) | Scan(_) | Delay(_))
+    });
+    let runs = rare.filter(|k| gpu::refusal(k).is_none());
     runs.map(|spec| Kernel {
         symbol: spec.symbol(),
         spec,

@@ -2,6 +2,7 @@
 //!
 //! The op divides scores by the root of a head's width; another scale is a factor of the queries, so that kernels do not depend on it.
 
+use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::{
     About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
@@ -24,15 +25,9 @@ pub(super) const CAUSAL: Argument = Argument::flag(
     "causal",
     "a token sees itself and the tokens before it; a model that generates needs it",
 );
-const BASE: Argument = Argument::number(
-    "base",
-    Bounds::Within(1.0, 1e12),
-    Silent::Ratio(10_000, 1),
-    "the angle of column pair i at a position is position · base^(−2i/d), d the columns of a head",
-);
 const ROPE: Argument = Argument::options(
     "rope",
-    &[BASE],
+    &[BASE, SCALING, INTERPOLATION, TRAINED, SLOW, FAST],
     "rotary positions (Su et al. 2021) for queries and keys; column i of a head is paired with column i + d/2",
 );
 const BIAS: Argument = Argument::some(
@@ -90,6 +85,10 @@ impl Layer for Attention {
             meaning: "as in Qwen2: four heads share keys and values",
         },
         Example {
+            text: "attention(heads: 4, causal, rope(base: 500000, scaling: 8, interpolation: llama3, trained: 8192))",
+            meaning: "as in LLaMA 3.1, for a context eight times as long as the one that it was first trained with",
+        },
+        Example {
             text: "attention(heads: 4, causal, window: 3, scale: 1/16, bias)",
             meaning: "three tokens at most, another scale, and all biases",
         },
@@ -123,7 +122,8 @@ impl Layer for Attention {
                     heads_expr.span,
                     format!("`rope` cannot rotate heads of {head} columns"),
                 )
-                .label("`rope` rotates pairs of columns, so a head needs an even number of them"),
+                .label("`rope` rotates pairs of columns, so a head needs an even number of them")
+                .help(even_heads(heads, width)),
             );
         }
         if !causal && r.misspelt(&CAUSAL) {
@@ -147,13 +147,11 @@ impl Layer for Attention {
             None => Exact::one(),
         };
         let rope = match rope {
-            Some(inner) => {
-                let base = r.only_option(inner, &BASE)?.to_f64();
-                Some(Angles {
-                    head,
-                    base,
-                    turns: Turns::default(),
-                })
+            Some(mut inside) => {
+                let said = Said::of(inside.span, |a| r.option(&mut inside, a));
+                r.finish(inside);
+                let heads = (head, Turns::default(), heads_expr.span);
+                Some(angles::read(r, &said, heads)?)
             }
             None => None,
         };
@@ -234,6 +232,15 @@ fn biases(r: &mut Reading) -> Option<[bool; 4]> {
         }
     }
     Some(found)
+}
+
+/// How many heads have an even number of columns.
+fn even_heads(heads: u64, width: u64) -> String {
+    let mut fewer = (1..heads).rev();
+    match fewer.find(|n| width.is_multiple_of(2 * n)) {
+        Some(n) => format!("{n} heads would have {} columns each", width / n),
+        None => format!("no number of heads divides the width {width} so: make it even"),
+    }
 }
 
 /// Columns of each head.

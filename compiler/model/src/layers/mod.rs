@@ -7,6 +7,7 @@
 //! read by `pipeline.rs` and `arithmetic.rs` and are a [`Network`]. Layers written in the language are read by `written.rs`, and stand for what
 //! their bodies compute.
 
+mod angles;
 mod arithmetic;
 mod column_functions;
 pub mod function;

@@ -94,7 +94,9 @@ fn unknown(layers: &Layers, args: &Args, span: Span, input: Input) -> Diagnostic
         return Diagnostic::error(codes::MISPLACED, span, message).label("not part of a field");
     }
     if ["increment", "map"].contains(&name) {
-        return not_supported(span, "a flow inside a pipeline or a product");
+        return not_supported(span, "a flow inside a pipeline or a product").help(
+            "name the parts in a scheme: `scheme within(N, A, B) { step x { y = N(x);  z = flow lie(A, B)(1) from y;  return x + z - y } }`",
+        );
     }
     let values = input.named.iter().map(|n| n.name.name.as_str());
     let near = odec_grammar::nearest(name, values).or(layers.near(name));
@@ -229,7 +231,13 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// A number within its bounds, or the default.
     pub fn number(&mut self, a: &Argument) -> Option<Exact> {
-        match self.given(a) {
+        let said = self.given(a);
+        self.number_said(a, said)
+    }
+
+    /// The same of what is given for it.
+    pub fn number_said(&mut self, a: &Argument, said: Option<&Expr>) -> Option<Exact> {
+        match said {
             Some(e) => self.within(a, e),
             None => a.number_meant(),
         }
@@ -247,10 +255,16 @@ impl<'e> Reading<'_, 'e, '_> {
 
     /// Which of its words an argument has: the last by default. `wrong`: the error for another word.
     pub fn word(&mut self, a: &Argument, wrong: &str) -> Option<usize> {
+        let said = self.given(a);
+        self.word_said(a, said, wrong)
+    }
+
+    /// The same of what is given for it.
+    pub fn word_said(&mut self, a: &Argument, said: Option<&Expr>, wrong: &str) -> Option<usize> {
         let Form::Word(words) = a.form else {
             return None;
         };
-        let Some(e) = self.given(a) else {
+        let Some(e) = said else {
             return words.len().checked_sub(1);
         };
         let name = name_of(e);
@@ -271,14 +285,14 @@ impl<'e> Reading<'_, 'e, '_> {
         self.given.options(a, self.reader.sink)
     }
 
-    /// A number among the arguments of a word, which has no others.
-    pub fn only_option(&mut self, mut inside: Args, a: &Argument) -> Option<Exact> {
-        let value = match inside.labelled(a.name, self.reader.sink) {
-            Some(e) => self.within(a, e),
-            None => a.number_meant(),
-        };
+    /// An argument of a word.
+    pub fn option(&mut self, inside: &mut Args<'e>, a: &Argument) -> Option<&'e Expr> {
+        inside.labelled(a.name, self.reader.sink)
+    }
+
+    /// A word has no other arguments.
+    pub fn finish(&mut self, inside: Args) {
         inside.finish(&[], self.reader.sink);
-        value
     }
 
     /// Whether an unread argument looks like this one.

@@ -1,5 +1,6 @@
 //! `rotary`: turns pairs of columns of each head by the token's position.
 
+use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::attention::columns_of_head;
 use super::network::{Network, values};
@@ -12,54 +13,15 @@ use crate::scheme::args::Bounds;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn};
-use odec_program::manifest::{LongWaves, Turns};
-
-/// Longest context that a model was trained with.
-const MOST_TRAINED: u64 = 1 << 40;
+use odec_program::manifest::Turns;
 
 const X: Argument = Argument::operand("x", "queries or keys");
 const HEADS: Argument = Argument::size("heads", "heads, which divide the columns among them");
-const BASE: Argument = Argument::number(
-    "base",
-    Bounds::Within(1.0, 1e12),
-    Silent::Ratio(10_000, 1),
-    "the angle of column pair i at position p is p · base^(−2i/r), r the columns of a head that are turned",
-);
 const SHARE: Argument = Argument::number(
     "share",
     Bounds::Within(1e-3, 1.0),
     Silent::Ratio(1, 1),
     "how much of each head is turned, the first columns of either half, or of all with `interleaved` (Black et al. 2022)",
-);
-const SCALING: Argument = Argument::number(
-    "scaling",
-    Bounds::Within(1e-3, 1e6),
-    Silent::Ratio(1, 1),
-    "how much longer the context is than the one that a model was trained with",
-);
-const WAYS: &[&str] = &["llama3", "yarn", "ntk", "linear"];
-const INTERPOLATION: Argument = Argument::word(
-    "interpolation",
-    WAYS,
-    "how `scaling` changes angles: `linear` divides positions (Chen et al. 2023); `ntk` has the base b · scaling^(r/(r − 2)) (bloc97 2023); `yarn` and `llama3` divide by \
-     `scaling` what turns slowly, and `yarn` multiplies sines and cosines by 0.1 ln scaling + 1",
-);
-const TRAINED: Argument = Argument::whole(
-    "trained",
-    "needed for `yarn` and `llama3`",
-    "the context that a model was trained with",
-);
-const SLOW: Argument = Argument::number(
-    "slow",
-    Bounds::Within(0.0, 1e6),
-    Silent::Follows("1"),
-    "of `yarn` and `llama3`: waves with fewer turns in the trained context are divided by `scaling`",
-);
-const FAST: Argument = Argument::number(
-    "fast",
-    Bounds::Within(0.0, 1e6),
-    Silent::Follows("32 for `yarn`, 4 for `llama3`"),
-    "of the same: waves with more turns stay; those in between are mixed, in proportion to their turns",
 );
 const INTERLEAVED: Argument = Argument::flag(
     "interleaved",
@@ -87,8 +49,8 @@ impl Layer for Rotary {
         INTERLEAVED,
         X,
         HEADS,
-        BASE,
         SHARE,
+        BASE,
         SCALING,
         INTERPOLATION,
         TRAINED,
@@ -125,9 +87,8 @@ impl Layer for Rotary {
         let interleaved = r.flag(&INTERLEAVED);
         let [(of, width)] = r.operands([&X])?;
         let heads_said = r.needed(&HEADS);
-        let base = r.number(&BASE);
         let share_said = r.given(&SHARE);
-        let stretched = stretched(r);
+        let angles_said = Said::of(r.span(), |a| r.given(a));
         let heads_said = heads_said?;
         let heads = r.whole(heads_said, MAX_WIDTH)?;
         let head = columns_of_head(r, heads_said, heads, width)?;
@@ -140,32 +101,12 @@ impl Layer for Rotary {
             let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
             return r.fail(d.label("an even number of columns is turned"));
         }
-        let Stretched { by, how } = stretched?;
-        let columns = turned as f64;
-        let mut base = base?.to_f64();
-        let mut turns = Turns {
+        let turns = Turns {
             columns: (turned < head).then_some(turned),
-            scaling: (by != 1.0).then_some(by),
             interleaved,
             ..Turns::default()
         };
-        match how {
-            How::Linear => {}
-            How::Ntk if turned == 2 => {
-                let message = "two columns have one wave, whose base says nothing";
-                let d = Diagnostic::error(codes::HEAD_COUNT, said.span, message);
-                return r.fail(d.help("write `interpolation: linear`, or turn more columns"));
-            }
-            How::Ntk => {
-                base *= by.powf(columns / (columns - 2.0));
-                turns.scaling = None;
-            }
-            How::Slow { long, magnitude } => {
-                turns.long = (by != 1.0).then_some(long);
-                turns.magnitude = magnitude.filter(|m| *m != 1.0);
-            }
-        }
-        let angles = Angles { head, base, turns };
+        let angles = angles::read(r, &angles_said, (head, turns, said.span))?;
         Some((Rotary { of, angles }, width))
     }
 
@@ -190,70 +131,6 @@ impl Layer for Rotary {
     fn rates(&self, _: &mut Builder, _: &mut dyn Weights) -> TypeResult<Option<Value>> {
         Ok(None)
     }
-}
-
-/// How angles are made for a longer context.
-struct Stretched {
-    by: f64,
-    how: How,
-}
-
-enum How {
-    Linear,
-    Ntk,
-    Slow {
-        long: LongWaves,
-        magnitude: Option<f64>,
-    },
-}
-
-/// Reads `scaling` and what says how it is meant.
-fn stretched(r: &mut Reading) -> Option<Stretched> {
-    let by = r.number(&SCALING);
-    let word = r.word(&INTERPOLATION, "this is no way to stretch positions");
-    let [trained_said, slow_said, fast_said] = [&TRAINED, &SLOW, &FAST].map(|a| r.given(a));
-    let trained = trained_said.map(|e| r.whole(e, MOST_TRAINED));
-    let slow = slow_said.map(|e| r.within(&SLOW, e));
-    let fast = fast_said.map(|e| r.within(&FAST, e));
-    let by = by?.to_f64();
-    let named = word.map(|n| WAYS[n])?;
-    let yarn = named == "yarn";
-    if !yarn && named != "llama3" {
-        if let Some(e) = trained_said.or(slow_said).or(fast_said) {
-            let message = format!("`{named}` stretches all waves alike");
-            let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message);
-            return r.fail(d.help("write `interpolation: yarn` or `interpolation: llama3`, which tell slow waves from fast ones"));
-        }
-        let how = if named == "ntk" {
-            How::Ntk
-        } else {
-            How::Linear
-        };
-        return Some(Stretched { by, how });
-    }
-    let Some(context) = trained else {
-        let message = format!("`{named}` needs the context that the model was trained with");
-        let d = Diagnostic::error(codes::MISSING_ARGUMENT, r.span(), message);
-        return r.fail(d.help("write `trained: 8192`"));
-    };
-    let slow = slow.map_or(Some(1.0), |x| Some(x?.to_f64()))?;
-    let usual = if yarn { 32.0 } else { 4.0 };
-    let fast = fast.map_or(Some(usual), |x| Some(x?.to_f64()))?;
-    if slow >= fast {
-        let at = fast_said.or(slow_said).map_or(r.span(), |e| e.span);
-        let message = format!("`slow` is {slow}, and `fast` {fast}");
-        let d = Diagnostic::error(codes::OUT_OF_RANGE, at, message);
-        return r.fail(d.help("`fast` is larger than `slow`"));
-    }
-    let long = LongWaves {
-        context: context? as f64,
-        slow,
-        fast,
-    };
-    // Positions that are not stretched leave scores as they are.
-    let magnitude = yarn.then(|| 0.1 * by.max(1.0).ln() + 1.0);
-    let how = How::Slow { long, magnitude };
-    Some(Stretched { by, how })
 }
 
 /// A share of a head's columns.

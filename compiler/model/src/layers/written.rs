@@ -342,6 +342,16 @@ pub(super) fn body(
     None
 }
 
+/// Says what a parameter may begin with.
+fn of_init(d: Diagnostic) -> Diagnostic {
+    match d.help {
+        Some(_) => d,
+        None => d.help(
+            "a parameter begins with a number (`0`, `1/2`, `sqrt(width)`) or with `normal`; what is computed of tokens is a value: `a = linear |> sqrt`",
+        ),
+    }
+}
+
 /// `learn gain[width] = 1`: a parameter that is the same for all tokens.
 fn learned(
     reader: &mut LayerReader,
@@ -355,7 +365,7 @@ fn learned(
     };
     let start = match name_of(init).filter(|n| n.name == NORMAL) {
         Some(_) => Start::Normal,
-        None => match report(exact(init, reader.scope), reader.sink)?.to_f64() {
+        None => match report(exact(init, reader.scope).map_err(of_init), reader.sink)?.to_f64() {
             0.0 => Start::Zeros,
             1.0 => Start::Ones,
             x => Start::Constant(x),
