@@ -193,7 +193,8 @@ impl Run {
         let held_out = metrics.records().iter().rev().find_map(|r| match r {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
-                tokens: h.tokens,
+                of: h.of,
+                accuracy: h.accuracy,
             }),
             Record::Step(_) | Record::Warning(_) => None,
         });
@@ -284,7 +285,8 @@ impl Run {
         self.record(Record::HeldOut(HeldOut {
             step,
             held_out_loss: e.loss,
-            tokens: e.tokens,
+            of: e.of,
+            accuracy: e.accuracy,
             seconds,
         }))
     }
