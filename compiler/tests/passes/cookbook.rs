@@ -47,12 +47,8 @@ fn place(p: &Param) -> Range<usize> {
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
     let batch = [Batch {
-        tokens: x[..CONTEXT].to_vec(),
-        targets: x[1..].to_vec(),
-        rows: 1,
-        columns: CONTEXT as u64,
-        hidden: None,
         key: 7,
+        ..Batch::of_tokens(1, CONTEXT as u64, x[..CONTEXT].to_vec(), x[1..].to_vec())
     }];
     let mut losses = Vec::new();
     for t in 1..=5 {

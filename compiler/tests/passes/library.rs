@@ -93,12 +93,8 @@ pub fn reads_on(name: &str, m: &Manifest, e: &mut Executor) {
 fn learns(name: &str, m: &Manifest, e: &mut Executor) {
     let x = tokens(m.model.vocab);
     let mut batch = Batch {
-        tokens: x[..CONTEXT].to_vec(),
-        targets: x[1..].to_vec(),
-        rows: 1,
-        columns: CONTEXT as u64,
-        hidden: None,
         key: 7,
+        ..Batch::of_tokens(1, CONTEXT as u64, x[..CONTEXT].to_vec(), x[1..].to_vec())
     };
     let loss = m.train.as_ref().map_or(Loss::Next, |t| t.loss);
     mask::prepare(&mut batch, loss, &mask::training(0), 0);

@@ -6,13 +6,17 @@
 use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
-use odec_program::manifest::{Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Waves};
+use odec_program::manifest::{
+    Form, Images, Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Waves,
+};
 
 /// Token kinds, so that their numbers are exact in f32.
 pub const MOST_TOKENS: u64 = 1 << 24;
 /// Steps of a run, and sequences of a batch.
 const MOST_STEPS: u64 = 1 << 40;
 const MOST_SEQUENCES: u64 = 1 << 20;
+/// Numbers of an image.
+const MOST_OF_AN_IMAGE: u64 = 1 << 28;
 /// Steps of an evolve.
 const MOST_DEPTH: u64 = 1 << 20;
 /// Numbers of a table, which is made in memory before it is rounded.
@@ -111,11 +115,39 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         );
         return invalid(place("precision"), what);
     }
+    if let Form::Images(i) = &t.data.form {
+        images(i, m)?;
+    }
     if let Loss::Masked { rate, token } = t.loss {
         share(&place("rate of hidden tokens"), rate)?;
         within(&place("mask token"), token, 0, m.model.vocab - 1)?;
     }
     Ok(())
+}
+
+fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
+    let place = "train: images";
+    for (what, n) in [
+        ("height", i.height),
+        ("width", i.width),
+        ("channels", i.channels),
+        ("patch", i.patch),
+    ] {
+        within(&format!("{place}: {what}"), n, 1, MOST_OF_AN_IMAGE)?;
+    }
+    let sides = [i.width, i.channels].into_iter();
+    let numbers = sides.fold(i.height, u64::saturating_mul);
+    within(&format!("{place}: numbers"), numbers, 1, MOST_OF_AN_IMAGE)?;
+    if !i.height.is_multiple_of(i.patch) || !i.width.is_multiple_of(i.patch) {
+        let what = format!("{} × {} in patches of {}", i.height, i.width, i.patch);
+        return invalid(place, what);
+    }
+    if i.classes != m.model.vocab {
+        let what = format!("{} classes in a model of {}", i.classes, m.model.vocab);
+        return invalid(place, what);
+    }
+    finite(place, "mean", i.mean)?;
+    positive(place, "deviation", i.std)
 }
 
 /// What a train block chose for an entry.

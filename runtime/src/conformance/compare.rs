@@ -5,13 +5,14 @@
 //! says what is right, so a machine needs no compiler and no stored numbers to see whether its card is to be trusted.
 
 use crate::artifact::{Artifact, ArtifactError, DeviceChoice};
+use crate::data::dataset::Numbers;
 use crate::device::Device;
 use crate::device::reals::Reals;
-use crate::executor::{Executor, RunError, State, Value};
+use crate::executor::{Executor, RunError, State};
 use crate::infer::generate::Reader;
 use odec_program::gpu::tensor;
 use odec_program::manifest::named;
-use odec_program::{Bindings, EntryId, names, noise};
+use odec_program::{Bindings, DType, EntryId, names, noise};
 
 /// What a result may always be off on tensor cores, as a part of its size in the Euclidean norm.
 pub const LEAST: f64 = 0.02;
@@ -155,8 +156,12 @@ pub(crate) fn results(
     let m = artifact.manifest();
     let (batch, seq) = m.maxima();
     let mut out = Results::new();
-    // A sequence that is no whole tile, where there is room for one.
-    for seq in [seq, seq.saturating_sub(seq / 4 + 1).max(1)] {
+    // A sequence that is no whole tile, where there is room for one. Images are all of one size.
+    let shorter = match x.has_input(EntryId::Forward, names::PATCHES) {
+        true => None,
+        false => Some(seq.saturating_sub(seq / 4 + 1).max(1)),
+    };
+    for seq in [seq].into_iter().chain(shorter) {
         let logits = entry(&mut x, EntryId::Forward, Bindings::new(batch, seq), 1)?;
         out.extend(logits.map(|r| (format!("logits of {seq} tokens"), r)));
     }
@@ -216,6 +221,15 @@ fn tokens(vocab: u64, count: u64, seed: u64) -> Vec<i32> {
     (0..count).map(|i| token(i) as i32).collect()
 }
 
+/// Numbers from −1 to 1 that do not repeat soon.
+fn reals(count: u64, seed: u64) -> Vec<f32> {
+    let numbers = tokens(2001, count, seed);
+    numbers
+        .into_iter()
+        .map(|n| n as f32 / 1000.0 - 1.0)
+        .collect()
+}
+
 /// The first output of an entry that the program has; nothing when it has no such entry, or the entry no output.
 fn entry(
     x: &mut Executor,
@@ -227,20 +241,21 @@ fn entry(
     let Some(e) = x.manifest().program.entries.get(&name) else {
         return Ok(None);
     };
-    let inputs: Vec<(String, Vec<i32>)> = (e.inputs.iter().zip(step..))
+    let inputs: Vec<(String, Numbers)> = (e.inputs.iter().zip(step..))
         .map(|(io, seed)| {
             let count = io.shape.iter().map(|d| d.at(at)).product();
             let values = match io.name.as_str() {
-                noise::KEY => vec![step as i32],
-                names::TOKENS => tokens(vocab, count, step),
-                _ => tokens(vocab, count, seed + 4),
+                noise::KEY => Numbers::I32(vec![step as i32]),
+                names::TOKENS => Numbers::I32(tokens(vocab, count, step)),
+                _ if io.dtype == DType::I32 => Numbers::I32(tokens(vocab, count, seed + 4)),
+                _ => Numbers::F32(reals(count, step)),
             };
             (io.name.clone(), values)
         })
         .collect();
     let output = e.outputs.first().map(|io| io.name.clone());
-    let given: Vec<(&str, Value)> = (inputs.iter())
-        .map(|(name, values)| (name.as_str(), Value::I32(values)))
+    let given: Vec<_> = (inputs.iter())
+        .map(|(name, values)| (name.as_str(), values.value()))
         .collect();
     let train = x.manifest().train.as_ref();
     let of_step = train.map(|t| t.optimizer.scalars(step));

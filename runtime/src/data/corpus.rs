@@ -4,7 +4,7 @@
 //! asked for. Leaves how files become tokens to [`mod@crate::data::sources`].
 
 use crate::data::DataError;
-use crate::data::dataset::{Batch, Batches, Dataset};
+use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
 use crate::data::identity::Identity;
 use crate::data::tokens::Tokens;
 use crate::device::rng::Stream;
@@ -32,6 +32,22 @@ impl Corpus {
             train: 0..cut,
             held_out: cut..n,
         }
+    }
+
+    /// Windows of `context` + 1 tokens: all but the last are inputs, all but the first targets.
+    fn batch(
+        &self,
+        windows: impl Iterator<Item = Range<usize>>,
+        context: u64,
+    ) -> Result<Batch, DataError> {
+        let (mut rows, mut tokens, mut targets) = (0, vec![], vec![]);
+        for w in windows {
+            let window = self.tokens.window(w)?;
+            tokens.extend(&window[..window.len() - 1]);
+            targets.extend(&window[1..]);
+            rows += 1;
+        }
+        Ok(Batch::of_tokens(rows, context, tokens, targets))
     }
 
     fn enough(
@@ -63,6 +79,10 @@ impl Dataset for Corpus {
         &self.files
     }
 
+    fn unit(&self) -> Unit {
+        Unit::Tokens
+    }
+
     fn len(&self) -> u64 {
         self.tokens.len() as u64
     }
@@ -88,8 +108,7 @@ impl Dataset for Corpus {
     /// `s · 2¹⁶ + r` of the seed's stream `batch` says.
     fn training_batch(
         &self,
-        seed: u64,
-        step: u64,
+        Draw { seed, step, .. }: Draw,
         rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError> {
@@ -98,17 +117,13 @@ impl Dataset for Corpus {
         let stream = Stream::new(seed, "batch");
         let first = step.wrapping_shl(16).wrapping_add(rows.start);
         let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
-        let mut batch = Batch {
-            rows: rows.end - rows.start,
-            columns: context,
+        let start = |r| stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
+        let windows = rows.map(|r| start(r)..start(r) + context as usize + 1);
+        let batch = self.batch(windows, context)?;
+        Ok(Batch {
             key: key as i32,
-            ..Batch::default()
-        };
-        for r in rows {
-            let start = stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
-            batch.push(self.tokens.window(start..start + context as usize + 1)?);
-        }
-        Ok(batch)
+            ..batch
+        })
     }
 
     /// Consecutive windows of the held-out part, `rows` at a time: together they predict each token but the
@@ -129,27 +144,15 @@ impl Dataset for Corpus {
         let taken = whole.min(most);
         let full = (0..taken).step_by(rows).map(move |n| {
             let windows = n..(n + rows).min(taken);
-            let mut batch = Batch {
-                rows: windows.len() as u64,
-                columns: context as u64,
-                ..Batch::default()
-            };
-            for w in windows {
+            let window = |w: usize| {
                 let skipped = (w as u128 * whole as u128 / taken as u128) as usize;
                 let start = first + skipped * context;
-                batch.push(self.tokens.window(start..start + context + 1)?);
-            }
-            Ok(batch)
-        });
-        let last = (rest > 0 && taken < most && taken == whole).then(|| {
-            let mut batch = Batch {
-                rows: 1,
-                columns: rest as u64,
-                ..Batch::default()
+                start..start + context + 1
             };
-            batch.push(self.tokens.window(first + whole * context..end)?);
-            Ok(batch)
+            self.batch(windows.map(window), context as u64)
         });
+        let last = (rest > 0 && taken < most && taken == whole)
+            .then(|| self.batch(std::iter::once(first + whole * context..end), rest as u64));
         Ok(Box::new(full.chain(last)))
     }
 }
@@ -163,8 +166,14 @@ mod tests {
     use crate::data::{Source, sources};
     use crate::system::progress::Show;
     use odec_program::manifest::{Data, Form};
+    use odec_program::names::{TARGETS, TOKENS};
     use std::io::Write;
     use std::path::{Path, PathBuf};
+
+    fn draw(seed: u64, step: u64) -> Draw {
+        let batch = 4;
+        Draw { seed, step, batch }
+    }
 
     /// Files of a corpus, and whether they hold tokens.
     fn open(
@@ -209,9 +218,9 @@ mod tests {
         assert_eq!((c.len(), c.held_out_rows(1)), (100, 9));
         let mut starts = std::collections::BTreeSet::new();
         for step in 0..200 {
-            let b = c.training_batch(3, step, 0..4, 9).unwrap();
-            assert_eq!((b.tokens.len(), b.targets.len()), (36, 36));
-            for (row, target) in b.tokens.chunks(9).zip(b.targets.chunks(9)) {
+            let b = c.training_batch(draw(3, step), 0..4, 9).unwrap();
+            assert_eq!((b.whole(TOKENS).len(), b.whole(TARGETS).len()), (36, 36));
+            for (row, target) in b.whole(TOKENS).chunks(9).zip(b.whole(TARGETS).chunks(9)) {
                 assert_eq!(row[1..], target[..8]);
                 assert_eq!(target[8], row[0] + 9);
                 assert!(target[8] < 90);
@@ -228,20 +237,20 @@ mod tests {
         let text: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
         let d = corpus(&text, 0).unwrap();
         assert_eq!(
-            c.training_batch(0, 1, 0..2, 8).unwrap().tokens,
-            c.training_batch(9, 5, 0..2, 8).unwrap().tokens
+            c.training_batch(draw(0, 1), 0..2, 8).unwrap().whole(TOKENS),
+            c.training_batch(draw(9, 5), 0..2, 8).unwrap().whole(TOKENS)
         );
         assert_eq!(
-            d.training_batch(0, 1, 0..2, 8).unwrap(),
-            d.training_batch(0, 1, 0..2, 8).unwrap()
+            d.training_batch(draw(0, 1), 0..2, 8).unwrap(),
+            d.training_batch(draw(0, 1), 0..2, 8).unwrap()
         );
         assert_ne!(
-            d.training_batch(0, 1, 0..2, 8).unwrap(),
-            d.training_batch(0, 2, 0..2, 8).unwrap()
+            d.training_batch(draw(0, 1), 0..2, 8).unwrap(),
+            d.training_batch(draw(0, 2), 0..2, 8).unwrap()
         );
         assert_ne!(
-            d.training_batch(0, 1, 0..2, 8).unwrap(),
-            d.training_batch(1, 1, 0..2, 8).unwrap()
+            d.training_batch(draw(0, 1), 0..2, 8).unwrap(),
+            d.training_batch(draw(1, 1), 0..2, 8).unwrap()
         );
     }
 
@@ -255,14 +264,17 @@ mod tests {
                 .unwrap()
                 .map(Result::unwrap)
                 .collect();
-            let targets: Vec<i32> = batches.iter().flat_map(|b| b.targets.clone()).collect();
+            let targets: Vec<i32> = batches
+                .iter()
+                .flat_map(|b| b.whole(TARGETS).to_vec())
+                .collect();
             assert_eq!(
                 targets,
                 (206..=255).collect::<Vec<i32>>(),
                 "{rows} × {context}"
             );
             for b in &batches {
-                assert_eq!(b.tokens.len() as u64, b.rows * b.columns);
+                assert_eq!(b.whole(TOKENS).len() as u64, b.rows * b.columns);
                 assert!(b.rows <= rows && b.columns <= context);
             }
         }
@@ -275,7 +287,7 @@ mod tests {
         let first = |n| -> Vec<i32> {
             c.held_out_batches(1, 10, Some(n))
                 .unwrap()
-                .map(|b| b.unwrap().tokens[0])
+                .map(|b| b.unwrap().whole(TOKENS)[0])
                 .collect()
         };
         assert_eq!(first(1), [3]);
@@ -299,8 +311,11 @@ mod tests {
         ]
         .map(|e| e.map(drop).unwrap_err());
         let c = corpus(text, 0).unwrap();
-        let short = c.training_batch(0, 0, 0..1, 16).unwrap_err().to_string();
-        assert!(c.training_batch(0, 0, 0..1, 15).is_ok());
+        let short = c
+            .training_batch(draw(0, 0), 0..1, 16)
+            .unwrap_err()
+            .to_string();
+        assert!(c.training_batch(draw(0, 0), 0..1, 15).is_ok());
         let none = c
             .held_out_batches(1, 4, None)
             .map(drop)

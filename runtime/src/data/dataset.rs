@@ -4,6 +4,7 @@ use crate::data::DataError;
 use crate::data::identity::Identity;
 use crate::executor::Value;
 use odec_program::names;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Batches of a source in two parts: training, and held out for evaluation.
@@ -12,18 +13,19 @@ pub trait Dataset {
     fn name(&self) -> &str;
     /// What the files are known by: a run goes on with the same ones.
     fn files(&self) -> &[Identity];
-    /// Tokens of both parts.
+    /// What it is counted in.
+    fn unit(&self) -> Unit;
+    /// Tokens or images of both parts.
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
-    /// Some rows of one training step. The same seed, step and row give the same numbers.
+    /// Some rows of one training step. The same draw and row give the same numbers.
     ///
     /// # Errors
     /// When the training part is too short, or a file has changed.
     fn training_batch(
         &self,
-        seed: u64,
-        step: u64,
+        draw: Draw,
         rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError>;
@@ -44,39 +46,162 @@ pub trait Dataset {
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset>;
 }
 
+/// Which step of a run a batch is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    pub seed: u64,
+    pub step: u64,
+    /// Rows of a step, those of all its micro-batches.
+    pub batch: u64,
+}
+
+/// What a dataset is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Unit {
+    #[default]
+    Tokens,
+    Images,
+}
+
+impl Unit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Tokens => "tokens",
+            Unit::Images => "images",
+        }
+    }
+
+    /// The name of one.
+    pub fn one(self) -> &'static str {
+        match self {
+            Unit::Tokens => "token",
+            Unit::Images => "image",
+        }
+    }
+
+    /// How many of them rows of so many positions have.
+    pub fn of(self, rows: u64, columns: u64) -> u64 {
+        match self {
+            Unit::Tokens => rows * columns,
+            Unit::Images => rows,
+        }
+    }
+
+    pub fn count(self, n: u64) -> Count {
+        match self {
+            Unit::Tokens => Count::Tokens(n),
+            Unit::Images => Count::Images(n),
+        }
+    }
+}
+
+/// So many tokens or images: `"tokens":16384`, where it is part of a JSON object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    Tokens(u64),
+    Images(u64),
+}
+
+impl Count {
+    pub fn number(self) -> u64 {
+        match self {
+            Count::Tokens(n) | Count::Images(n) => n,
+        }
+    }
+
+    pub fn unit(self) -> Unit {
+        match self {
+            Count::Tokens(_) => Unit::Tokens,
+            Count::Images(_) => Unit::Images,
+        }
+    }
+}
+
 /// Batches, one after the other.
 pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, DataError>> + 'a>;
 
-/// Inputs and targets, each `[rows, columns]` of tokens, row-major.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The numbers of an input, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    I32(Vec<i32>),
+    F32(Vec<f32>),
+}
+
+impl Numbers {
+    /// What an entry is given.
+    pub fn value(&self) -> Value<'_> {
+        match self {
+            Numbers::I32(n) => Value::I32(n),
+            Numbers::F32(n) => Value::F32(n),
+        }
+    }
+}
+
+/// Inputs of an entry, by their names. Each begins with `[rows, columns]`, or with `[rows]` where there is one for a whole row.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    pub tokens: Vec<i32>,
-    pub targets: Vec<i32>,
+    pub inputs: Vec<(&'static str, Numbers)>,
     pub rows: u64,
     pub columns: u64,
-    /// Tokens to be filled in, where only they count.
-    pub hidden: Option<u64>,
+    /// Targets that count in the loss.
+    pub predicted: u64,
     /// What dropout chooses its masks by, below 2²⁴.
     pub key: i32,
 }
 
 impl Batch {
-    /// Targets that count in the loss.
-    pub fn predicted(&self) -> u64 {
-        self.hidden.unwrap_or(self.targets.len() as u64)
+    /// Tokens, each with the one to predict in its place.
+    pub fn of_tokens(rows: u64, columns: u64, tokens: Vec<i32>, targets: Vec<i32>) -> Batch {
+        Batch {
+            predicted: targets.len() as u64,
+            inputs: vec![
+                (names::TOKENS, Numbers::I32(tokens)),
+                (names::TARGETS, Numbers::I32(targets)),
+            ],
+            rows,
+            columns,
+            key: 0,
+        }
+    }
+
+    /// Images in patches, and the class of each.
+    pub fn of_images(columns: u64, patches: Vec<f32>, classes: Vec<i32>) -> Batch {
+        let rows = classes.len() as u64;
+        Batch {
+            inputs: vec![
+                (names::PATCHES, Numbers::F32(patches)),
+                (names::TARGETS, Numbers::I32(classes)),
+            ],
+            rows,
+            columns,
+            predicted: rows,
+            key: 0,
+        }
     }
 
     /// What entries are given: values by the names of their inputs.
-    pub fn fed(&self) -> [(&'static str, Value<'_>); 2] {
-        [
-            (names::TOKENS, Value::I32(&self.tokens)),
-            (names::TARGETS, Value::I32(&self.targets)),
-        ]
+    pub fn fed(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+        self.inputs.iter().map(|(name, n)| (*name, n.value()))
     }
 
-    /// Adds a window: all but the last token as inputs, all but the first as targets.
-    pub(super) fn push(&mut self, window: Vec<i32>) {
-        self.tokens.extend(&window[..window.len() - 1]);
-        self.targets.extend(&window[1..]);
+    /// The whole numbers of an input; none, where it has other ones.
+    pub fn whole(&self, name: &str) -> &[i32] {
+        let mut inputs = self.inputs.iter();
+        let found = inputs.find_map(|(n, numbers)| match numbers {
+            Numbers::I32(of) if *n == name => Some(&of[..]),
+            _ => None,
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// The real numbers of an input; none, where it has other ones.
+    pub fn real(&self, name: &str) -> &[f32] {
+        let mut inputs = self.inputs.iter();
+        let found = inputs.find_map(|(n, numbers)| match numbers {
+            Numbers::F32(of) if *n == name => Some(&of[..]),
+            _ => None,
+        });
+        found.unwrap_or(&[])
     }
 }

@@ -69,7 +69,7 @@ impl Identity {
     }
 }
 
-/// An open file of texts or tokens.
+/// An open file of texts, tokens or images.
 pub struct DataFile {
     path: PathBuf,
     file: File,
@@ -113,6 +113,11 @@ impl DataFile {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn modified(&self) -> i64 {
+        self.modified
     }
 
     /// Reads from a place on until `out` is full.

@@ -4,9 +4,10 @@
 //! drawn from a stream by the number of the window and the place in it, so that any step can be drawn again. Leaves the
 //! loss over hidden tokens to the program.
 
-use crate::data::dataset::Batch;
+use crate::data::dataset::{Batch, Numbers};
 use crate::device::rng::Stream;
 use odec_program::manifest::Loss;
+use odec_program::names::{TARGETS, TOKENS};
 
 /// The stream of training steps, by window: row r of step s is window `s · 2¹⁶ + r`.
 pub fn training(seed: u64) -> Stream {
@@ -23,9 +24,10 @@ pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
     let Loss::Masked { rate, token } = loss else {
         return;
     };
-    batch.targets.clone_from(&batch.tokens);
+    let all = batch.whole(TOKENS).to_vec();
+    let mut tokens = all.clone();
     let mut hidden = 0;
-    for (r, row) in batch.tokens.chunks_mut(batch.columns as usize).enumerate() {
+    for (r, row) in tokens.chunks_mut(batch.columns as usize).enumerate() {
         let draws = first.wrapping_add(r as u64).wrapping_shl(24);
         let at = |p: usize| draws.wrapping_add(p as u64);
         let mut places: Vec<usize> = (0..row.len())
@@ -38,7 +40,8 @@ pub fn prepare(batch: &mut Batch, loss: Loss, stream: &Stream, first: u64) {
         hidden += places.len() as u64;
         places.iter().for_each(|p| row[*p] = token as i32);
     }
-    batch.hidden = Some(hidden);
+    batch.inputs = vec![(TOKENS, Numbers::I32(tokens)), (TARGETS, Numbers::I32(all))];
+    batch.predicted = hidden;
 }
 
 #[cfg(test)]
@@ -46,14 +49,8 @@ mod tests {
     use super::*;
 
     fn batch() -> Batch {
-        Batch {
-            tokens: (0..4000).map(|i| i % 256).collect(),
-            targets: (1..4001).map(|i| i % 256).collect(),
-            rows: 40,
-            columns: 100,
-            hidden: None,
-            key: 0,
-        }
+        let targets = (1..4001).map(|i| i % 256).collect();
+        Batch::of_tokens(40, 100, (0..4000).map(|i| i % 256).collect(), targets)
     }
 
     const LOSS: Loss = Loss::Masked {
@@ -65,9 +62,9 @@ mod tests {
     fn hidden_tokens_are_the_targets_and_the_others_stay() {
         let (mut b, before) = (batch(), batch());
         prepare(&mut b, LOSS, &training(3), 7);
-        let hidden = b.predicted();
-        assert_eq!(b.targets, before.tokens);
-        let pairs = b.tokens.iter().zip(&before.tokens);
+        let hidden = b.predicted;
+        assert_eq!(b.whole(TARGETS), before.whole(TOKENS));
+        let pairs = b.whole(TOKENS).iter().zip(before.whole(TOKENS));
         assert!(pairs.clone().all(|(t, was)| t == was || *t == 256));
         assert_eq!(pairs.filter(|(t, was)| t != was).count() as u64, hidden);
         // 600 are expected, with a deviation of 23.
@@ -79,7 +76,7 @@ mod tests {
         let draw = |seed, first| {
             let mut b = batch();
             prepare(&mut b, LOSS, &training(seed), first);
-            b.tokens
+            b.whole(TOKENS).to_vec()
         };
         assert_eq!(draw(3, 7), draw(3, 7));
         assert_ne!(draw(3, 7), draw(4, 7));
@@ -94,8 +91,8 @@ mod tests {
             token: 256,
         };
         prepare(&mut b, rare, &held_out(), 0);
-        assert_eq!(b.predicted(), 40);
-        for row in b.tokens.chunks(100) {
+        assert_eq!(b.predicted, 40);
+        for row in b.whole(TOKENS).chunks(100) {
             assert_eq!(row.iter().filter(|t| **t == 256).count(), 1);
         }
     }
@@ -104,7 +101,7 @@ mod tests {
     fn the_next_token_needs_no_mask() {
         let mut b = batch();
         prepare(&mut b, Loss::Next, &training(0), 0);
-        assert_eq!(b.predicted(), 4000);
+        assert_eq!(b.predicted, 4000);
         assert_eq!(b, batch());
     }
 }

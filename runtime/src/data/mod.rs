@@ -4,10 +4,14 @@
 //! step, and consecutive ones of the held-out part. Each kind of source is a file in [`mod@sources`]. Leaves what is done with a batch to
 //! [`mod@crate::train`] and [`mod@crate::infer::evaluate`].
 
+mod array;
 pub mod corpus;
 pub mod dataset;
 pub mod identity;
+mod images;
 pub mod mask;
+mod picture;
+mod pixels;
 pub mod sources;
 pub mod token_cache;
 pub mod tokenise;
@@ -21,13 +25,28 @@ use odec_program::manifest::Data;
 use std::io;
 use std::path::Path;
 
-/// Why a text cannot be used.
+/// Why data cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error(
         "there is no text at {path}; name your own text with --data (`make data` in odec's source tree fetches data/shakespeare.txt)"
     )]
     Missing { path: String },
+    #[error(
+        "there are no images at {path}; name your own with --data (`make mnist` in odec's source tree fetches data/mnist.npz)"
+    )]
+    NoImagesAt { path: String },
+    /// Of files of images: what is wrong with one.
+    #[error("{path}: {reason}")]
+    Images { path: String, reason: String },
+    #[error("{path}, image {number} (counted from 0): {reason}")]
+    Image {
+        path: String,
+        number: u64,
+        reason: String,
+    },
+    #[error("the {part} part of {path} has no images")]
+    NoImages { path: String, part: &'static str },
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error("cannot write {path}: {source}")]

@@ -15,7 +15,7 @@ use odec_program::manifest::{Manifest, StepCount};
 use odec_program::{Bindings, DType, Entry, EntryId, Io, noise};
 use std::io;
 
-/// An input of an entry, row-major.
+/// An input of an entry, row-major. Real numbers are rounded to those of the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     I32(&'a [i32]),
@@ -163,7 +163,8 @@ fn fill(
     buffer: &mut Buffer,
 ) -> Result<(), RunError> {
     let expected = check::io_bytes(io, at).unwrap_or(0) / io.dtype.bytes();
-    if value.dtype() != io.dtype || value.len() as u64 != expected {
+    let whole = |d| d == DType::I32;
+    if whole(value.dtype()) != whole(io.dtype) || value.len() as u64 != expected {
         let shape: Vec<String> = io.shape.iter().map(|d| d.at(at).to_string()).collect();
         return Err(RunError::Input {
             name: io.name.clone(),

@@ -1,19 +1,22 @@
-//! Loss on held-out text.
+//! Loss on held-out data, and of images the share whose class is told.
 
-use crate::data::dataset::Dataset;
+use crate::data::dataset::{Batch, Count, Dataset, Unit};
 use crate::data::{DataError, mask};
-use crate::executor::{Executor, RunError};
+use crate::executor::{Executor, RunError, Value};
+use crate::infer::confusion::{Confusion, largest};
 use odec_program::manifest::Loss;
 use odec_program::{Bindings, EntryId, ResultId, names};
 use std::collections::BTreeMap;
 
-/// How well a model predicts a text.
+/// How well a model predicts a text, or classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer).
+    /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer), or per image.
     pub loss: f64,
-    /// Predicted tokens: all but the first, or those that were hidden.
-    pub tokens: u64,
+    /// What was predicted: tokens, all but the first or those that were hidden; or images.
+    pub of: Count,
+    /// The share of images whose class has the largest logit.
+    pub accuracy: Option<f64>,
     /// What evolves report, by name: a number for each step.
     pub reports: BTreeMap<String, Vec<f64>>,
 }
@@ -49,7 +52,7 @@ pub fn window(x: &Executor) -> u64 {
 
 /// Evaluates the held-out part through entry `loss`, in windows that each start without memory of what came before.
 /// A masked model sees every window with some tokens hidden, always the same ones.
-/// `most` limits the number of windows (spread evenly); `report` hears of tokens done.
+/// `most` limits the number of windows or images (spread evenly); `report` hears of what is done.
 ///
 /// # Errors
 /// When the text is too short, or the program has no such entry.
@@ -59,18 +62,36 @@ pub fn evaluate(
     most: Option<u64>,
     report: &mut dyn FnMut(u64),
 ) -> Result<Evaluation, EvaluateError> {
+    Ok(judge(x, dataset, most, report)?.0)
+}
+
+/// The same, and of images how often each class was told for which.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn judge(
+    x: &mut Executor,
+    dataset: &dyn Dataset,
+    most: Option<u64>,
+    report: &mut dyn FnMut(u64),
+) -> Result<(Evaluation, Option<Confusion>), EvaluateError> {
     let (rows, columns) = (x.manifest().program.maxima.batch, window(x));
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
-    let (mut sum, mut tokens) = (0.0, 0);
+    let (mut sum, mut predicted) = (0.0, 0);
+    let mut told = match dataset.unit() {
+        Unit::Tokens => None,
+        Unit::Images => Some(Confusion::new(x.manifest().model.vocab as usize)),
+    };
     let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for batch in dataset.held_out_batches(rows, columns, most)? {
         let mut batch = batch?;
         mask::prepare(&mut batch, loss, &stream, window);
         window += batch.rows;
         let at = Bindings::new(batch.rows, batch.columns);
-        let out = x.run(EntryId::Loss, at, &batch.fed(), &[])?;
-        let n = batch.predicted();
+        let given: Vec<_> = batch.fed().collect();
+        let out = x.run(EntryId::Loss, at, &given, &[])?;
+        let n = batch.predicted;
         sum += out.scalar(names::LOSS)? * n as f64;
         for (output, _) in out.shapes() {
             if let ResultId::Report(name) = ResultId::of(output) {
@@ -78,15 +99,41 @@ pub fn evaluate(
                 out.reals(output)?.add_to(sums, n as f64);
             }
         }
-        tokens += n;
-        report(tokens);
+        predicted += n;
+        if let Some(told) = &mut told {
+            classify(x, &batch, told)?;
+        }
+        report(predicted);
     }
-    let all = tokens.max(1) as f64;
+    let all = predicted.max(1) as f64;
     let sums = reports.values_mut().flatten();
     sums.for_each(|sum| *sum /= all);
-    Ok(Evaluation {
+    let e = Evaluation {
         loss: sum / all,
-        tokens,
         reports,
-    })
+        of: dataset.unit().count(predicted),
+        accuracy: told.as_ref().map(Confusion::accuracy),
+    };
+    Ok((e, told))
+}
+
+/// Adds the classes of a batch of images that entry `forward` tells.
+fn classify(x: &mut Executor, batch: &Batch, told: &mut Confusion) -> Result<(), RunError> {
+    let classes = x.manifest().model.vocab as usize;
+    let entries = &x.manifest().program.entries;
+    let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
+    let (patches, targets) = (batch.real(names::PATCHES), batch.whole(names::TARGETS));
+    let numbers = patches.len() / targets.len().max(1);
+    let together = planned.min(batch.rows).max(1) as usize;
+    let parts = patches.chunks((together * numbers).max(1));
+    for (patches, targets) in parts.zip(targets.chunks(together)) {
+        let at = Bindings::new(targets.len() as u64, batch.columns);
+        let given = [(names::PATCHES, Value::F32(patches))];
+        let logits = x.run(EntryId::Forward, at, &given, &[])?;
+        let logits: Vec<f64> = logits.reals(names::LOGITS)?.iter().collect();
+        for (of_image, class) in logits.chunks_exact(classes).zip(targets) {
+            told.add(*class as usize, largest(of_image));
+        }
+    }
+    Ok(())
 }

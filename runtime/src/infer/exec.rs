@@ -1,11 +1,13 @@
 //! The door for outside checks: one entry on given parameters and inputs, files in, file out.
 //!
-//! Takes a safetensors file with `tokens` and `targets` ([batch, sequence], i32 or i64) and every parameter
+//! Takes a safetensors file with `tokens` and `targets` ([batch, sequence], i32 or i64), or `patches` ([batch, patches, numbers], f32 or f64) and `targets`
+//! ([batch]), and every parameter
 //! under its path (f32 or f64, rounded where the model computes in f32); writes the entry's outputs under their names and, for
 //! `grad`, `grad.<parameter>`. What else an entry draws in training is an input of one number: `noise`, the key of dropout's masks, and `<label>.steps`,
 //! the number of steps of an evolve that draws it. The arena is poisoned, so reading what nobody wrote shows as NaN.
 
 use crate::executor::{self, Executor, RunError, State, Value};
+use crate::infer::evaluate::window;
 use crate::parameters::checkpoint::{self, CheckpointError, Tensor};
 use crate::system::output::{self, OutputError};
 use crate::system::shown::Shown;
@@ -20,20 +22,20 @@ use std::path::Path;
 pub enum ExecError {
     #[error("entry `{entry}` cannot be executed from files; entries are forward, loss and grad")]
     Entry { entry: String },
-    #[error("{path}: input `{name}` is missing; it is {needs} of i32 or i64{what}")]
+    #[error("{path}: input `{name}` is missing; it is {needs}{what}")]
     Missing {
         path: String,
         name: String,
-        needs: &'static str,
+        needs: String,
         /// What it means, as a clause.
         what: &'static str,
     },
-    #[error("{path}: input `{name}` is {found}; it must be {needs} of i32 or i64{what}")]
+    #[error("{path}: input `{name}` is {found}; it must be {needs}{what}")]
     Input {
         path: String,
         name: String,
         found: String,
-        needs: &'static str,
+        needs: String,
         what: &'static str,
     },
     #[error("{path}: input `{name}` is {found}; the number of steps must be from 1 to {max}")]
@@ -51,7 +53,7 @@ pub enum ExecError {
     Shapes {
         path: String,
         name: String,
-        found: [u64; 2],
+        found: Vec<u64>,
         other: [u64; 2],
     },
     #[error(transparent)]
@@ -81,8 +83,8 @@ pub fn exec(
     };
     output::check(outputs)?;
     let needed = executor::find(x.manifest(), name)?.1.inputs.clone();
-    let mut tokens: Result<Vec<Vec<i32>>, ExecError> = Ok(vec![]);
-    let mut at = None;
+    let mut given: Result<Vec<Given>, ExecError> = Ok(vec![]);
+    let mut at = Sizes::default();
     let entries = ENTRIES
         .iter()
         .filter_map(|e| x.manifest().program.entries.get(e));
@@ -94,14 +96,17 @@ pub fn exec(
         let known =
             |name: &str| [names::TARGETS, noise::KEY].contains(&name) || names.contains(name);
         checkpoint::read_states(inputs, file, x, &[(State::Params, "")], known)?;
-        tokens = needed
+        given = needed
             .iter()
             .map(|io| input(inputs, file, io, &mut at))
             .collect();
         Ok(())
     })?;
-    let tokens = tokens?;
-    for (io, given) in needed.iter().zip(&tokens) {
+    let given = given?;
+    for (io, given) in needed.iter().zip(&given) {
+        let Given::Whole(given) = given else {
+            continue;
+        };
         let loss = x.manifest().train.as_ref().map(|t| t.loss);
         sensible(
             inputs,
@@ -113,10 +118,16 @@ pub fn exec(
     }
     let values: Vec<(&str, Value)> = needed
         .iter()
-        .zip(&tokens)
-        .map(|(io, t)| (io.name.as_str(), Value::I32(t)))
+        .zip(&given)
+        .map(|(io, given)| {
+            let value = match given {
+                Given::Whole(n) => Value::I32(n),
+                Given::Real(n) => Value::F64(n),
+            };
+            (io.name.as_str(), value)
+        })
         .collect();
-    let [batch, seq] = at.unwrap_or([1, 1]);
+    let (batch, seq) = (at.batch.unwrap_or(1), at.seq.unwrap_or(window(x)));
     x.set_poison(true);
     let out = x.run(entry, Bindings::new(batch, seq), &values, &[])?;
     let mut results: Vec<(String, Vec<u64>, DType, Vec<u8>)> = Vec::new();
@@ -183,78 +194,129 @@ pub fn sensible(
     }
 }
 
-/// How an input is shaped, and what it means where that is not plain.
-fn described(io: &Io) -> (&'static str, &'static str) {
-    match (&io.shape[..], io.name.as_str()) {
-        ([Dim::Fixed(1)], noise::KEY) => ("[1]", ": the random key of dropout's masks"),
-        ([Dim::Fixed(1)], _) => ("[1]", ": the number of steps of the evolve"),
-        _ => ("[batch, sequence]", ""),
+/// What an input must be, and what it means where that is not plain.
+fn described(io: &Io) -> (String, &'static str) {
+    let of = match io.dtype {
+        DType::I32 => "i32 or i64",
+        _ => "f32 or f64",
+    };
+    let length = |d: &Dim| match d {
+        Dim::Fixed(n) => n.to_string(),
+        Dim::Batch => "batch".into(),
+        Dim::Seq => "sequence".into(),
+    };
+    let shape: Vec<String> = needed(io).iter().map(length).collect();
+    let what = match (&io.shape[..], io.name.as_str()) {
+        ([Dim::Fixed(1)], noise::KEY) => ": the random key of dropout's masks",
+        ([Dim::Fixed(1)], _) => ": the number of steps of the evolve",
+        _ => "",
+    };
+    (format!("[{}] of {of}", shape.join(", ")), what)
+}
+
+/// The shape of an input in a file: columns of one number are left out.
+fn needed(io: &Io) -> &[Dim] {
+    let ones = io.shape.iter().skip(1).rev();
+    let ones = ones.take_while(|d| **d == Dim::Fixed(1)).count();
+    &io.shape[..io.shape.len() - ones]
+}
+
+/// Sizes of a run, as inputs say them.
+#[derive(Default)]
+struct Sizes {
+    batch: Option<u64>,
+    seq: Option<u64>,
+}
+
+impl Sizes {
+    /// Whether a shape is the one needed, the last columns of one number given or not; and the sizes that it says.
+    fn read(io: &Io, shape: &[u64]) -> Option<Sizes> {
+        let mut sizes = Sizes::default();
+        if shape.len() < needed(io).len() || shape.len() > io.shape.len() {
+            return None;
+        }
+        for (d, n) in io.shape.iter().zip(shape) {
+            match d {
+                Dim::Fixed(wanted) if n != wanted => return None,
+                Dim::Fixed(_) => {}
+                Dim::Batch => sizes.batch = Some(*n),
+                Dim::Seq => sizes.seq = Some(*n),
+            }
+        }
+        Some(sizes)
+    }
+
+    /// Takes over what another input says; the sizes that are known already, where they are others.
+    fn and(&mut self, other: Sizes) -> Result<(), [u64; 2]> {
+        let same = |a: Option<u64>, b: Option<u64>| a.is_none() || b.is_none() || a == b;
+        if !same(self.batch, other.batch) || !same(self.seq, other.seq) {
+            return Err([self.batch.unwrap_or(1), self.seq.unwrap_or(1)]);
+        }
+        self.batch = self.batch.or(other.batch);
+        self.seq = self.seq.or(other.seq);
+        Ok(())
     }
 }
 
-/// Reads one input of tokens, and checks or sets the batch and sequence.
-fn input(
-    path: &Path,
-    file: &SafeTensors,
-    io: &Io,
-    at: &mut Option<[u64; 2]>,
-) -> Result<Vec<i32>, ExecError> {
+/// The numbers of an input.
+enum Given {
+    Whole(Vec<i32>),
+    Real(Vec<f64>),
+}
+
+/// Reads one input, and checks or sets the batch and sequence.
+fn input(path: &Path, file: &SafeTensors, io: &Io, at: &mut Sizes) -> Result<Given, ExecError> {
     let (path, name) = (path.shown(), io.name.clone());
     let (needs, what) = described(io);
     let t = file.tensor(&name).map_err(|_| ExecError::Missing {
         path: path.clone(),
         name: name.clone(),
-        needs,
+        needs: needs.clone(),
         what,
     })?;
-    let found = format!("{:?} of {:?}", t.shape(), t.dtype());
-    let of_tokens = [Dim::Batch, Dim::Seq];
-    match (io.shape.as_slice(), t.shape()) {
-        ([Dim::Fixed(1)], [1]) => {}
-        (planned, &[batch, seq]) if planned.starts_with(&of_tokens) => {
-            let shape = [batch as u64, seq as u64];
-            let other = *at.get_or_insert(shape);
-            if other != shape {
-                return Err(ExecError::Shapes {
-                    path,
-                    name,
-                    found: shape,
-                    other,
-                });
-            }
-        }
-        _ => {
-            return Err(ExecError::Input {
-                path,
-                name,
-                found,
-                needs,
-                what,
-            });
-        }
-    }
-    match t.dtype() {
-        Dtype::I32 => Ok(t
-            .data()
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|b| i32::from_le_bytes(*b))
-            .collect()),
-        // A number beyond i32 is beyond any vocabulary too, and is refused there.
-        Dtype::I64 => Ok(t
-            .data()
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| i32::try_from(i64::from_le_bytes(*b)).unwrap_or(-1))
-            .collect()),
-        _ => Err(ExecError::Input {
+    let shape: Vec<u64> = t.shape().iter().map(|n| *n as u64).collect();
+    let given = given(io.dtype, t.dtype(), t.data());
+    let (Some(sizes), Some(given)) = (Sizes::read(io, &shape), given) else {
+        return Err(ExecError::Input {
             path,
             name,
-            found,
+            found: format!("{:?} of {:?}", t.shape(), t.dtype()),
             needs,
             what,
+        });
+    };
+    match at.and(sizes) {
+        Ok(()) => Ok(given),
+        Err(other) => Err(ExecError::Shapes {
+            path,
+            name,
+            found: shape,
+            other,
         }),
     }
+}
+
+/// Numbers of a file for an input; `None`, where they are of another type.
+fn given(wanted: DType, found: Dtype, bytes: &[u8]) -> Option<Given> {
+    Some(match (wanted, found) {
+        (DType::I32, Dtype::I32) => {
+            let numbers = bytes.as_chunks().0.iter();
+            Given::Whole(numbers.map(|b| i32::from_le_bytes(*b)).collect())
+        }
+        // A number beyond i32 is beyond any vocabulary too, and is refused there.
+        (DType::I32, Dtype::I64) => {
+            let numbers = bytes.as_chunks().0.iter();
+            let small = |b: &[u8; 8]| i32::try_from(i64::from_le_bytes(*b)).unwrap_or(-1);
+            Given::Whole(numbers.map(small).collect())
+        }
+        (DType::F32 | DType::F64, Dtype::F32) => {
+            let numbers = bytes.as_chunks().0.iter();
+            Given::Real(numbers.map(|b| f32::from_le_bytes(*b).into()).collect())
+        }
+        (DType::F32 | DType::F64, Dtype::F64) => {
+            let numbers = bytes.as_chunks().0.iter();
+            Given::Real(numbers.map(|b| f64::from_le_bytes(*b)).collect())
+        }
+        _ => return None,
+    })
 }

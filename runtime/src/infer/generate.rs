@@ -64,6 +64,10 @@ pub enum GenerateError {
         "this model's step sizes depend on the errors of the whole text, so it cannot generate token by token; `odec eval` measures its loss"
     )]
     Adaptive,
+    #[error(
+        "this model tells the classes of images, so there is nothing to generate; `odec eval` measures how many it tells right"
+    )]
+    Classes,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -98,19 +102,7 @@ pub fn generate(
             vocab: model,
         });
     }
-    if let Some(Loss::Masked { .. }) = x.manifest().train.as_ref().map(|t| t.loss) {
-        return Err(GenerateError::Masked);
-    }
-    let depths = &x.manifest().depths;
-    if depths
-        .iter()
-        .any(|d| matches!(d, StepCount::Adaptive { .. }))
-    {
-        return Err(GenerateError::Adaptive);
-    }
-    if !x.has_entry(EntryId::Decode) {
-        return Err(GenerateError::LooksAhead);
-    }
+    can_generate(x)?;
     let stream = Stream::new(s.seed, "sample");
     let mut reader = Reader::new(x)?;
     let mut new: Vec<i32> = Vec::new();
@@ -139,6 +131,29 @@ pub fn generate(
         emit(&piece)?;
     }
     Ok(())
+}
+
+/// Whether a model continues texts.
+///
+/// # Errors
+/// When it was made for something else, in words.
+pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
+    match x.manifest().train.as_ref().map(|t| t.loss) {
+        Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
+        Some(Loss::Class) => return Err(GenerateError::Classes),
+        Some(Loss::Next) | None => {}
+    }
+    if x.has_input(EntryId::Forward, names::PATCHES) {
+        return Err(GenerateError::Classes);
+    }
+    let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
+    if x.manifest().depths.iter().any(adaptive) {
+        return Err(GenerateError::Adaptive);
+    }
+    match x.has_entry(EntryId::Decode) {
+        true => Ok(()),
+        false => Err(GenerateError::LooksAhead),
+    }
 }
 
 /// A sequence that grows.

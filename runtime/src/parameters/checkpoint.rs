@@ -49,7 +49,7 @@ pub struct Progress {
     /// what its files are known by (none in checkpoints of versions that did not ask),
     #[serde(default)]
     pub files: Vec<Identity>,
-    /// how many tokens that is,
+    /// how many tokens or images that is,
     pub tokens: u64,
     /// and [`Tokenizer::identity`](crate::data::tokenizer::Tokenizer::identity) of what made tokens of it.
     pub tokenizer: Option<String>,

@@ -42,16 +42,27 @@ pub struct State {
     /// From 0 to 1.
     pub fraction: f64,
     pub loss: f64,
-    /// The loss on held-out text, and over how many tokens.
-    pub held_out: Option<(f64, u64)>,
+    /// What the data are counted in: tokens, images.
+    pub unit: &'static str,
+    pub held_out: Option<HeldOut>,
     /// The share of each expert in what the router chose whose choices are the least even; its path where there are several.
     pub experts: Option<(Option<String>, Vec<f64>)>,
     /// The largest share of choices that full experts did not take; the router's path where there are several.
     pub dropped: Option<(Option<String>, f64)>,
     /// What evolves report, after the first step and after the last.
     pub reports: Vec<(String, [f64; 2])>,
-    pub tokens_per_s: f64,
+    pub per_s: f64,
     pub seconds_left: f64,
+}
+
+/// What was found on held-out data.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldOut {
+    pub loss: f64,
+    /// The share of images whose class was told.
+    pub accuracy: Option<f64>,
+    /// How many tokens or images.
+    pub number: u64,
 }
 
 impl std::fmt::Display for State {
@@ -61,8 +72,16 @@ impl std::fmt::Display for State {
             "step {}/{}  loss {:.3}",
             self.step, self.steps, self.loss
         )?;
-        if let Some((loss, tokens)) = self.held_out {
-            write!(f, "  held out {loss:.3} ({tokens} tokens)")?;
+        if let Some(h) = self.held_out {
+            let accuracy = h
+                .accuracy
+                .map(|share| format!(", {:.2} % right", 100.0 * share));
+            let accuracy = accuracy.unwrap_or_default();
+            write!(
+                f,
+                "  held out {:.3}{accuracy} ({} {})",
+                h.loss, h.number, self.unit
+            )?;
         }
         let path = |router: &Option<String>| {
             router
@@ -83,7 +102,7 @@ impl std::fmt::Display for State {
         write!(
             f,
             "  {}  {} left",
-            rate(self.tokens_per_s),
+            rate(self.per_s, self.unit),
             clock(self.seconds_left)
         )
     }
@@ -145,14 +164,14 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// Tokens per second, to three digits.
-fn rate(r: f64) -> String {
+/// Tokens or images per second, to three digits.
+fn rate(r: f64, unit: &str) -> String {
     if r >= 99_950.0 {
-        format!("{:.0}k tokens/s", r / 1000.0)
+        format!("{:.0}k {unit}/s", r / 1000.0)
     } else if r >= 1000.0 {
-        format!("{:.1}k tokens/s", r / 1000.0)
+        format!("{:.1}k {unit}/s", r / 1000.0)
     } else {
-        format!("{r:.0} tokens/s")
+        format!("{r:.0} {unit}/s")
     }
 }
 
@@ -235,19 +254,34 @@ mod tests {
             experts: None,
             dropped: None,
             reports: Vec::new(),
-            tokens_per_s: 41_234.0,
+            unit: "tokens",
+            per_s: 41_234.0,
             seconds_left: 95.4,
         };
         assert_eq!(
             s.to_string(),
             "step 120/1000  loss 2.346  41.2k tokens/s  1:35 left"
         );
-        s.held_out = Some((2.5, 8192));
-        s.tokens_per_s = 812.0;
+        let held_out = |number, accuracy| HeldOut {
+            loss: 2.5,
+            accuracy,
+            number,
+        };
+        s.held_out = Some(held_out(8192, None));
+        s.per_s = 812.0;
         s.seconds_left = 7290.0;
         assert_eq!(
             s.to_string(),
             "step 120/1000  loss 2.346  held out 2.500 (8192 tokens)  812 tokens/s  2 h 01 min left"
+        );
+        let images = State {
+            unit: "images",
+            held_out: Some(held_out(1000, Some(0.9812))),
+            ..s.clone()
+        };
+        assert_eq!(
+            images.to_string(),
+            "step 120/1000  loss 2.346  held out 2.500, 98.12 % right (1000 images)  812 images/s  2 h 01 min left"
         );
         s.held_out = None;
         s.experts = Some((None, vec![0.314, 0.216, 0.25, 0.22]));

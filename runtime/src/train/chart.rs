@@ -3,13 +3,16 @@
 //! Takes the points of a run; gives text. The training loss is averaged over equal stretches of steps
 //! (the band shows their extremes), held-out losses are dots. Equal points give equal bytes.
 
+use crate::data::dataset::Unit;
 use std::fmt::Write;
 
 /// A run's losses over its steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
     pub title: String,
-    /// (step, loss in nats per token), in order.
+    /// What the loss is a mean over: token or image.
+    pub unit: Unit,
+    /// (step, loss in nats per token or image), in order.
     pub train: Vec<(f64, f64)>,
     pub held_out: Vec<(f64, f64)>,
 }
@@ -33,7 +36,10 @@ impl Curve {
         };
         for r in records {
             match r {
-                Record::Step(s) => c.train.push((s.step as f64, s.loss)),
+                Record::Step(s) => {
+                    c.unit = s.speed.unit();
+                    c.train.push((s.step as f64, s.loss));
+                }
                 Record::HeldOut(h) => c.held_out.push((h.step as f64, h.held_out_loss)),
                 Record::Warning(_) => {}
             }
@@ -47,6 +53,7 @@ impl Curve {
             |points: &[(f64, f64)]| points.iter().copied().filter(|p| p.1.is_finite()).collect();
         Curve {
             title: self.title.clone(),
+            unit: self.unit,
             train: keep(&self.train),
             held_out: keep(&self.held_out),
         }
@@ -206,7 +213,8 @@ pub fn svg(c: &Curve) -> String {
     );
     let _ = writeln!(
         s,
-        "<text class=\"soft\" x=\"{left}\" y=\"45\">loss, nats per token</text>"
+        "<text class=\"soft\" x=\"{left}\" y=\"45\">loss, nats per {}</text>",
+        c.unit.one()
     );
 
     let stretches = c.stretches(120);
@@ -355,6 +363,7 @@ mod tests {
             .map(|s| (s, loss(s) + 0.12));
         Curve {
             title: "iiet <r = 3>".into(),
+            unit: Unit::Tokens,
             train: train.collect(),
             held_out: held_out.collect(),
         }

@@ -65,7 +65,8 @@ pub(crate) fn same_data(p: &Progress, dataset: &dyn Dataset) -> Result<(), Train
     let mut changes: Vec<String> = files.filter_map(|(is, was)| is.change(was)).collect();
     if changes.is_empty() && dataset.len() != p.tokens {
         let (name, is, was) = (dataset.name(), dataset.len(), p.tokens);
-        changes.push(format!("{name} has {is} tokens now and had {was}"));
+        let unit = dataset.unit().name();
+        changes.push(format!("{name} has {is} {unit} now and had {was}"));
     }
     match changes.is_empty() {
         true => Ok(()),

@@ -60,7 +60,7 @@ pub fn enqueue(
     batches: &[Batch],
     drawn: &[(String, i32)],
 ) -> Result<Enqueued, RunError> {
-    let total: u64 = batches.iter().map(Batch::predicted).sum();
+    let total: u64 = batches.iter().map(|b| b.predicted).sum();
     let several = x.has_entry(EntryId::Accumulate);
     let mut asked = Enqueued {
         drawn: drawn.to_vec(),
@@ -81,7 +81,7 @@ pub fn enqueue(
             asked.look(x, x.ahead())?;
             break;
         }
-        let share = batch.predicted() as f64 / total as f64;
+        let share = batch.predicted as f64 / total as f64;
         asked.runs.push_back((share, ticket));
         asked.look(x, x.ahead())?;
         let keep = f64::from(u8::from(n > 0));
@@ -167,7 +167,7 @@ impl Enqueued {
 fn queue(x: &mut Executor, batch: &Batch, drawn: &[(String, i32)]) -> Result<Ticket, RunError> {
     let at = Bindings::new(batch.rows, batch.columns);
     let key = [batch.key];
-    let mut io = batch.fed().to_vec();
+    let mut io: Vec<_> = batch.fed().collect();
     if x.has_input(EntryId::Grad, noise::KEY) {
         io.push((noise::KEY, Value::I32(&key)));
     }

@@ -4,9 +4,11 @@
 //! Where the loss is a sum, also its terms without their coefficients: `"terms":{"cross_entropy":3.1,"kinetic":0.2}`.
 //! Of mixtures the share of each expert in what a router chose: `"experts":{"step.0.ffn.router":[0.3,0.7]}`, and where experts have a capacity the share of
 //! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
-//! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
-//! losses are nats per token; `seconds` is training time so far, over all sittings.
+//! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`.
+//! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
+//! losses are nats per token, or per image; `seconds` is training time so far, over all sittings.
 
+use crate::data::dataset::{Count, Unit};
 use crate::system::files;
 use crate::system::input;
 use crate::system::shown::Shown;
@@ -46,7 +48,8 @@ pub struct Step {
     pub lr: f64,
     /// Before clipping.
     pub grad_norm: f64,
-    pub tokens_per_s: f64,
+    #[serde(flatten)]
+    pub speed: Speed,
     pub seconds: f64,
     /// Steps made where their number is decided while the model runs: drawn, or accepted; the mean over micro-batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,11 +64,58 @@ pub struct Step {
 pub struct HeldOut {
     pub step: u64,
     pub held_out_loss: f64,
-    pub tokens: u64,
+    #[serde(flatten)]
+    pub of: Count,
+    /// The share of images whose class was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// What evolves report, by name: a number for each of their steps.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reports: BTreeMap<String, Vec<f64>>,
     pub seconds: f64,
+}
+
+/// What was read in a second: `"tokens_per_s":41000`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    TokensPerS(f64),
+    ImagesPerS(f64),
+}
+
+impl Default for Speed {
+    fn default() -> Speed {
+        Speed::TokensPerS(0.0)
+    }
+}
+
+impl Speed {
+    pub fn new(unit: Unit, per_s: f64) -> Speed {
+        match unit {
+            Unit::Tokens => Speed::TokensPerS(per_s),
+            Unit::Images => Speed::ImagesPerS(per_s),
+        }
+    }
+
+    pub fn number(self) -> f64 {
+        match self {
+            Speed::TokensPerS(n) | Speed::ImagesPerS(n) => n,
+        }
+    }
+
+    pub fn unit(self) -> Unit {
+        match self {
+            Speed::TokensPerS(_) => Unit::Tokens,
+            Speed::ImagesPerS(_) => Unit::Images,
+        }
+    }
+
+    fn rounded(self) -> Speed {
+        match self {
+            Speed::TokensPerS(n) => Speed::TokensPerS(n.round()),
+            Speed::ImagesPerS(n) => Speed::ImagesPerS(n.round()),
+        }
+    }
 }
 
 /// That a run learns nothing, and why.
@@ -128,7 +178,7 @@ impl Metrics {
         let milli = |x: f64| (x * 1e3).round() / 1e3;
         match &mut r {
             Record::Step(s) => {
-                s.tokens_per_s = s.tokens_per_s.round();
+                s.speed = s.speed.rounded();
                 s.seconds = milli(s.seconds);
             }
             Record::HeldOut(h) => h.seconds = milli(h.seconds),
@@ -221,7 +271,8 @@ mod tests {
         let path = dir.path().join("metrics.jsonl");
         let energy = || ("energy".to_string(), vec![1.5, 0.25]);
         let step = |n| {
-            let (lr, grad_norm, tokens_per_s, seconds) = (0.5, 1.0, 2.0, 3.0);
+            let (lr, grad_norm, seconds) = (0.5, 1.0, 3.0);
+            let speed = Speed::TokensPerS(2.0);
             Record::Step(Step {
                 step: n,
                 loss: 0.1,
@@ -240,7 +291,7 @@ mod tests {
                 reports: (n == 3).then(energy).into_iter().collect(),
                 lr,
                 grad_norm,
-                tokens_per_s,
+                speed,
                 seconds,
                 solver_steps: (n == 2).then_some(5.5),
                 attempts: None,
@@ -249,8 +300,9 @@ mod tests {
         let held_out = Record::HeldOut(HeldOut {
             step: 2,
             held_out_loss: 0.3,
-            tokens: 4,
             reports: [energy()].into(),
+            of: Count::Tokens(4),
+            accuracy: None,
             seconds: 3.0,
         });
         let mut m = Metrics::open(&path, 0).unwrap();

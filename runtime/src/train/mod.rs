@@ -16,7 +16,7 @@ pub mod step;
 use crate::artifact::{Artifact, DeviceChoice, Unsigned};
 use crate::infer::evaluate::{Evaluation, window};
 use crate::parameters::import::Init;
-use crate::system::progress::{Display, Show, State};
+use crate::system::progress::{Display, HeldOut, Show, State};
 use crate::train::failure::TrainError;
 use crate::train::run::Run;
 use odec_program::schedules::Position;
@@ -230,7 +230,7 @@ impl Run {
             let position = self.position();
             count += 1.0;
             let loss = blend(&mut smooth, done.loss, count);
-            let rate = blend(&mut speed, done.tokens_per_s, count);
+            let rate = blend(&mut speed, done.speed.number(), count);
             let at_end = done.step == steps || self.out_of_time();
             // Behind another step that is under way there is nothing to look at or to save.
             if self.enqueued() == done.step {
@@ -256,11 +256,16 @@ impl Run {
                 steps,
                 fraction: position.fraction(),
                 loss,
-                held_out: self.held_out().map(|h| (h.loss, h.tokens)),
+                unit: self.dataset.unit().name(),
+                held_out: self.held_out().map(|e| HeldOut {
+                    loss: e.loss,
+                    accuracy: e.accuracy,
+                    number: e.of.number(),
+                }),
                 experts: least_even(&done.experts),
                 dropped: most_dropped(&done.dropped),
                 reports: ends(&done.reports),
-                tokens_per_s: rate,
+                per_s: rate,
                 seconds_left: self.seconds_left(rate),
             });
         };
@@ -282,17 +287,20 @@ impl Run {
         p.time_limit.is_none() || p.looked <= 0.05 * p.seconds
     }
 
-    /// Windows of the held-out text.
+    /// Windows of the held-out text, or images.
     fn held_out_windows(&self) -> u64 {
         self.dataset.held_out_rows(window(self.executor()))
     }
 
     /// By the steps that are left at this rate, or the time limit.
-    fn seconds_left(&self, tokens_per_s: f64) -> f64 {
+    fn seconds_left(&self, per_s: f64) -> f64 {
         let p = self.progress();
-        let sequences = p.steps.saturating_sub(p.step) as f64 * self.batch() as f64;
-        let tokens = sequences * window(self.executor()) as f64;
-        let by_steps = tokens / tokens_per_s.max(1e-9);
+        let rows = self
+            .dataset
+            .unit()
+            .of(self.batch(), window(self.executor()));
+        let left = p.steps.saturating_sub(p.step) as f64 * rows as f64;
+        let by_steps = left / per_s.max(1e-9);
         p.time_limit
             .map_or(by_steps, |limit| by_steps.min(limit - p.seconds))
     }

@@ -193,8 +193,9 @@ impl Run {
         let held_out = metrics.records().iter().rev().find_map(|r| match r {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
-                tokens: h.tokens,
                 reports: h.reports.clone(),
+                of: h.of,
+                accuracy: h.accuracy,
             }),
             Record::Step(_) | Record::Warning(_) => None,
         });
@@ -284,8 +285,9 @@ impl Run {
         let record = HeldOut {
             step,
             held_out_loss: e.loss,
-            tokens: e.tokens,
             reports: e.reports.clone(),
+            of: e.of,
+            accuracy: e.accuracy,
             seconds,
         };
         self.held_out = Some(e);

@@ -8,7 +8,7 @@
 //! A step whose loss or gradient norm is not finite ends the run, and what was asked for behind it does not count: nothing
 //! is saved while a step is under way.
 
-use crate::data::dataset::Batch;
+use crate::data::dataset::{Batch, Draw};
 use crate::data::{DataError, mask};
 use crate::device::reals::decimal;
 use crate::executor::io_buffers::Ticket;
@@ -19,7 +19,7 @@ use crate::system::owned::CHECKPOINT;
 use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
 use crate::train::gradient::{Enqueued, Found, enqueue, gradient};
-use crate::train::metrics::{Record, Step};
+use crate::train::metrics::{Record, Speed, Step};
 use crate::train::run::Run;
 use odec_program::manifest::{StepCount, named};
 use odec_program::{Bindings, DType, EntryId};
@@ -111,12 +111,14 @@ impl Run {
     fn batches(&self, step: u64) -> Result<Vec<Batch>, DataError> {
         let rows = self.train.batch / self.train.accumulate;
         let Progress { seed, .. } = self.progress;
+        let batch = self.train.batch;
+        let draw = Draw { seed, step, batch };
         let stream = mask::training(seed);
         let columns = crate::infer::evaluate::window(&self.x);
         let batches = (0..self.train.accumulate).map(|n| {
             let rows = n * rows..(n + 1) * rows;
             let window_number = step.wrapping_shl(16).wrapping_add(rows.start);
-            let mut batch = self.dataset.training_batch(seed, step, rows, columns)?;
+            let mut batch = self.dataset.training_batch(draw, rows, columns)?;
             mask::prepare(&mut batch, self.train.loss, &stream, window_number);
             Ok(batch)
         });
@@ -156,8 +158,10 @@ impl Run {
         let seconds = now.duration_since(since).as_secs_f64();
         self.progress.step += 1;
         self.progress.seconds += seconds;
-        let tokens: u64 = first.batches.iter().map(|b| b.rows * b.columns).sum();
-        let tokens_per_s = tokens as f64 / seconds.max(1e-9);
+        let unit = self.dataset.unit();
+        let batches = first.batches.iter();
+        let read: u64 = batches.map(|b| unit.of(b.rows, b.columns)).sum();
+        let speed = Speed::new(unit, read as f64 / seconds.max(1e-9));
         let real = self.x.real();
         // A share is of a few thousand choices.
         let rounded = |x: f64| (x * 1e4).round() / 1e4;
@@ -176,7 +180,7 @@ impl Run {
             reports: decimals(reports, real),
             lr: first.lr,
             grad_norm: decimal(grad_norm, real),
-            tokens_per_s,
+            speed,
             seconds: self.progress.seconds,
             solver_steps: (!depths.is_empty()).then_some(made.steps),
             attempts: depths.iter().any(adaptive).then_some(made.attempts),

@@ -9,4 +9,5 @@ mod compiled;
 mod data;
 mod device;
 mod exec;
+mod images;
 mod train;

@@ -596,3 +596,58 @@ pub fn damage(folder: &Path, random: &Stream, times: u64, look: &mut dyn FnMut(&
         fs::write(file, whole).unwrap();
     }
 }
+
+/// Side of an image, which is one patch: its numbers are the row that a token has in the tiny model.
+pub const SIDE: u64 = 4;
+
+/// The tiny model, of images in the place of tokens: logits = image · headᵀ.
+pub fn images() -> Manifest {
+    let mut m = manifest();
+    let mut copy = Body::default();
+    let number = copy.load(0, Access::full(WIDTH));
+    let spec = rows(
+        WIDTH,
+        &[DType::F32; 2],
+        0,
+        copy,
+        &[(1, Access::full(WIDTH), number)],
+    );
+    let symbol = spec.symbol();
+    m.program.kernels.push(Kernel { symbol, spec });
+    let copies = m.program.kernels.len() as u32 - 1;
+    let one = Bindings::new(BATCH, 1);
+    (m.model.context, m.program.maxima) = (1, one);
+    let entries = &mut m.program.entries;
+    entries.remove(&EntryId::Decode);
+    entries.remove(&EntryId::Prepare);
+    for e in entries.values_mut() {
+        e.maxima = one;
+        for io in &mut e.inputs {
+            match io.name == names::TOKENS {
+                true => {
+                    let patch = [Dim::Batch, Dim::Seq, Dim::Fixed(WIDTH)];
+                    *io = self::io(names::PATCHES, DType::F32, &patch);
+                }
+                false => io.shape = vec![Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)],
+            }
+        }
+        e.instrs.retain(|i| i.site != "d_embed");
+        for i in e.instrs.iter_mut().filter(|i| i.site == "embed") {
+            i.kernel = copies;
+            i.operands.remove(1);
+            i.dims = vec![ROWS, Size::ONE];
+        }
+    }
+    let train = m.train.as_mut().unwrap();
+    train.loss = Loss::Class;
+    train.data.form = Form::Images(Images {
+        height: SIDE,
+        width: SIDE,
+        channels: 1,
+        patch: SIDE,
+        classes: VOCAB,
+        mean: 0.5,
+        std: 0.5,
+    });
+    m
+}

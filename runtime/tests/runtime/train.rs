@@ -102,7 +102,7 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
     let data = |files: &[PathBuf]| odec_runtime::dataset_of(&run, files, Show::Nothing).unwrap();
     let mut heard = 0;
     let all = evaluate(&mut x, &*data(&[]), None, &mut |n| heard = n).unwrap();
-    assert_eq!((all.tokens, heard), (299, 299));
+    assert_eq!((all.of.number(), heard), (299, 299));
     assert_eq!(data(&[]).held_out_rows(1), 299);
     assert!(
         (all.loss - held_out.loss).abs() < 0.2 && all.perplexity() < 5.0,
@@ -111,7 +111,8 @@ fn a_run_learns_and_leaves_everything_in_its_folder() {
     assert_eq!(
         evaluate(&mut x, &*data(&[p.at("corpus.txt")]), None, &mut |_| {})
             .unwrap()
-            .tokens,
+            .of
+            .number(),
         2999
     );
 

@@ -3,6 +3,8 @@
 //! Takes a [`Source`]; gives a [`Dataset`]. Nothing outside of this folder knows which kinds there are.
 
 mod bytes;
+mod image_folder;
+mod images;
 mod token_files;
 mod tokenised;
 
@@ -14,6 +16,7 @@ use crate::data::tokens::Tokens;
 use crate::data::{DataError, Source};
 use crate::system::shown::Shown;
 use bytes::Bytes;
+use images::ImageFiles;
 use odec_program::manifest::Form;
 use std::path::{Path, PathBuf};
 use token_files::TokenFiles;
@@ -21,11 +24,11 @@ use tokenised::Tokenised;
 
 /// A kind of files.
 trait DataSource {
-    /// Opens the files for a model of so many kinds of tokens.
+    /// Opens the files for a model of so many kinds of tokens, or classes.
     fn open(&self, s: &Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError>;
 }
 
-/// Opens the files of some data and divides them: the last `held_out_percent` per cent (rounded down) are held out.
+/// Opens the files of some data and divides them: `held_out_percent` per cent (rounded down) are held out, of texts and tokens the last ones.
 ///
 /// # Errors
 /// When a file is missing, empty or unreadable, or the tokenizer does not fit the vocabulary.
@@ -36,6 +39,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     }
     let source: &dyn DataSource = match &s.data.form {
         Form::Tokens => &TokenFiles,
+        Form::Images(shape) => &ImageFiles { shape },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
@@ -50,6 +54,9 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
     let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
+    if let Form::Images(_) = form {
+        return Ok(form.clone());
+    }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {
         (None, _) => Ok(Form::Tokens),
         (Some(_), Some(_)) => Ok(form.clone()),

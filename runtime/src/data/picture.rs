@@ -1,0 +1,92 @@
+//! Decodes PNG files of one size.
+//!
+//! Takes a path and the size that images have; gives bytes in the order of y, x and channel. Palettes and fewer than 8 bits become 8 bits, 16 bits
+//! are cut to 8. What is damaged, larger, smaller or of other channels is refused with its name, before memory is taken for it.
+
+use crate::data::DataError;
+use crate::data::identity::DataFile;
+use crate::system::shown::Shown;
+use png::{ColorType, Decoder, Limits, Transformations};
+use std::io::Cursor;
+use std::path::Path;
+
+/// Bytes of a file, and of what a decoder keeps.
+const MOST: u64 = 64 << 20;
+
+/// How large images are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub height: u64,
+    pub width: u64,
+    pub channels: u64,
+}
+
+impl Size {
+    /// Numbers of an image.
+    pub fn numbers(self) -> usize {
+        (self.height * self.width * self.channels) as usize
+    }
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let s = if self.channels == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{} × {} with {} channel{s}",
+            self.height, self.width, self.channels
+        )
+    }
+}
+
+/// The bytes of a file's image.
+///
+/// # Errors
+/// When it cannot be read, is damaged, or has another size.
+pub fn read(path: &Path, size: Size) -> Result<Vec<u8>, DataError> {
+    let refused = |reason| DataError::Images {
+        path: path.shown(),
+        reason,
+    };
+    let file = DataFile::open(path)?;
+    if file.bytes() > MOST {
+        return Err(refused(format!(
+            "it has {} bytes; an image has at most {MOST}",
+            file.bytes()
+        )));
+    }
+    let mut bytes = vec![0; file.bytes() as usize];
+    file.read_at(&mut bytes, 0)?;
+    decode(&bytes, size).map_err(refused)
+}
+
+/// The same, of a file's bytes; else, what is wrong with them.
+fn decode(bytes: &[u8], size: Size) -> Result<Vec<u8>, String> {
+    let damaged = |e: png::DecodingError| format!("it cannot be read as PNG: {e}");
+    let limits = Limits {
+        bytes: MOST as usize,
+    };
+    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), limits);
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let mut reader = decoder.read_info().map_err(damaged)?;
+    let (width, height) = reader.info().size();
+    let channels = match reader.output_color_type().0 {
+        ColorType::Grayscale => 1,
+        ColorType::GrayscaleAlpha => 2,
+        ColorType::Rgb | ColorType::Indexed => 3,
+        ColorType::Rgba => 4,
+    };
+    let found = Size {
+        height: height.into(),
+        width: width.into(),
+        channels,
+    };
+    if found != size {
+        return Err(format!(
+            "it is an image of {found}; this model reads {size}"
+        ));
+    }
+    let mut out = vec![0; size.numbers()];
+    reader.next_frame(&mut out).map_err(damaged)?;
+    Ok(out)
+}
