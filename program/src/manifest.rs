@@ -114,7 +114,7 @@ pub mod depth {
 /// What a caller must know to feed the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// Number of token kinds; token ids are `0..vocab`.
+    /// Kinds that logits tell apart: of tokens, whose ids are `0..vocab`, or classes of images.
     pub vocab: u64,
     /// Longest sequence.
     pub context: u64,
@@ -592,6 +592,8 @@ pub enum Loss {
     /// Tokens that are hidden, each with this probability, behind `token`, from all others (Devlin et al. 2019). The mean
     /// is over hidden tokens: the inputs that are `token`.
     Masked { rate: f64, token: u64 },
+    /// The class of each image.
+    Class,
 }
 
 /// What the gradient keeps of the forward pass.
@@ -615,7 +617,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     /// As written in the source, relative to the working directory.
     pub files: Vec<String>,
@@ -625,7 +627,7 @@ pub struct Data {
 }
 
 /// What the files of a corpus hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Text; in files named `….jsonl`, a JSON object per line that has its text under `key`, each followed by `separator`.
@@ -636,6 +638,22 @@ pub enum Form {
     },
     /// Token numbers, little-endian: 4 bytes each in files named `….u32.bin`, 2 in all others.
     Tokens,
+    /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
+    Images(Images),
+}
+
+/// Images of one size, cut into patches; the number of a class for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Images {
+    pub height: u64,
+    pub width: u64,
+    pub channels: u64,
+    /// Side of a patch.
+    pub patch: u64,
+    pub classes: u64,
+    /// What is subtracted from a number (from 0 to 1) before it is divided by `std`.
+    pub mean: f64,
+    pub std: f64,
 }
 
 impl Form {
@@ -643,7 +661,7 @@ impl Form {
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
             Form::Text { tokenizer, .. } => Some(tokenizer),
-            Form::Tokens => None,
+            Form::Tokens | Form::Images(_) => None,
         }
     }
 }

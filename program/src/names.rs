@@ -8,8 +8,10 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 
-/// Inputs: a token for each place of the batch, and the one that is to be predicted there.
+/// Inputs: a token for each place of the batch, or the numbers of a patch; and what is to be predicted.
 pub const TOKENS: &str = "tokens";
+pub const PATCHES: &str = "patches";
+pub const VECTORS: &str = "vectors";
 pub const TARGETS: &str = "targets";
 
 /// The results [`ResultId::Logits`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].

@@ -14,6 +14,7 @@ use super::outputs::{OUTPUTS, Output};
 use super::part::expect;
 use super::positions::{self, Positions};
 use super::routed;
+use super::sources::Ends;
 use super::step_count::StepCount;
 use super::widths;
 use crate::codes;
@@ -62,6 +63,17 @@ pub struct OutputSpec {
     pub before: Option<Network>,
     pub kind: Rc<dyn Output>,
     pub span: Span,
+}
+
+impl Spec {
+    /// What a data source is read for.
+    pub fn ends(&self) -> Ends<'_> {
+        Ends {
+            input: &*self.input,
+            output: &*self.output.kind,
+            sizes: self.sizes,
+        }
+    }
 }
 
 /// Reads a model.
@@ -147,7 +159,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         name: model.name.clone(),
         input,
         embed,
-        loss: Loss::Next,
+        loss: output.kind.asks(),
         objective: Objective::default(),
         tune: Tune::All,
         spectral: None,

@@ -11,6 +11,7 @@ pub mod text;
 pub use operations::{Operations, Share};
 
 use crate::model::Built;
+use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
 use crate::passes::assemble::{AssembleError, Model, Options, gradient};
 use crate::passes::body::dtype;
@@ -23,10 +24,12 @@ use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::collections::BTreeSet;
 
-/// All numbers of a model. Operations are those of one sequence of `context` tokens.
+/// All numbers of a model. Operations are those of one sequence of `context` tokens, or of one image of as many patches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     pub context: u64,
+    /// What stands at a position.
+    pub unit: Unit,
     /// Sequences of a micro-batch, for which memory is planned.
     pub batch: u64,
     pub evolves: Vec<EvolveWork>,
@@ -92,9 +95,16 @@ impl Cost {
     pub fn depth(&self) -> u64 {
         self.evolves.iter().map(|e| e.depth).sum()
     }
-    /// Floating-point operations per token of the context.
+    /// Floating-point operations per token of the context, or per patch.
     pub fn per_token(&self, of: Operations) -> f64 {
         of.flops() as f64 / self.context as f64
+    }
+    /// Floating-point operations per token, or per image.
+    pub fn per_unit(&self, of: Operations) -> f64 {
+        match self.unit {
+            Unit::Patch => of.flops() as f64,
+            Unit::Token | Unit::Vector => self.per_token(of),
+        }
     }
     /// Operations of a training step under a policy, of a sequence.
     pub fn training(&self, p: &UnderPolicy) -> Operations {
@@ -169,6 +179,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     });
     Ok(Cost {
         context: built.config.context,
+        unit: built.unit,
         batch: built.batch,
         evolves: summary.evolves.clone(),
         solves: built.forward.nodes().any(|(_, n)| n.site.path == SOLVE),

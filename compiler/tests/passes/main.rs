@@ -16,6 +16,7 @@ mod files;
 mod functions;
 mod guards;
 mod halting;
+mod images;
 mod launches;
 mod learned;
 mod library;

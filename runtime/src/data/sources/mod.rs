@@ -36,6 +36,10 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     }
     let source: &dyn DataSource = match &s.data.form {
         Form::Tokens => &TokenFiles,
+        Form::Images(_) => {
+            let path = s.data.files.join(", ");
+            return Err(DataError::NotTokens { path });
+        }
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
