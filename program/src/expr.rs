@@ -77,6 +77,8 @@ pub enum RowMap {
     Zero,
     /// Row `r mod seq`: the position in the sequence.
     Position,
+    /// Row `r div seq`: the operand has one for each sequence.
+    Sequence,
     /// Row `r − by` where it belongs to the same sequence of `seq` rows as row r, and is one of the domain's. Elsewhere the
     /// element is 0, and a kernel may read row r and drop it.
     Shift(i32),
@@ -85,7 +87,7 @@ pub enum RowMap {
 impl RowMap {
     /// Whether what is read depends on the length of a sequence.
     pub const fn by_position(self) -> bool {
-        matches!(self, RowMap::Position | RowMap::Shift(_))
+        matches!(self, RowMap::Position | RowMap::Sequence | RowMap::Shift(_))
     }
 
     /// The operand's row for row `row` of a domain of `rows` rows in sequences of `seq`; `None`: none.
@@ -94,6 +96,7 @@ impl RowMap {
             RowMap::Row => Some(row),
             RowMap::Zero => Some(0),
             RowMap::Position => Some(row % seq),
+            RowMap::Sequence => Some(row / seq),
             RowMap::Shift(by) => {
                 let position = row % seq;
                 let near = by.unsigned_abs() as u64;

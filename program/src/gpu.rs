@@ -63,6 +63,7 @@ pub fn shape(spec: &KernelSpec, dims: &[u64], target: Target) -> Option<Shape> {
         KernelSpec::Rows(k) => by_rows(dims[0], Split::of(k)),
         KernelSpec::Gather(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::PositionSum(g) => by_rows(dims[2], Split::map(g.cols)),
+        KernelSpec::SequenceSum(g) => by_rows(dims[0], Split::map(g.cols)),
         KernelSpec::ScatterAdd(g) => Shape {
             blocks: (dims[1] * scatter::pieces(g)).div_ceil(scatter::THREADS / WARP),
             threads: scatter::THREADS,
@@ -390,7 +391,9 @@ pub fn alignment(spec: &KernelSpec, signature: &Signature, n: usize) -> u64 {
         KernelSpec::Gather(g) | KernelSpec::ScatterAdd(g) => {
             four(n > 0 && Split::map(g.cols).vector == 4)
         }
-        KernelSpec::PositionSum(g) => four(Split::map(g.cols).vector == 4),
+        KernelSpec::PositionSum(g) | KernelSpec::SequenceSum(g) => {
+            four(Split::map(g.cols).vector == 4)
+        }
         KernelSpec::LinearAttend(_) => element,
         KernelSpec::Columns(_) | KernelSpec::Pack(_) => element,
         KernelSpec::Scan(_) | KernelSpec::Delay(_) | KernelSpec::TopTokens(_) => element,

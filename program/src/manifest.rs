@@ -114,7 +114,7 @@ pub mod depth {
 /// What a caller must know to feed the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// Number of token kinds; token ids are `0..vocab`.
+    /// Kinds that logits tell apart: of tokens, whose ids are `0..vocab`, or classes of images.
     pub vocab: u64,
     /// Longest sequence.
     pub context: u64,

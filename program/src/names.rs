@@ -11,6 +11,7 @@ use std::str::FromStr;
 /// Inputs: a token for each place of the batch, or the numbers of a patch; and what is to be predicted.
 pub const TOKENS: &str = "tokens";
 pub const PATCHES: &str = "patches";
+pub const VECTORS: &str = "vectors";
 pub const TARGETS: &str = "targets";
 
 /// The results [`ResultId::Logits`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].

@@ -5,6 +5,7 @@ use odec_compiler::analysis::report::{Evolved, order_of, order_upgrade_of, steps
 use odec_compiler::analysis::text;
 use odec_compiler::cost::{self, Cost};
 use odec_compiler::model::Checked;
+use odec_compiler::model::inputs::Unit;
 use odec_compiler::text::number;
 use odec_compiler::text::page::Page;
 use odec_driver::fail::{Done, Failure};
@@ -153,11 +154,12 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
             n => format!(" in {n} micro-batches"),
         };
         let (batch, context) = (t.batch, built.config.context);
-        let precision = t.precision.name();
-        let shown = format!(
-            "{} steps of {batch} × {context} tokens{micro}, {precision}",
-            t.steps
-        );
+        let (precision, of) = (t.precision.name(), built.unit.many());
+        let rows = match built.unit {
+            Unit::Patch => format!("{batch} images of {context} {of}"),
+            Unit::Token | Unit::Vector => format!("{batch} × {context} {of}"),
+        };
+        let shown = format!("{} steps of {rows}{micro}, {precision}", t.steps);
         page.fact("train", &shown);
         if let Tune::Lora { rank } = t.tune {
             let s = &built.summary;

@@ -50,12 +50,8 @@ class Failure(Exception):
 
 def overrides(system: System, shape: Shape) -> list[str]:
     """The shape as `--set` arguments."""
-    values = {
-        "model.vocab": shape.vocab,
-        "model.context": shape.context,
-        "model.width": shape.width,
-        "train.batch": shape.batch,
-    }
+    values = {"model.width": shape.width, "train.batch": shape.batch}
+    values |= {} if system.image else {"model.vocab": shape.vocab, "model.context": shape.context}
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
     counted = not ((system.flow or "").startswith("[") or system.depth)
     values |= {"model.steps": shape.steps} if counted else {}
@@ -126,6 +122,13 @@ def draw(system: str, name: str, shape: Shape) -> tuple[Parameters, np.ndarray]:
     return drawn, rng.integers(0, shape.vocab, (shape.batch, shape.context + 1), dtype=np.int32)
 
 
+def images(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """Random patches, and the class of each image."""
+    rng, (_, patch) = np.random.default_rng(2), system.image
+    patches = rng.standard_normal((shape.batch, shape.context, patch**2)).astype(np.float32)
+    return patches, rng.integers(0, shape.vocab, shape.batch, dtype=np.int32)
+
+
 def group_of(path: str) -> str:
     """The entries of a learned list are one tensor: `step.3.scheme.w` for `step.3.scheme.w.2`."""
     name, _, last = path.rpartition(".")
@@ -185,8 +188,8 @@ class Row:
 
 def check(binary: str, system: str, name: str, folder: Path) -> Row:
     """Measures one row of the table."""
-    meant, shape = SYSTEMS[system], SHAPES[name]
-    shape = dataclasses.replace(shape, steps=meant.steps or shape.steps)
+    meant = SYSTEMS[system]
+    shape = meant.shaped(SHAPES[name])
     source, sets = source_of(meant, folder), overrides(meant, shape)
     check_names(json.loads(odec(binary, "build", source, *sets, "--emit", "params")), meant, shape)
     parameters, text = draw(system, name, shape)
@@ -194,12 +197,14 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
     if meant.masked:
         hidden = np.random.default_rng(1).random(tokens.shape) < 0.15
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
+    if meant.image:
+        tokens, targets = images(meant, shape)
     key = zlib.crc32(name.encode()) >> 8
     loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
     drawn = {"noise": np.array([key], np.int32)} if meant.drops or meant.starts else {}
-    save_file({"tokens": tokens, "targets": targets, **drawn, **parameters}, inputs)
+    save_file({"patches" if meant.image else "tokens": tokens, "targets": targets, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     if name == meant.sizes[0] and meant.half:

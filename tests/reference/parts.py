@@ -153,6 +153,11 @@ def gpt_attention(p: Parameters, at: str, heads: int) -> Field:
     return lambda x: attend(p, at, heads, norm(p, at, x), turn=lambda q: q)
 
 
+def vit_attention(p: Parameters, at: str, heads: int) -> Field:
+    """The field `layernorm |> attention(heads, bias)`: all patches see each other."""
+    return lambda x: attend(p, at, heads, norm(p, at, x), causal=False, turn=lambda q: q)
+
+
 def gelu(p: Parameters, at: str) -> Field:
     """The field `layernorm |> gelu(hidden, bias)`, with the exact GELU x Φ(x)."""
 

@@ -8,24 +8,28 @@ use the embedding's matrix. Leaves running odec and comparing to `check.py`.
 import jax
 import jax.numpy as jnp
 from jax import Array
-from parts import Parameters, Shape, Table, bias_table, norm, norm_table, sinusoids
+from parts import Parameters, Shape, Table, bias_table, linear, norm, norm_table, sinusoids
 from systems import Step, System
 
 
 def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
-    table = {"embed.token.weight": (shape.vocab, shape.width)}
-    if system.positions == "learned":
-        table["embed.position.weight"] = (shape.context, shape.width)
     bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
     ends = norm_table(shape) | bias if system.norm else {}
+    if system.image:
+        table = {"embed.linear.weight": (shape.width, system.image[1] ** 2), "embed.linear.bias": (shape.width,)}
+        ends |= {"classes.weight": (shape.vocab, shape.width), "classes.bias": (shape.vocab,)}
+    else:
+        table = {"embed.token.weight": (shape.vocab, shape.width)}
+    if system.positions == "learned" or system.image:
+        table["embed.position.weight"] = (shape.context, shape.width)
     return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array, key: Array | int = 0) -> Array:
-    """Mean over all targets, or over those of hidden tokens, of −log softmax(logits)."""
-    x = p["embed.token.weight"][tokens]
-    if system.positions == "learned":
+    """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images."""
+    x = linear(p, "embed.linear", tokens) if system.image else p["embed.token.weight"][tokens]
+    if system.positions == "learned" or system.image:
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
@@ -36,6 +40,9 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         states.append(x)
     if system.norm:
         x = norm(p, "output", x, system.eps)
+    if system.image:
+        logits = jax.nn.log_softmax(linear(p, "output.classes", jnp.mean(x, axis=1)), axis=-1)
+        return -jnp.mean(jnp.take_along_axis(logits, targets[:, None], axis=-1))
     logits = x @ p["embed.token.weight"].T
     if system.loss:
         terms = {

@@ -46,6 +46,7 @@ from parts import (
     sinusoids,
     swiglu,
     swiglu_table,
+    vit_attention,
 )
 
 ALL_SIZES = ("even", "odd", "wide", "full")
@@ -105,6 +106,16 @@ class System:
     steps: int | None = None
     # Other numbers that `--set` changes, by their paths.
     sets: dict[str, int] = field(default_factory=dict)
+    # Side of the grey images that it reads, and of their patches: the state is made by a linear map, and each image has one of ten classes.
+    image: tuple[int, int] | None = None
+
+    def shaped(self, shape: Shape) -> Shape:
+        """The sizes of this system where others have those."""
+        shape = replace(shape, steps=self.steps or shape.steps)
+        if self.image is None:
+            return shape
+        side, patch = self.image
+        return replace(shape, vocab=10, context=(side // patch) ** 2)
 
     def table(self, shape: Shape) -> Table:
         """Path and shape of every parameter of the steps."""
@@ -122,6 +133,7 @@ class System:
             "joined": {"linear.weight": (shape.width, 2 * shape.width)},
             "normed": norm_table(shape) | {"linear.weight": (shape.width, shape.width)},
             "gpt_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
+            "vit_att": norm_table(shape) | attention_table(shape) | bias_table(shape, "norm", *"qkvo"),
             "gpt_ffn": norm_table(shape) | gelu_table(shape) | bias_table(shape, "norm"),
             "layernorm": norm_table(shape) | bias_table(shape, "norm"),
             "relu": gelu_table(shape),
@@ -208,6 +220,7 @@ def evaluated(kind: str, settings: tuple[int, float, int | None], p: Parameters,
         "grouped": lambda: attention(p, "", heads, window=window),
         "ffn": lambda: swiglu(p, "", eps),
         "gpt_att": lambda: gpt_attention(p, "", heads),
+        "vit_att": lambda: vit_attention(p, "", heads),
         "gpt_ffn": lambda: gelu(p, ""),
         "gelu_tanh": lambda: gelu_tanh(p, ""),
         "turned": lambda: turned(p, "", heads),
@@ -717,6 +730,14 @@ def attentions_table(shape: Shape) -> Table:
 # Without its closing brace.
 OF_TIME = f"weights of time {{ embed: {time_dependent.WAVES}, hidden: {time_dependent.HIDDEN}, scale: {time_dependent.SCALE:g}"
 
+VIT = {
+    "file": "vit.ode",
+    "fields": {"att": "vit_att", "ffn": "gpt_ffn"},
+    "norm": "layernorm",
+    "image": (12, 4),
+    "sets": {"model.image": 12},
+}
+
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.
     "prenorm": System(lie, sizes=ALL_SIZES),
@@ -1076,6 +1097,10 @@ SYSTEMS: dict[str, System] = {
         heads=("turned.heads",),
         hidden=("opened.hidden",),
     ),
+    # Images.
+    "vit": System(splitting(("att", 1.0), ("ffn", 1.0)), **VIT),
+    "vit_strang": System(splitting(("ffn", 0.5), ("att", 1.0), ("ffn", 0.5)), flow="strang(ffn, att)", **VIT),
+    "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
     # Layers written in the language, and newer primitives: several in one program.
     "attentions": System(
         attentions,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from check import BF16, LIMITS, ROOT, Failure, check
 from systems import SYSTEMS
-from train import LIMIT, curves
+from train import LIMIT, NAMES, curves
 
 HEAD = """# Every system, measured
 
@@ -55,10 +55,13 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     system = SYSTEMS[name]
     found = check(binary, name, system.sizes[0], folder)
     errors = " | ".join(f"{found.errors[mode]:.1e}" if mode in found.errors else "–" for mode in (*LIMITS, "bf16"))
-    (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
-    distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
     file = f"[{system.file}](../schemes/models/{system.file})" + (f", `{flow}`" if system.flow else "")
+    if name not in NAMES:
+        # Its training is on images, which this table has none of.
+        return f"| {name} | {file} | {errors} | – | – | – | – | – |", found.good
+    (ours, half), theirs = curves(binary, name, steps, folder, ("f32", "bf16"))
+    distance = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
     cells = f"{theirs[0]:.4f} | {theirs[-1]:.4f} | {ours[-1]:.4f} | {distance:.0e} | {half[-1]:.4f}"
     return f"| {name} | {file} | {errors} | {cells} |", found.good and distance <= LIMIT
 

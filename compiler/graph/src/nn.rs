@@ -9,12 +9,13 @@ use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
     GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape,
-    Rope, Rsqrt, Scan, Shift, Sigmoid, StopGradient, SumCols, SumRows, Table, WherePositive,
+    Rope, Rsqrt, Scan, Shift, Sigmoid, StopGradient, SumCols, SumRows, SumTokens, Table,
+    WherePositive,
 };
 use crate::types::TensorType;
 use crate::value::Value;
-use odec_program::Dim;
 use odec_program::manifest::{self, Turns};
+use odec_program::{Dim, Size};
 
 /// `Σ cᵢ xᵢ` of equal types; terms with coefficient 0 are left out.
 pub fn combine(b: &mut Builder, terms: &[(Exact, Value)]) -> TypeResult {
@@ -122,6 +123,13 @@ pub fn mean_cols(b: &mut Builder, x: Value) -> TypeResult {
     let cols = b.ty(x).cols().try_into().unwrap_or(i64::MAX);
     let sum = b.push1(SumCols, &[x])?;
     combine(b, &[(Exact::ratio(1, cols), sum)])
+}
+
+/// The mean over the tokens of each sequence: `[B, S, C] → [B, 1, C]`.
+pub fn mean_tokens(b: &mut Builder, x: Value) -> TypeResult {
+    let sum = b.push1(SumTokens, &[x])?;
+    let share = b.push1(InverseCount { size: Size::SEQ }, &[])?;
+    b.push1(Mul, &[sum, share])
 }
 
 /// The mean square over the columns of what is left when their mean is taken away.

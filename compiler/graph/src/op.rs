@@ -121,6 +121,8 @@ pub enum Kind {
     ScatterAdd,
     /// Sum of the only operand over the batch: `[B, S, C]` → `[P, C]`, zero from S on.
     PositionSum,
+    /// Sum of the only operand over the tokens of each sequence: `[B, S, C]` → `[B, 1, C]`.
+    SequenceSum,
     /// Operands and results as the kernel's specification says, which the lowering gives its type; a carry is the last operand and the last
     /// result.
     Scan(Scan),

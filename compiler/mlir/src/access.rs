@@ -81,6 +81,7 @@ pub(crate) fn operand_row(
         RowMap::Zero => return OperandRow::only(pointer),
         RowMap::Row => (at.row, None),
         RowMap::Position => (position().at, None),
+        RowMap::Sequence => (e.div(at.row, position().seq), None),
         RowMap::Shift(by) => {
             let exists = same_sequence(e, at.row, position(), by.into());
             let there = e.add_int(at.row, -i64::from(by));

@@ -1,7 +1,7 @@
-//! Gathers rows by index, with their gradient, and the gradient of position embeddings.
+//! Gathers rows by index, with their gradient, and sums rows by position or by sequence.
 //!
 //! Takes a [`Gather`] spec; emits a copy of `table[index[r]]` for each row, or the sum of rows into the
-//! table in row order, one tile of columns (by position: one row of the table) at a time so that threads never meet.
+//! table in row order, one tile of columns (by position and sequence: one row of the result) at a time so that threads never meet.
 
 use crate::access::{Columns, load_columns, store_columns};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
@@ -84,19 +84,59 @@ pub(crate) fn emit_scatter_add(e: &mut Emitter, kernel: &Gather) -> Result<(), S
 
 /// `table[p] = Σ_b rows[b·seq + p]`; operands rows, table.
 pub(crate) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
-    let (rows, table) = (e.operand(0), e.operand(1));
-    let (batch, seq, n) = (e.dim(0), e.dim(1), kernel.cols);
-    let (begin, end) = (e.begin(), e.end());
-    e.for_each(begin, end, 1, |e, p| {
+    let (batch, seq) = (e.dim(0), e.dim(1));
+    sums(e, kernel, |e, p| {
         let zero = e.int(0);
         let read = e.cmp(Cmp::Gt, seq, p);
-        let sequences = e.select(read, batch, zero);
-        let to = row_at(e, table, p, n);
+        Terms {
+            count: e.select(read, batch, zero),
+            first: p,
+            apart: seq,
+        }
+    })
+}
+
+/// `out[b] = Σ_t rows[b·seq + t]`; operands rows, out.
+pub(crate) fn emit_sequence_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
+    let seq = e.dim(1);
+    sums(e, kernel, |e, sequence| Terms {
+        count: seq,
+        first: e.mul(sequence, seq),
+        apart: e.int(1),
+    })
+}
+
+/// The rows of a sum: `first + i·apart` for i below `count`.
+pub(crate) struct Terms {
+    pub count: Val,
+    pub first: Val,
+    pub apart: Val,
+}
+
+impl Terms {
+    /// The number of a row.
+    pub fn row(&self, e: &mut Emitter, i: Val) -> Val {
+        let further = e.mul(i, self.apart);
+        e.add(further, self.first)
+    }
+}
+
+/// Each tile is a row of the result, the sum of the rows that `terms` gives for it.
+fn sums(
+    e: &mut Emitter,
+    kernel: &Gather,
+    terms: impl Fn(&mut Emitter, Val) -> Terms,
+) -> Result<(), String> {
+    let (rows, out, n) = (e.operand(0), e.operand(1), kernel.cols);
+    let (begin, end) = (e.begin(), e.end());
+    e.for_each(begin, end, 1, |e, r| {
+        let zero = e.int(0);
+        let terms = terms(e, r);
+        let to = row_at(e, out, r, n);
         let sum = |e: &mut Emitter, cols: Columns| {
             let nothing = e.float(0.0, Type::vector(e.elem, WIDTH));
-            let sums = e.for_with(zero, sequences, 1, &[nothing], |e, b, sum| {
-                let r = e.mul(b, seq);
-                let r = e.add(r, p);
+            let sums = e.for_with(zero, terms.count, 1, &[nothing], |e, i, sum| {
+                let r = terms.row(e, i);
                 let from = row_at(e, rows, r, n);
                 let x = load_columns(e, from, e.elem, ColMap::Col, cols);
                 vec![e.add(sum[0], x)]

@@ -73,6 +73,7 @@ pub fn mlir_text(kernel: &Kernel, target: Target) -> Result<String, CodegenError
         KernelSpec::Gather(k) => gather::emit_gather(&mut e, k),
         KernelSpec::ScatterAdd(k) => gather::emit_scatter_add(&mut e, k),
         KernelSpec::PositionSum(k) => gather::emit_position_sum(&mut e, k),
+        KernelSpec::SequenceSum(k) => gather::emit_sequence_sum(&mut e, k),
         KernelSpec::Scan(k) => scan::emit(&mut e, k),
         KernelSpec::Delay(k) => delay::emit(&mut e, k),
         KernelSpec::TopTokens(k) => top_tokens::emit(&mut e, k),

@@ -30,6 +30,8 @@ pub enum Form {
     Exact,
     /// A number within bounds: `eps: 1e-6`.
     Number(Bounds),
+    /// A whole number from 1, or two of them: `image: [28, 32]`.
+    Sides,
     /// One of these words: `approximate: tanh`.
     Word(&'static [&'static str]),
     /// A word alone, or with arguments of its own: `rope`, `rope(base: 500000)`.
@@ -88,6 +90,16 @@ impl Argument {
     /// A whole number that must be said.
     pub const fn size(name: &'static str, meaning: &'static str) -> Argument {
         Argument::new(name, Form::Whole, Silent::Needed, meaning)
+    }
+
+    /// A whole number that is this where it is not said.
+    pub const fn count(name: &'static str, silent: i64, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Whole, Silent::Ratio(silent, 1), meaning)
+    }
+
+    /// A height and a width that must be said.
+    pub const fn sides(name: &'static str, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Sides, Silent::Needed, meaning)
     }
 
     /// A whole number that follows from others where it is not said.

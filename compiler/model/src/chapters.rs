@@ -2,7 +2,7 @@
 //! optimisers, schedules.
 
 use super::alone::SHOWN;
-use super::embeddings::EMBEDDINGS;
+use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::LayerParam;
 use super::outputs::OUTPUTS;
@@ -31,7 +31,7 @@ pub fn chapters() -> Vec<Chapter> {
     vec![
         Chapter {
             title: "Inputs",
-            about: "What a model reads: `input tokens(…)`.",
+            about: "What a model reads: `input tokens(…)`, `input patches(…)`.",
             pages: pages("an input", INPUTS.declarations(), |_| None),
         },
         Chapter {
@@ -39,7 +39,7 @@ pub fn chapters() -> Vec<Chapter> {
             about: "The first state, made of the input: `embed learned(…)`.",
             pages: pages("an embedding", EMBEDDINGS.declarations(), |item| {
                 let kind = EMBEDDINGS.read(embedded(item)?.first()?, &mut Vec::new())?;
-                Some(below(EMBED, kind.params(&*shown_input()?)))
+                Some(below(EMBED, kind.params(&*shown_input(&*kind)?)))
             }),
         },
         Chapter {
@@ -135,13 +135,18 @@ fn item(text: &str) -> Option<ModelItem> {
     })
 }
 
-/// What is embedded in examples: the first example of the first input.
-fn shown_input() -> Option<Rc<dyn Input>> {
-    let first = INPUTS.declarations().next()?;
-    match item(first.examples.first()?.text)? {
-        ModelItem::Input { value, .. } => INPUTS.read(&value, &mut Vec::new()),
+/// What is embedded in examples: the first example of the first input that fits.
+fn shown_input(kind: &dyn Embedding) -> Option<Rc<dyn Input>> {
+    let first = |d: &Declaration| match item(d.examples.first()?.text)? {
+        ModelItem::Input { value, span } => {
+            let input = INPUTS.read(&value, &mut Vec::new())?;
+            let mut wrong = Vec::new();
+            kind.fit(span, &*input, &mut wrong);
+            wrong.is_empty().then_some(input)
+        }
         _ => None,
-    }
+    };
+    INPUTS.declarations().find_map(first)
 }
 
 fn embedded(item: &ModelItem) -> Option<&[Expr]> {

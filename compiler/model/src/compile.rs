@@ -12,6 +12,7 @@ use crate::analysis::opaque_field::{self, Settings};
 use crate::analysis::report::Evolved;
 use crate::codes;
 use crate::error::BuildError;
+use crate::inputs::Unit;
 use crate::scheme::flow::{Applied, Field, Setting};
 use crate::scheme::names::{Definition, Loader, MAX_MESSAGES, Namespace};
 use crate::scheme::per_use::SHARED;
@@ -73,6 +74,8 @@ pub struct Built {
     /// `tokens, targets → loss, grad.<path> …` of what is trained, in the order of `params`.
     pub grad: Graph,
     pub config: manifest::Model,
+    /// What stands at a position of its input.
+    pub unit: Unit,
     pub claims: Vec<manifest::Claim>,
     pub depths: Vec<manifest::StepCount>,
     pub train: Option<manifest::Train>,
@@ -232,9 +235,8 @@ pub fn compile(
     let mut settings = None;
     if let Some(model) = models.first() {
         spec = spec::read(model, &mut r);
-        let vocab = spec.as_ref().and_then(|s| s.sizes.vocab);
-        let vocab = vocab.unwrap_or(u64::MAX);
-        settings = trains.first().map(|t| train::read(t, vocab, &path, r.sink));
+        let ends = spec.as_ref().map(spec::Spec::ends);
+        settings = trains.first().map(|t| train::read(t, ends, &path, r.sink));
         if let (Some(spec), Some(Some((train, named)))) = (&mut spec, &settings) {
             spec.loss = train.loss;
             spec.objective = named.objective.clone();
@@ -350,13 +352,13 @@ fn assemble(
     Ok(Built {
         weights: weights.collect(),
         name: spec.name.name.clone(),
+        unit: spec.input.unit(),
         forward,
         decode,
         loss,
         grad,
         config: manifest::Model {
-            // What reads no tokens knows one kind of them.
-            vocab: spec.sizes.vocab.unwrap_or(1),
+            vocab: spec.output.kind.columns(spec.sizes),
             context: spec.sizes.context,
             width: spec.sizes.width,
         },

@@ -7,6 +7,7 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::losses::{self, Along, Term};
+use super::outputs::Output;
 use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
@@ -59,6 +60,28 @@ impl Objective {
         let each = self.terms.iter();
         let each = each.map(|(_, t, _)| (format!("  {}", t.name()), t.definition()));
         std::iter::once(all).chain(each).collect()
+    }
+
+    /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
+    pub fn fit_output(
+        &self,
+        asked: Loss,
+        output: &dyn Output,
+        sink: &mut Vec<Diagnostic>,
+    ) -> Option<Loss> {
+        match (asked, output.asks()) {
+            (Loss::Masked { .. }, Loss::Class) => {
+                let asking = self.terms.iter().find(|(_, term, _)| term.asks());
+                let (_, term, span) = asking?;
+                let message = format!("`{}` asks for tokens that are hidden", term.name());
+                let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
+                let d = d.label("this model says the class of each image");
+                sink.push(d.help("write `cross_entropy`"));
+                None
+            }
+            (Loss::Masked { .. }, _) => Some(asked),
+            (_, given) => Some(given),
+        }
     }
 
     /// Says which terms an evolve has no meaning for.
@@ -143,7 +166,7 @@ pub fn read(e: &Expr, vocab: u64, sink: &mut Vec<Diagnostic>) -> Option<(Loss, O
         objective.terms.push((coefficient, term, named.span));
     }
     if loss.is_none() && sink.len() == before {
-        let message = "this loss does not depend on the predicted tokens";
+        let message = "this loss does not depend on what is to be predicted";
         sink.push(
             Diagnostic::error(codes::MISSING_ITEM, e.span, message)
                 .label("it has no cross-entropy")

@@ -410,6 +410,7 @@ impl Form {
         match self {
             Form::Flag => "the word alone".into(),
             Form::Whole => "a whole number from 1".into(),
+            Form::Sides => "a whole number from 1, or two of them in brackets".into(),
             Form::Index => "a whole number from 0".into(),
             Form::Exact => "a number".into(),
             Form::UnnamedWhole => "a whole number from 1, without a name".into(),

@@ -5,7 +5,7 @@
 
 use super::arguments::{Argument, Form, Given, Silent};
 use crate::codes;
-use crate::scheme::args::{Args, report};
+use crate::scheme::args::{Args, real, report};
 use crate::scheme::scalar::{Scope, exact, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
@@ -115,10 +115,70 @@ impl<'e> PartReading<'e, '_> {
         self.given.needed(a, self.sink)
     }
 
+    /// The whole call.
+    pub fn span(&self) -> Span {
+        self.given.args.span
+    }
+
+    /// A number that need not be given.
+    pub fn number(&mut self, a: &Argument) -> Option<f64> {
+        let bounds = a.bounds()?;
+        match self.given(a) {
+            Some(e) => self.report(real(e, bounds)),
+            None => a.number_meant().map(|x| x.to_f64()),
+        }
+    }
+
+    /// A whole number that need not be given, from 1.
+    pub fn count(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        match self.given(a) {
+            Some(e) => self.report(whole(e, &Scope::new(), 1, most)),
+            None => a.number_meant()?.as_integer()?.try_into().ok(),
+        }
+    }
+
+    /// A whole number without a name that must be given, from 1.
+    pub fn unnamed_size(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let Some(e) = self.given.unnamed(a) else {
+            let name = &self.given.args.callee.name;
+            let message = format!("`{name}` needs a number");
+            let d = Diagnostic::error(codes::MISSING_ARGUMENT, self.span(), message);
+            let help = format!("write, for example, `{name}(10)`");
+            return self.fail(d.help(help));
+        };
+        self.report(whole(e, &Scope::new(), 1, most))
+    }
+
+    /// Two whole numbers from 1, or one for both, that must be given.
+    pub fn sides(&mut self, a: &Argument, most: u64) -> Option<[u64; 2]> {
+        let e = self.needed(a)?;
+        let mut side = |e: &Expr| self.report(whole(e, &Scope::new(), 1, most));
+        match &e.kind {
+            ExprKind::List(items) => match &items[..] {
+                [height, width] => {
+                    let (height, width) = (side(height), side(width));
+                    Some([height?, width?])
+                }
+                _ => {
+                    let message = format!("`{}` has {} numbers", a.name, items.len());
+                    let d = Diagnostic::error(codes::LIST_LENGTH, e.span, message);
+                    self.fail(d.label("a height and a width are expected"))
+                }
+            },
+            _ => side(e).map(|n| [n, n]),
+        }
+    }
+
     /// A whole number that must be given, from 1.
     pub fn size(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        self.placed_size(a, most).map(|(n, _)| n)
+    }
+
+    /// The same, and where it is given.
+    pub fn placed_size(&mut self, a: &Argument, most: u64) -> Option<(u64, Span)> {
         let e = self.needed(a)?;
-        self.report(whole(e, &Scope::new(), 1, most))
+        let n = self.report(whole(e, &Scope::new(), 1, most))?;
+        Some((n, e.span))
     }
 
     /// Something in quotes, or what is meant where nothing is said.

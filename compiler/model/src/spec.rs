@@ -15,6 +15,7 @@ use super::part::expect;
 use super::positions::{self, Positions};
 use super::reports;
 use super::routed;
+use super::sources::Ends;
 use super::step_count::StepCount;
 use super::widths;
 use crate::codes;
@@ -63,6 +64,17 @@ pub struct OutputSpec {
     pub before: Option<Network>,
     pub kind: Rc<dyn Output>,
     pub span: Span,
+}
+
+impl Spec {
+    /// What a data source is read for.
+    pub fn ends(&self) -> Ends<'_> {
+        Ends {
+            input: &*self.input,
+            output: &*self.output.kind,
+            sizes: self.sizes,
+        }
+    }
 }
 
 /// Reads a model.
@@ -151,7 +163,7 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         name: model.name.clone(),
         input,
         embed,
-        loss: Loss::Next,
+        loss: output.kind.asks(),
         objective: Objective::default(),
         tune: Tune::All,
         spectral: None,

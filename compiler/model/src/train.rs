@@ -2,8 +2,8 @@
 //!
 //! | entry | default | |
 //! |---|---|---|
-//! | `data text("…", tokenizer: bytes)` or `tokens("…")` | required | see [`super::sources`] |
-//! | `batch n` | required | sequences per step |
+//! | `data text("…", tokenizer: bytes)`, `tokens("…")` or `images("…", classes: 10)` | required | see [`super::sources`] |
+//! | `batch n` | required | sequences, or images, per step |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
 //! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy` | see [`super::loss`] |
@@ -23,7 +23,7 @@ use super::lora;
 use super::loss::{self, Objective};
 use super::part::expect;
 use super::settings;
-use super::sources::{SOURCES, Tokenized};
+use super::sources::{Ends, SOURCES, Tokenized};
 use crate::codes;
 use crate::scheme::scalar::{Scope, exact, in_range, name_of, not_supported, whole};
 use odec_grammar::Span;
@@ -87,10 +87,10 @@ pub struct Named {
     pub precision: Option<Span>,
 }
 
-/// Reads a train block; `vocab` is the model's, `source` the name of the file.
+/// Reads a train block; `ends` are the model's, if that is right, `source` is the name of the file.
 pub fn read(
     block: &Block,
-    vocab: u64,
+    ends: Option<Ends>,
     source: &str,
     sink: &mut Vec<Diagnostic>,
 ) -> Option<(Train, Named)> {
@@ -162,9 +162,9 @@ pub fn read(
     let batch = required("batch", "batch 8");
     let steps = required("steps", "steps 1000");
     let trained_on = data.and_then(|e| SOURCES.read(e, sink));
-    if let Some(source) = &trained_on {
-        source.fit(vocab, sink);
-    }
+    let told = ends.zip(trained_on.as_ref());
+    let told = told.map(|(ends, source)| source.data(ends, sink));
+    let vocab = ends.and_then(|e| e.input.vocab()).unwrap_or(u64::MAX);
     let optimizer = optimizer.and_then(|e| settings::optimizer(e, sink));
     let batch = batch.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_BATCH), sink));
     let steps = steps.and_then(|e| report(whole(e, &Scope::new(), 1, MAX_STEPS), sink));
@@ -187,6 +187,13 @@ pub fn read(
     let loss = match value("loss") {
         Some(e) => loss::read(e, vocab, sink),
         None => Some((Loss::Next, Objective::default())),
+    };
+    let loss = match (loss, ends) {
+        (Some((loss, objective)), Some(ends)) => {
+            let asked = objective.fit_output(loss, ends.output, sink);
+            asked.map(|loss| (loss, objective))
+        }
+        (loss, _) => loss,
     };
     if let (Some((Loss::Masked { .. }, _)), Some(source)) = (&loss, &trained_on)
         && source.kinds() == Some(vocab)
@@ -224,7 +231,7 @@ pub fn read(
     let trained_on = trained_on?;
     let (loss, objective) = loss?;
     let train = Train {
-        data: trained_on.data(),
+        data: told??,
         optimizer: optimizer?,
         schedule: schedule?,
         batch: batch?,

@@ -288,6 +288,7 @@ fn access(operand: u32, a: &Access) -> String {
         RowMap::Row => "row".into(),
         RowMap::Zero => String::new(),
         RowMap::Position => "position".into(),
+        RowMap::Sequence => "sequence".into(),
         RowMap::Shift(by) => match by {
             0.. => format!("row − {by}"),
             _ => format!("row + {}", by.unsigned_abs()),

@@ -35,7 +35,7 @@ pub fn json(c: &Cost) -> Value {
         "capacities": c.capacities.iter().map(capacity).collect::<Vec<_>>(),
         "evolves": evolves, "evaluations": c.evaluations(), "depth": c.depth(),
         "embedding_parameters": c.parameters.embedding, "other_parameters": c.parameters.other,
-        "context": c.context, "batch": c.batch,
+        "context": c.context, "of": c.unit.many(), "batch": c.batch,
         "flops_per_token": {
             "forward": per_token(c.forward), "backward": per_token(c.backward),
             "forward_even": c.even.map(|[forward, _]| per_token(forward)),

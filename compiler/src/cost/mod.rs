@@ -10,6 +10,7 @@ pub mod text;
 
 pub use operations::{Operations, Share};
 
+use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
 use crate::model::{Built, Capacity};
 use crate::passes::assemble::{AssembleError, Model, Options, gradient};
@@ -23,10 +24,12 @@ use odec_program::optimizers::SLOTS;
 use odec_program::{Bindings, DType, EntryId, Program};
 use std::collections::BTreeSet;
 
-/// All numbers of a model. Operations are those of one sequence of `context` tokens.
+/// All numbers of a model. Operations are those of one sequence of `context` tokens, or of one image of as many patches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     pub context: u64,
+    /// What stands at a position.
+    pub unit: Unit,
     /// Sequences of a micro-batch, for which memory is planned.
     pub batch: u64,
     pub evolves: Vec<EvolveWork>,
@@ -99,9 +102,16 @@ impl Cost {
         let full = self.capacities.iter().any(|c| c.tokens < self.context);
         full || self.even.is_some()
     }
-    /// Floating-point operations per token of the context.
+    /// Floating-point operations per token of the context, or per patch.
     pub fn per_token(&self, of: Operations) -> f64 {
         of.flops() as f64 / self.context as f64
+    }
+    /// Floating-point operations per token, or per image.
+    pub fn per_unit(&self, of: Operations) -> f64 {
+        match self.unit {
+            Unit::Patch => of.flops() as f64,
+            Unit::Token | Unit::Vector => self.per_token(of),
+        }
     }
     /// Operations of a training step under a policy, of a sequence.
     pub fn training(&self, p: &UnderPolicy) -> Operations {
@@ -179,6 +189,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         chosen.then(|| [Part::Forward, Part::Backward].map(|part| count(&stored, part, true)));
     Ok(Cost {
         context: built.config.context,
+        unit: built.unit,
         batch: built.batch,
         evolves: summary.evolves.clone(),
         capacities: summary.capacities.clone(),

@@ -2,6 +2,7 @@
 
 use super::Cost;
 use crate::model::Capacity;
+use crate::model::inputs::Unit;
 use crate::scheme::resolve::count;
 use crate::scheme::work::{EvolveWork, StepWork};
 use odec_text::number::{bytes, flops, thousands};
@@ -92,8 +93,12 @@ pub fn write(page: &mut Page, c: &Cost) {
             thousands(p.other)
         ),
     );
-    let per = |of| flops(c.per_token(of));
-    page.section(&format!("FLOP per token, context {}", thousands(c.context)));
+    let per = |of| flops(c.per_unit(of));
+    let (unit, context) = (c.unit.counted(), thousands(c.context));
+    page.section(&match c.unit {
+        Unit::Patch => format!("FLOP per image of {context} patches"),
+        Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}"),
+    });
     let even = c.even.map(|even| even.map(Some)).unwrap_or_default();
     let most = if c.leaves_out() { "at most " } else { "" };
     let shown = |all, even: Option<_>| match even {
@@ -104,7 +109,11 @@ pub fn write(page: &mut Page, c: &Cost) {
             per(even)
         ),
     };
-    page.fact("forward, prefill", &shown(c.forward, even[0]));
+    let forward = match c.unit {
+        Unit::Patch => "forward",
+        Unit::Token | Unit::Vector => "forward, prefill",
+    };
+    page.fact(forward, &shown(c.forward, even[0]));
     page.fact("backward", &shown(c.backward, even[1]));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
@@ -116,13 +125,11 @@ pub fn write(page: &mut Page, c: &Cost) {
         );
         page.fact("decode", &shown);
     }
-    let sequences = count(c.batch as usize, "sequence");
-    page.section(&format!(
-        "Memory, {sequences} of {} tokens",
-        thousands(c.context)
-    ));
+    let rows = count(c.batch as usize, c.unit.row());
+    page.section(&format!("Memory, {rows} of {context} {}", c.unit.many()));
     let mut table = Table::new(1);
-    let heads = ["activations", "recomputed", "FLOP per token, training"];
+    let training = format!("FLOP per {unit}, training");
+    let heads = ["activations", "recomputed", &training];
     let first = [Cell::left("policy")].into_iter();
     table.row(first.chain(heads.map(Cell::right)).collect());
     for p in &c.policies {

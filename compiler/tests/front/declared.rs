@@ -8,32 +8,53 @@ use odec_compiler::model::layers::Sizes;
 use odec_compiler::model::outputs::OUTPUTS;
 use odec_compiler::model::page::Page;
 use odec_grammar::ast::{Body, Expr, Item};
-use odec_graph::{TensorType, ops, print};
-use odec_program::Dim;
+use odec_graph::print;
 use std::collections::BTreeSet;
 
-/// A model and its training, a line each. Every kind of tokens that an example makes has a number.
-const LINES: [(&str, &str); 4] = [
-    ("input", "input tokens(vocab: 300, context: 8)"),
-    ("embed", "embed learned(width: 16)"),
-    ("output", "output logits"),
-    ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+/// Models and their training, a line each. Every kind of tokens that an example makes has a number; nothing gives vectors.
+const MODELS: [&[(&str, &str)]; 3] = [
+    &[
+        ("input", "input tokens(vocab: 300, context: 8)"),
+        ("embed", "embed learned(width: 16)"),
+        ("output", "output logits"),
+        ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+    ],
+    &[
+        ("input", "input patches(image: 8, patch: 2)"),
+        ("embed", "embed linear(width: 16)"),
+        ("output", "output classes(10)"),
+        ("data", "data images(\"a.npz\", classes: 10)"),
+    ],
+    &[
+        ("input", "input vectors(width: 3, context: 8)"),
+        ("embed", "embed linear(width: 16)"),
+        ("output", "output classes(10)"),
+    ],
 ];
 
-/// The model in which one line is another.
+/// A model in which one line is another: the first that it fits, or the first of all.
 fn with_line(line: &str) -> Outcome {
     let word = line.split(' ').next();
+    let has = |lines: &&&[(&str, &str)]| lines.iter().any(|(w, _)| word == Some(w));
+    let all = MODELS.iter().filter(has);
+    let mut all: Vec<Outcome> = all.map(|lines| with_line_in(lines, line)).collect();
+    let fits = all.iter().position(|outcome| outcome.checked.is_some());
+    all.swap_remove(fits.unwrap_or(0))
+}
+
+fn with_line_in(lines: &[(&str, &str)], line: &str) -> Outcome {
+    let word = line.split(' ').next();
     let of = |wanted: &str| {
-        let (_, known) = LINES.iter().find(|(w, _)| *w == wanted).expect("a line");
-        if word == Some(wanted) { line } else { known }
+        let known = lines.iter().find(|(w, _)| *w == wanted);
+        known.map(|(_, known)| if word == Some(wanted) { line } else { known })
     };
+    let [input, embed, output] = ["input", "embed", "output"].map(|w| of(w).expect("a line"));
+    let train = of("data").map(|data| {
+        format!("train {{\n  {data}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n")
+    });
     compile_text(&format!(
-        "field f = rmsnorm |> linear\nmodel m {{\n  {}\n  {}\n  evolve euler(f) for 1 step\n  {}\n}}\n\
-         train {{\n  {}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n",
-        of("input"),
-        of("embed"),
-        of("output"),
-        of("data")
+        "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  evolve euler(f) for 1 step\n  {output}\n}}\n{}",
+        train.unwrap_or_default()
     ))
 }
 
@@ -172,29 +193,8 @@ fn what_may_stand_at_a_place_is_said() {
         );
     }
     let messages = said("data f(1)");
-    assert!(messages.contains(&"`text` or `tokens` is expected here".to_string()));
-}
-
-/// An input that no model has yet: numbers at each position.
-#[derive(Debug)]
-struct Vectors;
-
-impl Input for Vectors {
-    fn value(&self) -> ops::Input {
-        ops::Input {
-            name: "vectors".into(),
-            ty: TensorType::real([Dim::Batch, Dim::Seq, Dim::Fixed(3)]),
-        }
-    }
-    fn vocab(&self) -> Option<u64> {
-        None
-    }
-    fn context(&self) -> u64 {
-        8
-    }
-    fn grows(&self) -> bool {
-        true
-    }
+    let wanted = "`text` or `tokens` or `images` is expected here".to_string();
+    assert!(messages.contains(&wanted), "{messages:?}");
 }
 
 fn expr(text: &str) -> Expr {
@@ -225,8 +225,10 @@ fn parts_that_need_tokens_say_so() {
     learned.fit(at, &*tokens, &mut sink);
     tied.fit(at, sizes(&*tokens), learned.table(), &mut sink);
     assert!(sink.is_empty());
-    learned.fit(at, &Vectors, &mut sink);
-    tied.fit(at, sizes(&Vectors), None, &mut sink);
+    let vectors = INPUTS.read(&expr("vectors(width: 3, context: 8)"), &mut sink);
+    let vectors = vectors.unwrap();
+    learned.fit(at, &*vectors, &mut sink);
+    tied.fit(at, sizes(&*vectors), None, &mut sink);
     tied.fit(at, sizes(&*tokens), None, &mut sink);
     let said: Vec<&str> = sink.iter().map(|d| d.message.as_str()).collect();
     assert_eq!(

@@ -21,6 +21,7 @@ mod functions;
 mod general;
 mod history;
 mod hostile;
+mod images;
 mod kept;
 mod layers;
 mod learned;

@@ -5,12 +5,13 @@
 use crate::numbers::tokens;
 use crate::source::built;
 use crate::systems::options;
-use odec_compiler::cost::{Cost, Operations, cost, json};
+use odec_compiler::cost::{Cost, Operations, cost, json, text};
 use odec_compiler::passes::build_manifest;
+use odec_compiler::text::page::{Page, Screen};
 use odec_library::shipped;
 use odec_program::kernel::{Decay, ScanForm};
 use odec_program::manifest::{Manifest, Memory};
-use odec_program::{Bindings, EntryId, Kernel, KernelSpec, Slot};
+use odec_program::{Bindings, DType, EntryId, Io, Kernel, KernelSpec, Size, Slot};
 use odec_runtime::device::Device;
 use odec_runtime::device::memory::Words;
 use odec_runtime::device::reference::ReferenceDevice;
@@ -111,6 +112,9 @@ fn small(name: &str, train: &str) -> (Manifest, Cost) {
         ("for 6 steps", "for 4 steps"),
         ("batch 8", "batch 2"),
         ("batch 4", "batch 2"),
+        ("batch 64", "batch 2"),
+        ("image: 28", "image: [12, 16]"),
+        ("width: 64", "width: 16"),
     ] {
         text = text.replace(from, to);
     }
@@ -142,10 +146,19 @@ impl Counted {
     /// What each launch of a run did, with its site.
     fn run(&mut self, entry: &str, at: Bindings) -> Vec<(String, Operations)> {
         self.seen.borrow_mut().clear();
-        let t = tokens(at, 256, 1);
-        let both = [("tokens", Value::I32(&t)), ("targets", Value::I32(&t))];
-        let given = self.x.manifest().program.entries[entry].inputs.len();
-        self.x.run(entry, at, &both[..given], &[]).unwrap();
+        let vocab = self.x.manifest().model.vocab.min(256);
+        let inputs = self.x.manifest().program.entries[entry].inputs.clone();
+        let count = |io: &Io| Size::of(&io.shape).unwrap().at(at).unwrap() as usize;
+        let (t, numbers) = (
+            tokens(at, vocab, 1),
+            vec![0.5; 16 * (at.batch * at.seq) as usize],
+        );
+        let given = inputs.iter().map(|io| match io.dtype {
+            DType::I32 => (io.name.as_str(), Value::I32(&t[..count(io)])),
+            _ => (io.name.as_str(), Value::F32(&numbers[..count(io)])),
+        });
+        let given: Vec<_> = given.collect();
+        self.x.run(entry, at, &given, &[]).unwrap();
         let instrs = &self.x.manifest().program.entries[entry].instrs;
         let seen = self.seen.borrow();
         assert_eq!(instrs.len(), seen.len());
@@ -300,9 +313,35 @@ fn costs_are_what_the_program_does() {
         "ab2_layer",
         "gpt",
         "mixtral",
+        "vit",
     ] {
         check(name, "");
     }
+}
+
+/// Images are counted whole, and the text says so.
+#[test]
+fn costs_of_images_are_those_of_whole_images() {
+    let c = check("vit", "");
+    // 12 patches of 16 numbers to 16 columns; four steps of q, k, v, o, up and down; 10 classes of the mean.
+    let (w, n) = (16, CONTEXT);
+    let steps = 4 * (4 * w * w + 2 * 4 * w * w) * n;
+    assert_eq!(c.forward.contractions, n * 16 * w + steps + 10 * w);
+    assert_eq!(c.forward.attention, 4 * 2 * w * n * n);
+    assert_eq!(c.per_unit(c.forward), c.forward.flops() as f64);
+    assert_eq!(c.per_token(c.forward), c.forward.flops() as f64 / 12.0);
+    let mut page = Page::new(Screen::of(90, false));
+    text::write(&mut page, &c);
+    let said = page.finish();
+    for wanted in [
+        "FLOP per image of 12 patches",
+        "Memory, 2 images of 12 patches",
+        "FLOP per image, training",
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert!(!said.contains("token"), "{said}");
+    assert_eq!(json::json(&c)["of"], "patches");
 }
 
 #[test]

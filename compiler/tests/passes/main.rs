@@ -17,6 +17,7 @@ mod files;
 mod functions;
 mod guards;
 mod halting;
+mod images;
 mod launches;
 mod learned;
 mod library;

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// PositionSum: `table[p, :] = Σ_b rows[b · seq + p, :]` for b in order, from zero; rows of the table from `seq` on are
 /// zero. dims: `[batch, seq, table rows]`; operands rows, table; tiles: one per row of the table.
+///
+/// SequenceSum: `out[b, :] = Σ_t rows[b · seq + t, :]` for t in order, from zero. dims: `[batch, seq]`; operands rows, out; tiles:
+/// one per sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     pub dtype: DType,

@@ -33,6 +33,7 @@ mod rows;
 mod scan;
 mod scatter_add;
 mod scores;
+mod sequence_sum;
 pub mod signature;
 mod top_tokens;
 pub mod validate;
@@ -206,6 +207,7 @@ kernels! {
     Gather(Gather) = gather::GatherKind,
     ScatterAdd(Gather) = scatter_add::ScatterAddKind,
     PositionSum(Gather) = position_sum::PositionSumKind,
+    SequenceSum(Gather) = sequence_sum::SequenceSumKind,
     Scan(Scan) = scan::ScanKind,
     Delay(Delay) = delay::DelayKind,
     TopTokens(TopTokens) = top_tokens::TopTokensKind,

@@ -185,6 +185,7 @@ fn walk(access: Access, cols: Cols, dims: &[u64]) -> Option<u64> {
         RowMap::Row => dims[0] - 1,
         RowMap::Zero => 0,
         RowMap::Position => dims[0].min(dims[1].max(1)) - 1,
+        RowMap::Sequence => (dims[0] - 1) / dims[1].max(1),
         // It reads rows of the domain only, though not all of them.
         RowMap::Shift(_) => dims[0] - 1,
     };
@@ -392,6 +393,7 @@ mod tests {
             Just(RowMap::Row),
             Just(RowMap::Zero),
             Just(RowMap::Position),
+            Just(RowMap::Sequence),
             (-4..5i32).prop_map(RowMap::Shift),
         ];
         let col = prop_oneof![
@@ -452,6 +454,7 @@ mod tests {
         assert!(!full.may_coincide(&walked(RowMap::Row, ColMap::HalfSwap(8), 8)));
         assert!(!full.may_coincide(&walked(RowMap::Row, ColMap::Zero, 8)));
         assert!(!full.may_coincide(&walked(RowMap::Position, ColMap::Col, 8)));
+        assert!(!full.may_coincide(&walked(RowMap::Sequence, ColMap::Col, 8)));
         assert!(!full.may_coincide(&walked(RowMap::Shift(1), ColMap::Col, 8)));
         let one = walked(RowMap::Row, ColMap::Col, 1);
         assert!(one.may_coincide(&walked(RowMap::Row, ColMap::Zero, 1)));

@@ -41,6 +41,7 @@ fn load(types: &[DType], operand: u32, a: Access) -> String {
         RowMap::Row => ("r".into(), String::new()),
         RowMap::Zero => ("0".into(), String::new()),
         RowMap::Position => (position.into(), String::new()),
+        RowMap::Sequence => ("(r / d[1])".into(), String::new()),
         RowMap::Shift(by) => {
             let by = i64::from(by);
             let inside = format!("{position} >= {by} && {position} - ({by}) < d[1]");
@@ -235,6 +236,7 @@ fn function(k: &Kernel) -> String {
         | KernelSpec::AttendCached(_)
         | KernelSpec::LinearAttend(_)
         | KernelSpec::PositionSum(_)
+        | KernelSpec::SequenceSum(_)
         | KernelSpec::Scan(_)
         | KernelSpec::Delay(_)
         | KernelSpec::TopTokens(_)

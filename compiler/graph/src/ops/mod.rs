@@ -133,6 +133,8 @@ ops! {
     embedding_grad::EmbeddingGrad,
     add_positions::AddPositions,
     position_sum::PositionSum,
+    sum_tokens::SumTokens,
+    repeat_tokens::RepeatTokens,
     scan::Scan,
     scan_backward::ScanBackward,
     shift_tokens::ShiftTokens,

@@ -194,6 +194,7 @@ fn address(a: Access, r: usize, c: usize, seq: usize) -> Option<usize> {
         RowMap::Row => r,
         RowMap::Zero => 0,
         RowMap::Position => r % seq,
+        RowMap::Sequence => r / seq,
         RowMap::Shift(by) => {
             let there = (r % seq) as i64 - i64::from(by);
             let inside = (0..seq as i64).contains(&there);

@@ -1,12 +1,13 @@
-//! Gathers rows by index, with their gradient, and the gradient of position embeddings.
+//! Gathers rows by index, with their gradient, and sums rows by position or by sequence.
 //!
-//! Takes a [`Gather`] spec. Copies and sums by position run a group of threads per row. The gradient of a gather runs a
+//! Takes a [`Gather`] spec. Copies and sums by position or sequence run a group of threads per row. The gradient of a gather runs a
 //! warp for each piece of each row of the table, which looks through all indices for the row's number, 32 at a time, and
 //! adds the rows it finds in order: no atomics, so the order of the sum is that of the specification.
 
 use super::access::{self, wide};
 use super::rows::{Place, index, row_at};
 use crate::emit::{Cmp, Elem, Emitter, Type, Val};
+use crate::gather::Terms;
 use odec_program::expr::Access;
 use odec_program::gpu::{Split, WARP, scatter};
 use odec_program::kernel::Gather;
@@ -31,21 +32,47 @@ pub(super) fn emit_gather(e: &mut Emitter, kernel: &Gather) -> Result<(), String
 
 /// `table[p] = Σ_b rows[b·seq + p]`; operands rows, table.
 pub(super) fn emit_position_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
-    let (rows, table) = (e.operand(0), e.operand(1));
     let (batch, seq) = (e.dim(0), e.dim(1));
+    sums(e, kernel, 2, |e, p| {
+        let zero = e.int(0);
+        let read = e.below(p, seq);
+        Terms {
+            count: e.select(read, batch, zero),
+            first: p,
+            apart: seq,
+        }
+    })
+}
+
+/// `out[b] = Σ_t rows[b·seq + t]`; operands rows, out.
+pub(super) fn emit_sequence_sum(e: &mut Emitter, kernel: &Gather) -> Result<(), String> {
+    let seq = e.dim(1);
+    sums(e, kernel, 0, |e, sequence| Terms {
+        count: seq,
+        first: e.mul(sequence, seq),
+        apart: e.int(1),
+    })
+}
+
+/// Each row of the result, of which there are `dims[dim]`, is the sum of the rows that `terms` gives for it.
+fn sums(
+    e: &mut Emitter,
+    kernel: &Gather,
+    dim: u64,
+    terms: impl Fn(&mut Emitter, Val) -> Terms,
+) -> Result<(), String> {
+    let (rows, out) = (e.operand(0), e.operand(1));
     let split = Split::map(kernel.cols);
-    let place = Place::new(e, split, 2);
-    let to = row_at(e, table, place.row, kernel.cols);
+    let place = Place::new(e, split, dim);
+    let to = row_at(e, out, place.row, kernel.cols);
     let zero = e.int(0);
-    let read = e.below(place.row, seq);
-    let sequences = e.select(read, batch, zero);
+    let terms = terms(e, place.row);
     let access = Access::full(kernel.cols);
     e.when(place.exists, |e| {
         each_column(e, kernel, split, &place, |e, c| {
             let nothing = e.float(0.0, wide(e.elem, split.vector));
-            let sums = e.for_with(zero, sequences, 1, &[nothing], |e, b, sum| {
-                let r = e.mul(b, seq);
-                let r = e.add(r, place.row);
+            let sums = e.for_with(zero, terms.count, 1, &[nothing], |e, i, sum| {
+                let r = terms.row(e, i);
                 let from = row_at(e, rows, r, kernel.cols);
                 let x = access::load(e, from, e.elem, access, c, split.vector);
                 vec![e.add(sum[0], x)]

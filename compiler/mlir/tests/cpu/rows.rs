@@ -241,6 +241,36 @@ fn gather_and_scatter_add() {
 }
 
 #[test]
+fn sequence_sums() {
+    let (batch, seq) = (5usize, 3usize);
+    for cols in [1u64, 15, 16, 33, 100] {
+        let n = cols as usize;
+        let values: Vec<f32> = (0..batch * seq * n)
+            .map(|i| (i as f32 * 0.3).cos())
+            .collect();
+        let mut sums = vec![0.0f32; batch * n];
+        for (i, x) in values.iter().enumerate() {
+            sums[i / (seq * n) * n + i % n] += x;
+        }
+        let spec = KernelSpec::SequenceSum(Gather {
+            dtype: DType::F32,
+            cols,
+        });
+        let dims = [batch, seq].map(|d| d as u64);
+        for target in targets() {
+            let compiled = Compiled::new(std::slice::from_ref(&spec), target);
+            let buffers = [Buffer::Real(values.clone()), Buffer::nan(batch * n)];
+            let got = compiled.run(0, &buffers, &[], &dims, &[], &[3..5, 0..3]);
+            assert_same(
+                &got[1],
+                &Buffer::Real(sums.clone()),
+                &format!("{target}, {cols} columns"),
+            );
+        }
+    }
+}
+
+#[test]
 fn position_sums() {
     let (batch, seq, positions) = (3usize, 5usize, 8usize);
     for cols in [1u64, 15, 16, 33, 100] {

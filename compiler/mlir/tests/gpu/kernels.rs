@@ -216,7 +216,7 @@ fn transcendentals_on_their_whole_range() {
 }
 
 #[test]
-fn gathers_scatters_and_sums_by_position() {
+fn gathers_scatters_and_sums_by_position_and_sequence() {
     let mut cases = vec![];
     for cols in [1u64, 3, 32, 33, 36, 100, 132, 300] {
         let (rows, entries) = (75u64, 7u64);
@@ -245,9 +245,14 @@ fn gathers_scatters_and_sums_by_position() {
             vec![rows, entries],
         ));
         cases.push(case(
-            KernelSpec::PositionSum(spec),
-            vec![values, room(30 * cols)],
+            KernelSpec::PositionSum(spec.clone()),
+            vec![values.clone(), room(30 * cols)],
             vec![3, 25, 30],
+        ));
+        cases.push(case(
+            KernelSpec::SequenceSum(spec),
+            vec![values, room(25 * cols)],
+            vec![25, 3],
         ));
     }
     check(&cases);

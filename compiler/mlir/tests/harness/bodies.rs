@@ -62,7 +62,7 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
     for (kind, p) in picks {
         let at = |n: usize| ids[p[n] as usize % ids.len()];
         let access = |row, col, stride| Access { row, col, stride };
-        let x = match kind % 39 {
+        let x = match kind % 40 {
             0 => b.load(In::PerRow as u32, Access::PER_ROW),
             1 => b.load(In::PerCol as u32, Access::PER_COL),
             2 => b.load(In::Scalar as u32, Access::SCALAR),
@@ -126,6 +126,10 @@ pub fn build<T: Real>(cols: u64, table: u64, picks: &[Pick], reductions: bool) -
                 }
                 _ => b.konst(0.25),
             },
+            39 => b.load(
+                In::Swapped as u32,
+                access(RowMap::Sequence, ColMap::Col, cols),
+            ),
             34 => b.push(Expr::RowIndex),
             35 => {
                 let (key, stream) = (u32::from(p[0]) * 977, u32::from(p[1]));

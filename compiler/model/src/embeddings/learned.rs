@@ -49,7 +49,8 @@ impl Embedding for Learned {
     fn fit(&self, span: Span, of: &dyn Input, sink: &mut Vec<Diagnostic>) {
         if of.vocab().is_none() {
             let d = incompatible(span, "`learned` has a row for each kind of tokens");
-            sink.push(d.label("the positions of this model's input hold numbers"));
+            let d = d.label("the positions of this model's input hold numbers");
+            sink.push(d.help(format!("write `embed linear(width: {})`", self.width)));
         }
     }
 

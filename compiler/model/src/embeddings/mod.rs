@@ -36,11 +36,11 @@ pub trait EmbedScope {
     fn sinusoids(&mut self, b: &mut Builder) -> TypeResult;
 }
 
-parts! { Embedding: learned::Learned }
+parts! { Embedding: learned::Learned, linear::Linear }
 
 /// All embeddings.
 pub static EMBEDDINGS: Place<Rc<dyn Embedding>> = Place {
     parts: PARTS,
-    later: &["linear", "conv", "positions", "class_token"],
+    later: &["conv", "positions", "class_token"],
     example: "learned(width: 256)",
 };

@@ -1,14 +1,13 @@
 //! `tokens`: the number of a kind at each position.
 
-use super::Input;
+use super::{Image, Input, MAX_CONTEXT, Unit};
 use crate::arguments::Argument;
 use crate::part::{About, Declaration, Example, Part, PartReading};
 use odec_graph::{TensorType, ops};
 use odec_program::{Dim, names};
 
-/// Largest vocabulary and longest context.
+/// Largest vocabulary.
 const MAX_VOCAB: u64 = 1 << 24;
-const MAX_CONTEXT: u64 = 1 << 24;
 
 const VOCAB: Argument = Argument::size("vocab", "kinds of tokens, which are numbered from 0");
 const CONTEXT: Argument = Argument::size("context", "the most tokens of one text");
@@ -62,5 +61,13 @@ impl Input for Tokens {
 
     fn grows(&self) -> bool {
         true
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Token
+    }
+
+    fn image(&self) -> Option<Image> {
+        None
     }
 }

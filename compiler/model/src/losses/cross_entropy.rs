@@ -1,4 +1,4 @@
-//! `cross_entropy`: the negative log-likelihood of the next token.
+//! `cross_entropy`: the negative log-likelihood of the next token, or of the class.
 
 use super::{Along, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;

@@ -24,14 +24,15 @@ const LATER: [(&str, &str); 1] = [(
 pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// As it is written, and as metrics call it.
     const NAME: &'static str;
-    /// Whether it asks for tokens; the others are added to one that does.
+    /// Whether it asks for what is to be predicted; the others are added to one that does.
     const ASKS: bool;
     /// Whether evaluation computes the same, if it is the only term.
     const IS_PLAIN: bool;
     /// Whether it is one number, and not one for each token.
     const IS_OF_WEIGHTS: bool;
 
-    /// Reads its arguments; for a term that asks for tokens, which. The last kind of token is the mask.
+    /// Reads its arguments; for a term that asks, whether for the targets of the output ([`Loss::Next`]) or for tokens that are hidden. The last
+    /// kind of token is the mask.
     fn read(
         args: &mut Args,
         vocab: u64,

@@ -25,7 +25,8 @@ impl LossTerm for Smooth {
 
     fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         let Some(part) = args.positional() else {
-            let message = "`smooth` needs the share of the target that is spread over all tokens";
+            let message =
+                "`smooth` needs the share of the target that is spread over all tokens or classes";
             let d = Diagnostic::error(codes::MISSING_ARGUMENT, args.span, message);
             sink.push(d.help("write `smooth(10%)`"));
             return None;
@@ -38,7 +39,7 @@ impl LossTerm for Smooth {
 
     fn definition(&self) -> String {
         let eps = &self.eps;
-        format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/vocab")
+        format!("−Σ q log p, q = 1 − {eps} at the target + {eps}/n at each of n")
     }
 
     fn fit(&self, _: Span, _: &[&dyn Along], _: &mut Vec<Diagnostic>) {}

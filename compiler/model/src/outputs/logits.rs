@@ -8,6 +8,7 @@ use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
+use odec_program::manifest::Loss;
 use odec_program::{Dim, ResultId, names};
 
 const TIED: Argument = Argument::flag("tied", "use the table of `embed learned(…)` for W");
@@ -56,7 +57,8 @@ impl Output for Logits {
     fn fit(&self, span: Span, of: Sizes, table: Option<&str>, sink: &mut Vec<Diagnostic>) {
         if of.vocab.is_none() {
             let d = incompatible(span, "`logits` are a number for each kind of tokens");
-            sink.push(d.label("the positions of this model's input hold numbers"));
+            let d = d.label("the positions of this model's input hold numbers");
+            sink.push(d.help("for the class of each image, write `classes(10)`"));
         } else if self.tied && table.is_none() {
             let d = incompatible(span, "`logits(tied)` use the table of an embedding");
             sink.push(d.label("this model's embedding has none"));
@@ -77,6 +79,10 @@ impl Output for Logits {
         ResultId::Logits
     }
 
+    fn columns(&self, of: Sizes) -> u64 {
+        of.vocab.unwrap_or(1)
+    }
+
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
         let weight = match self.tied {
             true => w.embedding(b)?,
@@ -90,6 +96,10 @@ impl Output for Logits {
             name: names::TARGETS.into(),
             ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
         }
+    }
+
+    fn asks(&self) -> Loss {
+        Loss::Next
     }
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {

@@ -10,6 +10,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, TypeResult, Value, ops};
 use odec_program::ResultId;
+use odec_program::manifest::Loss;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -21,10 +22,14 @@ pub trait Output: Debug {
     fn params(&self, of: Sizes) -> Vec<LayerParam>;
     /// What the result is called.
     fn result(&self) -> ResultId<'static>;
+    /// How many numbers a row of the result has.
+    fn columns(&self, of: Sizes) -> u64;
     /// Appends its nodes at the builder's site.
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult;
     /// What the graphs of the loss are given beside the input.
     fn targets(&self) -> ops::Input;
+    /// What these are, for runs.
+    fn asks(&self) -> Loss;
     /// What terms of the loss compare.
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
 }
@@ -37,7 +42,7 @@ pub trait OutputScope {
     fn embedding(&mut self, b: &mut Builder) -> TypeResult;
 }
 
-parts! { Output: logits::Logits }
+parts! { Output: logits::Logits, classes::Classes }
 
 /// All outputs.
 pub static OUTPUTS: Place<Rc<dyn Output>> = Place {

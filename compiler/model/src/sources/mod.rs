@@ -5,7 +5,10 @@
 
 use crate::arguments::Argument;
 use crate::codes;
-use crate::part::{Place, parts};
+use crate::inputs::Input;
+use crate::layers::Sizes;
+use crate::outputs::Output;
+use crate::part::{Place, incompatible, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::Data;
@@ -17,14 +20,32 @@ pub const BYTES: u64 = 256;
 
 /// What a model is trained on.
 pub trait DataSource: Debug {
-    /// What runs are told.
-    fn data(&self) -> Data;
+    /// What runs are told; says what model it does not fit.
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data>;
     /// How many kinds of tokens it gives, where that is known before a file is read.
     fn kinds(&self) -> Option<u64>;
-    /// Says what model it does not fit, by the vocabulary.
-    fn fit(&self, vocab: u64, sink: &mut Vec<Diagnostic>);
     /// The file that says how tokens are made, and where it is named.
     fn tokenized(&self) -> Option<Tokenized>;
+}
+
+/// What a source is read for: the two ends of a model.
+#[derive(Clone, Copy)]
+pub struct Ends<'m> {
+    pub input: &'m dyn Input,
+    pub output: &'m dyn Output,
+    pub sizes: Sizes,
+}
+
+impl Ends<'_> {
+    /// The kinds of tokens that the model knows; says so where it reads none. `which` begins the sentence.
+    fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+        let vocab = self.input.vocab();
+        if vocab.is_none() {
+            let d = incompatible(span, &format!("{which} gives tokens"));
+            sink.push(d.label(format!("this model reads {}", self.input.unit().many())));
+        }
+        vocab
+    }
 }
 
 /// A tokenizer file, and where the source names it.
@@ -34,12 +55,12 @@ pub struct Tokenized {
     pub span: Span,
 }
 
-parts! { DataSource: text::Text, tokens::Tokens }
+parts! { DataSource: text::Text, tokens::Tokens, images::Images }
 
 /// All sources.
 pub static SOURCES: Place<Rc<dyn DataSource>> = Place {
     parts: PARTS,
-    later: &["images"],
+    later: &[],
     example: "data text(\"corpus.txt\", tokenizer: bytes)",
 };
 

@@ -1,6 +1,6 @@
 //! `text`: files of text, and what makes tokens of them.
 
-use super::{BYTES, DataSource, HELD_OUT, NOT_HELD_OUT, Tokenized, too_many};
+use super::{BYTES, DataSource, Ends, HELD_OUT, NOT_HELD_OUT, Tokenized, too_many};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::part::{About, Declaration, Example, Part, PartReading};
@@ -32,8 +32,9 @@ const BYTES_WORD: &str = "bytes";
 pub struct Text {
     files: Vec<String>,
     tokenizer: Tokenizer,
-    /// Where the tokenizer is named.
+    /// Where the tokenizer is named, and all of it.
     span: Span,
+    all: Span,
     key: String,
     separator: String,
     held_out_percent: u32,
@@ -84,6 +85,7 @@ impl Part for Text {
             files: files?,
             tokenizer,
             span: given.span,
+            all: r.span(),
             key: key?,
             separator: separator?,
             held_out_percent: held_out_percent?,
@@ -92,8 +94,12 @@ impl Part for Text {
 }
 
 impl DataSource for Text {
-    fn data(&self) -> Data {
-        Data {
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        let vocab = of.vocab("`text`", self.all, sink)?;
+        if let Some(needs) = self.kinds().filter(|kinds| vocab < *kinds) {
+            sink.push(too_many(self.span, "bytes are", needs, vocab));
+        }
+        Some(Data {
             files: self.files.clone(),
             form: Form::Text {
                 tokenizer: self.tokenizer.clone(),
@@ -101,19 +107,13 @@ impl DataSource for Text {
                 separator: self.separator.clone(),
             },
             held_out_percent: self.held_out_percent,
-        }
+        })
     }
 
     fn kinds(&self) -> Option<u64> {
         match self.tokenizer {
             Tokenizer::Bytes => Some(BYTES),
             Tokenizer::File(_) => None,
-        }
-    }
-
-    fn fit(&self, vocab: u64, sink: &mut Vec<Diagnostic>) {
-        if let Some(needs) = self.kinds().filter(|kinds| vocab < *kinds) {
-            sink.push(too_many(self.span, "bytes are", needs, vocab));
         }
     }
 

@@ -1,8 +1,9 @@
 //! `tokens`: files of token numbers.
 
-use super::{DataSource, HELD_OUT, NOT_HELD_OUT, Tokenized};
+use super::{DataSource, Ends, HELD_OUT, NOT_HELD_OUT, Tokenized};
 use crate::arguments::Argument;
 use crate::part::{About, Declaration, Example, Part, PartReading};
+use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Data, Form};
 
@@ -11,6 +12,7 @@ const FILES: Argument = Argument::paths("files", "token files, one after the oth
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tokens {
     files: Vec<String>,
+    span: Span,
     held_out_percent: u32,
 }
 
@@ -37,25 +39,25 @@ impl Part for Tokens {
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
         Some(Tokens {
             files: files?,
+            span: r.span(),
             held_out_percent: held_out_percent?,
         })
     }
 }
 
 impl DataSource for Tokens {
-    fn data(&self) -> Data {
-        Data {
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        of.vocab("`tokens`", self.span, sink)?;
+        Some(Data {
             files: self.files.clone(),
             form: Form::Tokens,
             held_out_percent: self.held_out_percent,
-        }
+        })
     }
 
     fn kinds(&self) -> Option<u64> {
         None
     }
-
-    fn fit(&self, _: u64, _: &mut Vec<Diagnostic>) {}
 
     fn tokenized(&self) -> Option<Tokenized> {
         None

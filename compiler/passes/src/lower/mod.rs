@@ -352,6 +352,13 @@ impl Lowering<'_> {
                 );
                 Ok(())
             }
+            (Kind::SequenceSum, _) => {
+                let (dtype, cols) = (self.real, self.graph.ty(results[0]).cols());
+                let spec = KernelSpec::SequenceSum(Gather { dtype, cols });
+                let args = self.buffers(&[operands[0], results[0]])?;
+                self.launch(spec, args, sizes(&[0, 1]), vec![], n);
+                Ok(())
+            }
             (Kind::LinearAttend(spec), _) => {
                 let dtype = self.real;
                 let spec = KernelSpec::LinearAttend(LinearAttend { dtype, ..spec });

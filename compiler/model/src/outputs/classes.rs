@@ -1,0 +1,106 @@
+//! `classes`: a number for each class of a whole image, of which the softmax is how likely it is.
+
+use super::{Output, OutputScope};
+use crate::arguments::{Argument, Form, Silent};
+use crate::layers::{LayerParam, MAX_WIDTH, Sizes, Start};
+use crate::losses::Predicted;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_graph::{Builder, TensorType, TypeResult, Value, nn, ops};
+use odec_program::manifest::Loss;
+use odec_program::{Dim, ResultId, names};
+
+const CLASSES: Argument = Argument::unnamed(
+    "number",
+    Form::UnnamedWhole,
+    Silent::Needed,
+    "how many classes there are, which are numbered from 0",
+);
+
+/// The parts of a site, and the parameters below `output`.
+const MEAN: &str = "mean";
+const PART: &str = "classes";
+const WEIGHT: &str = "classes.weight";
+const BIAS: &str = "classes.bias";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes {
+    classes: u64,
+}
+
+impl Part for Classes {
+    const DECLARATION: Declaration = Declaration {
+        name: "classes",
+        about: About {
+            summary: "A number for each class of an image, linear in the mean of its last states.",
+            formula: "y = mean(x)·Wᵀ + b over all positions, W [number, width]",
+            source: "Zhai et al. 2022, CVPR (the mean in the place of a class token)",
+            notes: &[
+                "What is compared with them is the class of each image (`cross_entropy`, `smooth`).",
+            ],
+        },
+        arguments: &[CLASSES],
+        examples: &[Example {
+            text: "output rmsnorm |> classes(10)",
+            meaning: "digits",
+        }],
+    };
+
+    fn read(r: &mut PartReading) -> Option<Self> {
+        let classes = r.unnamed_size(&CLASSES, MAX_WIDTH)?;
+        Some(Classes { classes })
+    }
+}
+
+impl Output for Classes {
+    fn fit(&self, span: Span, of: Sizes, _: Option<&str>, sink: &mut Vec<Diagnostic>) {
+        if of.vocab.is_some() {
+            let d = incompatible(span, "`classes` are said of images");
+            let d =
+                d.label("this model reads tokens, and no data source gives the class of a text");
+            sink.push(d.help("write `output logits`, or `input patches(…)`"));
+        }
+    }
+
+    fn params(&self, of: Sizes) -> Vec<LayerParam> {
+        let weight = LayerParam {
+            path: WEIGHT.into(),
+            shape: vec![self.classes, of.width],
+            start: Start::Normal,
+        };
+        let bias = LayerParam::vector(BIAS, self.classes, Start::Zeros);
+        vec![weight, bias]
+    }
+
+    fn result(&self) -> ResultId<'static> {
+        ResultId::Logits
+    }
+
+    fn columns(&self, _: Sizes) -> u64 {
+        self.classes
+    }
+
+    fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
+        let mean = b.part(MEAN, |b| nn::mean_tokens(b, state))?;
+        let weight = w.param(b, WEIGHT)?;
+        let bias = Some(w.param(b, BIAS)?);
+        b.part(PART, |b| nn::affine(b, mean, nn::Affine { weight, bias }))
+    }
+
+    fn targets(&self) -> ops::Input {
+        ops::Input {
+            name: names::TARGETS.into(),
+            ty: TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]),
+        }
+    }
+
+    fn asks(&self) -> Loss {
+        Loss::Class
+    }
+
+    fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {
+        let softmax = nn::normaliser(b, result)?;
+        Ok(Predicted { softmax, targets })
+    }
+}

@@ -1,0 +1,125 @@
+//! `images`: files of images with their classes.
+
+use super::{DataSource, Ends, Tokenized};
+use crate::arguments::{Argument, Silent};
+use crate::codes;
+use crate::layers::MAX_WIDTH;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use crate::scheme::args::Bounds;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_program::manifest::{self, Data, Form, Loss};
+
+const FILES: Argument = Argument::paths("files", "images, one file after the other");
+const CLASSES: Argument = Argument::size("classes", "how many classes there are");
+const MEAN: Argument = Argument::number(
+    "mean",
+    Bounds::Share,
+    Silent::Ratio(0, 1),
+    "what is subtracted from each number of a pixel",
+);
+const STD: Argument = Argument::number(
+    "std",
+    Bounds::Positive,
+    Silent::Ratio(1, 1),
+    "what is left is divided by this",
+);
+const HELD_OUT: Argument = Argument::percent(
+    "held_out",
+    (1, 50),
+    10,
+    "how many of them are kept for evaluation",
+);
+
+/// What is said after a share that is out of range.
+const NOT_HELD_OUT: &str = "of the images cannot be held out";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Images {
+    files: Vec<String>,
+    classes: u64,
+    /// Where their number is said, and all of it.
+    at: [Span; 2],
+    mean: f64,
+    std: f64,
+    held_out_percent: u32,
+}
+
+impl Part for Images {
+    const DECLARATION: Declaration = Declaration {
+        name: "images",
+        about: About {
+            summary: "Images with the number of a class for each, cut into the patches that the model reads.",
+            formula: "(n − mean) / std for each number n of a pixel, from 0 to 1",
+            source: "",
+            notes: &[
+                "All images have the size of the model's `patches`. An image of another size, and a class that is not below `classes`, are named when they are read.",
+                "Paths are relative to the folder in which the command runs; `--data` names other files.",
+            ],
+        },
+        arguments: &[FILES, CLASSES, MEAN, STD, HELD_OUT],
+        examples: &[Example {
+            text: "data images(\"data/mnist.npz\", classes: 10, mean: 0.1307, std: 0.3081)",
+            meaning: "digits, as training on MNIST normalises them",
+        }],
+    };
+
+    fn read(r: &mut PartReading) -> Option<Self> {
+        let files = r.paths(&FILES);
+        let classes = r.placed_size(&CLASSES, MAX_WIDTH);
+        let (mean, std) = (r.number(&MEAN), r.number(&STD));
+        let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
+        let (classes, at) = classes?;
+        Some(Images {
+            files: files?,
+            classes,
+            at: [at, r.span()],
+            mean: mean?,
+            std: std?,
+            held_out_percent: held_out_percent?,
+        })
+    }
+}
+
+impl DataSource for Images {
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        let [classes, all] = self.at;
+        let Some(image) = of.input.image() else {
+            let d = incompatible(all, "`images` are cut into patches");
+            let d = d.label(format!("this model reads {}", of.input.unit().many()));
+            sink.push(d.help("write `input patches(image: 28, patch: 4)`"));
+            return None;
+        };
+        let told = of.output.columns(of.sizes);
+        if of.output.asks() != Loss::Class || told != self.classes {
+            let message = format!(
+                "images of {} classes, and the model tells {told} apart",
+                self.classes
+            );
+            let d = Diagnostic::error(codes::VOCABULARY_MISMATCH, classes, message);
+            sink.push(d.help(format!("write `output … |> classes({})`", self.classes)));
+            return None;
+        }
+        Some(Data {
+            files: self.files.clone(),
+            form: Form::Images(manifest::Images {
+                height: image.height,
+                width: image.width,
+                channels: image.channels,
+                patch: image.patch,
+                classes: self.classes,
+                mean: self.mean,
+                std: self.std,
+            }),
+            held_out_percent: self.held_out_percent,
+        })
+    }
+
+    fn kinds(&self) -> Option<u64> {
+        None
+    }
+
+    fn tokenized(&self) -> Option<Tokenized> {
+        None
+    }
+}
