@@ -337,7 +337,7 @@ fn assemble(
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {
-                    at_most: e.depth != StepCount::Known && e.capacities().is_none(),
+                    at_most: e.depth != StepCount::Known && e.step_capacities().is_none(),
                     routed: e.routing().cloned(),
                     ..EvolveWork::of(&e.label, &e.unrolled)
                 };

@@ -260,7 +260,7 @@ impl EvolveSpec {
     }
 
     /// The share of a text's tokens that each step takes, where steps choose them.
-    pub fn capacities(&self) -> Option<&[Share]> {
+    pub fn step_capacities(&self) -> Option<&[Share]> {
         match self.routing() {
             Some(Routing::Steps(shares)) => Some(shares),
             _ => None,
@@ -270,7 +270,7 @@ impl EvolveSpec {
     /// Whether a token's steps depend on tokens after it.
     pub fn chooses_ahead(&self) -> bool {
         let some = |shares: &[Share]| shares.iter().any(|s| !s.is_all());
-        self.capacities().is_some_and(some)
+        self.step_capacities().is_some_and(some)
     }
 
     /// What the runtime must know of a number of steps that is decided while it runs.

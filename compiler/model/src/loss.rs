@@ -121,7 +121,7 @@ impl Along for EvolveSpec {
     }
 
     fn steps_choose(&self) -> bool {
-        self.capacities().is_some()
+        self.step_capacities().is_some()
     }
 
     fn finds_weights(&self) -> bool {

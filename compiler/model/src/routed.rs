@@ -32,7 +32,7 @@ use crate::error::BuildError;
 use crate::scheme::args::Args;
 use crate::scheme::resolve::Resolver;
 use crate::scheme::run::MAX_EVALUATIONS;
-use crate::scheme::scalar::{Scope, not_supported, whole};
+use crate::scheme::scalar::{Scope, whole};
 use crate::scheme::stage::Phase;
 use crate::scheme::work::Routing;
 use odec_grammar::Span;
@@ -116,7 +116,7 @@ pub fn fit(e: &EvolveSpec, sink: &mut Vec<Diagnostic>) -> Option<()> {
     let programs = e.unrolled.programs.iter().zip(&e.layers);
     let each = programs.flat_map(|(p, layers)| p.fields.iter().zip(layers));
     // Steps ask the router about those tokens alone that took the one before.
-    let router = e.decider().filter(|_| e.capacities().is_some());
+    let router = e.decider().filter(|_| e.step_capacities().is_some());
     let mut fields = each.chain(router.and_then(|d| Some((&d.leaf, d.layer.as_ref()?))));
     let Some((leaf, _)) = fields.find(|(_, layer)| layer.reads().all_tokens) else {
         return Some(());

@@ -213,18 +213,6 @@ impl<'a> Block<'a> {
         count[0]
     }
 
-    /// Zeroes 64 columns of those of the rows `from..to` that are of no group: sixteen rows at a time, four columns by each thread. It stands last: where
-    /// some threads write and others do not, no vote may follow.
-    fn clear(&self, e: &mut Emitter, group: Val, (from, to): (Val, Val), col: Val) {
-        let members = Members::of(e, self.spec, group);
-        let zeros = vec![e.float(0.0, e.scalar()); N as usize];
-        let first = e.add(from, self.y);
-        e.for_each(first, to, 16, |e, row| {
-            let lacks = members.lacks(e, row);
-            e.when(lacks, |e| self.write(e, (row, col), self.spec.of.n, &zeros));
-        });
-    }
-
     /// Rows of a factor, operand 1 or 2, as many as are listed.
     fn operand(
         &self,
