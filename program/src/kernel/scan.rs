@@ -107,6 +107,10 @@ impl Kind for ScanKind {
             (_, false) => (&["b"], &["h"]),
         };
         let mut operands: Vec<OperandAccess> = names.iter().map(|name| read(name)).collect();
+        if let (ScanForm::Backward, [_, h, _, ..]) = (k.form, &mut operands[..]) {
+            let (dims, each) = (&[0, 1], k.cols);
+            h.extent = vec![Count::Earlier { dims, each }];
+        }
         operands.extend(results.iter().map(|name| write(name)));
         let mut dims = vec![Dimension::any("batch"), Dimension::any("seq")];
         if k.form == ScanForm::Carried {

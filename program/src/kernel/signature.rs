@@ -92,6 +92,11 @@ pub enum Count {
         dims: &'static [usize],
         each: u64,
     },
+    /// `each · (Π dims − 1)`: rows of `each` elements, all but the last.
+    Earlier {
+        dims: &'static [usize],
+        each: u64,
+    },
     /// `each · Σ dims`.
     Sum {
         dims: &'static [usize],
@@ -156,6 +161,12 @@ impl Count {
             Count::Product { dims: of, each } => {
                 of.iter().map(|d| dims[*d]).try_fold(each, u64::checked_mul)
             }
+            Count::Earlier { dims: of, each } => of
+                .iter()
+                .map(|d| dims[*d])
+                .try_fold(1, u64::checked_mul)?
+                .saturating_sub(1)
+                .checked_mul(each),
             Count::Sum { dims: of, each } => of
                 .iter()
                 .map(|d| dims[*d])

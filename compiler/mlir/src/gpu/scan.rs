@@ -101,13 +101,15 @@ impl Lane<'_> {
                 rows.iter().map(|row| self.load(e, operand, *row)).collect()
             };
             let more = load(e, d);
-            // The first token has none before it, and reads its own.
+            // The first token has none before it, and reads its factor in that place: `h` may have no row of its own.
             let before = factors.then(|| -> Vec<Val> {
                 let each = rows.iter().map(|row| {
                     let is_first = e.cmp(Cmp::Eq, *row, self.first);
                     let back = e.add_int(*row, -1);
                     let back = e.select(is_first, *row, back);
-                    self.load(e, h, back)
+                    let (own, back) = (self.at(e, a, *row), self.at(e, h, back));
+                    let place = e.select(is_first, own, back);
+                    e.load(place, e.scalar())
                 });
                 each.collect()
             });

@@ -5,7 +5,7 @@ use odec_program::gpu::tensor::map::TensorMap;
 use odec_program::gpu::{DYNAMIC_LIMIT, MAX_BLOCKS, SHARED_LIMIT, WARP, shape, tensor};
 use odec_program::kernel::Layout;
 use odec_program::manifest::{Manifest, named};
-use odec_program::{Bindings, Coeff, DType, Entry, EntryId, Instr, KernelSpec, Piece, Target};
+use odec_program::{Bindings, Coeff, DType, Entry, EntryId, Instr, Io, KernelSpec, Piece, Target};
 use odec_runtime::device::cuda::plan::Mapped;
 use odec_runtime::device::cuda::recording::{Recorded, Recording};
 use odec_runtime::device::cuda::{CudaDevice, CudaError};
@@ -22,19 +22,16 @@ fn code(m: &Manifest) -> String {
     entries.collect()
 }
 
-/// Runs an entry on the recording driver, with tokens of zero, and all scalars the same.
+/// Runs an entry on the recording driver, with inputs of zero, and all scalars the same.
 fn run(x: &mut Executor, name: &str, entry: &Entry, at: Bindings, scalar: f64) {
-    let ids = |io: &odec_program::Io| -> Vec<i32> {
-        let elements: u64 = io.shape.iter().map(|d| d.at(at)).product();
-        vec![0; elements as usize]
-    };
-    let given: Vec<(&str, Vec<i32>)> = entry
-        .inputs
-        .iter()
-        .map(|io| (io.name.as_str(), ids(io)))
-        .collect();
-    assert!(entry.inputs.iter().all(|io| io.dtype == DType::I32));
-    let inputs: Vec<(&str, Value)> = given.iter().map(|(n, v)| (*n, Value::I32(v))).collect();
+    let elements = |io: &Io| io.shape.iter().map(|d| d.at(at)).product::<u64>() as usize;
+    let most = entry.inputs.iter().map(elements).max().unwrap_or(0);
+    let (tokens, numbers) = (vec![0; most], vec![0.0; most]);
+    let given = entry.inputs.iter().map(|io| match io.dtype {
+        DType::I32 => (io.name.as_str(), Value::I32(&tokens[..elements(io)])),
+        _ => (io.name.as_str(), Value::F32(&numbers[..elements(io)])),
+    });
+    let inputs: Vec<(&str, Value)> = given.collect();
     let scalars = [
         named::LR,
         named::BIAS1,

@@ -174,7 +174,8 @@ fn execute(artifact: &Artifact, s: &mut Stream) -> Result<(), String> {
 
 /// All kernels of the good manifests for a target.
 pub fn kernels(target: Target) -> Vec<KernelSpec> {
-    let all = models::all(target);
+    let mut all = models::all(target);
+    all.push(models::of_images(target));
     let kernels = all.iter().flat_map(|m| &m.program.kernels);
     kernels.map(|k| k.spec.clone()).collect()
 }

@@ -8,7 +8,7 @@ use odec_library::shipped;
 use odec_program::Target;
 use odec_program::manifest::Manifest;
 
-/// Files of the library, and what is changed in them beyond their sizes: together they have every kind of kernel, entry and number.
+/// Files of the library, and what is changed in them beyond their sizes: with [`of_images`] they have every kind of kernel, entry and number.
 const MODELS: &[(&str, &str, &str)] = &[
     ("prenorm", "", ""),
     ("prenorm", "batch 4;", "batch 4;  accumulate 2;"),
@@ -32,6 +32,11 @@ const MODELS: &[(&str, &str, &str)] = &[
         "for 2 steps { h = 1;  weights per step }",
         ROUTED,
     ),
+    (
+        "prenorm",
+        "for 2 steps { h = 1;  weights per step }",
+        CAPACITIES,
+    ),
 ];
 
 /// Every kernel along tokens but attention.
@@ -43,7 +48,9 @@ const ROUTED: &str = "for routed(linear(2), max: 2, choice: token) steps { weigh
 const CAPACITIES: &str =
     "for routed(linear(2), max: 2, choice: expert, capacity: [1, 1/2]) steps { weights shared }";
 
-const SIZES: [(&str, &str); 10] = [
+const SIZES: [(&str, &str); 12] = [
+    ("image: 28", "image: 8"),
+    ("width: 64", "width: 16"),
     ("width: 256", "width: 16"),
     ("width: 128", "width: 16"),
     ("heads: 4", "heads: 2"),
@@ -68,6 +75,11 @@ pub fn all(target: Target) -> Vec<Manifest> {
         .iter()
         .filter(|m| !(target.is_gpu() && m.2.contains("f64")));
     wanted.map(|m| planned(m, target)).collect()
+}
+
+/// A model that reads no text.
+pub fn of_images(target: Target) -> Manifest {
+    planned(&("vit", "", ""), target)
 }
 
 fn planned((name, from, to): &(&str, &str, &str), target: Target) -> Manifest {
