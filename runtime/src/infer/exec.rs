@@ -1,8 +1,7 @@
 //! The door for outside checks: one entry on given parameters and inputs, files in, file out.
 //!
-//! Takes a safetensors file with `tokens` and `targets` ([batch, sequence], i32 or i64), or `patches` ([batch, patches, numbers], f32 or f64) and `targets`
-//! ([batch]), and every parameter
-//! under its path (f32 or f64, rounded where the model computes in f32); writes the entry's outputs under their names and, for
+//! Takes a safetensors file with `tokens` and `targets` (`[batch, sequence]`, i32 or i64), or `patches` (`[batch, patches, numbers]`, f32 or f64) and
+//! `targets` (`[batch]`), and every parameter under its path (f32 or f64, rounded where the model computes in f32); writes the entry's outputs under their names and, for
 //! `grad`, `grad.<parameter>`. What else an entry draws in training is an input of one number: `noise`, the key of dropout's masks, and `<label>.steps`,
 //! the number of steps of an evolve that draws it. The arena is poisoned, so reading what nobody wrote shows as NaN.
 

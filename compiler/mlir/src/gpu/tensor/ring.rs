@@ -14,10 +14,9 @@ use odec_program::gpu::tensor::map;
 use odec_program::kernel::Contract;
 
 /// How a factor's tiles come.
-#[derive(Clone, Copy)]
 enum Comes {
     /// Each thread brings a part.
-    ByThreads(Source),
+    ByThreads(Box<Source>),
     /// By the kernel's tensor map of this number.
     ByMap(u64),
 }
@@ -47,7 +46,7 @@ impl Factor {
         let by_map = |n: usize| map::feeds(kernel, n, e.target);
         let comes = match by_map(number) {
             true => Comes::ByMap((0..number).filter(|n| by_map(*n)).count() as u64),
-            false => Comes::ByThreads(source(e, kernel, number, extents)),
+            false => Comes::ByThreads(Box::new(source(e, kernel, number, extents))),
         };
         Factor {
             comes,
@@ -68,7 +67,7 @@ impl Factor {
 
     /// The thread's part of a tile, where threads bring it.
     fn fetch(&self, e: &mut Emitter, team: Team, inner: Val, stage: Val) -> Loaded {
-        let Comes::ByThreads(source) = self.comes else {
+        let Comes::ByThreads(source) = &self.comes else {
             return vec![];
         };
         let (row, col) = self.corner(inner);
