@@ -113,6 +113,27 @@ def table(options: argparse.Namespace, times: dict[Key, list[float]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
+def report(options: argparse.Namespace, times: dict[Key, list[float]]) -> str:
+    """What was measured and how, the table, and how the mixers compare at the longest text."""
+    longest = options.contexts[-1]
+    attention = times["attention", longest]
+    faster = {
+        name: statistics.median(slow / fast for slow, fast in zip(attention, times[name, longest], strict=True)) for name in MIXERS if name not in ("attention", "linear")
+    }
+    head = [
+        f"`make tokens` on {processor()}, {options.threads} threads, {options.rounds} rounds of {options.steps} steps: width {options.width}, {options.heads} heads, one layer.",
+        "Ratios are medians over rounds of ratios within a round, and times are medians over all rounds: on a shared machine they do not divide to the ratios.",
+    ]
+    said = ", ".join(f"{ratio:.1f}× as long as with {name}" for name, ratio in faster.items())
+    return "\n".join([*head, "", table(options, times), "", f"At {longest} tokens a step with attention takes {said} (medians over rounds)."])
+
+
+def processor() -> str:
+    """The name that the system has for it."""
+    named = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
+    return named[0] if named else "an unnamed processor"
+
+
 def picture(options: argparse.Namespace, times: dict[Key, list[float]]) -> str:
     """The ratios, both axes logarithmic: growth with the text is a line of slope 1."""
     width, height, left, right, top, bottom = 640, 400, 60, 150, 30, 50
@@ -182,7 +203,7 @@ def main() -> int:
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
     written = {
-        "md": table(options, times) + "\n",
+        "md": report(options, times) + "\n",
         "svg": picture(options, times),
         "json": json.dumps([{"mixer": name, "context": context, "round_ms": ms} for (name, context), ms in times.items()], indent=2) + "\n",
     }

@@ -5,7 +5,7 @@
 //! | factors of every contraction, those of mixtures among them, forward and backward; weights among them, while they are packed | bf16 |
 //! | q, k, v that attention reads, forward and backward, and its result where the backward pass reads it; kept keys and values | bf16 |
 //! | rows that a token reads of other tokens (shifts, convolutions), forward and backward | bf16 |
-//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU | bf16 |
+//! | results of linear maps, bias included, that only maps of the same evaluation read, none of them linear: gates before their SiLU; but those of experts and of routed steps that not all tokens take | bf16 |
 //! | all sums, the inside of attention, states, stage combinations, histories, norms, softmax, loss, logits | f32 |
 //! | parameters, moments, gradients of parameters | f32 |
 //!
