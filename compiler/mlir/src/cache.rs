@@ -1,7 +1,7 @@
 //! The cache of compiled objects.
 //!
-//! A file per object, named by the SHA-256 of everything that decides its bytes: MLIR text, target,
-//! lowering and LLVM version. Keying by the text, not the spec, means that a changed emitter never
+//! A file per object, named by the SHA-256 of everything that decides its bytes: MLIR text, instruction set,
+//! lowering and LLVM version. Targets of one instruction set share objects: what tiles are used for is in the text. Keying by the text, not the spec, means that a changed emitter never
 //! meets an old object. Files appear by rename, so readers never see half of one. Each carries a digest of its name and
 //! contents, so that a damaged one, or another kernel's, is the same as none. So is one that somebody else owns or may
 //! change: objects are run. That the folder is its owner's alone is for the caller to know. A cache that cannot be written is no error.
@@ -42,7 +42,7 @@ impl Cache {
             env!("CARGO_PKG_VERSION"),
             &ffi::code_generator(),
             PASSES,
-            target.name(),
+            ffi::cpu(target),
             text,
         ] {
             hash.update(part.len().to_le_bytes());
@@ -111,6 +111,8 @@ mod tests {
         );
         assert_eq!(cache.get("a", Target::Avx512), None);
         assert_eq!(cache.get("b", Target::Avx2), None);
+        cache.put("a", Target::Avx512, b"wide");
+        assert_eq!(cache.get("a", Target::Amx).as_deref(), Some(&b"wide"[..]));
         let path = cache.path(&Cache::key("a", Target::Avx2));
         for damage in [&b""[..], b"short", &[7; 40]] {
             std::fs::write(&path, damage).unwrap();

@@ -280,8 +280,8 @@ impl Machine {
     }
 }
 
-/// LLVM's name of the instruction set.
-fn cpu(target: Target) -> &'static str {
+/// LLVM's name of the instruction set. With the texts of kernels, this is all that code depends on of a target.
+pub fn cpu(target: Target) -> &'static str {
     match target {
         Target::Portable => "x86-64-v2",
         Target::Avx2 => "x86-64-v3",

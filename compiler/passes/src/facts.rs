@@ -96,6 +96,14 @@ impl Facts {
         }
     }
 
+    /// The value whose memory a value is.
+    pub fn behind(&self, graph: &Graph, mut v: Value) -> Value {
+        while *self.role(v.node) == Role::View {
+            v = graph.node(v.node).operands[0];
+        }
+        v
+    }
+
     /// How often a node's results are used, results of the graph included.
     pub fn uses(&self, node: u32) -> usize {
         self.users[node as usize].len() + self.is_output[node as usize] as usize
@@ -170,14 +178,6 @@ fn role(graph: &Graph, node: u32) -> Role {
             })
         }
     }
-}
-
-/// The value whose memory a value is.
-pub fn behind(graph: &Graph, mut v: Value) -> Value {
-    while let Kind::View = kind(graph, v.node) {
-        v = graph.node(v.node).operands[0];
-    }
-    v
 }
 
 /// Whether an operand is read from memory at the number of the column.

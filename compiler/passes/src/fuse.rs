@@ -9,7 +9,7 @@
 //! without storing what nobody else reads. Leaves kernels to `body` and `lower`.
 
 use super::chains::Chains;
-use super::facts::{Domain, Facts, Role, behind, only};
+use super::facts::{Domain, Facts, Role, only};
 use super::order::{GroupId, Groups};
 use super::predication::Predication;
 use super::producer_fusion::ProducerFusion;
@@ -91,7 +91,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Units {
     for unit in &in_order {
         let operands = unit.nodes.iter().flat_map(|n| &graph.node(*n).operands);
         let outside = operands.filter(|v| unit.nodes.binary_search(&v.node).is_err());
-        stored.extend(outside.map(|v| behind(graph, *v)));
+        stored.extend(outside.map(|v| facts.behind(graph, *v)));
     }
     let made = |n: &u32| facts.rows(*n).is_some();
     stored.extend(guards.flags().into_iter().filter(made).map(only));
@@ -170,7 +170,7 @@ impl<'a> State<'a> {
             let computed = producers.with_members(&[n]);
             let read = computed.iter().flat_map(|n| &graph.node(*n).operands);
             let outside = read.filter(|v| computed.binary_search(&v.node).is_err());
-            let made = outside.map(|v| chains.finisher(behind(graph, *v).node));
+            let made = outside.map(|v| chains.finisher(facts.behind(graph, *v).node));
             let mut out: Vec<u32> = made.collect();
             if let Some((sum, i)) = chains.place.get(&n).filter(|(_, i)| *i > 0) {
                 out.push(chains.terms[sum][i - 1]);
@@ -269,7 +269,7 @@ impl<'a> State<'a> {
         let local = |n: &u32| {
             let operands = self.graph.node(*n).operands.iter().zip(&rows(n).pointwise);
             operands.into_iter().all(|(v, pointwise)| {
-                let from = behind(self.graph, *v);
+                let from = self.facts.behind(self.graph, *v);
                 (*pointwise && from == *v) || !nodes.contains(&from.node)
             })
         };

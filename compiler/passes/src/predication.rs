@@ -4,7 +4,7 @@
 //! give launches one of them as their guard, and to the runtime to pass over them: an optimisation that changes no bit, because a
 //! `select` looks at the chosen side alone. `fuse` joins only nodes with the same flags.
 
-use super::facts::{Facts, Role, behind};
+use super::facts::{Facts, Role};
 use odec_graph::ops::OpKind;
 use odec_graph::{Graph, Value};
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ fn implied<'g>(graph: &'g Graph, facts: &'g Facts, flag: Value) -> impl Iterator
     };
     let flags = std::iter::successors(Some(flag), before);
     flags
-        .map(|v| behind(graph, v).node)
+        .map(|v| facts.behind(graph, v).node)
         .filter(|n| *facts.role(*n) != Role::Scalar)
 }
 

@@ -4,7 +4,7 @@
 //! so that they are neither stored nor read. Leaves everything else to `fuse`.
 
 use super::chains::Chains;
-use super::facts::{Domain, Facts, Role, behind};
+use super::facts::{Domain, Facts, Role};
 use odec_graph::{Graph, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl ProducerFusion {
                 cols: ty.cols(),
             };
             let in_memory = |v: &Value| {
-                let v = behind(graph, *v);
+                let v = facts.behind(graph, *v);
                 match facts.role(v.node) {
                     Role::Rows(_) if chains.terms.contains_key(&v.node) => true,
                     Role::Rows(_) => graph.ty(v).cols() == 1 || pass(v.node) != pass(n),

@@ -90,13 +90,15 @@ impl Op for Combine {
     }
 
     fn kind(&self, ins: &[TensorType]) -> Kind {
-        let coeffs: Vec<f64> = self.coeffs.iter().map(Exact::to_f64).collect();
+        // Rounded where a body is written: the kind alone is asked for often.
+        let coeffs = self.coeffs.clone();
         Kind::Rows {
             reads: vec![Read::Pointwise; ins.len()],
             rule: Box::new(move |s, xs| {
                 let mut sum = None;
-                for (c, x) in coeffs.iter().zip(xs).filter(|(c, _)| **c != 0.0) {
-                    sum = Some(match (sum, *c) {
+                let coeffs = coeffs.iter().map(Exact::to_f64);
+                for (c, x) in coeffs.zip(xs).filter(|(c, _)| *c != 0.0) {
+                    sum = Some(match (sum, c) {
                         (None, 1.0) => *x,
                         (None, -1.0) => s.body.unary(UnaryOp::Neg, *x),
                         (None, c) => {

@@ -32,13 +32,13 @@ fn numbers<T: Real>(rows: u64, groups: u64, case: u64) -> Buffer<T> {
     })
 }
 
-/// Types of the factors, and whether they are rounded.
-fn factors(real: DType) -> Vec<([DType; 2], bool)> {
+/// Types of the factors, and whether they are rounded: as they are, and for f32 one of the four ways in which bf16 comes in, each in turn.
+fn factors(real: DType, size: usize) -> Vec<([DType; 2], bool)> {
     let mut all = vec![([real; 2], false)];
     if real == DType::F32 {
         let half = DType::Bf16;
         let rounded = [[real; 2], [half, real], [real, half], [half; 2]];
-        all.extend(rounded.map(|types| (types, true)));
+        all.push((rounded[size % rounded.len()], true));
     }
     all
 }
@@ -73,7 +73,7 @@ fn check<T: Real>(target: Target) {
             layout,
             blocking: target.blocking(dtype::<T>()),
         };
-        let specs = factors(dtype::<T>()).into_iter().flat_map(|f| {
+        let specs = factors(dtype::<T>(), (seed + seed / 2) as usize).into_iter().flat_map(|f| {
             [
                 KernelSpec::Grouped(spec(Layout::Rows, f)),
                 KernelSpec::Grouped(spec(Layout::Columns, f)),

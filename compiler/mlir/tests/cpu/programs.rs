@@ -121,20 +121,18 @@ fn linear() -> Vec<(&'static str, &'static str)> {
 
 /// What matrices are when a run ends is what the next one begins with, in every bit.
 #[test]
-fn linear_attention_on_every_target() {
-    let targets = crate::harness::targets();
-    check_decoding("prenorm", &linear(), &targets);
-    check("prenorm", &linear(), &targets);
+fn linear_attention() {
+    check_decoding("prenorm", &linear(), &host());
+    check("prenorm", &linear(), &host());
     check("prenorm", &in_bf16(&linear()), &host());
     check("prenorm", &in_f64(&linear()), &host());
 }
 
 /// What a run leaves to the next: every token's logits have the bits of the whole text, and so has a second text in the same memory.
 #[test]
-fn recurrences_on_every_target() {
-    let targets = crate::harness::targets();
-    check_decoding("prenorm", &recurrent(), &targets);
-    check("prenorm", &recurrent(), &targets);
+fn recurrences() {
+    check_decoding("prenorm", &recurrent(), &host());
+    check("prenorm", &recurrent(), &host());
     check("prenorm", &in_bf16(&recurrent()), &host());
     check("prenorm", &in_f64(&recurrent()), &host());
 }

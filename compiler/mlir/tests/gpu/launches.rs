@@ -320,7 +320,7 @@ fn maps_are_those_of_the_launch() {
 
 #[test]
 fn too_little_memory_is_said_before_anything_is_reserved() {
-    let (_, m) = library(Target::Sm80).swap_remove(0);
+    let m = planned("prenorm", &[], Target::Sm80);
     let recording = Recording::with(1000);
     let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 5000)
         .map(drop)
@@ -342,7 +342,7 @@ fn too_little_memory_is_said_before_anything_is_reserved() {
 
 #[test]
 fn a_plan_for_a_processor_is_refused() {
-    let (_, m) = library(Target::Portable).swap_remove(0);
+    let m = planned("prenorm", &[], Target::Portable);
     let recording = Recording::with(u64::MAX);
     let error = CudaDevice::new(recording, Target::Sm80, &code(&m), &m.program.kernels, 0)
         .map(drop)
