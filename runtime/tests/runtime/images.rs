@@ -491,7 +491,7 @@ fn damaged_and_odd_files_are_named() {
     p.write("cut/a/2.png", &grey(1)[..60]);
     p.write("cut/b/3.png", b"");
     refused(p.at("cut"));
-    fs::remove_file(p.at("cut/b/3.png")).unwrap();
+    fs::remove_dir_all(p.at("cut/b")).unwrap();
     refused(p.at("cut"));
     let small = png(4, 4, png::ColorType::Grayscale, &[0; 16]);
     p.write("small/a/1.png", &small);
