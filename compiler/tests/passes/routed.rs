@@ -554,7 +554,7 @@ fn the_work_of_steps_that_choose_is_known() {
 fn a_capacity_bounds_the_tokens_that_take_a_step() {
     let counted = |capacity: &str| {
         let text = format!(
-            "field f = moe(experts: 2, top_k: 1, hidden: 6{capacity})\nfield route = linear(1)\n\
+            "field f = moe(experts: 2, top_k: 1, hidden: 6{capacity})\nfield route = linear(2)\n\
              model m {{\n  input tokens(vocab: 256, context: 8)\n  embed learned(width: {WIDTH})\n  \
              evolve euler(f) for routed(route, max: 2, choice: expert, capacity: [1, 1/2]) steps {{ weights shared }}\n  \
              output logits(tied)\n}}\n\
