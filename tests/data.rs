@@ -118,7 +118,7 @@ fn token_files_are_trained_on_as_they_are() {
     ]);
     let (code, said) = place.bad(&["train", "--resume", "two", "--steps", "40"]);
     assert!(
-        code == 1 && said.contains("the text of this run has changed"),
+        code == 1 && said.contains("the data of this run have changed"),
         "{said}"
     );
 }

@@ -193,7 +193,7 @@ fn a_run_is_resumed_on_its_own_text_only() {
     place.good(&["train", "--resume", "run", "--steps", "3"]);
     place.write("corpus.txt", &text.replace("fox", "cat"));
     let resume = ["train", "--resume", "run", "--steps", "4"];
-    let changed = ["the text of this run has changed", "corpus.txt", "--data"];
+    let changed = ["the data of this run have changed", "corpus.txt", "--data"];
     refused(&place, &resume, &changed);
     refused(&place, &["eval", "run"], &changed);
     place.write("corpus.txt", &text[1..]);

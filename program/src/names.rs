@@ -187,6 +187,22 @@ impl fmt::Display for ResultId<'_> {
     }
 }
 
+/// Whether names that begin with this word and a dot are those of something else: of gradients, terms of the loss, shares of experts and reports, or
+/// of what an optimiser keeps.
+pub fn is_taken(word: &str) -> bool {
+    let prefixes = [
+        MOMENT1_OF,
+        MOMENT2_OF,
+        GRADIENT_OF,
+        SUM_OF,
+        TERM_OF,
+        SHARES_OF,
+        DROPPED_OF,
+        REPORT_OF,
+    ];
+    prefixes.iter().any(|p| p.split('.').next() == Some(word))
+}
+
 impl Slot {
     /// What stands before the path of a parameter where something of it is named that lies here, in listings and checkpoints; `None` of
     /// memory that is not laid out as parameters are.
@@ -268,5 +284,14 @@ mod tests {
             assert_eq!((id.to_string().as_str(), ResultId::of(name)), (name, id));
         }
         assert_eq!(Slot::Grads.prefix(), Some("grad."));
+        for (word, taken) in [
+            ("report", true),
+            ("moe", true),
+            ("moment2", true),
+            ("share", false),
+            ("core", false),
+        ] {
+            assert_eq!(is_taken(word), taken, "{word}");
+        }
     }
 }

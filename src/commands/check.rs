@@ -189,7 +189,7 @@ fn print(path: &Path, checked: &Checked, cost: Option<&Cost>) {
                 &format!("{chosen}, within {}", number::bytes(bytes)),
             );
         }
-        for (name, what) in built.named.objective.lines(t.loss) {
+        for (name, what) in built.named.objective.lines(t.loss, built.unit) {
             page.fact(&name, &what);
         }
     }
@@ -217,7 +217,7 @@ fn summary(path: &Path, checked: &Checked, cost: Option<&Cost>) -> Value {
             "forward_flops_per_token": c.per_token(c.forward), "training_flops_per_token": c.per_token(training),
             "activation_bytes": activations, "state_bytes": c.state_bytes, "cache_bytes": c.cache_bytes,
             "precision": b.train.as_ref().map(|t| t.precision.name()),
-            "loss": b.train.as_ref().map(|t| b.named.objective.lines(t.loss)),
+            "loss": b.train.as_ref().map(|t| b.named.objective.lines(t.loss, b.unit)),
             "cost": cost::json::json(c),
         })
     });

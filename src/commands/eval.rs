@@ -1,10 +1,10 @@
-//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is told.
+//! `odec eval`: loss and perplexity of a run on held-out text; of images, the share whose class is predicted.
 
 use crate::cli;
 use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_runtime::data::dataset::Unit;
-use odec_runtime::infer::confusion;
+use odec_runtime::infer::confusion::{self, MOST_DRAWN};
 use odec_runtime::infer::evaluate::judge;
 use odec_runtime::system::output;
 use odec_runtime::{Evaluation, Show, Shown, dataset_of, open_run_with, outln};
@@ -24,7 +24,14 @@ pub fn run(args: &cli::Eval) -> Done {
     let drawn = args.svg.as_ref().filter(|_| dataset.unit() == Unit::Tokens);
     if let Some(svg) = drawn {
         return Err(Failure::Input(format!(
-            "{}: only models that tell classes have a table to draw; `odec train` draws the losses of all others",
+            "{}: only models of images have a confusion matrix; `odec train` draws the losses of all others",
+            svg.shown()
+        )));
+    }
+    let classes = executor.manifest().model.vocab;
+    if let Some(svg) = args.svg.as_ref().filter(|_| classes > MOST_DRAWN) {
+        return Err(Failure::Input(format!(
+            "{}: the model has {classes} classes, and a confusion matrix of at most {MOST_DRAWN} is drawn; leave --svg out",
             svg.shown()
         )));
     }
@@ -33,9 +40,9 @@ pub fn run(args: &cli::Eval) -> Done {
         .map_or(Ok(()), |svg| output::check(svg))
         .map_err(Failure::input)?;
     let judged = judge(&mut executor, &*dataset, args.windows, &mut |_| {});
-    let (e, told) = judged.map_err(Failure::input)?;
-    if let (Some(svg), Some(told)) = (&args.svg, &told) {
-        let picture = confusion::svg(&executor.manifest().name, told);
+    let (e, table) = judged.map_err(Failure::input)?;
+    if let (Some(svg), Some(table)) = (&args.svg, &table) {
+        let picture = confusion::svg(&executor.manifest().name, table);
         let written = output::write(svg, |file| file.write_all(picture.as_bytes()));
         written.map_err(Failure::input)?;
     }
@@ -49,7 +56,7 @@ pub fn run(args: &cli::Eval) -> Done {
         let loss = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
         match e.accuracy {
             None => outln!("{loss}, perplexity {:.3}", e.perplexity()),
-            Some(share) => outln!("{loss}, {:.2} % right", 100.0 * share),
+            Some(share) => outln!("{loss}, {:.2} % correct", 100.0 * share),
         }
         for (name, each) in &e.reports {
             if let [first, .., last] = &each[..] {

@@ -119,7 +119,7 @@ fn finish(
             e.of.unit().one(),
             match e.accuracy {
                 None => format!("perplexity {:.2}", e.perplexity()),
-                Some(share) => format!("{:.2} % right", 100.0 * share),
+                Some(share) => format!("{:.2} % correct", 100.0 * share),
             },
             terminal::thousands(e.of.number()),
             e.of.unit().name(),

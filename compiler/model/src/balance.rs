@@ -7,7 +7,7 @@
 //! results of the gradient's graph, where it is known which evaluations of a mixture count.
 
 use super::graph_builder::GraphBuilder;
-use super::layers::Routed;
+use super::layers::{Routed, whole};
 use super::losses::{Along, LoadBalance, LossTerm};
 use super::step_count::StepCount;
 use crate::error::BuildError;
@@ -115,8 +115,4 @@ fn all_over(b: &mut Builder, taking: Value) -> Result<Value, TypeError> {
     let one = b.push1(InverseCount { size }, &[])?;
     let share = b.push1(Maximum, &[share, one])?;
     b.push1(Recip, &[share])
-}
-
-fn whole(n: u64) -> i64 {
-    n.try_into().unwrap_or(i64::MAX)
 }

@@ -41,10 +41,11 @@ pub fn forward(spec: &Spec, params: &[Parameter]) -> Result<Graph, BuildError> {
 pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildError> {
     let layers = spec.evolves.iter().flat_map(EvolveSpec::all_layers);
     let next = matches!(spec.loss, Loss::Next);
-    let of_texts = |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
+    let needs_whole_text =
+        |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
     if !next
         || !spec.input.grows()
-        || spec.evolves.iter().any(of_texts)
+        || spec.evolves.iter().any(needs_whole_text)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {
         return Ok(None);

@@ -3,6 +3,7 @@
 use super::build;
 use super::evolve::EvolveSpec;
 use super::layers::Capacity;
+use super::layers::network::Network;
 use super::step_count::StepCount;
 use super::train::Named;
 use super::{constrain, layers, lora, params, spec, train, unread};
@@ -303,6 +304,34 @@ pub fn compile(
     })
 }
 
+/// The capacities of all mixtures of experts, with the paths of their routers in a step.
+fn capacities(spec: &spec::Spec) -> Vec<Capacity> {
+    let below = |owner: String, of: &Network| {
+        let each = of.reads().capacities.into_iter();
+        let each = each.map(move |c| Capacity {
+            router: format!("{owner}.{}", c.router),
+            ..c
+        });
+        each.collect::<Vec<_>>()
+    };
+    let mut found = Vec::new();
+    for e in &spec.evolves {
+        found.extend(e.capacities().into_iter().map(|c| Capacity {
+            router: params::path(e, None, c.router),
+            ..c
+        }));
+        let decider = e.decider().and_then(|d| Some((d, d.layer.as_ref()?)));
+        found.extend(
+            decider
+                .into_iter()
+                .flat_map(|(d, l)| below(params::decider_path(e, d), l)),
+        );
+    }
+    let output = spec.output.before.iter();
+    found.extend(output.flat_map(|l| below(params::OUTPUT.to_string(), l)));
+    found
+}
+
 fn assemble(
     spec: &spec::Spec,
     params: Vec<Parameter>,
@@ -333,7 +362,7 @@ fn assemble(
             .map(elements)
             .sum(),
         embedding: params::elements_of_input(spec),
-        capacities: evolves.clone().flat_map(EvolveSpec::capacities).collect(),
+        capacities: capacities(spec),
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {

@@ -36,9 +36,13 @@ impl EvolveSpec {
             return true;
         };
         let start = |name: &str| self.start(program, k, name);
-        let learned = |name: &str| program.learned.iter().any(|l| l.name == name);
-        // The slope of a root is infinite at 0, where its argument moves with a learned number.
-        let moved = |name: &str| Some(start(name)? + if learned(name) { 1e-3 } else { 0.0 });
+        // The slope of a root is infinite at 0, where its argument moves with learned numbers. Each has a step of its own: powers of e with different
+        // fractions have no sum with fractions as factors that is 0 (Lindemann and Weierstrass).
+        let step = |name: &str| {
+            let number = program.learned.iter().position(|l| l.name == name);
+            number.map_or(0.0, |n| 1e-3 * (1.0 / (n + 1) as f64).exp())
+        };
+        let moved = |name: &str| Some(start(name)? + step(name));
         let steep = *function == Function::Sqrt
             && of.to_f64(&start) == Some(0.0)
             && of.to_f64(&moved).is_some_and(|x| x != 0.0);

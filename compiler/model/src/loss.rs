@@ -6,6 +6,7 @@
 
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
+use super::inputs::Unit;
 use super::losses::{self, Along, Term};
 use super::outputs::Output;
 use super::step_count::{StepCount, positive};
@@ -42,7 +43,7 @@ impl Objective {
     }
 
     /// The sum, then each term and what it is for a token; nothing of plain cross-entropy.
-    pub fn lines(&self, loss: Loss) -> Vec<(String, String)> {
+    pub fn lines(&self, loss: Loss, unit: Unit) -> Vec<(String, String)> {
         if self.is_plain() {
             return Vec::new();
         }
@@ -52,9 +53,13 @@ impl Objective {
         };
         let sum: Vec<String> = self.terms.iter().map(weighed).collect();
         let over = match loss {
-            Loss::Next => "the mean over target tokens",
-            Loss::Masked { .. } => "the mean over hidden tokens",
-            Loss::Class => "the mean over images, or over their patches",
+            Loss::Next => "the mean over target tokens".to_string(),
+            Loss::Masked { .. } => "the mean over hidden tokens".to_string(),
+            Loss::Class => format!(
+                "the mean over {}s, or over their {}",
+                unit.row(),
+                unit.many()
+            ),
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();

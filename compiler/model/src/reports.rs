@@ -60,7 +60,7 @@ pub fn read(e: &Evolve, depth: &StepCount, r: &mut Resolver) -> Option<Vec<Repor
             return None;
         }
         if *depth != StepCount::Known {
-            let message = "`report` needs steps that all tokens take, and a number of them that the text says";
+            let message = "`report` needs steps that all tokens take, and a number of steps that is written in the file";
             let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
             r.sink.push(
                 d.also(

@@ -26,6 +26,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Loss, Tune};
+use odec_program::names;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -326,6 +327,18 @@ fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
             "evolve",
             "evolve lie(att, ffn) for 6 steps { h = 1;  weights per step }",
         ));
+    }
+    let labels = evolves.iter().filter_map(|e| e.label.as_ref());
+    for l in labels.filter(|l| names::is_taken(&l.name)) {
+        let message = format!("an evolve is not called `{}`", l.name);
+        sink.push(
+            Diagnostic::error(codes::RESERVED_WORD, l.span, message)
+                .label(format!(
+                    "`{}.…` is what other results of a model are called",
+                    l.name
+                ))
+                .help("choose another label"),
+        );
     }
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for e in evolves.iter().filter(|_| evolves.len() > 1) {

@@ -38,8 +38,10 @@ pub fn json(c: &Cost) -> Value {
         "context": c.context, "of": c.unit.many(), "batch": c.batch,
         "flops_per_token": {
             "forward": per_token(c.forward), "backward": per_token(c.backward),
-            "forward_even": c.even.map(|[forward, _]| per_token(forward)),
-            "backward_even": c.even.map(|[_, backward]| per_token(backward)),
+            "prefill": per_token(c.prefill),
+            "forward_even": c.even.map(|e| per_token(e.forward)),
+            "backward_even": c.even.map(|e| per_token(e.backward)),
+            "prefill_even": c.even.map(|e| per_token(e.prefill)),
             "decode_first": c.decode.map(|d| d.first.flops()), "decode_last": c.decode.map(|d| d.last.flops()),
         },
         "memory": c.policies.iter().map(policy).collect::<Vec<_>>(),

@@ -8,7 +8,7 @@ pub mod json;
 pub mod operations;
 pub mod text;
 
-pub use operations::{Operations, Share};
+pub use operations::{Operations, RowShare};
 
 use crate::model::inputs::Unit;
 use crate::model::step::SOLVE;
@@ -38,11 +38,13 @@ pub struct Cost {
     /// Whether some equation is solved to a tolerance: all iterations that it may take are counted.
     pub solves: bool,
     pub parameters: Parameters,
-    /// Of the forward pass; also of reading a text of `context` tokens before the first token is generated.
+    /// Of the forward pass of a training step, with what evolves report.
     pub forward: Operations,
     pub backward: Operations,
-    /// The two where routers use all numbers of steps alike; absent where no token chooses one.
-    pub even: Option<[Operations; 2]>,
+    /// Of reading a text of `context` tokens before the first token is generated, or of classifying an image.
+    pub prefill: Operations,
+    /// The three where routers use all numbers of steps alike; absent where no token chooses one.
+    pub even: Option<Even>,
     /// Of generating; absent where no next token is predicted.
     pub decode: Option<Decode>,
     /// Under each memory policy, the model's own among them.
@@ -53,6 +55,14 @@ pub struct Cost {
     pub state_bytes: u64,
     /// Bytes of the keys and values of a whole context and of what runs carry over, as they are planned; 0 where none are kept.
     pub cache_bytes: u64,
+}
+
+/// Operations where routers use all numbers of steps alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Even {
+    pub forward: Operations,
+    pub backward: Operations,
+    pub prefill: Operations,
 }
 
 /// Numbers that are trained.
@@ -147,6 +157,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     };
     let counted = |g: &Graph, part: Part| count(g, part, false);
     let stored = run_graph_passes(&built.grad, policy)?;
+    let alone = run_graph_passes(&built.forward, policy)?;
     let decode = match &built.decode {
         None => None,
         Some(graph) => {
@@ -185,8 +196,11 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         });
     }
     let chosen = evolves.iter().any(|e| e.routed == Some(Routing::Tokens));
-    let even =
-        chosen.then(|| [Part::Forward, Part::Backward].map(|part| count(&stored, part, true)));
+    let even = chosen.then(|| Even {
+        forward: count(&stored, Part::Forward, true),
+        backward: count(&stored, Part::Backward, true),
+        prefill: count(&alone, Part::Forward, true),
+    });
     Ok(Cost {
         context: built.config.context,
         unit: built.unit,
@@ -200,6 +214,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         },
         forward: counted(&stored, Part::Forward),
         backward: counted(&stored, Part::Backward),
+        prefill: counted(&alone, Part::Forward),
         even,
         decode,
         policies,
@@ -211,18 +226,18 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
 
 /// The tokens of a text that take a routed step. Where tokens choose, the most; if they use all numbers of steps `even`ly, of M tokens
 /// M − k take the step after k others.
-fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> Share {
-    let all = Share { of: 1, from: 1 };
+fn taking(evolves: &[EvolveWork], at: &Site, tokens: u64, even: bool) -> RowShare {
+    let all = RowShare::ALL;
     let routed = evolves.iter().find(|e| e.label == at.evolve);
     let Some((e, step)) = routed.zip(at.step) else {
         return all;
     };
     match &e.routed {
-        Some(Routing::Tokens) if even => Share {
+        Some(Routing::Tokens) if even => RowShare {
             of: e.steps.saturating_sub(step.into()),
             from: e.steps,
         },
-        Some(Routing::Steps(shares)) => shares.get(step as usize).map_or(all, |share| Share {
+        Some(Routing::Steps(shares)) => shares.get(step as usize).map_or(all, |share| RowShare {
             of: share.rounded_up(tokens),
             from: tokens,
         }),

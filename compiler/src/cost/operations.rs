@@ -47,7 +47,7 @@ pub fn count(graph: &Graph, at: Bindings, wanted: impl Fn(&Site) -> bool) -> Ope
     let nodes = graph.nodes();
     let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
     nodes.fold(Operations::default(), |sum, (_, node)| {
-        sum + of(graph, node, at)
+        sum + of(graph, node, at, RowShare::ALL)
     })
 }
 
@@ -56,46 +56,45 @@ pub fn count_shares(
     graph: &Graph,
     at: Bindings,
     wanted: impl Fn(&Site) -> bool,
-    share: impl Fn(&Site) -> Share,
+    share: impl Fn(&Site) -> RowShare,
 ) -> Operations {
     let live = graph.live(graph.outputs().iter().map(|(_, v)| *v));
     let nodes = graph.nodes();
     let nodes = nodes.filter(|(n, node)| live[*n as usize] && wanted(&node.site));
     nodes.fold(Operations::default(), |sum, (_, node)| {
-        let mut all = of(graph, node, at);
-        if of_some_rows(graph, node) {
-            let Share { of, from } = share(&node.site);
-            let part = u128::from(all.contractions) * u128::from(of) / u128::from(from.max(1));
-            all.contractions = u64::try_from(part).unwrap_or(u64::MAX);
-        }
-        sum + all
+        sum + of(graph, node, at, share(&node.site))
     })
 }
 
 /// So many of so many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct RowShare {
     pub of: u64,
     pub from: u64,
 }
 
-/// Whether a node leaves out rows that belong to no matrix.
-fn of_some_rows(graph: &Graph, node: &Node) -> bool {
-    let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
-    match node.op.kind(&ins) {
-        Kind::Grouped { of, .. } | Kind::GroupedOuter { of, .. } => of.partial,
-        _ => false,
+impl RowShare {
+    pub const ALL: RowShare = RowShare { of: 1, from: 1 };
+
+    fn part(self, all: u64) -> u64 {
+        let part = u128::from(all) * u128::from(self.of) / u128::from(self.from.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 }
 
-/// The most rows of all sequences that experts take.
-fn most_of(op: &OpKind, at: Bindings) -> u64 {
-    let most = match op {
-        OpKind::GroupedMatMul(m) => m.most,
-        OpKind::GroupedOuter(m) => m.most,
-        _ => None,
+/// The multiply-adds of the products of experts with so many rows, of `each` for a row: of a share of the rows, where those that belong to no
+/// matrix are left out, and of no more rows than the experts take of all sequences.
+fn grouped(op: &OpKind, [rows, each]: [u64; 2], at: Bindings, share: RowShare) -> u64 {
+    let (partial, most) = match op {
+        OpKind::GroupedMatMul(m) => (m.partial, m.most),
+        OpKind::GroupedOuter(m) => (m.partial, m.most),
+        _ => (false, None),
     };
-    most.map_or(u64::MAX, |n| n.saturating_mul(at.batch))
+    let all = rows.saturating_mul(each);
+    let all = if partial { share.part(all) } else { all };
+    all.min(most.map_or(u64::MAX, |n| {
+        n.saturating_mul(at.batch).saturating_mul(each)
+    }))
 }
 
 /// The multiply-adds of a graph's live nodes that depend on more than parameters.
@@ -112,7 +111,7 @@ pub fn count_varying(graph: &Graph, at: Bindings) -> Operations {
     let nodes = graph.nodes();
     let nodes = nodes.filter(|(n, _)| live[*n as usize] && !constant[*n as usize]);
     nodes.fold(Operations::default(), |sum, (_, node)| {
-        sum + of(graph, node, at)
+        sum + of(graph, node, at, RowShare::ALL)
     })
 }
 
@@ -131,7 +130,7 @@ pub fn pairs(at: Bindings, a: &Attend) -> u64 {
     u64::try_from(each * u128::from(at.batch)).unwrap_or(u64::MAX)
 }
 
-fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
+fn of(graph: &Graph, node: &Node, at: Bindings, share: RowShare) -> Operations {
     let ins: Vec<TensorType> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let rows = |t: &TensorType| t.rows().at(at).unwrap_or(u64::MAX);
     let mut found = Operations::default();
@@ -148,14 +147,12 @@ fn of(graph: &Graph, node: &Node, at: Bindings) -> Operations {
         }
         // Each row meets the matrices of its experts, and no others.
         Kind::Grouped { of, .. } => {
-            let each = rows(&ins[1]).saturating_mul(ins[1].cols());
-            let each = each.min(most_of(&node.op, at));
-            found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
+            let rows = rows(&ins[1]).saturating_mul(ins[1].cols());
+            found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
         Kind::GroupedOuter { of, .. } => {
-            let each = rows(&ins[0]).saturating_mul(ins[0].cols());
-            let each = each.min(most_of(&node.op, at));
-            found.contractions = each.saturating_mul(of.n.saturating_mul(of.k));
+            let rows = rows(&ins[0]).saturating_mul(ins[0].cols());
+            found.contractions = grouped(&node.op, [rows, of.n.saturating_mul(of.k)], at, share);
         }
         Kind::Attend(a) | Kind::AttendCached(a) => {
             found.attention = a.forward_products().saturating_mul(pairs(at, &a));

@@ -41,7 +41,7 @@ fn evolve(e: &EvolveWork) -> String {
 }
 
 /// `ffn.router: at most 20 of 64 tokens of a text for each of 4 experts`.
-fn capacity(of: &Capacity, context: u64) -> String {
+fn capacity(of: &Capacity, context: u64, unit: Unit) -> String {
     let all = thousands(context);
     let experts = thousands(of.experts);
     let tokens = match of.tokens < context {
@@ -49,8 +49,9 @@ fn capacity(of: &Capacity, context: u64) -> String {
         false => format!("all {all}"),
     };
     format!(
-        "{}: {tokens} tokens of a text for each of {experts} experts",
-        of.router
+        "{}: {tokens} {} for each of {experts} experts",
+        of.router,
+        unit.of_a_row()
     )
 }
 
@@ -81,7 +82,7 @@ pub fn write(page: &mut Page, c: &Cost) {
         &format!("{} of {}{beside}", thousands(depth), thousands(all)),
     );
     for m in &c.capacities {
-        page.fact("capacity", &capacity(m, c.context));
+        page.fact("capacity", &capacity(m, c.context, c.unit));
     }
     let p = c.parameters;
     page.fact(
@@ -99,7 +100,6 @@ pub fn write(page: &mut Page, c: &Cost) {
         Unit::Patch => format!("FLOP per image of {context} patches"),
         Unit::Token | Unit::Vector => format!("FLOP per {unit}, context {context}"),
     });
-    let even = c.even.map(|even| even.map(Some)).unwrap_or_default();
     let most = if c.leaves_out() { "at most " } else { "" };
     let shown = |all, even: Option<_>| match even {
         None => format!("{most}{}", per(all)),
@@ -109,12 +109,20 @@ pub fn write(page: &mut Page, c: &Cost) {
             per(even)
         ),
     };
-    let forward = match c.unit {
-        Unit::Patch => "forward",
-        Unit::Token | Unit::Vector => "forward, prefill",
+    let forward = shown(c.forward, c.even.map(|e| e.forward));
+    let alone = match c.unit {
+        Unit::Patch => "without reports",
+        Unit::Token | Unit::Vector => "prefill",
     };
-    page.fact(forward, &shown(c.forward, even[0]));
-    page.fact("backward", &shown(c.backward, even[1]));
+    match (c.prefill == c.forward, c.unit) {
+        (true, Unit::Token | Unit::Vector) => page.fact("forward, prefill", &forward),
+        (true, Unit::Patch) => page.fact("forward", &forward),
+        (false, _) => {
+            page.fact("forward", &forward);
+            page.fact(alone, &shown(c.prefill, c.even.map(|e| e.prefill)));
+        }
+    }
+    page.fact("backward", &shown(c.backward, c.even.map(|e| e.backward)));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
         let shown = format!(

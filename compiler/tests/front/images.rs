@@ -2,6 +2,7 @@
 
 use crate::common::{Cases, Outcome, compile_text};
 use odec_compiler::model::Built;
+use odec_compiler::model::inputs::Unit;
 use odec_graph::{OpKind, TensorType, print};
 use odec_program::manifest::{Form, Images, Loss};
 use odec_program::{Dim, names};
@@ -126,7 +127,7 @@ fn terms_that_fit_classes() {
         let built = built(&outcome);
         let train = built.train.as_ref().expect("a train block");
         assert_eq!(train.loss, Loss::Class, "{loss}");
-        let said = built.named.objective.lines(train.loss);
+        let said = built.named.objective.lines(train.loss, built.unit);
         assert_eq!(said.len(), lines, "{said:?}");
         let of_images = |l: &(String, String)| l.1.contains("the mean over images");
         assert_eq!(said.iter().filter(|l| of_images(l)).count(), lines.min(1));
@@ -144,6 +145,11 @@ fn vectors_are_classified_as_well() {
     assert_eq!(inputs(&built.forward), [(names::VECTORS.to_string(), ty)]);
     assert_eq!((built.config.context, built.config.vocab), (9, 5));
     assert!(built.decode.is_none());
+    let outcome = changed("loss   cross_entropy", "loss   smooth(1/10)");
+    let objective = &self::built(&outcome).named.objective;
+    let over = |unit| objective.lines(Loss::Class, unit)[0].1.clone();
+    assert!(over(Unit::Patch).ends_with("the mean over images, or over their patches"));
+    assert!(over(Unit::Vector).ends_with("the mean over sequences, or over their vectors"));
 }
 
 /// Each mistake is said where it is made, before anything runs.
@@ -166,6 +172,11 @@ fn what_does_not_fit_is_said_at_its_place() {
             "a patch too large",
             "[8, 12], patch: 4, channels: 3",
             "65536, patch: 65536",
+        ),
+        (
+            "too many patches",
+            "[8, 12], patch: 4, channels: 3",
+            "65536, patch: 1",
         ),
         (
             "a table for patches",

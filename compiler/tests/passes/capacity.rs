@@ -411,6 +411,36 @@ fn a_capacity_is_reported() {
     assert!(graphs[0] == graphs[1]);
 }
 
+/// Mixtures are named below the label of their evolve, or the output, wherever they stand.
+#[test]
+fn capacities_are_those_of_all_mixtures() {
+    let text = "field f = moe(experts: 2, top_k: 1, hidden: 5, capacity: 1/2)\n\
+                field route = moe(experts: 4, top_k: 2, hidden: 5, capacity: 1/2) |> linear(2)\n\
+                model m {\n  input patches(image: 4, patch: 1)\n  embed linear(width: 4)\n  \
+                evolve a: euler(f) for 2 steps { weights shared }\n  \
+                evolve b: euler(f) for routed(route, max: 2, choice: token) steps { weights shared }\n  \
+                output moe(experts: 8, top_k: 1, hidden: 5, capacity: 1) |> classes(3)\n}\n";
+    let built = built(text);
+    let manifest = build_manifest(&built, text, options()).unwrap().manifest;
+    let costs = cost(&built, &manifest.program, options()).unwrap();
+    let found = costs.capacities.iter();
+    let found: Vec<_> = found
+        .map(|c| (c.router.as_str(), c.tokens, c.experts))
+        .collect();
+    let wanted = [
+        ("a.f.router", 4, 2),
+        ("b.f.router", 4, 2),
+        ("b.route.router", 4, 4),
+        ("output.router", 2, 8),
+    ];
+    assert_eq!(found, wanted);
+    let mut page = odec_text::page::Page::new(odec_text::page::Screen::PLAIN);
+    text::write(&mut page, &costs);
+    let page = page.finish();
+    let said = "a.f.router: at most 4 of 16 patches of an image for each of 2 experts";
+    assert!(page.contains(said), "{page}");
+}
+
 /// A training step tells what share of its choices was dropped, in the mean over micro-batches.
 #[test]
 fn dropped_choices_are_logged() {

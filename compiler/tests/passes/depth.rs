@@ -242,6 +242,7 @@ fn bits(m: &Manifest, entry: &str, skip: bool, more: &[(&str, Value)]) -> (Vec<u
     let io = [&inputs(&x, &y)[..], more].concat();
     let out = e.run(entry, AT, &io, &[]).unwrap();
     let loss = out.scalar("loss").unwrap() as f32;
+    assert!(loss.is_finite() && e.state(State::Grads).f32().iter().all(|x| x.is_finite()));
     let grads = e.state(State::Grads).f32().iter().map(|x| x.to_bits());
     (
         [loss.to_bits()].into_iter().chain(grads).collect(),

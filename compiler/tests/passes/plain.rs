@@ -78,8 +78,13 @@ pub fn set(e: &mut Executor, p: &Param, values: Vec<f64>) {
     all.part(at..at + values.len()).fill(values.into_iter());
 }
 
+/// The bits of finite numbers: equal ones of what was never computed would say nothing.
 pub fn bits(x: impl Iterator<Item = f64>) -> Vec<u64> {
-    x.map(f64::to_bits).collect()
+    let bits = |x: f64| {
+        assert!(x.is_finite(), "{x}");
+        x.to_bits()
+    };
+    x.map(bits).collect()
 }
 
 /// The gradient that a run has left is that of `loss`: of each parameter along a direction that treats no number alike, by differences.

@@ -1,11 +1,13 @@
 //! What evolves report: the mean of a field after each step, and nothing else of the program changed by it.
 
 use crate::numbers::{executor, feeds, tokens};
-use crate::plain::times;
+use crate::plain::{self, times};
 use crate::source::built;
 use crate::systems::options;
+use odec_compiler::cost::{cost, text};
 use odec_compiler::model::Built;
 use odec_compiler::passes::{Model, assemble};
+use odec_compiler::text::page::{Page, Screen};
 use odec_graph::interp::{self, Tensor};
 use odec_program::manifest::Manifest;
 use odec_program::{Bindings, EntryId, noise};
@@ -117,7 +119,10 @@ fn a_reported_energy_falls_along_the_steps() {
             assert!(near, "{meant:?}, not {want:?}");
             let out = e.run(entry, AT, &io, &[]).unwrap();
             let got: Vec<f64> = out.reals("report.energy").unwrap().iter().collect();
-            assert!(got.is_sorted_by(|a, b| a + 1e-5 > *b), "{train}: {got:?}");
+            assert!(
+                got.is_sorted_by(|a, b| a + 1e-5 > *b) && got[0] > got[9] + 0.05,
+                "{train}: {got:?}"
+            );
             let mut pairs = got.iter().zip(meant);
             assert!(
                 pairs.all(|(a, b)| (a - b).abs() < bound),
@@ -142,7 +147,7 @@ fn bits(manifest: &Manifest) -> Vec<u64> {
     let loss = e.run("grad", AT, &io, &[]).unwrap().scalar("loss").unwrap();
     let gradients = e.state(State::Grads);
     let all = [loss].into_iter().chain(gradients.iter());
-    all.map(f64::to_bits).collect()
+    plain::bits(all)
 }
 
 /// The loss, all gradients and their order are those without the report, to the last bit.
@@ -206,6 +211,36 @@ fn a_report_changes_nothing_else() {
         assert_eq!(paths(&with), paths(&without));
         assert_eq!(bits(&with), bits(&without), "{before} {options} {train}");
     }
+}
+
+/// What reports compute is work of a training step, and none of reading a text.
+#[test]
+fn reports_are_no_work_of_prefill() {
+    let counted = |report: &str| {
+        let evolve = format!("evolve euler(mlp) for 2 steps {{ {report} }}");
+        let model = model(
+            "field mlp = rmsnorm |> swiglu(hidden: 12)",
+            &evolve,
+            "batch 2",
+        );
+        let costs = cost(&model.0, &manifest(&model).program, options()).unwrap();
+        let mut page = Page::new(Screen::PLAIN);
+        text::write(&mut page, &costs);
+        (costs, page.finish())
+    };
+    let (without, plain) = counted("");
+    let (with, said) = counted("report map = mlp |> sum");
+    assert_eq!(without.prefill, without.forward);
+    assert_eq!(with.prefill, without.prefill);
+    // Three maps of 12 columns for each token, once a step.
+    let map = 2 * 16 * 3 * 12 * WIDTH as u64;
+    assert_eq!(
+        with.forward.contractions - without.forward.contractions,
+        map
+    );
+    assert_eq!(with.backward, without.backward);
+    assert!(plain.contains("forward, prefill ") && !said.contains("forward, prefill"));
+    assert!(said.contains("\n    prefill "), "{said}");
 }
 
 /// A run logs the list of each step of training, and that of held-out text.

@@ -512,7 +512,8 @@ fn only_tokens_that_take_a_step_are_computed() {
     let graphs = [&built.forward, &built.grad, built.decode.as_ref().unwrap()];
     assert_eq!(of_all_rows(&graphs), 0);
     let costs = cost(&built, &m.program, options()).unwrap();
-    let [forward, backward] = costs.even.unwrap();
+    let even = costs.even.unwrap();
+    let (forward, backward) = (even.forward, even.backward);
     // Of 4 steps the first is whole, then 3/4, 2/4 and 1/4 of all tokens.
     let step = SEQ as u64 * MAPS;
     let saved = step / 4 + step / 4 * 2 + step / 4 * 3;
@@ -546,6 +547,30 @@ fn the_work_of_steps_that_choose_is_known() {
         assert_eq!(costs.forward.contractions, forward);
         assert_eq!(costs.backward.contractions, 2 * forward);
     }
+}
+
+/// Experts with room for four of a text's tokens take four where only half of the eight take the step, and not half of four.
+#[test]
+fn a_capacity_bounds_the_tokens_that_take_a_step() {
+    let counted = |capacity: &str| {
+        let text = format!(
+            "field f = moe(experts: 2, top_k: 1, hidden: 6{capacity})\nfield route = linear(2)\n\
+             model m {{\n  input tokens(vocab: 256, context: 8)\n  embed learned(width: {WIDTH})\n  \
+             evolve euler(f) for routed(route, max: 2, choice: expert, capacity: [1, 1/2]) steps {{ weights shared }}\n  \
+             output logits(tied)\n}}\n\
+             train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3);  batch 2;  steps 10 }}\n"
+        );
+        let built = built(&text);
+        let m = build_manifest(&built, &text, options()).unwrap().manifest;
+        let costs = cost(&built, &m.program, options()).unwrap();
+        [costs.forward, costs.prefill, costs.backward].map(|o| o.contractions)
+    };
+    // Of steps that eight and four tokens take, the first is bounded.
+    let expert = (3 * WIDTH * 6) as u64;
+    let [whole, bounded] = ["", ", capacity: 1/2"].map(counted);
+    assert_eq!(whole[0] - bounded[0], (8 - 4) * expert);
+    assert_eq!(whole[1] - bounded[1], (8 - 4) * expert);
+    assert_eq!(whole[2] - bounded[2], 2 * (8 - 4) * expert);
 }
 
 /// What a token that does not take a step holds reaches neither results nor gradients of the products.

@@ -8,7 +8,6 @@ use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
 use crate::data::identity::Identity;
 use crate::data::tokens::Tokens;
 use crate::device::rng::Stream;
-use odec_program::noise;
 use std::ops::Range;
 
 /// Tokens in two parts: training at their beginning, held out at their end.
@@ -108,22 +107,19 @@ impl Dataset for Corpus {
     /// `s · 2¹⁶ + r` of the seed's stream `batch` says.
     fn training_batch(
         &self,
-        Draw { seed, step, .. }: Draw,
+        draw: Draw,
         rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError> {
         self.enough("training", &self.train, context + 1)?;
+        let Draw { seed, step, .. } = draw;
         let starts = self.train.len() as u64 - context;
         let stream = Stream::new(seed, "batch");
-        let first = step.wrapping_shl(16).wrapping_add(rows.start);
-        let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
+        let key = draw.key(rows.start);
         let start = |r| stream.below(step.wrapping_shl(16).wrapping_add(r), starts) as usize;
         let windows = rows.map(|r| start(r)..start(r) + context as usize + 1);
         let batch = self.batch(windows, context)?;
-        Ok(Batch {
-            key: key as i32,
-            ..batch
-        })
+        Ok(Batch { key, ..batch })
     }
 
     /// Consecutive windows of the held-out part, `rows` at a time: together they predict each token but the

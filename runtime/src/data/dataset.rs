@@ -2,8 +2,9 @@
 
 use crate::data::DataError;
 use crate::data::identity::Identity;
+use crate::device::rng::Stream;
 use crate::executor::Value;
-use odec_program::names;
+use odec_program::{names, noise};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -53,6 +54,14 @@ pub struct Draw {
     pub step: u64,
     /// Rows of a step, those of all its micro-batches.
     pub batch: u64,
+}
+
+impl Draw {
+    /// What dropout chooses the masks of some rows by, of which this is the first.
+    pub fn key(self, first_row: u64) -> i32 {
+        let first = self.step.wrapping_shl(16).wrapping_add(first_row);
+        Stream::new(self.seed, noise::KEY).below(first, 1 << noise::BITS) as i32
+    }
 }
 
 /// What a dataset is counted in.

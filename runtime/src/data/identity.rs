@@ -10,7 +10,7 @@ use crate::system::shown::Shown;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -69,6 +69,49 @@ impl Identity {
     }
 }
 
+/// A file that is opened again whenever it is read: its length and its time say whether it is the same.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    path: PathBuf,
+    bytes: u64,
+    modified: i64,
+}
+
+impl Seen {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn modified(&self) -> i64 {
+        self.modified
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what it was.
+    pub fn open(&self) -> Result<DataFile, DataError> {
+        let opened = DataFile::open(&self.path).map_err(|e| match e {
+            DataError::Missing { path } => DataError::Altered {
+                path,
+                what: "it is not there any more".into(),
+            },
+            e => e,
+        });
+        let file = DataFile {
+            bytes: self.bytes,
+            modified: self.modified,
+            ..opened?
+        };
+        file.unchanged().map(|()| file)
+    }
+}
+
 /// An open file of texts, tokens or images.
 pub struct DataFile {
     path: PathBuf,
@@ -120,6 +163,20 @@ impl DataFile {
         self.modified
     }
 
+    /// What it is opened again by.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            path: self.path.clone(),
+            bytes: self.bytes,
+            modified: self.modified,
+        }
+    }
+
+    /// All of it in order, for what reads streams.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { file: self, at: 0 }
+    }
+
     /// Reads from a place on until `out` is full.
     ///
     /// # Errors
@@ -135,7 +192,10 @@ impl DataFile {
     }
 
     /// Looked at behind a read, so that what was read is from before any change.
-    fn unchanged(&self) -> Result<(), DataError> {
+    ///
+    /// # Errors
+    /// When the file has changed since it was opened.
+    pub fn unchanged(&self) -> Result<(), DataError> {
         let now = self.file.metadata().map_err(|e| self.unreadable(e))?;
         match now.len() == self.bytes && modified(&now) == self.modified {
             true => Ok(()),
@@ -225,6 +285,35 @@ impl DataFile {
     }
 }
 
+/// A file from its beginning to its end, which can be moved in.
+pub struct Reader<'a> {
+    file: &'a DataFile,
+    at: u64,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.file.bytes.saturating_sub(self.at);
+        let n = left.min(out.len() as u64) as usize;
+        let read = self.file.read_at(&mut out[..n], self.at);
+        read.map_err(io::Error::other)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+impl Seek for Reader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let place = match to {
+            SeekFrom::Start(n) => Some(n),
+            SeekFrom::Current(n) => self.at.checked_add_signed(n),
+            SeekFrom::End(n) => self.file.bytes.checked_add_signed(n),
+        };
+        self.at = place.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
 fn modified(m: &Metadata) -> i64 {
     // A file system without times has none that changes.
     let time = m.modified().unwrap_or(UNIX_EPOCH);
@@ -239,7 +328,6 @@ fn read_exact_at(file: &File, out: &mut [u8], place: u64) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn read_exact_at(mut file: &File, out: &mut [u8], place: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
     file.seek(SeekFrom::Start(place))?;
     file.read_exact(out)
 }

@@ -10,7 +10,6 @@ use crate::data::identity::Identity;
 use crate::data::pixels::Pixels;
 use crate::device::rng::Stream;
 use odec_program::manifest::Images;
-use odec_program::noise;
 use std::ops::Range;
 
 /// Images in two parts.
@@ -115,11 +114,12 @@ impl Dataset for ImageSet {
     /// once, in the order of the seed and the epoch.
     fn training_batch(
         &self,
-        Draw { seed, step, batch }: Draw,
+        draw: Draw,
         rows: Range<u64>,
         context: u64,
     ) -> Result<Batch, DataError> {
         self.some("training", &self.train)?;
+        let Draw { seed, step, batch } = draw;
         let images = self.train.len() as u64;
         let order = Stream::new(seed, "images");
         let drawn = rows.clone().map(|r| {
@@ -129,10 +129,8 @@ impl Dataset for ImageSet {
             self.train[permuted(&order, epoch, place, images) as usize]
         });
         let drawn: Vec<u32> = drawn.collect();
-        let first = step.wrapping_shl(16).wrapping_add(rows.start);
-        let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
         Ok(Batch {
-            key: key as i32,
+            key: draw.key(rows.start),
             ..self.batch(&drawn, context)?
         })
     }

@@ -21,6 +21,7 @@ pub mod tokens;
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::system::output::OutputError;
 use crate::system::progress::Show;
+use crate::system::shown::Shown;
 use odec_program::manifest::Data;
 use std::io;
 use std::path::Path;
@@ -94,7 +95,7 @@ pub enum DataError {
     #[error("{percent} percent cannot be held out; give 0 to 99")]
     HeldOut { percent: u32 },
     #[error(
-        "the text of this run has changed: {what}; restore it, or name the files to continue with by --data (the same files, to accept the change)"
+        "the data of this run have changed: {what}; restore it, or name the files to continue with by --data (the same files, to accept the change)"
     )]
     Changed { what: String },
     #[error("{path} has changed while it was read: {what}")]
@@ -103,6 +104,24 @@ pub enum DataError {
     Output(OutputError),
     #[error(transparent)]
     Tokenizer(TokenizerError),
+}
+
+impl DataError {
+    /// What is wrong with a file or folder of images.
+    fn images(path: &Path, reason: impl Into<String>) -> DataError {
+        DataError::Images {
+            path: path.shown(),
+            reason: reason.into(),
+        }
+    }
+
+    /// The same of a file of images, where it is said of one of texts.
+    fn of_images(self) -> DataError {
+        match self {
+            DataError::Missing { path } => DataError::NoImagesAt { path },
+            other => other,
+        }
+    }
 }
 
 /// What a dataset is made from.

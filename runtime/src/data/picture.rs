@@ -1,14 +1,12 @@
 //! Decodes PNG files of one size.
 //!
-//! Takes a path and the size that images have; gives bytes in the order of y, x and channel. Palettes and fewer than 8 bits become 8 bits, 16 bits
+//! Takes a file and the size that images have; gives bytes in the order of y, x and channel. Palettes and fewer than 8 bits become 8 bits, 16 bits
 //! are cut to 8. What is damaged, larger, smaller or of other channels is refused with its name, before memory is taken for it.
 
 use crate::data::DataError;
-use crate::data::identity::DataFile;
-use crate::system::shown::Shown;
+use crate::data::identity::Seen;
 use png::{ColorType, Decoder, Limits, Transformations};
 use std::io::Cursor;
-use std::path::Path;
 
 /// Bytes of a file, and of what a decoder keeps.
 const MOST: u64 = 64 << 20;
@@ -42,13 +40,9 @@ impl std::fmt::Display for Size {
 /// The bytes of a file's image.
 ///
 /// # Errors
-/// When it cannot be read, is damaged, or has another size.
-pub fn read(path: &Path, size: Size) -> Result<Vec<u8>, DataError> {
-    let refused = |reason| DataError::Images {
-        path: path.shown(),
-        reason,
-    };
-    let file = DataFile::open(path)?;
+/// When it cannot be read, has changed, is damaged, or has another size.
+pub fn read(file: &Seen, size: Size) -> Result<Vec<u8>, DataError> {
+    let refused = |reason| DataError::images(file.path(), reason);
     if file.bytes() > MOST {
         return Err(refused(format!(
             "it has {} bytes; an image has at most {MOST}",
@@ -56,7 +50,7 @@ pub fn read(path: &Path, size: Size) -> Result<Vec<u8>, DataError> {
         )));
     }
     let mut bytes = vec![0; file.bytes() as usize];
-    file.read_at(&mut bytes, 0)?;
+    file.open()?.read_at(&mut bytes, 0)?;
     decode(&bytes, size).map_err(refused)
 }
 

@@ -4,11 +4,9 @@
 //! [`mod@crate::data::sources`].
 
 use crate::data::DataError;
-use crate::data::identity::DataFile;
+use crate::data::identity::{DataFile, Seen};
 use crate::data::picture::{self, Size};
 use crate::system::pool;
-use crate::system::shown::Shown;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// What a number of an array is stored as.
@@ -30,7 +28,7 @@ impl Kind {
         }
     }
 
-    /// Stored numbers as those from 0 to 1; the first that is no number is an error.
+    /// Stored numbers as those from 0 to 1; the first other one is an error.
     fn decode(self, bytes: &[u8], out: &mut [f32]) -> Result<(), String> {
         match self {
             Kind::U8 => {
@@ -46,8 +44,10 @@ impl Kind {
                 pairs.for_each(|(x, b)| *x = f64::from_le_bytes(*b) as f32);
             }
         }
-        match out.iter().find(|x| !x.is_finite()) {
-            Some(x) => Err(format!("it has the number {x}")),
+        match out.iter().find(|x| !(0.0..=1.0).contains(*x)) {
+            Some(x) => Err(format!(
+                "it has the number {x}; real numbers are from 0 to 1"
+            )),
             None => Ok(()),
         }
     }
@@ -76,7 +76,7 @@ pub enum Pixels {
     Array(Array),
     /// A file for each image.
     Files {
-        files: Vec<PathBuf>,
+        files: Vec<Seen>,
         size: Size,
     },
 }
@@ -93,7 +93,7 @@ impl Pixels {
     /// Reads images, each into its row.
     ///
     /// # Errors
-    /// When a file cannot be read, has changed or is damaged, or a number is none.
+    /// When a file cannot be read, has changed or is damaged, or a number is not from 0 to 1.
     pub fn read(&self, rows: Vec<(usize, &mut [f32])>) -> Result<(), DataError> {
         match self {
             Pixels::Array(a) => rows.into_iter().try_for_each(|(n, row)| a.read(n, row)),
@@ -127,13 +127,11 @@ impl Array {
     }
 }
 
-fn decode_all(files: Vec<(&PathBuf, &mut [f32])>, size: Size) -> Result<(), DataError> {
-    in_threads(files, |path, row| {
-        let bytes = picture::read(path, size)?;
-        Kind::U8.decode(&bytes, row).map_err(|reason| {
-            let path = path.shown();
-            DataError::Images { path, reason }
-        })
+fn decode_all(files: Vec<(&Seen, &mut [f32])>, size: Size) -> Result<(), DataError> {
+    in_threads(files, |file, row| {
+        let bytes = picture::read(file, size)?;
+        let decoded = Kind::U8.decode(&bytes, row);
+        decoded.map_err(|reason| DataError::images(file.path(), reason))
     })
 }
 
@@ -141,11 +139,11 @@ fn decode_all(files: Vec<(&PathBuf, &mut [f32])>, size: Size) -> Result<(), Data
 ///
 /// # Errors
 /// When a file cannot be read, or is no image of that size.
-pub fn pictures(files: &[PathBuf], size: Size) -> Result<Vec<u8>, DataError> {
+pub fn pictures(files: &[Seen], size: Size) -> Result<Vec<u8>, DataError> {
     let mut all = vec![0; files.len() * size.numbers()];
     let rows = all.chunks_exact_mut(size.numbers());
-    in_threads(files.iter().zip(rows).collect(), |path, row| {
-        row.copy_from_slice(&picture::read(path, size)?);
+    in_threads(files.iter().zip(rows).collect(), |file, row| {
+        row.copy_from_slice(&picture::read(file, size)?);
         Ok(())
     })?;
     Ok(all)
@@ -153,8 +151,8 @@ pub fn pictures(files: &[PathBuf], size: Size) -> Result<Vec<u8>, DataError> {
 
 /// Does the same with each file and its row, in as many threads as there are. Of several errors, that of the first file is given.
 fn in_threads<T: Send>(
-    files: Vec<(&PathBuf, &mut [T])>,
-    each: impl Fn(&PathBuf, &mut [T]) -> Result<(), DataError> + Sync,
+    files: Vec<(&Seen, &mut [T])>,
+    each: impl Fn(&Seen, &mut [T]) -> Result<(), DataError> + Sync,
 ) -> Result<(), DataError> {
     let threads = pool::default_threads().min(files.len());
     // Handed out in order, none behind an error: those before it are under way or done.
@@ -165,8 +163,8 @@ fn in_threads<T: Send>(
         error.is_none().then(|| files.next()).flatten()
     };
     let work = || {
-        while let Some((n, (path, row))) = next() {
-            if let Err(e) = each(path, row) {
+        while let Some((n, (file, row))) = next() {
+            if let Err(e) = each(file, row) {
                 let first = &mut state().1;
                 if first.as_ref().is_none_or(|(other, _)| n < *other) {
                     *first = Some((n, e));
@@ -183,4 +181,51 @@ fn in_threads<T: Send>(
     });
     let error = state().1.take();
     error.map_or(Ok(()), |(_, e)| Err(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn pictures_that_are_read_again_are_the_same_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.png");
+        let write = |grey: u8| {
+            let mut encoder = png::Encoder::new(File::create(&path).unwrap(), 2, 1);
+            encoder.set_color(png::ColorType::Grayscale);
+            let mut writer = encoder.write_header().unwrap();
+            writer.write_image_data(&[grey; 2]).unwrap();
+        };
+        write(255);
+        let seen = DataFile::open(&path).unwrap().seen();
+        let size = Size {
+            height: 1,
+            width: 2,
+            channels: 1,
+        };
+        let pixels = Pixels::Files {
+            files: vec![seen],
+            size,
+        };
+        let read = || {
+            let mut image = [0.0; 2];
+            let result = pixels.read(vec![(0, &mut image[..])]);
+            result.map(|()| image)
+        };
+        assert_eq!(read().unwrap(), [1.0; 2]);
+        write(0);
+        let later = SystemTime::now() + Duration::from_secs(60);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(later).unwrap();
+        let said = |e: DataError| match e {
+            DataError::Altered { what, .. } => what,
+            e => panic!("{e}"),
+        };
+        assert_eq!(said(read().unwrap_err()), "it was changed");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(said(read().unwrap_err()), "it is not there any more");
+    }
 }

@@ -1,13 +1,16 @@
-//! Which classes a model tells for images of which: the table, and its picture.
+//! Which classes a model predicts for images of which: the table (the confusion matrix), and its picture.
 
+use crate::system::shown::markup;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How often each class was told for images of each.
+/// How often each class was predicted for images of each. Only pairs that occur take memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confusion {
     classes: usize,
-    /// A row for each class, with a column for each that was told, and one for none.
-    counts: Vec<u64>,
+    /// By the class of an image and the one that was predicted; none, where no class was.
+    counts: BTreeMap<(usize, Option<usize>), u64>,
 }
 
 /// The class of the largest logit, the first of equal ones; none, where one is no number.
@@ -16,7 +19,9 @@ pub fn largest(logits: &[f64]) -> Option<usize> {
         return None;
     }
     let numbered = logits.iter().enumerate();
-    let best = numbered.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+    // Zeros of both signs are equal.
+    let order = |a: &f64, b: &f64| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+    let best = numbered.max_by(|a, b| order(a.1, b.1).then(b.0.cmp(&a.0)));
     best.map(|(class, _)| class)
 }
 
@@ -24,32 +29,31 @@ impl Confusion {
     pub fn new(classes: usize) -> Confusion {
         Confusion {
             classes,
-            counts: vec![0; classes * (classes + 1)],
+            counts: BTreeMap::new(),
         }
     }
 
     /// Another image of a class.
-    pub fn add(&mut self, class: usize, told: Option<usize>) {
-        let column = told.unwrap_or(self.classes);
-        self.counts[class * (self.classes + 1) + column] += 1;
+    pub fn add(&mut self, class: usize, predicted: Option<usize>) {
+        *self.counts.entry((class, predicted)).or_default() += 1;
     }
 
-    /// How often each class was told for images of this one; the last number is of those for which none was.
-    pub fn row(&self, class: usize) -> &[u64] {
-        let width = self.classes + 1;
-        &self.counts[class * width..(class + 1) * width]
+    /// Each class and the one that was predicted for images of it, with how often.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, Option<usize>, u64)> {
+        let pairs = self.counts.iter();
+        pairs.map(|((class, predicted), n)| (*class, *predicted, *n))
     }
 
-    pub fn rows(&self) -> impl Iterator<Item = &[u64]> {
-        self.counts.chunks_exact(self.classes + 1)
-    }
-
-    /// The share of images whose class was told.
+    /// The share of images whose class was predicted.
     pub fn accuracy(&self) -> f64 {
-        let right: u64 = (0..self.classes).map(|c| self.row(c)[c]).sum();
-        right as f64 / self.counts.iter().sum::<u64>().max(1) as f64
+        let correct = self.counts().filter(|(class, of, _)| *of == Some(*class));
+        let correct: u64 = correct.map(|(_, _, n)| n).sum();
+        correct as f64 / self.counts.values().sum::<u64>().max(1) as f64
     }
 }
+
+/// The most classes of a table that is drawn.
+pub const MOST_DRAWN: u64 = 256;
 
 const STYLE: &str = "\
     .page{fill:#fcfcfb}.ink{fill:#1f2328}.soft{fill:#656d76}.right{fill:#2a78d6}.wrong{fill:#d9541e}\
@@ -61,19 +65,30 @@ const CELL: usize = 40;
 const LEFT: usize = 84;
 const TOP: usize = 92;
 
+/// The width of so many characters of a size, with room: letters of the fonts that are asked for are about half as wide as high.
+fn width_of(text: &str, size: usize) -> usize {
+    text.chars().count() * size * 3 / 5
+}
+
 /// The table as a self-contained SVG picture: a row for each class, shaded by the share of its images.
 pub fn svg(title: &str, table: &Confusion) -> String {
-    let nothing_told = table.rows().any(|r| r[table.classes] > 0);
-    let columns = table.classes + usize::from(nothing_told);
-    let (width, height) = (LEFT + columns * CELL + 24, TOP + table.classes * CELL + 24);
+    let none = table.counts().any(|(_, predicted, _)| predicted.is_none());
+    let columns = table.classes + usize::from(none);
+    let said = format!(
+        "{:.2} % correct; rows are classes, columns what was predicted",
+        100.0 * table.accuracy()
+    );
+    let texts = 20 + width_of(title, 16).max(width_of(&said, 13)) + 20;
+    let width = texts.max(LEFT + columns * CELL + 24);
+    let height = TOP + table.classes * CELL + 24;
+    let title = markup(title);
     let mut s = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
          font-family=\"system-ui,-apple-system,'Segoe UI',sans-serif\" font-size=\"13\" role=\"img\">\n\
-         <title>Classes told by {title}</title>\n<style>{STYLE}</style>\n\
+         <title>Classes predicted by {title}</title>\n<style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
          <text class=\"ink\" x=\"20\" y=\"28\" font-size=\"16\" font-weight=\"600\">{title}</text>\n\
-         <text class=\"soft\" x=\"20\" y=\"50\">{:.2} % right; rows are classes, columns what was told</text>\n",
-        100.0 * table.accuracy(),
+         <text class=\"soft\" x=\"20\" y=\"50\">{said}</text>\n",
     );
     let mut text = |class: &str, x: usize, y: usize, anchor: &str, words: &str| {
         let _ = writeln!(
@@ -104,24 +119,26 @@ pub fn svg(title: &str, table: &Confusion) -> String {
             &class.to_string(),
         );
     }
-    for (class, row) in table.rows().enumerate() {
-        let all = row.iter().sum::<u64>().max(1);
-        for (column, n) in row.iter().enumerate().filter(|(_, n)| **n > 0) {
-            let (x, y) = (LEFT + column * CELL, TOP + class * CELL);
-            let fill = if column == class { "right" } else { "wrong" };
-            // A single mistake among thousands is seen, too.
-            let shade = 0.12 + 0.88 * *n as f64 / all as f64;
-            let side = CELL - 2;
-            let _ = writeln!(
-                s,
-                "<rect class=\"{fill}\" fill-opacity=\"{shade:.3}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" rx=\"3\"/>"
-            );
-            let (x, y) = (x + side / 2, y + side / 2 + 5);
-            let _ = writeln!(
-                s,
-                "<text class=\"ink\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{n}</text>"
-            );
-        }
+    let mut of_class = vec![0; table.classes];
+    table
+        .counts()
+        .for_each(|(class, _, n)| of_class[class] += n);
+    for (class, predicted, n) in table.counts() {
+        let column = predicted.unwrap_or(table.classes);
+        let (x, y) = (LEFT + column * CELL, TOP + class * CELL);
+        let fill = if column == class { "right" } else { "wrong" };
+        // A single mistake among thousands is seen, too.
+        let shade = 0.12 + 0.88 * n as f64 / of_class[class] as f64;
+        let side = CELL - 2;
+        let _ = writeln!(
+            s,
+            "<rect class=\"{fill}\" fill-opacity=\"{shade:.3}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" rx=\"3\"/>"
+        );
+        let (x, y) = (x + side / 2, y + side / 2 + 5);
+        let _ = writeln!(
+            s,
+            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{n}</text>"
+        );
     }
     s.push_str("</svg>\n");
     s
@@ -140,6 +157,7 @@ mod tests {
             "the first of equal ones"
         );
         assert_eq!(largest(&[f64::NEG_INFINITY, f64::INFINITY]), Some(1));
+        assert_eq!(largest(&[-0.0, 0.0]), Some(0), "zeros are equal");
         assert_eq!(largest(&[5.0, f64::NAN, 1.0]), None);
         assert_eq!(largest(&[]), None);
     }
@@ -152,8 +170,30 @@ mod tests {
             table.add(class, told);
         }
         assert_eq!(table.accuracy(), 0.5);
-        let rows: Vec<&[u64]> = table.rows().collect();
-        assert_eq!(rows, [[2, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]);
+        let counts: Vec<_> = table.counts().collect();
+        assert_eq!(counts, [(0, Some(0), 2), (1, Some(2), 1), (2, None, 1)]);
         insta::assert_snapshot!(svg("digits", &table));
+    }
+
+    #[test]
+    fn a_picture_is_as_wide_as_its_words_and_escapes_them() {
+        let picture = svg("<a> & \"b\"", &Confusion::new(2));
+        assert!(picture.contains(">&lt;a&gt; &amp; &quot;b&quot;</text>"));
+        assert!(!picture.contains("<a>"), "{picture}");
+        let width = |title: &str| -> usize {
+            let picture = svg(title, &Confusion::new(2));
+            let (_, rest) = picture.split_once("width=\"").unwrap();
+            rest.split_once('"').unwrap().0.parse().unwrap()
+        };
+        assert!(width("short") > 400, "the line below the title");
+        assert!(width(&"long".repeat(30)) > 120 * 8, "the title");
+    }
+
+    #[test]
+    fn many_classes_take_memory_for_what_occurs() {
+        let mut table = Confusion::new(usize::MAX);
+        table.add(1 << 40, Some(7));
+        table.add(1 << 40, Some(1 << 40));
+        assert_eq!((table.counts().count(), table.accuracy()), (2, 0.5));
     }
 }

@@ -1,4 +1,4 @@
-//! Loss on held-out data, and of images the share whose class is told.
+//! Loss on held-out data, and of images the share whose class is predicted.
 
 use crate::data::dataset::{Batch, Count, Dataset, Unit};
 use crate::data::{DataError, mask};
@@ -65,7 +65,7 @@ pub fn evaluate(
     Ok(judge(x, dataset, most, report)?.0)
 }
 
-/// The same, and of images how often each class was told for which.
+/// The same, and of images how often each class was predicted for which.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -79,7 +79,7 @@ pub fn judge(
     let loss = x.manifest().train.as_ref().map_or(Loss::Next, |t| t.loss);
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
-    let mut told = match dataset.unit() {
+    let mut table = match dataset.unit() {
         Unit::Tokens => None,
         Unit::Images => Some(Confusion::new(x.manifest().model.vocab as usize)),
     };
@@ -100,8 +100,8 @@ pub fn judge(
             }
         }
         predicted += n;
-        if let Some(told) = &mut told {
-            classify(x, &batch, told)?;
+        if let Some(table) = &mut table {
+            classify(x, &batch, table)?;
         }
         report(predicted);
     }
@@ -112,13 +112,13 @@ pub fn judge(
         loss: sum / all,
         reports,
         of: dataset.unit().count(predicted),
-        accuracy: told.as_ref().map(Confusion::accuracy),
+        accuracy: table.as_ref().map(Confusion::accuracy),
     };
-    Ok((e, told))
+    Ok((e, table))
 }
 
-/// Adds the classes of a batch of images that entry `forward` tells.
-fn classify(x: &mut Executor, batch: &Batch, told: &mut Confusion) -> Result<(), RunError> {
+/// Adds the classes that entry `forward` predicts for a batch of images.
+fn classify(x: &mut Executor, batch: &Batch, table: &mut Confusion) -> Result<(), RunError> {
     let classes = x.manifest().model.vocab as usize;
     let entries = &x.manifest().program.entries;
     let planned = entries.get(&EntryId::Forward).map_or(1, |e| e.maxima.batch);
@@ -132,7 +132,7 @@ fn classify(x: &mut Executor, batch: &Batch, told: &mut Confusion) -> Result<(),
         let logits = x.run(EntryId::Forward, at, &given, &[])?;
         let logits: Vec<f64> = logits.reals(names::LOGITS)?.iter().collect();
         for (of_image, class) in logits.chunks_exact(classes).zip(targets) {
-            told.add(*class as usize, largest(of_image));
+            table.add(*class as usize, largest(of_image));
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug)]
 pub struct HeldOut {
     pub loss: f64,
-    /// The share of images whose class was told.
+    /// The share of images whose class was predicted.
     pub accuracy: Option<f64>,
     /// How many tokens or images.
     pub number: u64,
@@ -75,7 +75,7 @@ impl std::fmt::Display for State {
         if let Some(h) = self.held_out {
             let accuracy = h
                 .accuracy
-                .map(|share| format!(", {:.2} % right", 100.0 * share));
+                .map(|share| format!(", {:.2} % correct", 100.0 * share));
             let accuracy = accuracy.unwrap_or_default();
             write!(
                 f,
@@ -281,7 +281,7 @@ mod tests {
         };
         assert_eq!(
             images.to_string(),
-            "step 120/1000  loss 2.346  held out 2.500, 98.12 % right (1000 images)  812 images/s  2 h 01 min left"
+            "step 120/1000  loss 2.346  held out 2.500, 98.12 % correct (1000 images)  812 images/s  2 h 01 min left"
         );
         s.held_out = None;
         s.experts = Some((None, vec![0.314, 0.216, 0.25, 0.22]));

@@ -1,4 +1,4 @@
-//! Paths as they are printed: on one line, without control characters.
+//! Paths as they are printed: on one line, without control characters; and names as they stand in pictures.
 
 use odec_source::escape::escaped;
 use std::path::Path;
@@ -12,6 +12,14 @@ impl Shown for Path {
     fn shown(&self) -> String {
         escaped(&self.to_string_lossy())
     }
+}
+
+/// Text as it stands in SVG.
+pub fn markup(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

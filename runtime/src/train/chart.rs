@@ -4,6 +4,7 @@
 //! (the band shows their extremes), held-out losses are dots. Equal points give equal bytes.
 
 use crate::data::dataset::Unit;
+use crate::system::shown::markup;
 use std::fmt::Write;
 
 /// A run's losses over its steps.
@@ -170,7 +171,7 @@ pub fn svg(c: &Curve) -> String {
          <title>Loss of {title}</title>\n<style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
          <text class=\"ink\" x=\"{left}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{title}</text>\n",
-        title = escape(&c.title),
+        title = markup(&c.title),
     );
     let Some((xs, ys)) = c.ranges() else {
         s.push_str("<text class=\"soft\" x=\"64\" y=\"200\">no steps yet</text>\n</svg>\n");
@@ -273,13 +274,6 @@ fn legend(c: &Curve, stretches: &[Stretch]) -> String {
     s.extend(held_out);
     s.extend(training);
     s
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 /// The curve in braille dots, `width` × `height` characters without labels; held-out losses are `●`.

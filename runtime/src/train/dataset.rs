@@ -7,12 +7,13 @@ use crate::artifact::Artifact;
 use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
 use crate::data::{DataError, Source, sources};
-use crate::parameters::checkpoint::{Checkpoint, Progress};
+use crate::parameters::checkpoint::{Checkpoint, CheckpointError, Progress};
 use crate::system::files;
 use crate::system::owned::{CHECKPOINT, MODEL, TOKENIZER};
 use crate::system::progress::Show;
+use crate::system::shown::Shown;
 use crate::train::failure::TrainError;
-use odec_program::manifest::Data;
+use odec_program::manifest::{Data, Form};
 use std::path::{Path, PathBuf};
 
 /// Beside the run: token files made from texts.
@@ -88,6 +89,20 @@ pub(crate) fn with_files(data: &Data, files: &[PathBuf]) -> Result<Data, TrainEr
     })
 }
 
+/// Whether images are of the form that the model was compiled for. A checkpoint says the form again, and may be damaged.
+fn same_images(a: &Artifact, data: &Data, run: &Path) -> Result<(), TrainError> {
+    let train = a.manifest().train.as_ref();
+    let compiled = train.map_or(&data.form, |t| &t.data.form);
+    let of_images = [&data.form, compiled].map(|form| matches!(form, Form::Images(_)));
+    if of_images == [false; 2] || data.form == *compiled {
+        return Ok(());
+    }
+    Err(TrainError::Checkpoint(CheckpointError::Damaged {
+        path: run.join(CHECKPOINT).shown(),
+        reason: "its images are not of the form that the model reads".into(),
+    }))
+}
+
 pub(crate) fn open_dataset(
     a: &Artifact,
     data: &Data,
@@ -95,6 +110,7 @@ pub(crate) fn open_dataset(
     run: &Path,
     show: Show,
 ) -> Result<Box<dyn Dataset>, TrainError> {
+    same_images(a, data, run)?;
     let source = Source {
         data,
         tokenizer,

@@ -6,14 +6,14 @@
 //! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
 //! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`.
 //! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
-//! losses are nats per token, or per image; `seconds` is training time so far, over all sittings.
+//! losses are nats per token, or per image, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
 
 use crate::data::dataset::{Count, Unit};
 use crate::system::files;
 use crate::system::input;
 use crate::system::shown::Shown;
 use crate::train::chart::Curve;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -43,7 +43,11 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<String, f64>,
     /// What evolves report, by name: a number for each of their steps.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "lists_or_nan"
+    )]
     pub reports: BTreeMap<String, Vec<f64>>,
     pub lr: f64,
     /// Before clipping.
@@ -63,16 +67,38 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     pub step: u64,
+    #[serde(deserialize_with = "or_nan")]
     pub held_out_loss: f64,
     #[serde(flatten)]
     pub of: Count,
-    /// The share of images whose class was told.
+    /// The share of images whose class was predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// What evolves report, by name: a number for each of their steps.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "lists_or_nan"
+    )]
     pub reports: BTreeMap<String, Vec<f64>>,
     pub seconds: f64,
+}
+
+/// A number; JSON has `null` in the place of those that are not finite.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Option::deserialize(from).map(|x| x.unwrap_or(f64::NAN))
+}
+
+/// The same of lists by their names.
+fn lists_or_nan<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeMap<String, Vec<f64>>, D::Error> {
+    let lists = BTreeMap::<String, Vec<Option<f64>>>::deserialize(from)?;
+    let numbers = |list: Vec<Option<f64>>| list.into_iter().map(|x| x.unwrap_or(f64::NAN));
+    let lists = lists.into_iter();
+    Ok(lists
+        .map(|(name, l)| (name, numbers(l).collect()))
+        .collect())
 }
 
 /// What was read in a second: `"tokens_per_s":41000`.
@@ -311,7 +337,7 @@ mod tests {
         }
         m.file.write_all(b"{\"step\":4,\"lo").unwrap();
         let mut m = Metrics::open(&path, 2).unwrap();
-        assert_eq!(m.records(), [step(1), step(2), held_out]);
+        assert_eq!(m.records(), [step(1), step(2), held_out.clone()]);
         m.add(step(3)).unwrap();
         assert_eq!(m.damage(), None, "lost steps are no damage");
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap());
@@ -322,6 +348,35 @@ mod tests {
         let said = m.damage().unwrap().rsplit_once(": ").unwrap().1;
         assert_eq!(said, "2 lines cannot be read and are left out (line 1, 2)");
         assert_eq!(std::fs::read(&path).unwrap(), whole);
+        // Numbers that are not finite leave their lines.
+        let mut m = Metrics::open(&path, 3).unwrap();
+        let Record::HeldOut(of) = held_out else {
+            unreachable!()
+        };
+        m.add(Record::HeldOut(HeldOut {
+            held_out_loss: f64::NAN,
+            reports: [("energy".to_string(), vec![f64::INFINITY, 0.25])].into(),
+            ..of
+        }))
+        .unwrap();
+        let Record::Step(diverging) = step(3) else {
+            unreachable!()
+        };
+        m.add(Record::Step(Step {
+            reports: [("energy".to_string(), vec![1.5, f64::NAN])].into(),
+            ..diverging
+        }))
+        .unwrap();
+        let m = Metrics::open(&path, 3).unwrap();
+        assert_eq!((m.records().len(), m.damage()), (6, None));
+        match &m.records()[4..] {
+            [Record::HeldOut(h), Record::Step(s)] => {
+                assert!(h.held_out_loss.is_nan());
+                assert!(h.reports["energy"][0].is_nan() && h.reports["energy"][1] == 0.25);
+                assert!(s.reports["energy"][0] == 1.5 && s.reports["energy"][1].is_nan());
+            }
+            other => panic!("{other:?}"),
+        }
         std::fs::remove_file(&path).unwrap();
         let m = Metrics::open(&path, 3).unwrap();
         let said = "3 of the 3 steps before the checkpoint have no line; the curve has gaps";

@@ -4,7 +4,7 @@
 
 use crate::harness::cache;
 use crate::harness::models::{
-    in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
+    Steps, in_bf16, near_steps, optimizers, planned, ragged, same_steps, three_updates, two_steps,
     update_of,
 };
 use crate::ptx::Emulated;
@@ -12,7 +12,7 @@ use odec_program::gpu::tensor;
 use odec_program::{Bindings, KernelSpec, Target};
 use odec_runtime::device::reference::ReferenceDevice;
 
-fn check(name: &str, sizes: &[(&str, &str)], target: Target) {
+fn check(name: &str, sizes: &[(&str, &str)], target: Target) -> Steps {
     let at = Bindings::new(2, 19);
     let manifest = planned(name, sizes, target);
     let reference = ReferenceDevice::new(&manifest.program.kernels);
@@ -29,6 +29,7 @@ fn check(name: &str, sizes: &[(&str, &str)], target: Target) {
         &processor,
         &format!("{name}, {target} against a processor"),
     );
+    want
 }
 
 #[test]
@@ -147,7 +148,14 @@ fn recursions() {
             ("hidden: 704", "hidden: 37"),
             ("for 6 steps { h = 1;  weights per step }", &steps),
         ];
-        check("prenorm", &sizes, Target::Sm80);
+        let steps = check("prenorm", &sizes, Target::Sm80);
+        // Where tokens choose, some leave the second step out and some take it.
+        let made = steps
+            .iter()
+            .filter(|(name, _)| name.starts_with("steps.made"));
+        let made: Vec<f64> = made.map(|(_, bits)| f64::from_bits(bits[0])).collect();
+        assert_eq!(made.is_empty(), choice.contains("expert"), "{choice}");
+        assert!(made.iter().all(|n| *n > 1.0 && *n < 2.0), "{made:?}");
     }
 }
 

@@ -106,7 +106,9 @@ pub fn two_steps(manifest: &Manifest, device: Box<dyn Device>, at: Bindings) -> 
     };
     for step in 1..3 {
         let logits = e.run("forward", at, &inputs[..1], &[]).unwrap();
-        keep(format!("logits {step}"), logits.reals("logits").unwrap());
+        for (name, _) in logits.shapes() {
+            keep(format!("{name} {step}"), logits.reals(name).unwrap());
+        }
         let loss = e.run("grad", at, &inputs, &[]).unwrap();
         keep(format!("loss {step}"), loss.reals("loss").unwrap());
         keep(format!("gradients {step}"), e.state(State::Grads));

@@ -55,6 +55,15 @@ impl Unit {
         }
     }
 
+    /// What stands at all positions of a row.
+    pub fn of_a_row(self) -> &'static str {
+        match self {
+            Unit::Token => "tokens of a text",
+            Unit::Patch => "patches of an image",
+            Unit::Vector => "vectors of a sequence",
+        }
+    }
+
     /// What a row of them is called.
     pub fn row(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! `patches`: images, cut into squares; the numbers of a square at each position.
 
-use super::{Image, Input, Unit};
+use super::{Image, Input, MAX_CONTEXT, Unit};
 use crate::arguments::Argument;
 use crate::codes;
 use crate::layers::MAX_WIDTH;
@@ -71,6 +71,11 @@ impl Part for Patches {
             let message = format!("a patch of {} numbers", image.columns());
             let d = Diagnostic::error(codes::TOO_LARGE, at, message);
             return r.fail(d.label(format!("at most {MAX_WIDTH} are expected")));
+        }
+        if image.patches() > MAX_CONTEXT {
+            let message = format!("an image of {} patches", image.patches());
+            let d = Diagnostic::error(codes::TOO_LARGE, at, message);
+            return r.fail(d.label(format!("at most {MAX_CONTEXT} are expected")));
         }
         Some(Patches { image })
     }

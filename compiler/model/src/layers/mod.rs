@@ -141,6 +141,11 @@ impl Reads {
     }
 }
 
+/// A number of something, for fractions.
+pub fn whole(n: u64) -> i64 {
+    n.try_into().unwrap_or(i64::MAX)
+}
+
 /// The most tokens of a text that each expert of a mixture takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {

@@ -5,7 +5,7 @@
 use super::arguments::Silent;
 use super::{
     About, Argument, Capacity, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading,
-    Reads, Routed, Start, TypeResult, Weights, part_of,
+    Reads, Routed, Start, TypeResult, Weights, part_of, whole,
 };
 use crate::codes;
 use crate::scheme::args::Bounds;
@@ -32,7 +32,7 @@ const CAPACITY: Argument = Argument::number(
 const WEIGHTS: Argument = Argument::word(
     "weights",
     &["all", "chosen"],
-    "whose scores the softmax is of that results are weighted by: all experts', or those of the experts that were chosen",
+    "the weights of results: `chosen` is the softmax over the scores of the chosen experts, `all` the softmax over all scores",
 );
 /// Most experts: their numbers are exact in every type of arithmetic.
 const MOST_EXPERTS: u64 = 1 << 12;
@@ -318,10 +318,6 @@ fn ceil(x: &Exact) -> u64 {
     above
         .and_then(|n| u64::try_from(n).ok())
         .unwrap_or(u64::MAX)
-}
-
-fn whole(n: u64) -> i64 {
-    n.try_into().unwrap_or(i64::MAX)
 }
 
 fn sum(b: &mut Builder, terms: &[Value]) -> TypeResult {

@@ -42,7 +42,11 @@ impl Ends<'_> {
         let vocab = self.input.vocab();
         if vocab.is_none() {
             let d = incompatible(span, &format!("{which} gives tokens"));
-            sink.push(d.label(format!("this model reads {}", self.input.unit().many())));
+            let d = d.label(format!("this model reads {}", self.input.unit().many()));
+            sink.push(match self.input.image() {
+                Some(_) => d.help("write `data images(\"images.npz\", classes: 10)`"),
+                None => d,
+            });
         }
         vocab
     }

@@ -5,7 +5,7 @@
 
 use super::images::Found;
 use crate::data::DataError;
-use crate::data::identity::{DataFile, Identity};
+use crate::data::identity::{DataFile, Identity, Seen};
 use crate::data::picture::Size;
 use crate::data::pixels::{Array, Bytes, Kind, Pixels, pictures};
 use crate::system::hash::hex;
@@ -28,28 +28,35 @@ pub fn read(folder: &Path, size: Size, classes: u64) -> Result<Found, DataError>
                 "it is no folder; {} has a folder for each class",
                 folder.shown()
             );
-            return Err(refused(of_class, reason));
+            return Err(DataError::images(of_class, reason));
         }
         let images = inside(of_class)?;
         if let Some(other) = images.iter().find(|f| !is_png(f)) {
             let reason = "it is no PNG image; folders of images hold nothing else";
-            return Err(refused(other, reason));
+            return Err(DataError::images(other, reason));
+        }
+        if images.is_empty() {
+            let reason = "it has no PNG images; a class without any is no folder";
+            return Err(DataError::images(of_class, reason));
         }
         numbers.resize(numbers.len() + images.len(), class as i32);
-        files.extend(images);
+        for image in images {
+            let file = DataFile::open(&image).map_err(DataError::of_images)?;
+            files.push(file.seen());
+        }
     }
     if folders.len() as u64 > classes {
         let reason = format!(
             "it has {} folders, and the model has {classes} classes",
             folders.len()
         );
-        return Err(refused(folder, reason));
+        return Err(DataError::images(folder, reason));
     }
     if files.is_empty() {
         let reason = "it has no folders with PNG images, one for each class";
-        return Err(refused(folder, reason));
+        return Err(DataError::images(folder, reason));
     }
-    let known = identity(folder, &files)?;
+    let known = identity(folder, &files, &numbers)?;
     let bytes = (size.numbers() as u64).saturating_mul(files.len() as u64);
     let pixels = match bytes <= FEW {
         true => Pixels::Array(Array {
@@ -66,13 +73,6 @@ pub fn read(folder: &Path, size: Size, classes: u64) -> Result<Found, DataError>
         pixels,
         classes: numbers,
     })
-}
-
-fn refused(path: &Path, reason: impl Into<String>) -> DataError {
-    DataError::Images {
-        path: path.shown(),
-        reason: reason.into(),
-    }
 }
 
 fn is_png(path: &Path) -> bool {
@@ -98,25 +98,21 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(paths)
 }
 
-/// What a folder is known by: the names of its files, and what is in them.
-fn identity(folder: &Path, files: &[PathBuf]) -> Result<Identity, DataError> {
-    let (mut bytes, mut modified) = (0, i64::MIN);
-    for f in files {
-        let file = DataFile::open(f)?;
-        bytes += file.bytes();
-        modified = modified.max(file.modified());
-    }
+/// What a folder is known by: the names of its files, the numbers of their classes, and what is in them.
+fn identity(folder: &Path, files: &[Seen], classes: &[i32]) -> Result<Identity, DataError> {
+    let bytes = files.iter().map(Seen::bytes).sum();
+    let modified = files.iter().map(Seen::modified).max().unwrap_or(0);
     let sampled = bytes > HASHED;
     let mut hash = Sha256::new();
-    for f in files {
-        let file = DataFile::open(f)?;
-        let name = f.strip_prefix(folder).unwrap_or(f);
+    for (f, class) in files.iter().zip(classes) {
+        let name = f.path().strip_prefix(folder).unwrap_or(f.path());
         hash.update(name.as_os_str().as_encoded_bytes());
         hash.update(b"\0");
-        hash.update(file.bytes().to_le_bytes());
+        hash.update(class.to_le_bytes());
+        hash.update(f.bytes().to_le_bytes());
         match sampled {
-            true => hash.update(file.modified().to_le_bytes()),
-            false => hash.update(file.hash_all(0)?),
+            true => hash.update(f.modified().to_le_bytes()),
+            false => hash.update(f.open()?.hash_all(0)?),
         }
     }
     Ok(Identity {
@@ -126,4 +122,26 @@ fn identity(folder: &Path, files: &[PathBuf]) -> Result<Identity, DataError> {
         sha256: hex(&hash.finalize()),
         sampled,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_known_by_its_classes_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a.png", "b.png"].map(|name| dir.path().join(name));
+        let files: Vec<Seen> = paths
+            .iter()
+            .map(|path| {
+                fs::write(path, "bytes").unwrap();
+                DataFile::open(path).unwrap().seen()
+            })
+            .collect();
+        let known = |classes: &[i32]| identity(dir.path(), &files, classes).unwrap();
+        let was = known(&[0, 1]);
+        assert_eq!(known(&[0, 1]).change(&was), None);
+        assert!(known(&[0, 2]).change(&was).is_some());
+    }
 }

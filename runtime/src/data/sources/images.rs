@@ -16,13 +16,11 @@ use crate::data::images::ImageSet;
 use crate::data::picture::Size;
 use crate::data::pixels::{Array, Bytes, Kind, Pixels};
 use crate::data::{DataError, Source};
-use crate::system::input;
 use crate::system::shown::Shown;
 use flate2::read::MultiGzDecoder;
 use odec_program::manifest::Images;
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -72,39 +70,27 @@ impl DataSource for ImageFiles<'_> {
 impl ImageFiles<'_> {
     fn found(&self, path: &Path, size: Size) -> Result<Found, DataError> {
         let classes = self.shape.classes;
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        match extension {
-            _ if path.is_dir() => image_folder::read(path, size, classes),
-            "npz" => npz(path, size, classes),
-            "npy" => beside(path, size, classes, array::npy),
-            _ => beside(path, size, classes, array::idx),
+        if path.is_dir() {
+            return image_folder::read(path, size, classes);
+        }
+        let file = DataFile::open(path).map_err(DataError::of_images)?;
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("npz") => {
+                let read = npz(&file, size, classes);
+                read.or_else(|e| file.unchanged().and(Err(e)))
+            }
+            Some("npy") => beside(file, size, classes, array::npy),
+            _ => beside(file, size, classes, array::idx),
         }
     }
 }
 
-fn refused(path: &Path, reason: impl Into<String>) -> DataError {
-    DataError::Images {
-        path: path.shown(),
-        reason: reason.into(),
-    }
-}
-
-fn opened(path: &Path) -> Result<DataFile, DataError> {
-    DataFile::open(path).map_err(|e| match e {
-        DataError::Missing { path } => DataError::NoImagesAt { path },
-        e => e,
-    })
-}
-
 /// An archive of arrays.
-fn npz(path: &Path, size: Size, classes: u64) -> Result<Found, DataError> {
-    let known = opened(path)?.identity()?;
-    let read = |source| DataError::Read {
-        path: path.shown(),
-        source,
-    };
-    let damaged = |e: ZipError| refused(path, format!("it cannot be read as .npz: {e}"));
-    let mut archive = ZipArchive::new(input::open(path).map_err(read)?).map_err(damaged)?;
+fn npz(file: &DataFile, size: Size, classes: u64) -> Result<Found, DataError> {
+    let path = file.path();
+    let known = file.identity()?;
+    let damaged = |e: ZipError| DataError::images(path, format!("it cannot be read as .npz: {e}"));
+    let mut archive = ZipArchive::new(BufReader::new(file.reader())).map_err(damaged)?;
     let has = |name: &&str| archive.index_for_name(&format!("{name}.npy")).is_some();
     let Some([images, labels]) = NAMES.into_iter().find(|pair| pair.iter().all(has)) else {
         let names = archive.file_names().take(8).filter_map(Result::ok);
@@ -112,18 +98,20 @@ fn npz(path: &Path, size: Size, classes: u64) -> Result<Found, DataError> {
         let reason = format!(
             "it has no arrays `images` and `labels` (or `x` and `y`, or `x_train` and `y_train`); it has {names:?}"
         );
-        return Err(refused(path, reason));
+        return Err(DataError::images(path, reason));
     };
-    let mut unpack = |name: &str| -> Result<(PathBuf, Head, Vec<u8>), DataError> {
+    let mut unpack = |name: &str, fit: Fit| -> Result<(PathBuf, Head, Vec<u8>), DataError> {
         let place = path.join(format!("{name}.npy"));
         let mut file = archive.by_name(&format!("{name}.npy")).map_err(damaged)?;
-        let (head, bytes) = unpacked(&mut file, array::npy).map_err(|e| refused(&place, e))?;
+        let (head, bytes) = unpacked(&place, &mut file, array::npy, fit)?;
         Ok((place, head, bytes))
     };
-    let (place, head, bytes) = unpack(images)?;
+    let fit = |path: &Path, head: &Head| kind_of(path, head, size).map(drop);
+    let (place, head, bytes) = unpack(images, &fit)?;
     let pixels = pixels(&place, &head, size, Bytes::Memory(bytes))?;
-    let (place, head, bytes) = unpack(labels)?;
-    let classes = numbers(&place, &head, &bytes, pixels.len(), classes)?;
+    let fit = |path: &Path, head: &Head| are_classes(path, head, pixels.len());
+    let (place, head, bytes) = unpack(labels, &fit)?;
+    let classes = numbers(&place, &head, &bytes, classes)?;
     Ok(Found {
         files: vec![known],
         pixels,
@@ -133,22 +121,25 @@ fn npz(path: &Path, size: Size, classes: u64) -> Result<Found, DataError> {
 
 /// What reads the head of an array.
 type HeadOf = fn(&[u8]) -> Result<Head, String>;
+/// Whether an array of this head is one that is read: asked before its elements are.
+type Fit<'a> = &'a dyn Fn(&Path, &Head) -> Result<(), DataError>;
 
 /// An array of images in a file of its own, with its classes in another one.
-fn beside(path: &Path, size: Size, classes: u64, head_of: HeadOf) -> Result<Found, DataError> {
-    let file = opened(path)?;
+fn beside(file: DataFile, size: Size, classes: u64, head_of: HeadOf) -> Result<Found, DataError> {
+    let path = &file.path().to_path_buf();
     let known = file.identity()?;
     let (head, bytes) = match is_packed(path) {
         true => {
-            let (head, bytes) = whole(path, head_of)?;
+            let fit = |path: &Path, head: &Head| kind_of(path, head, size).map(drop);
+            let (head, bytes) = whole(&file, head_of, &fit)?;
             (head, Bytes::Memory(bytes))
         }
         false => {
             let mut first = vec![0; file.bytes().min(MOST_OF_A_HEAD as u64) as usize];
             file.read_at(&mut first, 0)?;
-            let head = head_of(&first).map_err(|e| refused(path, e))?;
+            let head = head_of(&first).map_err(|e| DataError::images(path, e))?;
             let has = file.bytes().saturating_sub(head.start);
-            fits(&head, has).map_err(|e| refused(path, e))?;
+            fits(&head, has).map_err(|e| DataError::images(path, e))?;
             let start = head.start;
             (head, Bytes::File(file, start))
         }
@@ -156,16 +147,17 @@ fn beside(path: &Path, size: Size, classes: u64, head_of: HeadOf) -> Result<Foun
     let pixels = pixels(path, &head, size, bytes)?;
     let labels = labels_of(path).ok_or_else(|| {
         let reason = "its name has neither `images` nor `x` as a word, so where its classes are is not known";
-        refused(path, reason)
+        DataError::images(path, reason)
     })?;
     let of_labels = DataFile::open(&labels).map_err(|e| match e {
         DataError::Missing { path: labels } => {
-            refused(path, format!("its classes are not beside it, in {labels}"))
+            DataError::images(path, format!("its classes are not beside it, in {labels}"))
         }
         e => e,
     })?;
-    let (head, bytes) = whole(&labels, head_of)?;
-    let classes = numbers(&labels, &head, &bytes, pixels.len(), classes)?;
+    let fit = |path: &Path, head: &Head| are_classes(path, head, pixels.len());
+    let (head, bytes) = whole(&of_labels, head_of, &fit)?;
+    let classes = numbers(&labels, &head, &bytes, classes)?;
     Ok(Found {
         files: vec![known, of_labels.identity()?],
         pixels,
@@ -201,38 +193,43 @@ fn labels_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// An array that is read whole.
-fn whole(path: &Path, head_of: HeadOf) -> Result<(Head, Vec<u8>), DataError> {
-    let read = |source| DataError::Read {
-        path: path.shown(),
-        source,
+fn whole(file: &DataFile, head_of: HeadOf, fit: Fit) -> Result<(Head, Vec<u8>), DataError> {
+    let path = file.path();
+    let packed = || MultiGzDecoder::new(BufReader::new(file.reader()));
+    let read = match is_packed(path) {
+        true => unpacked(path, &mut packed(), head_of, fit),
+        false => unpacked(path, &mut file.reader(), head_of, fit),
     };
-    let file: File = input::open(path).map_err(read)?;
-    let mut reader: Box<dyn Read> = match is_packed(path) {
-        true => Box::new(MultiGzDecoder::new(io::BufReader::new(file))),
-        false => Box::new(file),
-    };
-    unpacked(&mut *reader, head_of).map_err(|e| refused(path, e))
+    // What was changed is said before what that made of it.
+    read.or_else(|e| file.unchanged().and(Err(e)))
 }
 
 /// Head and elements of an array that is read from its beginning to its end: no more of it than its head says, and [`MOST`].
-fn unpacked(from: &mut dyn Read, head_of: HeadOf) -> Result<(Head, Vec<u8>), String> {
-    let damaged = |e: io::Error| format!("it cannot be read: {e}");
+fn unpacked(
+    path: &Path,
+    from: &mut dyn Read,
+    head_of: HeadOf,
+    fit: Fit,
+) -> Result<(Head, Vec<u8>), DataError> {
+    let refused = |reason| DataError::images(path, reason);
+    let damaged = |e: io::Error| refused(format!("it cannot be read: {e}"));
     let mut bytes = vec![];
     let first = from.take(MOST_OF_A_HEAD as u64).read_to_end(&mut bytes);
     first.map_err(damaged)?;
-    let head = head_of(&bytes)?;
+    let head = head_of(&bytes).map_err(refused)?;
+    fit(path, &head)?;
     let says = head.bytes().filter(|n| *n <= MOST);
     let says = says.ok_or_else(|| {
-        format!(
+        refused(format!(
             "it says that it holds {:?} elements, more than the {MOST} bytes that are unpacked",
             head.shape
-        )
+        ))
     })?;
     // What is not there takes no memory, whatever a head says.
     bytes.drain(..(head.start as usize).min(bytes.len()));
     let left = (says + 1).saturating_sub(bytes.len() as u64);
     from.take(left).read_to_end(&mut bytes).map_err(damaged)?;
-    fits(&head, bytes.len() as u64)?;
+    fits(&head, bytes.len() as u64).map_err(refused)?;
     Ok((head, bytes))
 }
 
@@ -250,15 +247,16 @@ fn fits(head: &Head, has: u64) -> Result<(), String> {
     }
 }
 
-/// Images of the size that the model reads.
-fn pixels(path: &Path, head: &Head, size: Size, bytes: Bytes) -> Result<Pixels, DataError> {
+/// What the numbers of an array of images are stored as, and how many images it has, of the size that the model reads.
+fn kind_of(path: &Path, head: &Head, size: Size) -> Result<(Kind, usize), DataError> {
+    let refused = |reason: String| DataError::images(path, reason);
     let kind = match head.element {
         Element::Unsigned(1) => Kind::U8,
         Element::Float(4) => Kind::F32,
         Element::Float(8) => Kind::F64,
         _ => {
             let reason = "its numbers are neither bytes (0 to 255) nor real (0 to 1)";
-            return Err(refused(path, reason));
+            return Err(refused(reason.into()));
         }
     };
     let (images, found) = match head.shape[..] {
@@ -269,7 +267,7 @@ fn pixels(path: &Path, head: &Head, size: Size, bytes: Bytes) -> Result<Pixels, 
                 "its shape is {:?}; images are [n, height, width] or [n, height, width, channels]",
                 head.shape
             );
-            return Err(refused(path, reason));
+            return Err(refused(reason));
         }
     };
     let [height, width, channels] = found;
@@ -280,43 +278,48 @@ fn pixels(path: &Path, head: &Head, size: Size, bytes: Bytes) -> Result<Pixels, 
     };
     if found != size {
         let reason = format!("it holds images of {found}; this model reads {size}");
-        return Err(refused(path, reason));
+        return Err(refused(reason));
     }
-    if images == 0 {
-        return Err(refused(path, "it holds no images"));
+    match usize::try_from(images).unwrap_or(usize::MAX) {
+        0 => Err(refused("it holds no images".into())),
+        images => Ok((kind, images)),
     }
+}
+
+fn pixels(path: &Path, head: &Head, size: Size, bytes: Bytes) -> Result<Pixels, DataError> {
+    let (kind, images) = kind_of(path, head, size)?;
     Ok(Pixels::Array(Array {
         path: path.shown(),
         kind,
-        images: images as usize,
+        images,
         numbers: size.numbers(),
         bytes,
     }))
 }
 
-/// The classes of so many images.
-fn numbers(
-    path: &Path,
-    head: &Head,
-    bytes: &[u8],
-    images: usize,
-    classes: u64,
-) -> Result<Vec<i32>, DataError> {
+/// Whether an array has the classes of so many images.
+fn are_classes(path: &Path, head: &Head, images: usize) -> Result<(), DataError> {
+    let refused = |reason: String| Err(DataError::images(path, reason));
     let count = match head.shape[..] {
         [n] | [n, 1] => n,
         _ => {
             let reason = format!("its shape is {:?}; classes are [n]", head.shape);
-            return Err(refused(path, reason));
+            return refused(reason);
         }
     };
     if matches!(head.element, Element::Float(_)) {
-        let reason = "its numbers are real; classes are whole numbers from 0";
-        return Err(refused(path, reason));
+        return refused("its numbers are real; classes are whole numbers from 0".into());
     }
     if count != images as u64 {
-        let reason = format!("it has the classes of {count} images, and there are {images}");
-        return Err(refused(path, reason));
+        return refused(format!(
+            "it has the classes of {count} images, and there are {images}"
+        ));
     }
+    Ok(())
+}
+
+/// The elements of an array as numbers of classes.
+fn numbers(path: &Path, head: &Head, bytes: &[u8], classes: u64) -> Result<Vec<i32>, DataError> {
     let each = bytes.chunks_exact(head.element.bytes()).enumerate();
     each.map(|(n, b)| {
         let class = head.element.whole(b).and_then(|c| i32::try_from(c).ok());
@@ -334,4 +337,155 @@ fn numbers(
         })
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+
+    const SIZE: Size = Size {
+        height: 4,
+        width: 6,
+        channels: 1,
+    };
+
+    /// A head, and what follows; counts what is asked for.
+    struct Counting {
+        head: io::Cursor<Vec<u8>>,
+        /// Zeros behind the head.
+        left: u64,
+        read: u64,
+        /// The longest room that was given.
+        room: usize,
+    }
+
+    impl Counting {
+        fn new(shape: &str, zeros: u64) -> Counting {
+            let (head, left) = (io::Cursor::new(npy(shape, &[])), zeros);
+            let (read, room) = (0, 0);
+            Counting {
+                head,
+                left,
+                read,
+                room,
+            }
+        }
+    }
+
+    impl Read for Counting {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.room = self.room.max(out.len());
+            let mut n = self.head.read(out)?;
+            if n == 0 {
+                n = self.left.min(out.len() as u64) as usize;
+                out[..n].fill(0);
+                self.left -= n as u64;
+            }
+            self.read += n as u64;
+            Ok(n)
+        }
+    }
+
+    fn npy(shape: &str, data: &[u8]) -> Vec<u8> {
+        let head = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (head.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\0", &length[..], head.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn no_more_of_an_array_is_read_than_is_asked_for() {
+        let path = Path::new("x.npy");
+        let head = MOST_OF_A_HEAD as u64;
+        let read = |shape: &str, zeros: u64| {
+            let mut from = Counting::new(shape, zeros);
+            let fit = |path: &Path, head: &Head| kind_of(path, head, SIZE).map(drop);
+            let result = unpacked(path, &mut from, array::npy, &fit);
+            let result = result.map(|(_, bytes)| bytes.len());
+            (result.map_err(|e| e.to_string()), from.read, from.room)
+        };
+        let endless = u64::MAX;
+        // Another size is refused by the head alone, whatever stands behind it.
+        let (result, n, _) = read("(100000000, 4, 7)", endless);
+        assert!(result.unwrap_err().contains("it holds images of 4 × 7"));
+        assert!(n <= head, "{n} bytes");
+        // What a head does not say is not read.
+        let (result, n, _) = read("(2, 4, 6)", endless);
+        assert!(
+            result
+                .unwrap_err()
+                .contains("it has more than the 48 bytes")
+        );
+        assert!(n <= head, "{n} bytes");
+        let (result, n, _) = read("(10000, 4, 6)", endless);
+        assert!(
+            result
+                .unwrap_err()
+                .contains("it has more than the 240000 bytes")
+        );
+        assert!(n <= head + 240_000, "{n} bytes");
+        // What is not there takes no room.
+        let (result, _, room) = read("(170000000, 4, 6)", 100);
+        assert!(result.unwrap_err().contains("is cut short"));
+        assert!(room <= 1 << 20, "{room} bytes at once");
+        assert_eq!(read("(10000, 4, 6)", 240_000).0, Ok(240_000));
+        // Classes are counted before they are read.
+        let mut labels = Counting::new("(100000000,)", endless);
+        let fit = |path: &Path, head: &Head| are_classes(path, head, 12);
+        let refused = unpacked(path, &mut labels, array::npy, &fit).map(drop);
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("100000000 images, and there are 12")
+        );
+        assert!(labels.read <= head);
+    }
+
+    /// Of a name that gets another file meanwhile, all is read of the first.
+    #[test]
+    fn a_file_is_hashed_and_read_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let archive = |grey: u8| {
+            let mut out = zip::ZipWriter::new(io::Cursor::new(vec![]));
+            let plain = zip::write::SimpleFileOptions::default();
+            for (name, bytes) in [
+                ("x", npy("(1, 4, 6)", &[grey; 24])),
+                ("y", npy("(1,)", &[3])),
+            ] {
+                out.start_file(format!("{name}.npy"), plain).unwrap();
+                out.write_all(&bytes).unwrap();
+            }
+            out.finish().unwrap().into_inner()
+        };
+        fs::write(at("a.npz"), archive(255)).unwrap();
+        let file = DataFile::open(&at("a.npz")).unwrap();
+        let known = file.identity().unwrap();
+        fs::write(at("b.npz"), archive(0)).unwrap();
+        fs::rename(at("b.npz"), at("a.npz")).unwrap();
+        let found = npz(&file, SIZE, 10).unwrap();
+        let mut image = [0.0; 24];
+        found.pixels.read(vec![(0, &mut image[..])]).unwrap();
+        assert_eq!((found.files, image), (vec![known], [1.0; 24]));
+        // The same of packed arrays.
+        let idx = |shape: &[u8], data: &[u8]| {
+            let lengths = shape.iter().flat_map(|n| [0, 0, 0, *n]);
+            let head = [0, 0, 8, shape.len() as u8].into_iter().chain(lengths);
+            let bytes: Vec<u8> = head.chain(data.iter().copied()).collect();
+            let mut out = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+            out.write_all(&bytes).unwrap();
+            out.finish().unwrap()
+        };
+        fs::write(at("labels-idx1.gz"), idx(&[1], &[3])).unwrap();
+        fs::write(at("images-idx3.gz"), idx(&[1, 4, 6], &[255; 24])).unwrap();
+        let file = DataFile::open(&at("images-idx3.gz")).unwrap();
+        fs::write(at("other.gz"), idx(&[1, 4, 6], &[0; 24])).unwrap();
+        fs::rename(at("other.gz"), at("images-idx3.gz")).unwrap();
+        let found = beside(file, SIZE, 10, array::idx).unwrap();
+        image = [0.0; 24];
+        found.pixels.read(vec![(0, &mut image[..])]).unwrap();
+        assert_eq!(image, [1.0; 24]);
+    }
 }
