@@ -333,7 +333,9 @@ fn assemble(
             .map(elements)
             .sum(),
         embedding: params::elements_of_input(spec),
-        capacities: evolves.clone().flat_map(EvolveSpec::capacities).collect(),
+        capacities: (evolves.clone())
+            .flat_map(EvolveSpec::expert_capacities)
+            .collect(),
         evolves: evolves
             .map(|e| {
                 let work = EvolveWork {

@@ -102,6 +102,14 @@ impl Cost {
         let full = self.capacities.iter().any(|c| c.tokens < self.context);
         full || self.even.is_some()
     }
+    /// Whether tokens choose for themselves in steps that take their share of them while the model is trained: work is known of training alone.
+    pub fn chooses_later(&self) -> bool {
+        let some = |e: &EvolveWork| match &e.routed {
+            Some(Routing::Steps(shares)) => shares.iter().any(|s| !s.is_all()),
+            Some(Routing::Tokens) | None => false,
+        };
+        self.decode.is_some() && self.evolves.iter().any(some)
+    }
     /// Floating-point operations per token of the context, or per patch.
     pub fn per_token(&self, of: Operations) -> f64 {
         of.flops() as f64 / self.context as f64

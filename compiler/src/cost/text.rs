@@ -111,12 +111,14 @@ pub fn write(page: &mut Page, c: &Cost) {
     };
     let forward = match c.unit {
         Unit::Patch => "forward",
+        _ if c.chooses_later() => "forward, training",
         Unit::Token | Unit::Vector => "forward, prefill",
     };
     page.fact(forward, &shown(c.forward, even[0]));
     page.fact("backward", &shown(c.backward, even[1]));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
+        let most = if c.chooses_later() { "at most " } else { most };
         let shown = format!(
             "{most}{} for the first token, {} for token {}",
             flops(first),
