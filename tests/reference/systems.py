@@ -1150,6 +1150,13 @@ field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> line
         heads=("same.heads", "far.heads", "less.heads"),
         hidden=(),
     ),
+    "latent": System(
+        splitting(("near", 1.0), ("ffn", 1.0)),
+        definitions="field near = rmsnorm |> latent_attention(heads: 4, latent: 8)\n",
+        flow="lie(near, ffn)",
+        fields={"near": "latent", "ffn": "ffn"},
+        heads=("near.heads",),
+    ),
     "mixers": System(
         splitting(("gated", 1.0), ("mamba", 1.0), ("moved", 1.0), ("local", 1.0), h=over_steps),
         definitions="scheme four(A, B, C, D) { A(1) B(1) C(1) D(1) }\n"
