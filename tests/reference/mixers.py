@@ -69,6 +69,24 @@ def alibi(p: Parameters, heads: int, x: Array) -> Array:
     return linear(p, ".linear.4", operands(q, k, v, heads, slopes=slopes[:, None, None]))
 
 
+def latent(p: Parameters, heads: int, x: Array) -> Array:
+    """Each head has a query for the latent columns and one for a turned key, which all heads share; values are the latent columns (DeepSeek-AI
+    2024, equations 9 to 19, with the matrices of keys in those of queries, and those of values in that of the result)."""
+    c = rmsnorm(linear(p, ".c", x), p[".c.norm.gain"])
+    size = c.shape[-1]
+
+    def turned(z: Array) -> Array:
+        return rope(jnp.concatenate([z[..., ::2], z[..., 1::2]], axis=-1))
+
+    q, key = apart(linear(p, ".q", x), heads), apart(c, 1)
+    of_place, of_text = turned(q[..., : size // 2]), q[..., size // 2 :]
+    q = jnp.concatenate([of_place, of_text], axis=-1)
+    k = jnp.concatenate([turned(apart(linear(p, ".r", x), 1)), key], axis=-1)
+    place = jnp.arange(x.shape[1])
+    seen = place[:, None] >= place[None, :]
+    return linear(p, ".linear", weighted(q, k, key, seen, 1 / jnp.sqrt(q.shape[-1])))
+
+
 def differential(p: Parameters, heads: int, x: Array) -> Array:
     """(softmax(q₁k₁ᵀ) − λ softmax(q₂k₂ᵀ)) v, each head normed, times 1 − 4/5 (Ye et al. 2024)."""
     v = linear(p, ".v", x)
@@ -145,6 +163,13 @@ def vectors(shape: Shape, *names: str) -> Table:
     return {name: (shape.width,) for name in names}
 
 
+def latent_table(shape: Shape) -> Table:
+    """Eight latent columns."""
+    n, heads = shape.width, shape.heads
+    into = {"c.weight": (8, n), "c.norm.gain": (8,), "r.weight": (4, n), "q.weight": (12 * heads, n)}
+    return into | {"linear.weight": (n, 8 * heads)}
+
+
 def gla_table(shape: Shape) -> Table:
     half, rank, d = shape.width // 2, 16, shape.width // shape.heads
     thin = {f"{m}.weight": (half, shape.width) for m in "qk"}
@@ -190,6 +215,7 @@ MIXERS = {
     "head_norm": after_norm(head_norm, head_norm_table),
     "alibi": after_norm(alibi, lambda shape: maps(shape, *(f"linear.{n}" for n in (1, 2, 3, 4)))),
     "differential": after_norm(differential, differential_table),
+    "latent": after_norm(latent, latent_table),
     "gla": after_norm(gla, gla_table),
     "selective_scan": after_norm(selective_scan, selective_scan_table),
     "token_shift": after_norm(token_shift, lambda shape: maps(shape, "linear") | vectors(shape, "share")),

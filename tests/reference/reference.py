@@ -53,6 +53,7 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
             ),
             "cross_entropy": lambda: -jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), targets[..., None], axis=-1),
             "ponder": lambda: past["pondered"][0],
+            "choice": lambda: past["compared"][0],
             "z_loss": lambda: jax.nn.logsumexp(logits, axis=-1) ** 2,
             # Steps of 1/2.
             "kinetic": lambda: sum(jnp.mean((b - a) ** 2, axis=-1) for a, b in zip(states, states[1:], strict=False)),

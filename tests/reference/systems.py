@@ -523,17 +523,24 @@ def chosen_by_tokens(s: Step, x: Array) -> Array:
 
 
 def chosen_by_steps(capacities: list[Fraction]) -> Callable[[Step, Array], Array]:
-    """The same where each step chooses (Eq. 2.1): of the tokens that took the step before, those with the largest scores of their text."""
+    """The same where each step chooses (Eq. 2.1): of the tokens that took the step before, those with the largest scores of their text. How
+    well the scores' sigmoids say which they are (Raposo et al. 2024, 3.5: binary cross-entropy) goes to `past`."""
 
     def all_steps(s: Step, x: Array) -> Array:
         tokens = x.shape[1]
         open_ = jnp.ones(x.shape[:2], bool)
+        compared = jnp.zeros(x.shape[:2])
         for k, capacity in enumerate(capacities):
             score = linear(s.p, s.path("route.linear"), x)[..., k]
             falling = jnp.argsort(jnp.where(open_, -score, jnp.inf), axis=-1, stable=True)
             place = jnp.argsort(falling, axis=-1)
-            open_ = open_ & (place < ceil(capacity * tokens))
+            taking = open_ & (place < ceil(capacity * tokens))
+            if capacity < 1:
+                surprise = -jnp.where(taking, jax.nn.log_sigmoid(score), jax.nn.log_sigmoid(-score))
+                compared = compared + jnp.where(open_, surprise, 0.0)
+            open_ = taking
             x = recurred(s, x, open_, jax.nn.sigmoid(score))
+        s.past["compared"] = [compared]
         return x
 
     return all_steps
@@ -1044,6 +1051,21 @@ SYSTEMS: dict[str, System] = {
         steps=1,
         half=False,
     ),
+    # The same with scores that say which tokens they are.
+    "routed_threshold": System(
+        chosen_by_steps([Fraction(1), Fraction(2, 3), Fraction(1, 3)]),
+        embed="learned(width: 256), positions(learned)",
+        positions="learned",
+        definitions="field route = linear(3)\n",
+        flow="lie(att, ffn)",
+        depth="routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3], threshold: 1/2)",
+        options="weights shared",
+        loss={"cross_entropy": 1.0, "choice": 0.125},
+        fields={"att": "att", "ffn": "ffn", "route": "route"},
+        owner=lambda name, k: "",
+        steps=1,
+        half=False,
+    ),
     # The published Universal Transformer.
     "universal_published": System(
         halting(revised, 6, 0.99),
@@ -1127,6 +1149,13 @@ field seen(u, v) = attend(u |> linear, u |> linear, v, heads: 4, causal) |> line
         more=attentions_table,
         heads=("same.heads", "far.heads", "less.heads"),
         hidden=(),
+    ),
+    "latent": System(
+        splitting(("near", 1.0), ("ffn", 1.0)),
+        definitions="field near = rmsnorm |> latent_attention(heads: 4, latent: 8)\n",
+        flow="lie(near, ffn)",
+        fields={"near": "latent", "ffn": "ffn"},
+        heads=("near.heads",),
     ),
     "mixers": System(
         splitting(("gated", 1.0), ("mamba", 1.0), ("moved", 1.0), ("local", 1.0), h=over_steps),

@@ -39,6 +39,7 @@ mod scan;
 mod tiles;
 mod top_tokens;
 mod transpose;
+mod vectors;
 
 pub use cache::Cache;
 pub use codegen::{CANNOT_WRITE, compile, compile_in_child, serve};

@@ -316,7 +316,7 @@ fn capacities(spec: &spec::Spec) -> Vec<Capacity> {
     };
     let mut found = Vec::new();
     for e in &spec.evolves {
-        found.extend(e.capacities().into_iter().map(|c| Capacity {
+        found.extend(e.expert_capacities().into_iter().map(|c| Capacity {
             router: params::path(e, None, c.router),
             ..c
         }));

@@ -216,7 +216,7 @@ impl EvolveSpec {
     }
 
     /// The capacities of its mixtures of experts, each once, with the paths of routers in a step.
-    pub fn capacities(&self) -> Vec<Capacity> {
+    pub fn expert_capacities(&self) -> Vec<Capacity> {
         let mut found: Vec<Capacity> = Vec::new();
         for (program, layers) in self.unrolled.programs.iter().zip(&self.layers) {
             for (field, layer) in program.fields.iter().zip(layers) {
@@ -267,10 +267,23 @@ impl EvolveSpec {
         }
     }
 
-    /// Whether a token's steps depend on tokens after it.
-    pub fn chooses_ahead(&self) -> bool {
+    /// Whether some of its steps choose some of the tokens.
+    pub fn leaves_tokens_out(&self) -> bool {
         let some = |shares: &[Share]| shares.iter().any(|s| !s.is_all());
         self.step_capacities().is_some_and(some)
+    }
+
+    /// Where it is written by what gates tokens choose for themselves, where steps do so while the model is trained.
+    pub fn threshold(&self) -> Option<Span> {
+        match &self.depth {
+            StepCount::Routed(router) => router.threshold.as_ref().map(|(_, span)| *span),
+            _ => None,
+        }
+    }
+
+    /// Whether a token's steps depend on tokens after it, also where the model is not trained.
+    pub fn chooses_ahead(&self) -> bool {
+        self.leaves_tokens_out() && self.threshold().is_none()
     }
 
     /// What the runtime must know of a number of steps that is decided while it runs.

@@ -7,7 +7,7 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
-use super::losses::{self, Along, Term};
+use super::losses::{self, Along, Choice, LossTerm, Term};
 use super::outputs::Output;
 use super::step_count::{StepCount, positive};
 use crate::codes;
@@ -95,6 +95,15 @@ impl Objective {
         for (_, term, span) in &self.terms {
             term.fit(*span, &evolves, sink);
         }
+        let threshold = evolves.iter().find_map(|e| e.threshold());
+        if let Some(span) = threshold.filter(|_| self.find(Choice::NAME).is_none()) {
+            let message =
+                "nothing in the loss keeps scores of tokens that take a step above this threshold";
+            let d = Diagnostic::error(codes::MISSING_ITEM, span, message);
+            sink.push(d.help(
+                "add `choice` to the loss, for example `loss cross_entropy + 1/1000*choice`",
+            ));
+        }
     }
 }
 
@@ -127,6 +136,14 @@ impl Along for EvolveSpec {
 
     fn steps_choose(&self) -> bool {
         self.step_capacities().is_some()
+    }
+
+    fn leaves_tokens_out(&self) -> bool {
+        EvolveSpec::leaves_tokens_out(self)
+    }
+
+    fn threshold(&self) -> Option<Span> {
+        EvolveSpec::threshold(self)
     }
 
     fn finds_weights(&self) -> bool {

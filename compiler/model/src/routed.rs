@@ -10,7 +10,8 @@
 //! s = R(xₙ₋₁)ₙ,  xₙ = xₙ₋₁ + sigmoid(s) (Φ(xₙ₋₁) − xₙ₋₁)  for those of the tokens that took step n − 1 whose s is one of the kₙ largest
 //! ```
 //! of their text, kₙ the capacity's share of all its tokens, rounded up; the others keep xₙ₋₁ for good. A token's steps then depend on
-//! the scores of later tokens. In step n a token attends to those that take it, and to no others; linear maps are computed for these alone
+//! the scores of later tokens. With a threshold θ that is so while the model is trained; else, of the tokens that took step n − 1, those take step n
+//! for which sigmoid(s) > θ (Raposo et al. 2024, arXiv:2404.02258, 3.5), which `choice` in the loss brings about. In step n a token attends to those that take it, and to no others; linear maps are computed for these alone
 //! ([`Builder::rows`]). All M steps are unrolled; one that no token takes is passed over. Which tokens take a step is a constant to the
 //! gradient, which reaches the router through what changes are multiplied by.
 
@@ -22,7 +23,7 @@ use super::halting::plus;
 use super::kv::KvMode;
 use super::layers::Routed;
 use super::layers::pipeline::Sizes;
-use super::params::decider_path;
+use super::losses::{Choice, LossTerm};
 use super::random::Perhaps;
 use super::routing;
 use super::step::Kept;
@@ -38,7 +39,8 @@ use crate::scheme::work::Routing;
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{
-    ArgTop, Broadcast, Mul, OneHot, Shift, Sigmoid, Slice, StopGradient, SumCols, TopTokens,
+    ArgTop, Broadcast, Mul, OneHot, Shift, Sigmoid, Slice, Softplus, StopGradient, SumCols,
+    TopTokens, WherePositive,
 };
 use odec_graph::solve::choose;
 use odec_graph::{Builder, Exact, TypeError, Value, nn};
@@ -51,6 +53,8 @@ pub struct Router {
     /// A score for each number of steps, or for each step.
     pub field: Decider,
     pub choice: Routing,
+    /// The gate above which a token takes a step where the model is not trained, and where it is written.
+    pub threshold: Option<(Exact, Span)>,
 }
 
 pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
@@ -58,6 +62,7 @@ pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     let max = args.required("max", r.sink);
     let choice = args.labelled("choice", r.sink);
     let capacity = args.labelled("capacity", r.sink);
+    let threshold = args.labelled("threshold", r.sink);
     let span = args.span;
     args.finish(&[], r.sink);
     let Some(written) = written else {
@@ -72,8 +77,19 @@ pub fn read(mut args: Args, r: &mut Resolver) -> Option<(u64, StepCount)> {
     // With one step there is nothing to choose.
     let max = report(whole(max?, &Scope::new(), 2, most), r.sink)?;
     let choice = routing::read(choice, capacity, max, r.sink)?;
+    let threshold = match threshold {
+        Some(e) => Some(routing::threshold(e, &choice, r.sink)?),
+        None => None,
+    };
     match Decider::of(&field) {
-        Some(field) => Some((max, StepCount::Routed(Box::new(Router { field, choice })))),
+        Some(field) => {
+            let router = Router {
+                field,
+                choice,
+                threshold,
+            };
+            Some((max, StepCount::Routed(Box::new(router))))
+        }
         None => {
             r.sink.push(no_scores(written.span, max, &choice));
             None
@@ -141,7 +157,7 @@ pub fn looks_ahead(e: &EvolveSpec) -> Diagnostic {
     );
     Diagnostic::warning(codes::LOOKS_AHEAD, span, message)
         .also(e.span, "steps that choose their tokens")
-        .help("for a model that generates, write `routed(…, choice: token)`")
+        .help("for a model that generates, write `routed(…, choice: token)`, or add `threshold: 1/2`, by which tokens choose for themselves")
 }
 
 /// Which tokens take a step, a number for each.
@@ -180,6 +196,8 @@ impl GraphBuilder<'_> {
                     turns.push(turn);
                 }
             }
+            // What the router evaluates counts, whether or not a token takes the step.
+            self.collected.settle();
             let (from, turn) = (x, turns[k]);
             let made = match turn.rows {
                 Some(rows) => {
@@ -246,17 +264,14 @@ impl GraphBuilder<'_> {
         let cols = e.steps;
         let chosen = b.push1(OneHot { cols }, &[number])?;
         let top_k = 1;
-        self.routed(
-            b,
-            decider_path(e, &router.field),
-            Routed {
-                logits,
-                chosen,
-                top_k,
-                taken: None,
-                among: None,
-            },
-        )?;
+        let at = Routed {
+            logits,
+            chosen,
+            top_k,
+            taken: None,
+            among: None,
+        };
+        self.routed(b, None, at)?;
         let shares = nn::softmax(b, logits)?;
         let own = b.push1(Mul, &[shares, chosen])?;
         let gate = b.push1(SumCols, &[own])?;
@@ -297,11 +312,37 @@ impl GraphBuilder<'_> {
                 b.push1(Broadcast { to }, &[one])?
             }
         };
-        let taking = match share.is_all() {
-            true => open,
-            false => b.push1(TopTokens { share }, &[score, open])?,
+        let taking = match &router.threshold {
+            _ if share.is_all() => open,
+            Some((threshold, _)) if !self.drops => {
+                let above = b.push1(Shift { by: -threshold }, &[gate])?;
+                let taking = b.push1(WherePositive, &[above, open])?;
+                b.push1(StopGradient, &[taking])?
+            }
+            _ => b.push1(TopTokens { share }, &[score, open])?,
         };
+        if !share.is_all() {
+            self.compare(b, score, [open, taking])?;
+        }
         Ok(turn(b, taking, gate, share.is_all())?)
+    }
+
+    /// What scores give to `choice` in the loss: of each token that may take a step, `softplus(s)`, less s where it takes it.
+    fn compare(
+        &mut self,
+        b: &mut Builder,
+        score: Value,
+        [open, taking]: [Value; 2],
+    ) -> Result<(), TypeError> {
+        if !self.drops || self.spec.objective.find(Choice::NAME).is_none() {
+            return Ok(());
+        }
+        let rest = b.push1(Softplus, &[score])?;
+        let own = b.push1(Mul, &[taking, score])?;
+        let each = nn::combine(b, &[(Exact::one(), rest), (Exact::int(-1), own)])?;
+        let each = b.push1(WherePositive, &[open, each])?;
+        self.collected.compared(each);
+        Ok(())
     }
 }
 

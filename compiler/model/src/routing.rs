@@ -1,6 +1,6 @@
 //! Who decides which tokens take a routed step: `choice: token`, or `choice: expert, capacity: [1, 2/3, 1/3]`.
 //!
-//! Takes the syntax; gives a [`Routing`] with exact shares. Leaves the router, and what its scores mean, to `routed.rs`.
+//! Takes the syntax; gives a [`Routing`] with exact shares, and the threshold of tokens that choose where no model is trained. Leaves the router, and what its scores mean, to `routed.rs`.
 
 use super::args::{Bounds, bounded, report};
 use crate::codes;
@@ -12,6 +12,8 @@ use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
 use odec_program::kernel::Share;
 
+/// Thresholds below the first all tokens would pass, above the second none.
+const THRESHOLDS: [f64; 2] = [0.001, 0.999];
 const EXAMPLE: &str =
     "write, for example, `routed(linear(3), max: 3, choice: expert, capacity: [1, 2/3, 1/3])`";
 
@@ -52,6 +54,25 @@ pub fn read(
             None
         }
     }
+}
+
+/// The gate above which a token takes a step that chooses while the model is trained.
+pub fn threshold(e: &Expr, choice: &Routing, sink: &mut Vec<Diagnostic>) -> Option<(Exact, Span)> {
+    let wrong = match choice {
+        Routing::Tokens => Some("a threshold is for steps that choose their tokens"),
+        Routing::Steps(shares) if shares.iter().all(|s| s.is_all()) => {
+            Some("these steps take all tokens, so none is compared with a threshold")
+        }
+        Routing::Steps(_) => None,
+    };
+    if let Some(message) = wrong {
+        let d = Diagnostic::error(codes::INCOMPATIBLE, e.span, message);
+        sink.push(d.help("leave `threshold` out, or write capacities below 1, such as `choice: expert, capacity: [1, 2/3, 1/3]`"));
+        return None;
+    }
+    let value = exact(e, &Scope::new())
+        .and_then(|v| bounded(v, Bounds::Within(THRESHOLDS[0], THRESHOLDS[1]), e.span));
+    Some((report(value, sink)?, e.span))
 }
 
 /// A share for each step, none larger than the one before it.

@@ -85,6 +85,6 @@ impl Weights for ScopedParams<'_, '_> {
     }
     fn routed(&mut self, b: &mut Builder, router: &str, at: Routed) -> Result<(), TypeError> {
         let router = format!("{}.{router}", self.prefix);
-        self.model.routed(b, router, at)
+        self.model.routed(b, Some(&router), at)
     }
 }

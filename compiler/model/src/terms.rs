@@ -3,9 +3,10 @@
 //! Takes states before and after steps as they are made, then the result; gives the total, with a result `loss.<term>` for each of
 //! several terms. Sums over steps are collected per token and averaged at the end, as the cross-entropy is.
 
+use super::balance::Told;
 use super::evolve::EvolveSpec;
 use super::graph_builder::GraphBuilder;
-use super::losses::{LossTerm, NAMES, Ponder, StepTaken, Training};
+use super::losses::{Choice, LossTerm, NAMES, Ponder, StepTaken, Training};
 use crate::error::BuildError;
 use odec_graph::ops::{Equals, Select, StopGradient, WherePositive};
 use odec_graph::{Builder, Exact, Site, TypeError, Value, nn};
@@ -21,8 +22,8 @@ pub(super) struct Collected {
     solutions: usize,
     /// How evenly routers chose, of each evaluation since the last step that was asked.
     pub(super) balances: Vec<Value>,
-    /// What is told of routers: the name of a result, and its value at each evaluation.
-    pub(super) shares: Vec<(String, Vec<Value>)>,
+    /// What is told of routers.
+    pub(super) told: Vec<Told>,
     /// Of each report, a number per token after each step.
     pub(super) reports: BTreeMap<String, Vec<Value>>,
 }
@@ -45,7 +46,7 @@ impl Default for Collected {
             each: NAMES.iter().map(given).collect(),
             solutions: 0,
             balances: Vec::new(),
-            shares: Vec::new(),
+            told: Vec::new(),
             reports: BTreeMap::new(),
         }
     }
@@ -70,6 +71,11 @@ impl Collected {
         self.settle();
     }
 
+    /// What scores say of who takes a step.
+    pub(super) fn compared(&mut self, rows: Value) {
+        self.add(Choice::NAME, vec![rows]);
+    }
+
     /// What the last step gave.
     fn last(&mut self) -> impl Iterator<Item = &mut Value> {
         let each = self.each.iter_mut();
@@ -90,6 +96,9 @@ impl Collected {
             let zero = nn::constant(b, Exact::zero())?;
             *v = b.push1(Select, &[flag, *v, zero])?;
         }
+        for told in &mut self.told {
+            told.hold(b, flag)?;
+        }
         self.settle();
         Ok(())
     }
@@ -99,6 +108,7 @@ impl Collected {
         for given in &mut self.each {
             given.settled = given.rows.len();
         }
+        self.told.iter_mut().for_each(Told::settle);
     }
 
     /// No gradient goes through what there is so far.

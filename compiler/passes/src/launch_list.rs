@@ -124,6 +124,23 @@ impl LaunchList {
         &self.buffers[b.0 as usize]
     }
 
+    /// Panics, where debug assertions are on, if an argument is of another type than its kernel's operand.
+    pub fn assert_types(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for l in &self.launches {
+            for (b, operand) in l.args.iter().zip(l.spec.signature().operands) {
+                let (buffer, name) = (self.get(*b), operand.name);
+                assert_eq!(
+                    buffer.dtype, operand.dtype,
+                    "`{}` as {name} at {}",
+                    buffer.name, l.site
+                );
+            }
+        }
+    }
+
     /// Bytes that an argument of a launch moves on by for every row before the piece.
     pub fn moves(&self, launch: usize, arg: usize) -> u64 {
         let chunk = self.chunks.iter().find(|s| s.range().contains(&launch));

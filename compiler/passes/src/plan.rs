@@ -100,6 +100,7 @@ pub struct Block {
 /// When a size overflows or the arena exceeds [`LIMIT`].
 pub fn plan(code: &LaunchList, maxima: Bindings) -> Result<Layout, PlanError> {
     let (batch, seq) = (maxima.batch, maxima.seq);
+    code.assert_types();
     let lives = lifetimes(code);
     let mut bytes = vec![0; code.buffers.len()];
     for (b, buffer) in code.buffers.iter().enumerate() {

@@ -112,6 +112,14 @@ impl Cost {
         let full = self.capacities.iter().any(|c| c.tokens < self.context);
         full || self.even.is_some()
     }
+    /// Whether tokens choose for themselves in steps that take their share of them while the model is trained: work is known of training alone.
+    pub fn chooses_later(&self) -> bool {
+        let some = |e: &EvolveWork| match &e.routed {
+            Some(Routing::Steps(shares)) => shares.iter().any(|s| !s.is_all()),
+            Some(Routing::Tokens) | None => false,
+        };
+        self.decode.is_some() && self.evolves.iter().any(some)
+    }
     /// Floating-point operations per token of the context, or per patch.
     pub fn per_token(&self, of: Operations) -> f64 {
         of.flops() as f64 / self.context as f64
@@ -156,6 +164,17 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         })
     };
     let counted = |g: &Graph, part: Part| count(g, part, false);
+    // Where tokens choose once the model is trained, any of them may take any step.
+    let later = built.decode.is_some();
+    let prefill = |g: &Graph, even: bool| {
+        let wanted = |s: &Site| Part::of(s) == Part::Forward;
+        operations::count_shares(g, sequence, wanted, |s| {
+            match taking(evolves, s, sequence.seq, even) {
+                _ if later && !even => RowShare::ALL,
+                share => share,
+            }
+        })
+    };
     let stored = run_graph_passes(&built.grad, policy)?;
     let alone = run_graph_passes(&built.forward, policy)?;
     let decode = match &built.decode {
@@ -199,7 +218,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
     let even = chosen.then(|| Even {
         forward: count(&stored, Part::Forward, true),
         backward: count(&stored, Part::Backward, true),
-        prefill: count(&alone, Part::Forward, true),
+        prefill: prefill(&alone, true),
     });
     Ok(Cost {
         context: built.config.context,
@@ -214,7 +233,7 @@ pub fn cost(built: &Built, program: &Program, options: Options) -> Result<Cost, 
         },
         forward: counted(&stored, Part::Forward),
         backward: counted(&stored, Part::Backward),
-        prefill: counted(&alone, Part::Forward),
+        prefill: prefill(&alone, false),
         even,
         decode,
         policies,

@@ -114,19 +114,24 @@ pub fn write(page: &mut Page, c: &Cost) {
         Unit::Patch => "without reports",
         Unit::Token | Unit::Vector => "prefill",
     };
+    let later = match c.chooses_later() && most.is_empty() {
+        true => "at most ",
+        false => "",
+    };
     match (c.prefill == c.forward, c.unit) {
         (true, Unit::Token | Unit::Vector) => page.fact("forward, prefill", &forward),
         (true, Unit::Patch) => page.fact("forward", &forward),
         (false, _) => {
             page.fact("forward", &forward);
-            page.fact(alone, &shown(c.prefill, c.even.map(|e| e.prefill)));
+            let prefill = shown(c.prefill, c.even.map(|e| e.prefill));
+            page.fact(alone, &format!("{later}{prefill}"));
         }
     }
     page.fact("backward", &shown(c.backward, c.even.map(|e| e.backward)));
     if let Some(d) = c.decode {
         let (first, last) = (d.first.flops() as f64, d.last.flops() as f64);
         let shown = format!(
-            "{most}{} for the first token, {} for token {}",
+            "{later}{most}{} for the first token, {} for token {}",
             flops(first),
             flops(last),
             thousands(c.context)

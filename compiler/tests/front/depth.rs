@@ -268,6 +268,24 @@ fn what_cannot_be_decided_while_it_runs_is_refused_where_it_stands() {
             SHARED,
             ROUTE,
         ),
+        (
+            "routed(route, max: 3, threshold: 1/2)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, capacity: [1, 1, 1], threshold: 1/2)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
+        (
+            "routed(route, max: 3, capacity: [1, 2/3, 1/3], threshold: 1)",
+            "lie(att, ffn)",
+            SHARED,
+            ROUTE,
+        ),
         ("routed(max: 3)", "lie(att, ffn)", SHARED, ROUTE),
         ("routed(route)", "lie(att, ffn)", SHARED, ROUTE),
         ("routed(route, max: 1)", "lie(att, ffn)", SHARED, ROUTE),
@@ -393,6 +411,11 @@ fn steps_that_choose_their_tokens_look_ahead() {
         let wanted = [said].repeat(ahead.into());
         assert_eq!(warned(&outcome.messages), wanted, "{choice}");
     }
+    // By a threshold tokens choose for themselves once the model is trained.
+    let extent = "routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3], threshold: 1/2)";
+    let outcome = compile_text(&with(extent, "lie(att, ffn)", SHARED, ROUTE));
+    let built = outcome.checked().built.as_ref().expect("a model");
+    assert!(built.decode.is_some() && warned(&outcome.messages).is_empty());
     // Words that are hidden may be read with those after them.
     let extent = "routed(route, max: 3, choice: expert, capacity: [1, 2/3, 1/3])";
     let train = "train { data text(\"a.txt\", tokenizer: bytes);  loss masked(rate: 1/4)\n  \

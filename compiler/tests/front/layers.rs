@@ -478,10 +478,44 @@ fn linear_attention_names_what_does_not_fit() {
             "`linear_attention` is applied to 3 values, not to 2",
         ),
         ("linear, linear, linear", "`linear_attention` needs `heads`"),
+        (
+            "linear(2^17), linear(2^17), linear(2^17), heads: 2^17",
+            "131072 is out of range",
+        ),
+        (
+            "linear(2^15), linear(2^15), linear, heads: 1",
+            "a head of queries has 32768 columns",
+        ),
+        (
+            "linear, linear, linear(2^15), heads: 1",
+            "a head of values has 32768 columns",
+        ),
     ];
     for (arguments, wanted) in cases {
         let said = said(&format!("linear_attention({arguments})"));
         assert_eq!(said, [wanted]);
+    }
+}
+
+/// As kernels take them.
+#[test]
+fn heads_of_attention_have_bounds() {
+    for (text, wanted) in [
+        (
+            "attend(linear(2^15), linear(2^15), linear, heads: 1, causal)",
+            "a head of queries has 32768 columns",
+        ),
+        (
+            "attend(linear, linear, linear(2^15), heads: 1, causal)",
+            "a head of values has 32768 columns",
+        ),
+        ("attention(heads: 2^17, causal)", "131072 is out of range"),
+        (
+            "linear(2^15) |> attention(heads: 1, causal)",
+            "a head of queries has 32768 columns",
+        ),
+    ] {
+        assert_eq!(said(text), [wanted]);
     }
 }
 

@@ -72,6 +72,33 @@ fn weights_that_do_not_drift() {
     insta::assert_snapshot!("losses_drift", all.join("\n"));
 }
 
+/// Scores are compared with choices where some tokens are left out, and must be where tokens then choose by them.
+#[test]
+fn choices_and_thresholds_go_together() {
+    let routed = |words: &str| {
+        let extent = format!("for routed(linear(2), max: 2, choice: expert, {words}) steps");
+        model("lie(att, ffn)", 2, "weights shared").replace("for 2 steps", &extent)
+    };
+    let some = "capacity: [1, 1/2]";
+    let unused = "no step of this model leaves out tokens by comparing their scores";
+    let missing =
+        "nothing in the loss keeps scores of tokens that take a step above this threshold";
+    let choice = &["cross_entropy + 1/1000*choice"];
+    for (said, wanted) in [
+        (mistakes("lie(att, ffn)", "h = 1", choice), unused),
+        (mistakes_of(&routed("capacity: [1, 1]"), choice), unused),
+        (
+            mistakes_of(
+                &routed(&format!("{some}, threshold: 1/2")),
+                &["cross_entropy"],
+            ),
+            missing,
+        ),
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
 #[test]
 fn mixtures_that_cannot_be_balanced() {
     let balance = &["cross_entropy + load_balance"];

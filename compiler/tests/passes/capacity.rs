@@ -2,8 +2,8 @@
 
 use crate::numbers::{close, executor, feeds, tokens};
 use crate::plain::{
-    Params, changes_no_bit, expert, gradient_is_of, nats, of, pieces_are_the_whole, set, times,
-    waves,
+    Params, changes_no_bit, expert, gradient_is_of, nats, of, pieces_are_the_whole, planned_text,
+    set, times, varied,
 };
 use crate::source::built;
 use crate::systems::options;
@@ -15,7 +15,7 @@ use odec_program::manifest::{Manifest, Memory, Precision};
 use odec_program::{Bindings, KernelSpec};
 use odec_runtime::train::metrics;
 use odec_runtime::train::run::Run;
-use odec_runtime::{Artifact, DeviceChoice, Executor, Settings, Show, State, Value};
+use odec_runtime::{Artifact, DeviceChoice, Settings, Show, State, Value};
 
 const SEQ: usize = 7;
 const AT: Bindings = Bindings::new(2, SEQ as u64);
@@ -61,20 +61,7 @@ fn planned(moe: &str, flow: &str, train: &str) -> (Built, Manifest) {
          train {{ data text(\"corpus.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  {train} }}\n"
     );
-    let built = built(&text);
-    let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
-    (built, manifest)
-}
-
-/// With scores that differ between tokens, none of them near another.
-fn varied(m: &Manifest) -> Executor {
-    let mut e = executor(m);
-    for (n, p) in m.params.iter().enumerate() {
-        if !p.path.ends_with("gain") {
-            set(&mut e, p, waves(p, 0.9, 0.37 + 0.11 * n as f64));
-        }
-    }
-    e
+    planned_text(&text)
 }
 
 /// The experts that a token chooses, in order, and all scores.

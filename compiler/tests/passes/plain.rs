@@ -1,7 +1,11 @@
 //! Models as plain loops in f64: parameters by path, products, the loss of a token. And what holds of steps that only some tokens take.
 
-use crate::numbers::tokens;
-use odec_program::manifest::Param;
+use crate::numbers::{executor, tokens};
+use crate::source::built;
+use crate::systems::options;
+use odec_compiler::model::Built;
+use odec_compiler::passes::build_manifest;
+use odec_program::manifest::{Manifest, Param};
 use odec_program::{Bindings, noise};
 use odec_runtime::{Executor, Reader, State, Value};
 use std::collections::BTreeMap;
@@ -52,6 +56,27 @@ pub fn expert(p: &Params, name: &str, (number, hidden): (usize, usize), x: &[f64
 /// Cross-entropy of a token.
 pub fn nats(logits: &[f64], target: i32) -> f64 {
     logits.iter().map(|z| z.exp()).sum::<f64>().ln() - logits[target as usize]
+}
+
+/// The model of a file, and its plan.
+pub fn planned_text(text: &str) -> (Built, Manifest) {
+    let built = built(text);
+    let manifest = build_manifest(&built, text, options()).unwrap().manifest;
+    (built, manifest)
+}
+
+/// With scores of routers that differ between tokens, none of them near another: those of the field `route` widest.
+pub fn varied(m: &Manifest) -> Executor {
+    let mut e = executor(m);
+    for (n, p) in m.params.iter().enumerate() {
+        let (size, rate) = match p.path.as_str() {
+            path if path.starts_with("route.") => (2.0, 0.61),
+            path if path.ends_with("gain") => continue,
+            _ => (0.9, 0.37 + 0.11 * n as f64),
+        };
+        set(&mut e, p, waves(p, size, rate));
+    }
+    e
 }
 
 /// The loss where numbers are drawn by this key.

@@ -1,16 +1,14 @@
 //! Steps that a router gives to each token: against plain loops in f64 over the tokens that take a step, read in pieces, and with nothing
 //! passed over.
 
-use crate::numbers::{close, executor, feeds, tokens};
+use crate::numbers::{close, feeds, tokens};
 use crate::plain::{
-    Params, changes_no_bit, expert, gradient_is_of, is_read_in_pieces, nats, of, set, swiglu,
-    times, waves,
+    Params, changes_no_bit, expert, gradient_is_of, is_read_in_pieces, nats, of, planned_text, set,
+    swiglu, times, varied,
 };
-use crate::source::built;
 use crate::systems::options;
 use odec_compiler::cost::cost;
 use odec_compiler::model::Built;
-use odec_compiler::passes::build_manifest;
 use odec_graph::interp::{self, Tensor};
 use odec_graph::ops::{Input, Mul, SumCols, SumRows};
 use odec_graph::{Graph, OpKind, TensorType, gradient, nn};
@@ -32,6 +30,8 @@ enum Choice {
     Tokens,
     /// Steps, with the shares of a text that they take, and how many tokens that is.
     Steps(&'static str, [usize; MOST]),
+    /// The same while the model is trained; then tokens, by gates above 1/2.
+    Above(&'static str, [usize; MOST]),
 }
 
 use Choice::Tokens;
@@ -45,6 +45,9 @@ impl Choice {
         match self {
             Tokens => "choice: token".into(),
             Choice::Steps(shares, _) => format!("choice: expert, capacity: {shares}"),
+            Choice::Above(shares, _) => {
+                format!("choice: expert, capacity: {shares}, threshold: 1/2")
+            }
         }
     }
 }
@@ -69,23 +72,13 @@ fn planned_with(
          train {{ data text(\"none.txt\", tokenizer: bytes);  optimizer adamw(lr: 1e-3)\n\
          batch 2;  steps 10;  {train} }}\n"
     );
-    let built = built(&text);
-    let manifest = build_manifest(&built, &text, options()).unwrap().manifest;
-    (built, manifest)
+    planned_text(&text)
 }
 
-/// With scores that differ between tokens, none of them near another.
-fn varied(m: &Manifest) -> Executor {
-    let mut e = executor(m);
-    for (n, p) in m.params.iter().enumerate() {
-        let (size, rate) = match p.path.as_str() {
-            path if path.starts_with("route.") => (2.0, 0.61),
-            path if path.ends_with("gain") => continue,
-            _ => (0.9, 0.37 + 0.11 * n as f64),
-        };
-        set(&mut e, p, waves(p, size, rate));
-    }
-    e
+/// All tokens take two steps.
+fn two_steps(e: &mut Executor, m: &Manifest) {
+    let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
+    set(e, bias.unwrap(), vec![0.0, 100.0, 0.0, 0.0]);
 }
 
 /// Causal attention of the last of some states to all of them.
@@ -142,13 +135,17 @@ fn embedded(p: &Params, text: &[i32]) -> Vec<Vec<f64>> {
 
 /// The tokens of a text that take a step, in order, with what their changes are multiplied by. `open`: those that took the one before.
 fn taking(choice: Choice, step: usize, open: &[usize], scores: &[Vec<f64>]) -> Vec<(usize, f64)> {
-    let Choice::Steps(_, counts) = choice else {
-        unreachable!("tokens choose before the first step")
-    };
     let mut each: Vec<(usize, f64)> = open.iter().map(|i| (*i, scores[*i][step])).collect();
-    each.sort_by(|a, b| b.1.total_cmp(&a.1));
-    each.truncate(counts[step]);
-    each.sort_by_key(|(i, _)| *i);
+    match choice {
+        Tokens => unreachable!("tokens choose before the first step"),
+        Choice::Steps(_, counts) => {
+            each.sort_by(|a, b| b.1.total_cmp(&a.1));
+            each.truncate(counts[step]);
+            each.sort_by_key(|(i, _)| *i);
+        }
+        Choice::Above(_, counts) if counts[step] < SEQ => each.retain(|(_, s)| *s > 0.0),
+        Choice::Above(..) => {}
+    }
     let gate = |(i, s): (usize, f64)| (i, 1.0 / (1.0 + (-s).exp()));
     each.into_iter().map(gate).collect()
 }
@@ -156,14 +153,16 @@ fn taking(choice: Choice, step: usize, open: &[usize], scores: &[Vec<f64>]) -> V
 /// What a field computes of the states of a text that take a step, by the step's number.
 type Mlp<'a> = &'a mut dyn FnMut(usize, &[Vec<f64>]) -> Vec<Vec<f64>>;
 
-/// The states of a text after all steps, and who takes each: these are a text of their own in it. `mlp` is the field f.
+/// The states of a text after all steps, who takes each, a text of their own in it, and how well scores say so: the sum of
+/// `−log sigmoid(s)` or `−log(1 − sigmoid(s))` over all choices of some tokens. `mlp` is the field f.
 fn recurred(
     p: &Params,
     text: &[i32],
     choice: Choice,
     mlp: Mlp,
-) -> (Vec<Vec<f64>>, Vec<Vec<usize>>) {
+) -> (Vec<Vec<f64>>, Vec<Vec<usize>>, f64) {
     let mut x = embedded(p, text);
+    let mut compared = 0.0;
     let routes: Vec<(usize, f64)> = x
         .iter()
         .map(|x| route(p, x))
@@ -180,7 +179,19 @@ fn recurred(
             }
             steps => {
                 let scores: Vec<Vec<f64>> = x.iter().map(|x| scores(p, x)).collect();
-                taking(steps, step, open, &scores)
+                let turns = taking(steps, step, open, &scores);
+                let (Choice::Steps(_, counts) | Choice::Above(_, counts)) = steps else {
+                    unreachable!("steps choose")
+                };
+                for i in open.iter().filter(|_| counts[step] < SEQ) {
+                    let sign = if turns.iter().any(|t| t.0 == *i) {
+                        -1.0
+                    } else {
+                        1.0
+                    };
+                    compared += (sign * scores[*i][step]).exp().ln_1p();
+                }
+                turns
             }
         };
         let states: Vec<&[f64]> = turns.iter().map(|(i, _)| &x[*i][..]).collect();
@@ -206,7 +217,7 @@ fn recurred(
         }
         took.push(mine);
     }
-    (x, took)
+    (x, took, compared)
 }
 
 /// The field `swiglu` of all states.
@@ -323,6 +334,82 @@ fn steps_choose_tokens_as_in_a_plain_loop() {
     }
 }
 
+/// While the model is trained steps take their share of a text. Then each token that took the step before takes the next by its own score, so
+/// that a text read in pieces is the text read whole.
+#[test]
+fn tokens_choose_for_themselves_once_a_model_is_trained() {
+    for (shares, counts) in [
+        ("[1, 2/3, 2/3, 1/3]", [7, 5, 5, 3]),
+        ("[6/7, 1/2, 2/5, 1/9]", [6, 4, 3, 1]),
+    ] {
+        let (trained, then) = (Choice::Steps(shares, counts), Choice::Above(shares, counts));
+        let train = "precision f64;  loss cross_entropy + 1/4*choice";
+        let (built, m) = planned(then, "lie(g, f)", REFERENCE, train);
+        let mut e = varied(&m);
+        let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
+        let p = of(&e, State::Params);
+        let run = |p: &Params, choice: Choice| -> Vec<_> {
+            let texts = x.chunks(SEQ);
+            texts
+                .map(|t| recurred(p, t, choice, &mut plain(p)))
+                .collect()
+        };
+        let found = run(&p, then);
+        let took: Vec<usize> = found
+            .iter()
+            .flat_map(|t| t.1.iter().map(Vec::len))
+            .collect();
+        assert_ne!(took[..MOST], counts);
+        assert!(took[MOST - 1] < took[0] && took[1] > 0, "{took:?}");
+        let states = found.iter().flat_map(|t| &t.0);
+        let want: Vec<f64> = states
+            .flat_map(|x| times(&p["embed.token.weight"], x))
+            .collect();
+        let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+        let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+        let logits = |e: &mut Executor| -> Vec<f64> {
+            let out = e.run("forward", AT, &io[..1], &[]).unwrap();
+            out.reals("logits").unwrap().iter().collect()
+        };
+        let meant = interp::run(&built.forward, &f, AT).unwrap();
+        for got in [logits(&mut e), meant["logits"].data.clone()] {
+            assert_eq!(got.len(), want.len());
+            for (g, w) in got.iter().zip(&want) {
+                assert!((g - w).abs() < 1e-11, "{g} is not {w}");
+            }
+        }
+        let [nats, _] = loss_of(&p, &x, &y, then, &mut plain(&p));
+        let told = e.run("loss", AT, &io, &[]).unwrap().scalar("loss").unwrap();
+        assert!((told - nats).abs() < 1e-12, "{told}, not {nats}");
+        let terms = |p: &Params| {
+            let [nats, _] = loss_of(p, &x, &y, trained, &mut plain(p));
+            let all = run(p, trained);
+            let took: Vec<Vec<Vec<usize>>> = all.iter().map(|t| t.1.clone()).collect();
+            let compared: f64 = all.iter().map(|t| t.2).sum();
+            (nats, compared / x.len() as f64, took)
+        };
+        let (nats, compared, took) = terms(&p);
+        let out = e.run("grad", AT, &io, &[]).unwrap();
+        for (name, term) in [("loss.cross_entropy", nats), ("loss.choice", compared)] {
+            let told = out.scalar(name).unwrap();
+            assert!((told - term).abs() < 1e-12, "{name}: {told}, not {term}");
+        }
+        gradient_is_of(&e, |p| {
+            let (nats, compared, found) = terms(p);
+            assert_eq!(found, took);
+            nats + compared / 4.0
+        });
+        let loss = "loss cross_entropy + choice";
+        let (_, m) = planned(then, "strang(f, g)", MIXED, loss);
+        is_read_in_pieces(&mut varied(&m), MOST);
+        let made = |memory: &str| {
+            let (_, m) = planned(then, "strang(f, g)", MIXED, &format!("{loss};  {memory}"));
+            varied(&m)
+        };
+        changes_no_bit(made, AT, false);
+    }
+}
+
 /// Three experts, of which each token chooses two, and which take ⌈3/5 · 7 · 2/3⌉ = 3 tokens of a text.
 const EXPERTS: &str = "moe(experts: 3, top_k: 2, hidden: 6, capacity: 3/5)";
 
@@ -408,6 +495,43 @@ fn mixtures_meet_the_tokens_that_take_a_step() {
     });
 }
 
+/// Two choices in each step that a token takes, whether or not there are steps that none takes.
+#[test]
+fn routers_of_experts_tell_of_tokens_that_take_steps() {
+    let train = format!("precision f64;  {NATS}");
+    let (built, m) = planned_with(EXPERTS, Tokens, "lie(g, f)", REFERENCE, &train);
+    for biased in [false, true] {
+        let mut e = varied(&m);
+        if biased {
+            two_steps(&mut e, &m);
+        }
+        let (x, y) = (tokens(AT, 256, 1), tokens(AT, 256, 5));
+        let mut told = vec![Chosen::default(); MOST];
+        let p = of(&e, State::Params);
+        let mut mixed = |k: usize, states: &[Vec<f64>]| mixed(&p, states, &mut told[k]);
+        loss_of(&p, &x, &y, Tokens, &mut mixed);
+        let made: Vec<usize> = told.iter().map(|t| t.choices.len()).collect();
+        assert_eq!(made == [14, 14, 0, 0], biased, "{made:?}");
+        let all = 2.0 * made.iter().sum::<usize>() as f64;
+        let used = (0..3).map(|e| told.iter().map(|t| t.used[e]).sum::<f64>() / all);
+        let dropped: usize = told.iter().map(|t| t.dropped).sum();
+        let wanted: Vec<f64> = used.chain([dropped as f64 / all]).collect();
+        let io = [("tokens", Value::I32(&x)), ("targets", Value::I32(&y))];
+        let f = feeds(&e, AT, &[("tokens", &x), ("targets", &y)]);
+        let meant = interp::run(&built.grad, &f, AT).unwrap();
+        let out = e.run("grad", AT, &io, &[]).unwrap();
+        let names = ["moe.share.f.router", "moe.dropped.f.router"];
+        let compiled = names.map(|n| out.reals(n).unwrap().iter().collect::<Vec<f64>>());
+        let meant = names.map(|n| meant[n].data.clone());
+        for told in [compiled.concat(), meant.concat()] {
+            assert_eq!(told.len(), wanted.len());
+            for (got, want) in told.iter().zip(&wanted) {
+                assert!((got - want).abs() < 1e-12, "{got}, not {want}");
+            }
+        }
+    }
+}
+
 /// The same bits in pieces, with little memory, and where no token takes some steps.
 #[test]
 fn mixtures_in_routed_steps_keep_their_bits() {
@@ -420,8 +544,7 @@ fn mixtures_in_routed_steps_keep_their_bits() {
                 let (_, m) = planned_with(mixture, Tokens, "strang(f, g)", MIXED, &train);
                 let mut e = varied(&m);
                 if biased {
-                    let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
-                    set(&mut e, bias.unwrap(), vec![0.0, 100.0, 0.0, 0.0]);
+                    two_steps(&mut e, &m);
                 }
                 e
             };
@@ -457,8 +580,7 @@ fn neither_memory_nor_passing_over_changes_a_bit() {
             let (_, m) = planned(choice, "strang(f, g)", MIXED, &train);
             let mut e = varied(&m);
             if biased {
-                let bias = m.params.iter().find(|p| p.path == "route.linear.bias");
-                set(&mut e, bias.unwrap(), vec![0.0, 100.0, 0.0, 0.0]);
+                two_steps(&mut e, &m);
             }
             e
         };

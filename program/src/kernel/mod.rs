@@ -60,6 +60,7 @@ use signature::Dimension;
 pub use signature::{Mode, OperandAccess, Signature};
 use std::fmt;
 pub use top_tokens::{Share, TopTokens};
+pub use validate::{MOST_HEAD, MOST_HEADS};
 
 /// A kind of kernel. There are no default methods: what is missing does not compile.
 trait Kind {

@@ -18,7 +18,7 @@ use crate::tensor::{EvalCx, Tensor};
 use crate::text::{ParseError, attrs::Attrs};
 use crate::types::{Elem, TensorType};
 use crate::value::Value;
-use odec_program::kernel::{Decay, LinearAttend};
+use odec_program::kernel::{Decay, LinearAttend, MOST_HEAD, MOST_HEADS};
 use odec_program::{DType, Dim};
 
 /// q, k `[B, S, heads · n]`, v `[B, S, heads · m]`, decay α unless there is none → o like v. Per head `S_t = α_t S_{t−1} + k_tᵀ v_t`,
@@ -93,6 +93,10 @@ impl LinearAttention {
             }
             if self.heads == 0 || !t.cols().is_multiple_of(self.heads) {
                 let what = format!("{} columns are not {} heads", t.cols(), self.heads);
+                return fail(op, what);
+            }
+            if self.heads > MOST_HEADS || t.cols() / self.heads > MOST_HEAD {
+                let what = format!("{} columns in {} heads are too many", t.cols(), self.heads);
                 return fail(op, what);
             }
         }

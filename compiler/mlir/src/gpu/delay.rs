@@ -3,8 +3,8 @@
 //! Takes a [`Delay`] spec. A block is one warp, a thread a column of a sequence: it walks over the tokens and reads of the ring what it wrote
 //! itself, so that no thread waits for another.
 
+use super::column::Column;
 use crate::emit::{Cmp, Emitter, Val};
-use odec_program::gpu::WARP;
 use odec_program::kernel::Delay;
 
 /// Emits the kernel.
@@ -12,14 +12,8 @@ use odec_program::kernel::Delay;
 /// # Errors
 /// None: every kernel that was not refused can be made.
 pub(super) fn emit(e: &mut Emitter, kernel: &Delay) -> Result<(), String> {
-    let (thread, block) = (e.thread(), e.block());
-    let blocks = e.int(kernel.cols.div_ceil(WARP) as i64);
-    let (sequence, piece) = (e.div(block, blocks), e.rem(block, blocks));
-    let first = e.mul_int(piece, WARP as i64);
-    let column = e.add(first, thread);
-    let end = e.int(kernel.cols as i64);
-    let exists = e.below(column, end);
-    e.when(exists, |e| walk(e, kernel, sequence, column));
+    let own = Column::of_thread(e, kernel.cols);
+    e.when(own.exists, |e| walk(e, kernel, own.number, own.column));
     Ok(())
 }
 

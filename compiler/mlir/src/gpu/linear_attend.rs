@@ -3,6 +3,7 @@
 //! Takes a [`LinearAttend`] spec. A warp takes 32 columns of values of a head; each thread keeps its own column of the matrix in shared
 //! memory, so that none waits for another, and walks over the tokens as processors do.
 
+use super::column::Column;
 use crate::emit::{Emitter, Val};
 use crate::linear_attend::walk::{Columns, Head};
 use odec_program::gpu::linear_attend::COLS;
@@ -16,37 +17,36 @@ const TOKENS: u64 = 4;
 /// # Errors
 /// None: every kernel that was not refused can be made.
 pub(super) fn emit(e: &mut Emitter, kernel: &LinearAttend) -> Result<(), String> {
-    let (block, thread) = (e.block(), e.thread());
-    let blocks = e.int(kernel.value.div_ceil(COLS) as i64);
-    let (number, place) = (e.div(block, blocks), e.rem(block, blocks));
+    let Column {
+        number,
+        column,
+        exists,
+    } = Column::of_thread(e, kernel.value);
     let head = Head::new(e, kernel, number);
-    let first = e.mul_int(place, COLS as i64);
-    let column = e.add(first, thread);
-    let (end, last) = (e.int(kernel.value as i64), e.int(kernel.value as i64 - 1));
-    let exists = e.below(column, end);
     // Threads without a column compute the last one again, and write nothing.
+    let last = e.int(kernel.value as i64 - 1);
     let column = e.min(column, last);
-    let shared = e.shared(0);
+    let (shared, thread) = (e.shared(0), e.thread());
     let own = e.at(shared, thread, e.elem);
-    let column = Column {
+    let kept = Kept {
         column,
         exists,
         own,
     };
-    head.walk(e, &column);
+    head.walk(e, &kept);
     Ok(())
 }
 
-/// A thread's column of values.
+/// A thread's column of values, with that of the matrix.
 #[derive(Clone, Copy)]
-struct Column {
+struct Kept {
     column: Val,
     exists: Val,
     /// The first row of its column of the matrix.
     own: Val,
 }
 
-impl Columns for Column {
+impl Columns for Kept {
     fn zero(&self, e: &mut Emitter) -> Vec<Val> {
         vec![e.float(0.0, e.scalar())]
     }
@@ -86,12 +86,12 @@ impl Columns for Column {
         TOKENS
     }
 
-    fn parts(&self) -> Vec<Column> {
+    fn parts(&self) -> Vec<Kept> {
         vec![*self]
     }
 }
 
-impl Column {
+impl Kept {
     /// Row `i` of its column of the matrix.
     fn row(&self, e: &mut Emitter, i: Val) -> Val {
         let offset = e.mul_int(i, COLS as i64);

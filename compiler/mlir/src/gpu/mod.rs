@@ -8,6 +8,7 @@
 
 mod access;
 mod attend;
+mod column;
 mod columns;
 mod contract;
 mod delay;

@@ -3,28 +3,23 @@
 //! Takes a [`Scan`] spec. A block is one warp, a thread a column of a sequence: it walks over the tokens with its state in a register.
 //! What several tokens read is loaded at once, so that memory is waited for once for all of them.
 
+use super::column::Column;
 use crate::emit::{Cmp, Emitter, Val};
-use odec_program::gpu::{WARP, scan};
+use odec_program::gpu::scan;
 use odec_program::kernel::{Scan, ScanForm};
 
 /// Emits the kernel.
 pub(super) fn emit(e: &mut Emitter, kernel: &Scan) -> Result<(), String> {
-    let (thread, block, seq) = (e.thread(), e.block(), e.dim(1));
-    let blocks = e.int(kernel.cols.div_ceil(WARP) as i64);
-    let (sequence, piece) = (e.div(block, blocks), e.rem(block, blocks));
-    let first = e.mul_int(piece, WARP as i64);
-    let column = e.add(first, thread);
-    let end = e.int(kernel.cols as i64);
-    let exists = e.below(column, end);
-    let first = e.mul(sequence, seq);
+    let seq = e.dim(1);
+    let own = Column::of_thread(e, kernel.cols);
     let lane = Lane {
         kernel,
-        sequence,
-        first,
+        sequence: own.number,
+        first: e.mul(own.number, seq),
         seq,
-        column,
+        column: own.column,
     };
-    e.when(exists, |e| match kernel.form {
+    e.when(own.exists, |e| match kernel.form {
         ScanForm::Backward => lane.backward(e),
         ScanForm::Whole => {
             let zero = e.float(0.0, e.scalar());

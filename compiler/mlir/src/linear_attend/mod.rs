@@ -5,69 +5,26 @@
 
 pub(crate) mod walk;
 
-use crate::access::{self, load_columns, load_scalar, store_columns};
-use crate::emit::{Cmp, Emitter, Type, Val};
-use odec_program::expr::ColMap;
+use crate::access::load_scalar;
+use crate::emit::{Emitter, Type, Val};
+use crate::vectors::{TILE, Vectors, WIDTH, for_each_tile};
 use odec_program::kernel::{Decay, LinearAttend};
 use walk::{Columns, Head};
-
-/// Lanes of a vector.
-const WIDTH: u64 = 16;
-/// Columns of a tile.
-const COLS: u64 = LinearAttend::COLS;
 
 /// Emits the kernel.
 ///
 /// # Errors
 /// None: every valid kernel can be made.
 pub(crate) fn emit(e: &mut Emitter, kernel: &LinearAttend) -> Result<(), String> {
-    let (begin, end) = (e.begin(), e.end());
-    e.for_each(begin, end, 1, |e, t| {
-        let blocks = e.int(kernel.value.div_ceil(COLS) as i64);
-        let (number, block) = (e.div(t, blocks), e.rem(t, blocks));
-        let head = Head::new(e, kernel, number);
-        let first = e.mul_int(block, COLS as i64);
-        let of_width = |e: &mut Emitter, width| {
-            let vectors = Vectors::new(e, first, width);
-            head.walk(e, &vectors);
-        };
-        match (kernel.value / COLS, kernel.value % COLS) {
-            (_, 0) => of_width(e, COLS),
-            (0, rest) => of_width(e, rest),
-            (whole, rest) => {
-                let last = e.int(whole as i64);
-                let is_whole = e.cmp(Cmp::Lt, block, last);
-                e.either(is_whole, |e, is_whole| {
-                    of_width(e, if is_whole { COLS } else { rest });
-                });
-            }
-        }
+    for_each_tile(e, kernel.value, |e, number, columns| {
+        Head::new(e, kernel, number).walk(e, columns);
     });
     Ok(())
 }
 
-/// Vectors of a tile: where each begins in the tile, and its columns.
-struct Vectors(Vec<(u64, access::Columns)>);
-
-impl Vectors {
-    /// So many columns from `first` on.
-    fn new(e: &mut Emitter, first: Val, width: u64) -> Vectors {
-        let starts = (0..width).step_by(WIDTH as usize);
-        let vector = |start: u64| {
-            let columns = access::Columns {
-                first: e.add_int(first, start as i64),
-                lanes: WIDTH,
-                count: WIDTH.min(width - start),
-            };
-            (start, columns)
-        };
-        Vectors(starts.map(vector).collect())
-    }
-}
-
 impl Columns for Vectors {
     fn zero(&self, e: &mut Emitter) -> Vec<Val> {
-        vec![e.float(0.0, Type::vector(e.elem, WIDTH)); self.0.len()]
+        self.zeros(e)
     }
 
     fn all(&self, e: &mut Emitter, row: Val, i: Val) -> Val {
@@ -77,14 +34,11 @@ impl Columns for Vectors {
     }
 
     fn load(&self, e: &mut Emitter, row: Val) -> Vec<Val> {
-        let load = |(_, cols): &_| load_columns(e, row, e.elem, ColMap::Col, *cols);
-        self.0.iter().map(load).collect()
+        Vectors::load(self, e, row)
     }
 
     fn store(&self, e: &mut Emitter, x: &[Val], row: Val) {
-        for ((_, cols), x) in self.0.iter().zip(x) {
-            store_columns(e, *x, row, e.elem, *cols);
-        }
+        Vectors::store(self, e, x, row);
     }
 
     fn kept(&self, e: &mut Emitter, i: Val) -> Vec<Val> {
@@ -125,7 +79,7 @@ impl Columns for Vectors {
 
 /// Row `i` of the matrix, from a column of the tile on.
 fn in_scratch(e: &mut Emitter, i: Val, start: u64) -> Val {
-    let row = e.mul_int(i, COLS as i64);
+    let row = e.mul_int(i, TILE as i64);
     let at = e.add_int(row, start as i64);
     e.at(e.scratch(), at, e.elem)
 }

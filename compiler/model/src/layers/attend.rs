@@ -4,7 +4,7 @@
 
 use super::arguments::Silent;
 use super::attention::{CAUSAL, SCALE, WINDOW};
-use super::attention::{columns_of_head, query_factor, shared_heads, tokens_of_window};
+use super::attention::{columns_of_head, narrow_enough, query_factor, shared_heads, tokens_of_window};
 use super::network::{Network, values};
 use super::{
     About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads, Start,
@@ -15,6 +15,7 @@ use crate::scheme::args::Bounds;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn, ops};
+use odec_program::kernel::MOST_HEADS;
 
 const Q: Argument = Argument::operand("q", "queries");
 const K: Argument = Argument::operand("k", "keys");
@@ -115,14 +116,16 @@ impl Layer for Attend {
         }
         let [(q, queries), (k, keys), (v, values)] = operands;
         let heads_said = heads_said?;
-        let heads = r.whole(heads_said, MAX_WIDTH)?;
+        let heads = r.whole(heads_said, MOST_HEADS)?;
         let head = columns_of_head(r, heads_said, heads, queries)?;
+        narrow_enough(r, heads_said.span, "queries", head)?;
         let kv_heads = heads_of_keys(r, kv_heads, (heads, head), keys)?;
         if !values.is_multiple_of(kv_heads) {
             let message = format!("values of {values} columns have no {kv_heads} heads");
             let d = Diagnostic::error(codes::HEAD_COUNT, r.span(), message);
             return r.fail(d.label(format!("keys of {keys} columns have {kv_heads} heads")));
         }
+        narrow_enough(r, heads_said.span, "values", values / kv_heads)?;
         let columns = values / kv_heads * heads;
         if columns > MAX_WIDTH {
             let message = format!("{columns} columns are too many");

@@ -5,15 +5,17 @@
 use super::angles::{self, BASE, FAST, INTERPOLATION, SCALING, SLOW, Said, TRAINED};
 use super::arguments::Silent;
 use super::{
-    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Map, Reading,
+    About, Angles, Argument, Example, Facts, Inputs, Layer, LayerParam, Map, Reading,
     Reads, TypeResult, Weights,
 };
 use crate::codes;
 use crate::scheme::args::Bounds;
 use crate::scheme::scalar::{arithmetic, name_of};
+use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Value, nn, ops};
+use odec_program::kernel::{MOST_HEAD, MOST_HEADS};
 use odec_program::manifest::Turns;
 
 /// The linear maps.
@@ -113,8 +115,9 @@ impl Layer for Attention {
         let scale = r.given(&SCALE);
         let paths = r.paths();
         let heads_expr = heads_expr?;
-        let heads = r.whole(heads_expr, MAX_WIDTH)?;
+        let heads = r.whole(heads_expr, MOST_HEADS)?;
         let head = columns_of_head(r, heads_expr, heads, width)?;
+        narrow_enough(r, heads_expr.span, "queries", head)?;
         if rope.is_some() && !head.is_multiple_of(2) {
             return r.fail(
                 Diagnostic::error(
@@ -255,6 +258,21 @@ pub(super) fn columns_of_head(r: &mut Reading, said: &Expr, heads: u64, width: u
         .label(format!("{width} / {heads} is not whole"));
     let columns = width / near;
     r.fail(d.help(format!("{near} heads would have {columns} columns each")))
+}
+
+/// Says so where kernels take no head of so many columns.
+pub(super) fn narrow_enough(
+    r: &mut Reading,
+    said: Span,
+    what: &str,
+    columns: u64,
+) -> Option<()> {
+    if columns <= MOST_HEAD {
+        return Some(());
+    }
+    let message = format!("a head of {what} has {columns} columns");
+    let d = Diagnostic::error(codes::TOO_LARGE, said, message);
+    r.fail(d.label(format!("at most {MOST_HEAD}")).help("write more heads"))
 }
 
 /// How many tokens a token sees; only tokens before it can be counted so.

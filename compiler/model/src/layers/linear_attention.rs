@@ -2,9 +2,10 @@
 //!
 //! Time grows with the text and memory does not: while text is generated, the matrices are all that is kept of it.
 
+use super::attention::narrow_enough;
 use super::network::{Network, values};
 use super::{
-    About, Argument, Example, Facts, Inputs, Layer, LayerParam, MAX_WIDTH, Reading, Reads,
+    About, Argument, Example, Facts, Inputs, Layer, LayerParam, Reading, Reads,
     TypeResult, Weights,
 };
 use crate::codes;
@@ -12,7 +13,7 @@ use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::ops::{self, Broadcast, Concat};
 use odec_graph::{Builder, Exact, Value, nn};
-use odec_program::kernel::Decay;
+use odec_program::kernel::{Decay, MOST_HEADS};
 
 const Q: Argument = Argument::operand("q", "queries");
 const K: Argument = Argument::operand("k", "keys, as wide as queries");
@@ -106,9 +107,10 @@ impl Layer for LinearAttention {
         let span = r.span();
         let [(q, queries), (k, keys), (v, values)] = operands?;
         let heads_expr = heads_expr?;
-        let heads = r.whole(heads_expr, MAX_WIDTH)?;
+        let heads = r.whole(heads_expr, MOST_HEADS)?;
         for (what, columns) in [("queries", queries), ("values", values)] {
             divided(r, heads_expr.span, heads, what, columns)?;
+            narrow_enough(r, heads_expr.span, what, columns / heads)?;
         }
         if queries != keys {
             let message = format!("queries have {queries} columns, keys {keys}");

@@ -73,6 +73,10 @@ pub trait Along {
     fn routes_steps(&self) -> bool;
     /// Whether each step chooses the tokens that take it.
     fn steps_choose(&self) -> bool;
+    /// Whether some of them do not choose all.
+    fn leaves_tokens_out(&self) -> bool;
+    /// Where it is written by what gates tokens choose for themselves, where steps do so while the model is trained.
+    fn threshold(&self) -> Option<Span>;
     /// Whether weights are functions of times that are found as the model runs.
     fn finds_weights(&self) -> bool;
     /// Whether two consecutive steps have weights that may differ.
@@ -219,4 +223,5 @@ terms! {
     drift::Drift,
     ponder::Ponder,
     load_balance::LoadBalance,
+    choice::Choice,
 }
