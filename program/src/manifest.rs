@@ -223,6 +223,10 @@ fn is_false(x: &bool) -> bool {
     !x
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Waves that turn less than `slow` times in a context are those of divided positions, those that turn more than `fast` times stay, and in between
 /// the two are mixed (Peng et al. 2023, arXiv:2309.00071, definition 1 and equation 23).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -654,6 +658,12 @@ pub struct Images {
     /// What is subtracted from a number (from 0 to 1) before it is divided by `std`.
     pub mean: f64,
     pub std: f64,
+    /// An image of a training step is shifted by up to so many pixels to each side.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crop: u64,
+    /// Half of the images of a training step have left and right changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flip: bool,
 }
 
 impl Form {

@@ -129,10 +129,11 @@ impl<'e> PartReading<'e, '_> {
         }
     }
 
-    /// A whole number that need not be given, from 1.
+    /// A whole number that need not be given, from 1, or from 0 if that is its form.
     pub fn count(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let least = u64::from(a.form != Form::Index);
         match self.given(a) {
-            Some(e) => self.report(whole(e, &Scope::new(), 1, most)),
+            Some(e) => self.report(whole(e, &Scope::new(), least, most)),
             None => a.number_meant()?.as_integer()?.try_into().ok(),
         }
     }

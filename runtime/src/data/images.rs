@@ -2,7 +2,7 @@
 //!
 //! Takes the numbers of images ([`Pixels`]) and the number of a class for each. Files may be sorted by class, so which images are held out is
 //! drawn, once for all: an image's number in the data decides, not the seed of a run. Training goes through all other images before any comes
-//! again, in an order of its own each time. Leaves files to [`mod@crate::data::sources`].
+//! again, in an order of its own each time, each shifted and flipped as the number of its draw says. Leaves files to [`mod@crate::data::sources`].
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
@@ -47,8 +47,13 @@ impl ImageSet {
         }
     }
 
-    /// The numbers of patches, and the class of each image.
-    fn batch(&self, images: &[u32], columns: u64) -> Result<Batch, DataError> {
+    /// The numbers of patches, and the class of each image. `change`: what is done with the numbers of each row before.
+    fn batch(
+        &self,
+        images: &[u32],
+        columns: u64,
+        change: impl Fn(u64, &mut [f32]),
+    ) -> Result<Batch, DataError> {
         let numbers = self.shape.numbers();
         let mut plain = vec![0.0; images.len() * numbers];
         let mut first = 0;
@@ -60,6 +65,8 @@ impl ImageSet {
             p.read(of_it.map(|(row, n)| (n - first, row)).collect())?;
             first += p.len();
         }
+        let rows = plain.chunks_exact_mut(numbers);
+        rows.zip(0..).for_each(|(image, row)| change(row, image));
         let mut patches = Vec::with_capacity(plain.len());
         let rows = plain.chunks_exact(numbers);
         rows.for_each(|image| self.shape.cut(image, &mut patches));
@@ -122,18 +129,23 @@ impl Dataset for ImageSet {
         self.some("training", &self.train)?;
         let images = self.train.len() as u64;
         let order = Stream::new(seed, "images");
+        let number = |r: u64| u128::from(step) * u128::from(batch) + u128::from(r);
         let drawn = rows.clone().map(|r| {
-            let number = u128::from(step) * u128::from(batch) + u128::from(r);
+            let number = number(r);
             let epoch = (number / u128::from(images)) as u64;
             let place = (number % u128::from(images)) as u64;
             self.train[permuted(&order, epoch, place, images) as usize]
         });
         let drawn: Vec<u32> = drawn.collect();
+        let changes = Stream::new(seed, "changed images");
         let first = step.wrapping_shl(16).wrapping_add(rows.start);
         let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
         Ok(Batch {
             key: key as i32,
-            ..self.batch(&drawn, context)?
+            ..self.batch(&drawn, context, |row, image| {
+                let draw = changes.block(number(rows.start + row) as u64);
+                self.shape.augment(draw, image);
+            })?
         })
     }
 
@@ -150,7 +162,7 @@ impl Dataset for ImageSet {
         let batches = (0..taken).step_by(rows).map(move |n| {
             let spread = |w: usize| (w as u128 * all as u128 / taken as u128) as usize;
             let images = (n..(n + rows).min(taken)).map(|w| self.held_out[spread(w)]);
-            self.batch(&images.collect::<Vec<_>>(), context)
+            self.batch(&images.collect::<Vec<_>>(), context, |_, _| {})
         });
         Ok(Box::new(batches))
     }
@@ -196,6 +208,8 @@ pub(super) trait Layout {
     /// Appends an image in patches, row by row from the top left, with mean and deviation taken out. Numbers of the image and of a patch stand
     /// in the order of y, x and channel.
     fn cut(&self, image: &[f32], out: &mut Vec<f32>);
+    /// Shifts and flips an image as four random words say: down, to the right, whether it is flipped. What is uncovered is 0.
+    fn augment(&self, draw: [u32; 4], image: &mut [f32]);
 }
 
 impl Layout for Images {
@@ -211,6 +225,37 @@ impl Layout for Images {
             for left in (0..row).step_by(piece) {
                 for line in band.chunks_exact(row) {
                     out.extend(line[left..left + piece].iter().map(standard));
+                }
+            }
+        }
+    }
+
+    fn augment(&self, [down, right, flip, _]: [u32; 4], image: &mut [f32]) {
+        // One of 2·crop + 1 shifts.
+        let shift = |word: u32| {
+            let shifts = 2 * self.crop + 1;
+            let number = (u128::from(word) * u128::from(shifts)) >> u32::BITS;
+            number as i64 - self.crop as i64
+        };
+        let (down, right) = (shift(down), shift(right));
+        let flip = self.flip && flip >> (u32::BITS - 1) == 1;
+        if (down, right, flip) == (0, 0, false) {
+            return;
+        }
+        let (width, channels) = (self.width as usize, self.channels as usize);
+        let before = image.to_vec();
+        let lines: Vec<&[f32]> = before.chunks_exact(width * channels).collect();
+        let from = |to: usize, by: i64, of: usize| {
+            let n = to as i64 - by;
+            usize::try_from(n).ok().filter(|n| *n < of)
+        };
+        for (y, line) in image.chunks_exact_mut(width * channels).enumerate() {
+            let old = from(y, down, lines.len()).map(|y| lines[y]);
+            for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
+                let x = from(x, right, width).map(|x| if flip { width - 1 - x } else { x });
+                match old.zip(x) {
+                    Some((old, x)) => pixel.copy_from_slice(&old[x * channels..][..channels]),
+                    None => pixel.fill(0.0),
                 }
             }
         }

@@ -32,6 +32,8 @@ const SHAPE: Images = Images {
     classes: 10,
     mean: 0.25,
     std: 0.5,
+    crop: 0,
+    flip: false,
 };
 const NUMBERS: usize = 24;
 const PATCHES_OF_ONE: u64 = 6;
@@ -383,6 +385,94 @@ fn an_epoch_has_each_image_for_training_once_and_no_other() {
         assert_eq!(whole.whole(TARGETS)[2..], *later.whole(TARGETS));
         assert_ne!(whole.key, later.key);
     }
+}
+
+/// The image of a row, whose patches are as large as it.
+fn row(b: &Batch, n: u64) -> &[f32] {
+    &b.real(PATCHES)[n as usize * 48..][..48]
+}
+
+#[test]
+fn images_for_training_are_shifted_and_flipped_by_their_draw() {
+    let p = Place::new();
+    // Numbers that tell images, pixels and channels apart; none is 0.
+    let data: Vec<u8> = (0..20 * 48)
+        .map(|n| (n / 48 + n % 48 * 4 + 1) as u8)
+        .collect();
+    let images = npy("|u1", "(20, 4, 4, 3)", &data);
+    let labels = npy("|u1", "(20,)", &[0; 20]);
+    let file = p.write("a.npz", &npz(&[("x", images), ("y", labels)], false));
+    let shape = |crop, flip| Images {
+        width: 4,
+        patch: 4,
+        channels: 3,
+        crop,
+        flip,
+        ..SHAPE
+    };
+    let open = |crop, flip| opened(std::slice::from_ref(&file), &shape(crop, flip), 50).unwrap();
+    let plain = open(0, false);
+    let draw = |step| Draw {
+        seed: 5,
+        step,
+        batch: 10,
+    };
+    let black = ((0.0 - SHAPE.mean) / SHAPE.std) as f32;
+    // Image with y, x and channel from which a shifted one is read.
+    let moved = |image: &[f32], (down, right, flip): (i64, i64, bool)| -> Vec<f32> {
+        let at = |y: i64, x: i64, c: usize| match (0..4).contains(&y) && (0..4).contains(&x) {
+            true => image[(y * 4 + if flip { 3 - x } else { x }) as usize * 3 + c],
+            false => black,
+        };
+        let pixels = (0..4).flat_map(|y| (0..4).map(move |x| (y - down, x - right)));
+        pixels
+            .flat_map(|(y, x)| (0..3).map(move |c| at(y, x, c)))
+            .collect()
+    };
+    for (crop, flip) in [(0, true), (2, false), (1, true)] {
+        let set = open(crop, flip);
+        let mut seen = BTreeMap::new();
+        for step in 0..60 {
+            let (old, new) = (
+                plain.training_batch(draw(step), 0..10, 1),
+                set.training_batch(draw(step), 0..10, 1),
+            );
+            let (old, new) = (old.unwrap(), new.unwrap());
+            assert_eq!((old.whole(TARGETS), old.key), (new.whole(TARGETS), new.key));
+            for n in 0..10 {
+                let by = crop as i64;
+                let all = (-by..=by)
+                    .flat_map(|y| (-by..=by).flat_map(move |x| [false, true].map(|f| (y, x, f))));
+                let found = all.filter(|to| moved(row(&old, n), *to) == row(&new, n));
+                let found: Vec<_> = found.collect();
+                assert_eq!(found.len(), 1, "one shift, and flipped or not");
+                *seen.entry(found[0]).or_insert(0) += 1;
+            }
+            // A step can be drawn again, and a part of it alone.
+            let part = set.training_batch(draw(step), 3..7, 1).unwrap();
+            (3..7).for_each(|n| assert_eq!(row(&part, n - 3), row(&new, n)));
+        }
+        // Each of them, about as often as the others: 600 draws.
+        let kinds = (2 * crop + 1).pow(2) * (1 + u64::from(flip));
+        let (least, most) = (seen.values().min().unwrap(), seen.values().max().unwrap());
+        let mean = 600 / kinds;
+        assert!(
+            seen.len() as u64 == kinds && *least > mean / 3 && *most < mean * 2,
+            "{seen:?}"
+        );
+        // Those held out are as they are.
+        let held_out = |set: &dyn Dataset| -> Vec<Batch> {
+            set.held_out_batches(4, 1, None)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect()
+        };
+        assert_eq!(held_out(&*set), held_out(&*plain));
+    }
+    // Another seed draws other shifts of its own.
+    let (set, other) = (open(2, true), Draw { seed: 6, ..draw(0) });
+    let [a, b] = [draw(0), other].map(|d| set.training_batch(d, 0..10, 1).unwrap());
+    assert_ne!(a, b);
 }
 
 /// What is printed where some files are read, without the name of the folder.

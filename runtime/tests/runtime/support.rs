@@ -648,6 +648,8 @@ pub fn images() -> Manifest {
         classes: VOCAB,
         mean: 0.5,
         std: 0.5,
+        crop: 1,
+        flip: true,
     });
     m
 }
