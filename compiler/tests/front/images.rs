@@ -83,6 +83,7 @@ fn images_are_read_as_patches_and_judged_by_their_class() {
         std: 0.25,
         crop: 2,
         flip: true,
+        leading: 0,
     };
     assert_eq!(train.data.form, Form::Images(told));
     assert_eq!((train.data.held_out_percent, train.loss), (10, Loss::Class));

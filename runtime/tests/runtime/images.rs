@@ -34,6 +34,7 @@ const SHAPE: Images = Images {
     std: 0.5,
     crop: 0,
     flip: false,
+    leading: 0,
 };
 const NUMBERS: usize = 24;
 const PATCHES_OF_ONE: u64 = 6;
@@ -83,7 +84,7 @@ fn pixels(n: usize) -> Vec<u8> {
     image
 }
 
-fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let length = (head.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\0", &length[..], head.as_bytes(), data].concat()
@@ -101,7 +102,7 @@ fn gz(data: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-fn npz(arrays: &[(&str, Vec<u8>)], packed: bool) -> Vec<u8> {
+pub fn npz(arrays: &[(&str, Vec<u8>)], packed: bool) -> Vec<u8> {
     let mut out = ZipWriter::new(Cursor::new(vec![]));
     let method = match packed {
         true => CompressionMethod::Deflated,
@@ -475,6 +476,25 @@ fn images_for_training_are_shifted_and_flipped_by_their_draw() {
     assert_ne!(a, b);
 }
 
+/// A model with rows of its own is given as many empty ones behind the patches.
+#[test]
+fn rows_of_the_model_have_room() {
+    let p = Place::new();
+    let file = p.write("a.npz", &npz(&arrays(4), false));
+    let shape = Images {
+        leading: 1,
+        ..SHAPE
+    };
+    let set = opened(&[file], &shape, 0).unwrap().all_held_out();
+    let batch = set.held_out_batches(4, PATCHES_OF_ONE + 1, None).unwrap();
+    let batch = batch.map(Result::unwrap).next().unwrap();
+    assert_eq!((batch.rows, batch.columns), (4, 7));
+    for (n, image) in batch.real(PATCHES).chunks_exact(NUMBERS + 4).enumerate() {
+        assert_eq!(image[..NUMBERS], wanted(n, &SHAPE));
+        assert_eq!(image[NUMBERS..], [0.0; 4]);
+    }
+}
+
 /// What is printed where some files are read, without the name of the folder.
 fn refusal(p: &Place, file: &Path, shape: &Images) -> String {
     let set = opened(&[file.to_path_buf()], shape, 0);
@@ -755,6 +775,40 @@ fn a_model_of_images_learns_resumes_to_the_bit_and_is_judged() {
     let changed = dataset_of(&half, &[], Show::Nothing).map(drop).unwrap_err();
     assert!(changed.to_string().contains("drawn.npz"), "{changed}");
     assert!(Checkpoint::open(&half.join(CHECKPOINT)).is_ok());
+}
+
+#[test]
+fn shifts_and_flips_are_drawn_again_by_runs_that_go_on() {
+    let p = Place::new();
+    let run = |out: &str, (crop, flip): (u64, bool), stop: bool| {
+        let mut m = support::images();
+        let Form::Images(of) = &mut m.train.as_mut().unwrap().data.form else {
+            panic!("no images");
+        };
+        (of.crop, of.flip) = (crop, flip);
+        let artifact = Artifact::in_memory(m).unwrap();
+        let settings = Settings {
+            data: vec![drawn(&p, 60)],
+            device: DeviceChoice::Reference,
+            show: Show::Nothing,
+            ..Settings::default()
+        };
+        let out = p.at(out);
+        if !stop {
+            train(&artifact, &out, &settings).unwrap();
+            return tensors(&out);
+        }
+        let mut begun = Run::start(&artifact, &out, &settings).unwrap();
+        (0..11).for_each(|_| drop(begun.step().unwrap()));
+        begun.save().unwrap();
+        drop(begun);
+        let data = vec![];
+        resume(&out, &Settings { data, ..settings }).unwrap();
+        tensors(&out)
+    };
+    let whole = run("whole", (1, true), false);
+    assert!(run("stopped", (1, true), true) == whole);
+    assert!(run("plain", (0, false), false) != whole);
 }
 
 #[test]

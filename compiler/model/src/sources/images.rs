@@ -140,6 +140,7 @@ impl DataSource for Images {
                 std: self.std,
                 crop: self.crop,
                 flip: self.flip,
+                leading: of.leading,
             }),
             held_out_percent: self.held_out_percent,
         })

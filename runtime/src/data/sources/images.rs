@@ -5,9 +5,10 @@
 //! - a folder of folders of PNG images, one for each class, whose numbers are those of the folders' names in order;
 //! - any other file is IDX (`train-images-idx3-ubyte`, classes beside it in `train-labels-idx1-ubyte`), packed where its name ends in `.gz`.
 //!
-//! Images are `[n, height, width]` or `[n, height, width, channels]`, bytes from 0 to 255 or real numbers from 0 to 1. What is packed is read into memory,
-//! at most [`MOST`] bytes of it whatever it says of itself; arrays in files of their own are read when they are asked for.
+//! Images are `[n, height, width]` or `[n, height, width, channels]`, bytes from 0 to 255 or real numbers from 0 to 1. What is packed is read into memory;
+//! arrays in files of their own are read when they are asked for.
 
+use super::arrays::{Archive, HeadOf, beside_of, fits, is_packed, refused, whole};
 use super::{DataSource, image_folder};
 use crate::data::array::{self, Element, Head, MOST_OF_A_HEAD};
 use crate::data::dataset::Dataset;
@@ -16,19 +17,17 @@ use crate::data::images::ImageSet;
 use crate::data::picture::Size;
 use crate::data::pixels::{Array, Bytes, Kind, Pixels};
 use crate::data::{DataError, Source};
-use crate::system::input;
 use crate::system::shown::Shown;
-use flate2::read::MultiGzDecoder;
 use odec_program::manifest::Images;
-use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use zip::ZipArchive;
-use zip::result::ZipError;
+use std::path::Path;
 
-/// The most bytes of an array that is unpacked.
-const MOST: u64 = 4 << 30;
+/// Words of the names of files of images, each with that of the file of their classes.
+const LABELS: [(&str, &str); 4] = [
+    ("images", "labels"),
+    ("x", "y"),
+    ("idx3", "idx1"),
+    ("idx4", "idx1"),
+];
 /// What arrays of images and classes are called in `.npz` files.
 const NAMES: [[&str; 2]; 3] = [["images", "labels"], ["x", "y"], ["x_train", "y_train"]];
 
@@ -82,13 +81,6 @@ impl ImageFiles<'_> {
     }
 }
 
-fn refused(path: &Path, reason: impl Into<String>) -> DataError {
-    DataError::Images {
-        path: path.shown(),
-        reason: reason.into(),
-    }
-}
-
 fn opened(path: &Path) -> Result<DataFile, DataError> {
     DataFile::open(path).map_err(|e| match e {
         DataError::Missing { path } => DataError::NoImagesAt { path },
@@ -99,30 +91,19 @@ fn opened(path: &Path) -> Result<DataFile, DataError> {
 /// An archive of arrays.
 fn npz(path: &Path, size: Size, classes: u64) -> Result<Found, DataError> {
     let known = opened(path)?.identity()?;
-    let read = |source| DataError::Read {
-        path: path.shown(),
-        source,
-    };
-    let damaged = |e: ZipError| refused(path, format!("it cannot be read as .npz: {e}"));
-    let mut archive = ZipArchive::new(input::open(path).map_err(read)?).map_err(damaged)?;
-    let has = |name: &&str| archive.index_for_name(&format!("{name}.npy")).is_some();
-    let Some([images, labels]) = NAMES.into_iter().find(|pair| pair.iter().all(has)) else {
-        let names = archive.file_names().take(8).filter_map(Result::ok);
-        let names: Vec<String> = names.map(Cow::into_owned).collect();
+    let mut archive = Archive::open(path)?;
+    let Some([images, labels]) =
+        (NAMES.into_iter()).find(|pair| pair.iter().all(|name| archive.has(name)))
+    else {
         let reason = format!(
-            "it has no arrays `images` and `labels` (or `x` and `y`, or `x_train` and `y_train`); it has {names:?}"
+            "it has no arrays `images` and `labels` (or `x` and `y`, or `x_train` and `y_train`); it has {:?}",
+            archive.names()
         );
         return Err(refused(path, reason));
     };
-    let mut unpack = |name: &str| -> Result<(PathBuf, Head, Vec<u8>), DataError> {
-        let place = path.join(format!("{name}.npy"));
-        let mut file = archive.by_name(&format!("{name}.npy")).map_err(damaged)?;
-        let (head, bytes) = unpacked(&mut file, array::npy).map_err(|e| refused(&place, e))?;
-        Ok((place, head, bytes))
-    };
-    let (place, head, bytes) = unpack(images)?;
+    let (place, head, bytes) = archive.array(images)?;
     let pixels = pixels(&place, &head, size, Bytes::Memory(bytes))?;
-    let (place, head, bytes) = unpack(labels)?;
+    let (place, head, bytes) = archive.array(labels)?;
     let classes = numbers(&place, &head, &bytes, pixels.len(), classes)?;
     Ok(Found {
         files: vec![known],
@@ -130,9 +111,6 @@ fn npz(path: &Path, size: Size, classes: u64) -> Result<Found, DataError> {
         classes,
     })
 }
-
-/// What reads the head of an array.
-type HeadOf = fn(&[u8]) -> Result<Head, String>;
 
 /// An array of images in a file of its own, with its classes in another one.
 fn beside(path: &Path, size: Size, classes: u64, head_of: HeadOf) -> Result<Found, DataError> {
@@ -154,7 +132,7 @@ fn beside(path: &Path, size: Size, classes: u64, head_of: HeadOf) -> Result<Foun
         }
     };
     let pixels = pixels(path, &head, size, bytes)?;
-    let labels = labels_of(path).ok_or_else(|| {
+    let labels = beside_of(path, &LABELS).ok_or_else(|| {
         let reason = "its name has neither `images` nor `x` as a word, so where its classes are is not known";
         refused(path, reason)
     })?;
@@ -171,83 +149,6 @@ fn beside(path: &Path, size: Size, classes: u64, head_of: HeadOf) -> Result<Foun
         pixels,
         classes,
     })
-}
-
-fn is_packed(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "gz")
-}
-
-/// The file that has the classes of a file of images.
-fn labels_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let words = |name: &str| -> Vec<String> {
-        let ends = |c: char| !c.is_ascii_alphanumeric();
-        name.split_inclusive(ends).map(String::from).collect()
-    };
-    let mut changed = false;
-    let other = words(name).into_iter().map(|word| {
-        let letters = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        let other = match letters {
-            "images" => "labels",
-            "x" => "y",
-            "idx3" | "idx4" => "idx1",
-            _ => return word,
-        };
-        changed |= !letters.starts_with("idx");
-        word.replacen(letters, other, 1)
-    });
-    let other: String = other.collect();
-    changed.then(|| path.with_file_name(other))
-}
-
-/// An array that is read whole.
-fn whole(path: &Path, head_of: HeadOf) -> Result<(Head, Vec<u8>), DataError> {
-    let read = |source| DataError::Read {
-        path: path.shown(),
-        source,
-    };
-    let file: File = input::open(path).map_err(read)?;
-    let mut reader: Box<dyn Read> = match is_packed(path) {
-        true => Box::new(MultiGzDecoder::new(io::BufReader::new(file))),
-        false => Box::new(file),
-    };
-    unpacked(&mut *reader, head_of).map_err(|e| refused(path, e))
-}
-
-/// Head and elements of an array that is read from its beginning to its end: no more of it than its head says, and [`MOST`].
-fn unpacked(from: &mut dyn Read, head_of: HeadOf) -> Result<(Head, Vec<u8>), String> {
-    let damaged = |e: io::Error| format!("it cannot be read: {e}");
-    let mut bytes = vec![];
-    let first = from.take(MOST_OF_A_HEAD as u64).read_to_end(&mut bytes);
-    first.map_err(damaged)?;
-    let head = head_of(&bytes)?;
-    let says = head.bytes().filter(|n| *n <= MOST);
-    let says = says.ok_or_else(|| {
-        format!(
-            "it says that it holds {:?} elements, more than the {MOST} bytes that are unpacked",
-            head.shape
-        )
-    })?;
-    // What is not there takes no memory, whatever a head says.
-    bytes.drain(..(head.start as usize).min(bytes.len()));
-    let left = (says + 1).saturating_sub(bytes.len() as u64);
-    from.take(left).read_to_end(&mut bytes).map_err(damaged)?;
-    fits(&head, bytes.len() as u64)?;
-    Ok((head, bytes))
-}
-
-/// Whether an array has as many bytes as its head says.
-fn fits(head: &Head, has: u64) -> Result<(), String> {
-    match head.bytes() {
-        Some(says) if says == has => Ok(()),
-        Some(says) if says < has => Err(format!(
-            "it has more than the {says} bytes of elements that its head says"
-        )),
-        _ => Err(format!(
-            "it is cut short: its head says {:?} elements, and it has {has} bytes of them",
-            head.shape
-        )),
-    }
 }
 
 /// Images of the size that the model reads.
