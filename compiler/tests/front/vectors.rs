@@ -130,7 +130,7 @@ fn outputs_say_what_is_compared() {
         let v = told(built);
         assert_eq!(
             (v.columns, v.whole),
-            (wanted.cols() as u64, wanted.shape[1] != Dim::Seq)
+            (wanted.cols(), wanted.shape[1] != Dim::Seq)
         );
         assert_eq!(v.events, loss == "bce");
         let train = built.train.as_ref().expect("a train block");

@@ -107,8 +107,8 @@ impl DataSource for Vectors {
                 inputs: self.inputs.clone(),
                 targets: self.targets.clone(),
                 positions: of.input.context(),
-                width: of.input.value().ty.cols() as u64,
-                columns: target.cols() as u64,
+                width: of.input.value().ty.cols(),
+                columns: target.cols(),
                 whole: target.shape.get(1) == Some(&Dim::Fixed(1)),
                 // The loss says whether they are (`train.rs`).
                 events: false,
