@@ -212,3 +212,113 @@ fn parameters_are_exported_and_taken_over_by_a_map_of_names() {
     let (_, said) = place.bad(&[&["train", "tiny.odex", "--out", "x"][..], &map].concat());
     assert!(said.contains("names.json is not a map of names"), "{said}");
 }
+
+/// 200 sequences of five vectors of two numbers, and what is predicted: 2a − b at each position, or whether the sum of all a is positive.
+const VECTORS: &str = r#"
+field mixed = attention(heads: 2)
+
+model paths {
+  input  vectors(width: 2, context: 5)
+  embed  linear(width: 8, bias), positions(learned)
+  evolve euler(mixed) for 1 step
+  output linear(1, bias)
+  init   normal(std: 0.2)
+}
+
+train {
+  data      vectors("train.npz", inputs: "x", targets: "y", held_out: 20%)
+  loss      mse
+  optimizer adamw(lr: 1e-2)
+  batch 16;  steps 150;  seed 0
+}
+"#;
+
+/// A `.npy` file of real numbers.
+fn npy(shape: &str, numbers: &[f32]) -> Vec<u8> {
+    let head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = (head.len() as u16).to_le_bytes();
+    let numbers = numbers.iter().flat_map(|x| x.to_le_bytes());
+    let head = [b"\x93NUMPY\x01\0", &length[..], head.as_bytes()].concat();
+    head.into_iter().chain(numbers).collect()
+}
+
+#[test]
+fn numbers_are_predicted_for_vectors() {
+    let place = Place::new();
+    let write = |name: &str, bytes: Vec<u8>| {
+        std::fs::write(place.path().join(name), bytes).expect("written");
+    };
+    // A fixed multiplicative sequence, from -1 to 1.
+    let number = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0;
+    let x: Vec<f32> = (0..2000).map(number).collect();
+    let each: Vec<f32> = x.chunks(2).map(|v| 2.0 * v[0] - v[1]).collect();
+    let positive = |s: &[f32]| f32::from(u8::from(s.iter().step_by(2).sum::<f32>() > 0.0));
+    let whole: Vec<f32> = x.chunks(10).map(positive).collect();
+    write("train-x.npy", npy("(200, 5, 2)", &x));
+    write("train-y.npy", npy("(200, 5, 1)", &each));
+    write("events-x.npy", npy("(200, 5, 2)", &x));
+    write("events-y.npy", npy("(200, 1)", &whole));
+    let model = VECTORS.replace("train.npz", "train-x.npy");
+    place.write("v.ode", &model);
+
+    let said = place.good(&["train", "v.ode", "--out", "runs/a"]);
+    assert!(
+        said.contains("held-out mse ") && !said.contains("nats"),
+        "{said}"
+    );
+    let said = place.good(&["eval", "runs/a"]);
+    let mse = said.lines().find_map(|l| l.strip_prefix("mse "));
+    let mse: f64 = mse.expect("a line").parse().expect("a number");
+    // The mean square of what is predicted is 5/3.
+    assert!(mse < 0.05, "{said}");
+    assert!(
+        said.contains("40 predicted sequences of train-x.npy"),
+        "{said}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&place.good(&["eval", "runs/a", "--json"])).expect("JSON");
+    assert_eq!(
+        (&json["mse"], &json["sequences"]),
+        (&json["loss"], &40.into())
+    );
+    assert!(json.get("perplexity").is_none(), "{json}");
+    let metrics = place.read("runs/a/metrics.jsonl");
+    assert!(metrics.contains("\"sequences_per_s\":"), "{metrics}");
+
+    // Stopped and continued.
+    let half = [
+        "train",
+        "v.ode",
+        "--out",
+        "runs/b",
+        "--set",
+        "train.steps=70",
+    ];
+    place.good(&half);
+    place.good(&["train", "--resume", "runs/b", "--steps", "150"]);
+    assert!(place.tensors("runs/a") == place.tensors("runs/b"));
+
+    // Whether something happens, read at a class token.
+    let events = model
+        .replace("train-x", "events-x")
+        .replace("loss      mse", "loss      bce")
+        .replace(", positions", ", class_token, positions")
+        .replace("linear(1, bias)", "linear(1, bias, of: class_token)");
+    place.write("e.ode", &events);
+    place.good(&["train", "e.ode", "--out", "runs/e"]);
+    let said = place.good(&["eval", "runs/e"]);
+    let bce = said.lines().find_map(|l| l.strip_prefix("bce "));
+    let bce: f64 = bce.expect("a line").parse().expect("a number");
+    // Guessing is log 2.
+    assert!(bce < 0.5, "{said}");
+
+    // What does not fit is said before training begins, and there is nothing to generate.
+    let (code, said) = place.bad(&["train", "e.ode", "--out", "runs/f", "--data", "train-x.npy"]);
+    assert!(
+        code == 1 && said.contains("targets of these inputs are [200, 1]"),
+        "{said}"
+    );
+    assert!(!place.path().join("runs/f/metrics.jsonl").exists());
+    let (_, said) = place.bad(&["generate", "runs/a", "--prompt", "a"]);
+    assert!(said.contains("there is nothing to generate"), "{said}");
+}

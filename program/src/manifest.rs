@@ -223,6 +223,10 @@ fn is_false(x: &bool) -> bool {
     !x
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Waves that turn less than `slow` times in a context are those of divided positions, those that turn more than `fast` times stay, and in between
 /// the two are mixed (Peng et al. 2023, arXiv:2309.00071, definition 1 and equation 23).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -594,6 +598,10 @@ pub enum Loss {
     Masked { rate: f64, token: u64 },
     /// The class of each image.
     Class,
+    /// Numbers: the mean square of what is off, over columns and rows.
+    Mse,
+    /// Whether events happen, each by its logit, in nats, a mean over columns and rows.
+    Bce,
 }
 
 /// What the gradient keeps of the forward pass.
@@ -640,6 +648,31 @@ pub enum Form {
     Tokens,
     /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
     Images(Images),
+    Vectors(Vectors),
+}
+
+/// Sequences of vectors of one length, and the numbers that are predicted for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Vectors {
+    /// The names of the two arrays.
+    pub inputs: String,
+    pub targets: String,
+    /// The most vectors of a sequence, and numbers of each.
+    pub positions: u64,
+    pub width: u64,
+    /// Numbers that are predicted, for each vector or for the whole sequence.
+    pub columns: u64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub whole: bool,
+    /// The targets say how likely events are: they are from 0 to 1.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub events: bool,
+    /// What is subtracted from each number of an input before it is divided by `std`.
+    pub mean: f64,
+    pub std: f64,
+    /// Rows of zeros that a model needs behind each sequence, in whose place it puts rows of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
 }
 
 /// Images of one size, cut into patches; the number of a class for each.
@@ -654,6 +687,15 @@ pub struct Images {
     /// What is subtracted from a number (from 0 to 1) before it is divided by `std`.
     pub mean: f64,
     pub std: f64,
+    /// An image of a training step is shifted by up to so many pixels to each side.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crop: u64,
+    /// Half of the images of a training step have left and right changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flip: bool,
+    /// Rows of zeros that a model needs behind the patches of an image, in whose place it puts rows of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub leading: u64,
 }
 
 impl Form {
@@ -661,7 +703,7 @@ impl Form {
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
             Form::Text { tokenizer, .. } => Some(tokenizer),
-            Form::Tokens | Form::Images(_) => None,
+            Form::Tokens | Form::Images(_) | Form::Vectors(_) => None,
         }
     }
 }

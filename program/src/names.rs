@@ -14,8 +14,9 @@ pub const PATCHES: &str = "patches";
 pub const VECTORS: &str = "vectors";
 pub const TARGETS: &str = "targets";
 
-/// The results [`ResultId::Logits`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].
+/// The results [`ResultId::Logits`], [`ResultId::Values`], [`ResultId::Loss`] and [`ResultId::GradientNorm`].
 pub const LOGITS: &str = "logits";
+pub const VALUES: &str = "values";
 pub const LOSS: &str = "loss";
 pub const GRADIENT_NORM: &str = "grad_norm";
 
@@ -130,6 +131,8 @@ impl From<EntryId> for String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultId<'a> {
     Logits,
+    /// Numbers that are compared with given ones.
+    Values,
     Loss,
     /// The norm of the whole gradient.
     GradientNorm,
@@ -152,6 +155,7 @@ impl<'a> ResultId<'a> {
     pub fn of(name: &'a str) -> ResultId<'a> {
         match name {
             LOGITS => ResultId::Logits,
+            VALUES => ResultId::Values,
             LOSS => ResultId::Loss,
             GRADIENT_NORM => ResultId::GradientNorm,
             _ => {
@@ -175,6 +179,7 @@ impl fmt::Display for ResultId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             ResultId::Logits => f.write_str(LOGITS),
+            ResultId::Values => f.write_str(VALUES),
             ResultId::Loss => f.write_str(LOSS),
             ResultId::GradientNorm => f.write_str(GRADIENT_NORM),
             ResultId::Gradient(path) => write!(f, "{GRADIENT_OF}{path}"),
@@ -263,6 +268,7 @@ mod tests {
     fn results_are_what_their_names_say() {
         for (id, name) in [
             (ResultId::Logits, "logits"),
+            (ResultId::Values, "values"),
             (ResultId::Loss, "loss"),
             (ResultId::GradientNorm, "grad_norm"),
             (

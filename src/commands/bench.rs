@@ -156,20 +156,25 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
     // a fixed multiplicative sequence
     let number = |i: u64| i.wrapping_mul(2_654_435_761) >> 7;
     let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
-    let images = manifest.train.as_ref().and_then(|t| match &t.data.form {
-        Form::Images(images) => Some(images),
-        Form::Text { .. } | Form::Tokens => None,
-    });
-    match images {
-        None => {
+    let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
+    match manifest.train.as_ref().map(|t| &t.data.form) {
+        None | Some(Form::Text { .. } | Form::Tokens) => {
             let n = batch * seq;
             let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));
             let micro = Batch::of_tokens(batch, seq, tokens.collect(), targets.collect());
             (micro, Unit::Tokens)
         }
-        Some(i) => {
-            let n = batch * i.height * i.width * i.channels;
-            let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
+        Some(Form::Vectors(v)) => {
+            let rows = if v.whole { 1 } else { seq };
+            let vectors = (0..batch * seq * v.width).map(real).collect();
+            // Whether events happen, where that is what they are.
+            let target = |i: u64| (number(i) % 2) as f32;
+            let targets = (0..batch * rows * v.columns).map(target).collect();
+            let micro = Batch::of_vectors(batch, seq, vectors, targets);
+            (micro, Unit::Sequences)
+        }
+        Some(Form::Images(i)) => {
+            let n = batch * seq * i.patch * i.patch * i.channels;
             let patches = (0..n).map(real).collect();
             let classes = (0..batch).map(token).collect();
             (Batch::of_images(seq, patches, classes), Unit::Images)

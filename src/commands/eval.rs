@@ -21,7 +21,7 @@ pub fn run(args: &cli::Eval) -> Done {
         Show::Auto
     };
     let dataset = dataset_of(&args.run, &args.data, show).map_err(Failure::input)?;
-    let drawn = args.svg.as_ref().filter(|_| dataset.unit() == Unit::Tokens);
+    let drawn = args.svg.as_ref().filter(|_| dataset.unit() != Unit::Images);
     if let Some(svg) = drawn {
         return Err(Failure::Input(format!(
             "{}: only models of images have a confusion matrix; `odec train` draws the losses of all others",
@@ -53,10 +53,11 @@ pub fn run(args: &cli::Eval) -> Done {
         let predicted = format!("{} {}", predicted(unit), unit.name());
         outln!("{n} {predicted} of {}", escaped(dataset.name()));
         let (loss, bits) = (e.loss, e.bits());
-        let loss = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
-        match e.accuracy {
-            None => outln!("{loss}, perplexity {:.3}", e.perplexity()),
-            Some(share) => outln!("{loss}, {:.2} % correct", 100.0 * share),
+        let nats = format!("loss {loss:.4} nats/{} ({bits:.4} bits)", unit.one());
+        match (e.measure.name(), e.accuracy) {
+            (Some(measure), _) => outln!("{measure} {loss:.4e}"),
+            (None, None) => outln!("{nats}, perplexity {:.3}", e.perplexity()),
+            (None, Some(share)) => outln!("{nats}, {:.2} % correct", 100.0 * share),
         }
         for (name, each) in &e.reports {
             if let [first, .., last] = &each[..] {
@@ -74,7 +75,7 @@ pub fn run(args: &cli::Eval) -> Done {
 
 fn predicted(unit: Unit) -> &'static str {
     match unit {
-        Unit::Tokens => "predicted",
+        Unit::Tokens | Unit::Sequences => "predicted",
         Unit::Images => "classified",
     }
 }
@@ -88,7 +89,10 @@ fn json(data: &str, e: &Evaluation) -> Value {
 
 /// What was found, as `--json` prints it.
 pub fn evaluation(e: &Evaluation) -> Value {
-    let mut all = json!({ "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() });
+    let mut all = match e.measure.name() {
+        None => json!({ "loss": e.loss, "perplexity": e.perplexity(), "bits": e.bits() }),
+        Some(measure) => json!({ "loss": e.loss, measure: e.loss }),
+    };
     all[e.of.unit().name()] = json!(e.of.number());
     if let Some(share) = e.accuracy {
         all["accuracy"] = json!(share);

@@ -5,6 +5,7 @@ use odec_driver::artifact;
 use odec_driver::fail::{Done, Failure};
 use odec_driver::source;
 use odec_graph::interp::{self, Tensor};
+use odec_graph::{Elem, Graph, OpKind};
 use odec_program::{Bindings, EntryId, names};
 use odec_runtime::infer::exec;
 use odec_runtime::system::{input, output};
@@ -64,15 +65,17 @@ fn interpret(args: &cli::Exec) -> Done {
             )
         })?;
         let mut shape: Vec<u64> = view.shape().iter().map(|n| *n as u64).collect();
-        if name == names::PATCHES {
-            let &[batch, patches, _] = shape.as_slice() else {
+        if name == names::PATCHES || name == names::VECTORS {
+            let &[batch, rows, _] = shape.as_slice() else {
                 return Err(wrong(
                     &args.inputs,
-                    format!("`{name}` must be [batch, patches, numbers of a patch]"),
+                    format!("`{name}` must be [batch, sequence, numbers of one]"),
                 ));
             };
-            bindings = Some(Bindings::new(batch, patches));
-        } else if name == names::TARGETS && given.tensor(names::PATCHES).is_ok() {
+            bindings = Some(Bindings::new(batch, rows));
+        } else if name == names::TARGETS && numbers_are_compared(graph) {
+            // As they are.
+        } else if name == names::TARGETS && given.tensor(names::TOKENS).is_err() {
             let Some(of_images) = of_images(&shape) else {
                 return Err(wrong(&args.inputs, format!("`{name}` must be [batch]")));
             };
@@ -95,7 +98,7 @@ fn interpret(args: &cli::Exec) -> Done {
     let bindings = bindings.ok_or_else(|| {
         wrong(
             &args.inputs,
-            "`tokens` is missing; it is [batch, sequence] (of images, `patches`)",
+            "`tokens` is missing; it is [batch, sequence] (of images, `patches`; of vectors, `vectors`)",
         )
     })?;
     let results = interp::run(graph, &feeds, bindings).map_err(|e| wrong(&args.inputs, e))?;
@@ -120,6 +123,14 @@ fn interpret(args: &cli::Exec) -> Done {
         .map_err(Failure::internal)?;
     let written = output::write(&args.outputs, |file| file.write_all(&out));
     written.map_err(Failure::input)
+}
+
+/// Whether targets are real numbers.
+fn numbers_are_compared(graph: &Graph) -> bool {
+    graph.nodes().any(|(_, n)| match &n.op {
+        OpKind::Input(i) => i.name == names::TARGETS && i.ty.elem == Elem::Real,
+        _ => false,
+    })
 }
 
 /// The shape of one number for each image, given with or without columns of one.

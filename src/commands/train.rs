@@ -114,12 +114,21 @@ fn finish(
     outln!("{} steps in {:.0} s{why}", summary.steps, summary.seconds);
     if let Some(e) = &summary.held_out {
         outln!(
-            "held-out loss {:.3} nats/{}, {}, on {} {}{}",
-            e.loss,
-            e.of.unit().one(),
-            match e.accuracy {
-                None => format!("perplexity {:.2}", e.perplexity()),
-                Some(share) => format!("{:.2} % correct", 100.0 * share),
+            "held-out {} on {} {}{}",
+            match (e.measure.name(), e.accuracy) {
+                (Some(measure), _) => format!("{measure} {:.3e},", e.loss),
+                (None, None) => format!(
+                    "loss {:.3} nats/{}, perplexity {:.2},",
+                    e.loss,
+                    e.of.unit().one(),
+                    e.perplexity()
+                ),
+                (None, Some(share)) => format!(
+                    "loss {:.3} nats/{}, {:.2} % correct,",
+                    e.loss,
+                    e.of.unit().one(),
+                    100.0 * share
+                ),
             },
             terminal::thousands(e.of.number()),
             e.of.unit().name(),

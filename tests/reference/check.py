@@ -51,7 +51,9 @@ class Failure(Exception):
 def overrides(system: System, shape: Shape) -> list[str]:
     """The shape as `--set` arguments."""
     values = {"model.width": shape.width, "train.batch": shape.batch}
-    values |= {} if system.image else {"model.vocab": shape.vocab, "model.context": shape.context}
+    if system.vectors:
+        values = {"train.batch": shape.batch}
+    values |= {} if system.reads != "tokens" else {"model.vocab": shape.vocab, "model.context": shape.context}
     # A list of flows has as many steps as it has entries, and some numbers of steps are found as the model runs.
     counted = not ((system.flow or "").startswith("[") or system.depth)
     values |= {"model.steps": shape.steps} if counted else {}
@@ -129,6 +131,14 @@ def images(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     return patches, rng.integers(0, shape.vocab, shape.batch, dtype=np.int32)
 
 
+def vectors(system: System, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """Random vectors, and random numbers from 0 to 1 to compare with."""
+    rng, (width, columns) = np.random.default_rng(3), system.vectors
+    read = rng.standard_normal((shape.batch, shape.context, width)).astype(np.float32)
+    rows = 1 if system.class_token else shape.context
+    return read, rng.random((shape.batch, rows, columns)).astype(np.float32)
+
+
 def group_of(path: str) -> str:
     """The entries of a learned list are one tensor: `step.3.scheme.w` for `step.3.scheme.w.2`."""
     name, _, last = path.rpartition(".")
@@ -199,12 +209,14 @@ def check(binary: str, system: str, name: str, folder: Path) -> Row:
         targets, tokens = tokens, np.where(hidden, np.int32(shape.vocab - 1), tokens)
     if meant.image:
         tokens, targets = images(meant, shape)
+    if meant.vectors:
+        tokens, targets = vectors(meant, shape)
     key = zlib.crc32(name.encode()) >> 8
     loss, gradient = loss_and_gradient(meant, shape, parameters, tokens, targets, key)
 
     inputs, artifact = folder / "in.safetensors", folder / "model.odex"
     drawn = {"noise": np.array([key], np.int32)} if meant.drops or meant.starts else {}
-    save_file({"patches" if meant.image else "tokens": tokens, "targets": targets, **drawn, **parameters}, inputs)
+    save_file({meant.reads: tokens, "targets": targets, **drawn, **parameters}, inputs)
     odec(binary, "build", source, *sets, "-o", str(artifact))
     runs = {"interpreted": [source, *sets, "--interpret"], "compiled": [str(artifact)]}
     if name == meant.sizes[0] and meant.half:

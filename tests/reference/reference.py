@@ -16,20 +16,28 @@ def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
     bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
     ends = norm_table(shape) | bias if system.norm else {}
-    if system.image:
-        table = {"embed.linear.weight": (shape.width, system.image[1] ** 2), "embed.linear.bias": (shape.width,)}
-        ends |= {"classes.weight": (shape.vocab, shape.width), "classes.bias": (shape.vocab,)}
+    numbers = system.image[1] ** 2 if system.image else system.vectors[0] if system.vectors else 0
+    if numbers:
+        table = {"embed.linear.weight": (shape.width, numbers), "embed.linear.bias": (shape.width,)}
+        table |= {"embed.class_token": (shape.width,)} if system.class_token else {}
+        said = "classes" if system.image else "linear"
+        ends |= {f"{said}.weight": (shape.vocab, shape.width), f"{said}.bias": (shape.vocab,)}
     else:
         table = {"embed.token.weight": (shape.vocab, shape.width)}
-    if system.positions == "learned" or system.image:
+    if system.positions == "learned" or system.image or system.vectors:
         table["embed.position.weight"] = (shape.context, shape.width)
     return table | {f"output.{part}": dims for part, dims in ends.items()} | system.table(shape)
 
 
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array, key: Array | int = 0) -> Array:
-    """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images."""
-    x = linear(p, "embed.linear", tokens) if system.image else p["embed.token.weight"][tokens]
-    if system.positions == "learned" or system.image:
+    """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images, and vectors where it reads those.
+
+    The last row of these is left out where a learned one stands before them. Numbers are compared by their mean square, or as chances."""
+    x = p["embed.token.weight"][tokens] if system.reads == "tokens" else linear(p, "embed.linear", tokens)
+    if system.class_token:
+        first = jnp.broadcast_to(p["embed.class_token"], (x.shape[0], 1, shape.width))
+        x = jnp.concatenate([first, x[:, :-1]], axis=1)
+    if system.positions == "learned" or system.image or system.vectors:
         x = x + p["embed.position.weight"][: x.shape[1]]
     if system.positions == "sinusoidal":
         x = x + sinusoids(x.shape[1], shape.width)
@@ -40,8 +48,15 @@ def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Ar
         states.append(x)
     if system.norm:
         x = norm(p, "output", x, system.eps)
+    if system.vectors:
+        said = linear(p, "output.linear", x[:, :1] if system.class_token else x)
+        targets = jnp.asarray(targets, jnp.float64)
+        if "bce" in system.loss:
+            return jnp.mean(-targets * jax.nn.log_sigmoid(said) - (1 - targets) * jax.nn.log_sigmoid(-said))
+        return jnp.mean((said - targets) ** 2)
     if system.image:
-        logits = jax.nn.log_softmax(linear(p, "output.classes", jnp.mean(x, axis=1)), axis=-1)
+        read = x[:, 0] if system.class_token else jnp.mean(x, axis=1)
+        logits = jax.nn.log_softmax(linear(p, "output.classes", read), axis=-1)
         return -jnp.mean(jnp.take_along_axis(logits, targets[:, None], axis=-1))
     logits = x @ p["embed.token.weight"].T
     if system.loss:

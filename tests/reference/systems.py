@@ -108,15 +108,26 @@ class System:
     sets: dict[str, int] = field(default_factory=dict)
     # Side of the grey images that it reads, and of their patches: the state is made by a linear map, and each image has one of ten classes.
     image: tuple[int, int] | None = None
+    # Numbers of each vector that it reads, and how many it predicts, for each vector or for all of them.
+    vectors: tuple[int, int] | None = None
+    # Whether a learned row stands before those of the input, and what is said is read there.
+    class_token: bool = False
 
     def shaped(self, shape: Shape) -> Shape:
         """The sizes of this system where others have those."""
         shape = replace(shape, steps=self.steps or shape.steps)
+        if self.vectors:
+            return replace(shape, vocab=self.vectors[1], context=17 + self.class_token, batch=16)
         if self.image is None:
             return shape
         side, patch = self.image
         # As many predictions as texts have, so that the roundings of bf16 average out alike.
-        return replace(shape, vocab=10, context=(side // patch) ** 2, batch=48)
+        return replace(shape, vocab=10, context=(side // patch) ** 2 + self.class_token, batch=48)
+
+    @property
+    def reads(self) -> str:
+        """What it reads, as odec names it."""
+        return "patches" if self.image else "vectors" if self.vectors else "tokens"
 
     def table(self, shape: Shape) -> Table:
         """Path and shape of every parameter of the steps."""
@@ -743,7 +754,15 @@ VIT = {
     "fields": {"att": "vit_att", "ffn": "gpt_ffn"},
     "norm": "layernorm",
     "image": (12, 4),
-    "sets": {"model.image": 12},
+    "sets": {"model.image": 12, "model.patch": 4},
+}
+
+# The sizes are those of the file.
+VECTORS = {
+    "file": "../../tests/reference/vectors.ode",
+    "fields": {"att": "vit_att", "ffn": "gpt_ffn"},
+    "norm": "layernorm",
+    "vectors": (7, 3),
 }
 
 SYSTEMS: dict[str, System] = {
@@ -1123,6 +1142,22 @@ SYSTEMS: dict[str, System] = {
     # Images.
     "vit": System(splitting(("att", 1.0), ("ffn", 1.0)), **VIT),
     "vit_strang": System(splitting(("ffn", 0.5), ("att", 1.0), ("ffn", 0.5)), flow="strang(ffn, att)", **VIT),
+    "vit_class_token": System(
+        splitting(("att", 1.0), ("ffn", 1.0)),
+        embed="linear(width: 64, bias), class_token, positions(learned)",
+        output="layernorm |> classes(10, of: class_token)",
+        class_token=True,
+        **VIT,
+    ),
+    "vectors": System(lie, **VECTORS),
+    "vectors_bce": System(
+        lie,
+        embed="linear(width: 40, bias), class_token, positions(learned)",
+        output="layernorm |> linear(3, bias, of: class_token)",
+        class_token=True,
+        loss={"bce": 1.0},
+        **VECTORS,
+    ),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),
     # Layers written in the language, and newer primitives: several in one program.
     "attentions": System(

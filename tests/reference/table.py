@@ -58,7 +58,7 @@ def row(binary: str, name: str, steps: int, folder: Path) -> tuple[str, bool]:
     found = check(binary, name, system.sizes[0], folder)
     errors = " | ".join(f"{found.errors[mode]:.1e}" if mode in found.errors else "–" for mode in (*LIMITS, "bf16"))
     flow = f"{system.flow} for {system.depth} steps" if system.depth else system.flow
-    file = f"[{system.file}](../schemes/models/{system.file})" + (f", `{flow}`" if system.flow else "")
+    file = f"[{Path(system.file).name}]({os.path.normpath(f'../schemes/models/{system.file}')})" + (f", `{flow}`" if system.flow else "")
     if name not in NAMES:
         # Its training is on images, which this table has none of.
         return f"| {name} | {file} | {errors} | – | – | – | – | – |", found.good

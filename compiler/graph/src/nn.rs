@@ -9,8 +9,8 @@ use crate::ops::matmul::Layout;
 use crate::ops::{
     Add, Attention, Broadcast, Builder, CarriedScan, Combine, Constant, Exp, GatherCols,
     GroupedMatMul, InverseCount, Log, MatMul, MaxCols, Maximum, Mul, NormalCdf, Recip, Reshape,
-    Rope, Rsqrt, Scan, Shift, Sigmoid, StopGradient, SumCols, SumRows, SumTokens, Table,
-    WherePositive,
+    Rope, Rsqrt, Scan, Shift, ShiftTokens, Sigmoid, Softplus, StopGradient, SumCols, SumRows,
+    SumTokens, Table, WherePositive,
 };
 use crate::types::TensorType;
 use crate::value::Value;
@@ -130,6 +130,43 @@ pub fn mean_tokens(b: &mut Builder, x: Value) -> TypeResult {
     let sum = b.push1(SumTokens, &[x])?;
     let share = b.push1(InverseCount { size: Size::SEQ }, &[])?;
     b.push1(Mul, &[sum, share])
+}
+
+/// The first row of each sequence in its place, zeros in all others: `[B, S, C]`. Exact, and so is its derivative.
+fn first_row(b: &mut Builder, x: Value) -> TypeResult {
+    let others = b.push1(ShiftTokens::one(-1), &[x])?;
+    let others = b.push1(ShiftTokens::one(1), &[others])?;
+    combine(b, &[(Exact::one(), x), (Exact::int(-1), others)])
+}
+
+/// The first row of each sequence: `[B, S, C] → [B, 1, C]`.
+pub fn first_token(b: &mut Builder, x: Value) -> TypeResult {
+    let first = first_row(b, x)?;
+    b.push1(SumTokens, &[first])
+}
+
+/// A row before those of each sequence, whose last one is left out: `[B, S, C], [C] → [B, S, C]`.
+pub fn put_first(b: &mut Builder, x: Value, row: Value) -> TypeResult {
+    let to = b.ty(x).clone();
+    let rows = b.push1(Broadcast { to }, &[row])?;
+    let first = first_row(b, rows)?;
+    let later = b.push1(ShiftTokens::one(1), &[x])?;
+    b.push1(Add, &[first, later])
+}
+
+/// The mean square of the difference over the columns, per row: `[.., C], [.., C] → [.., 1]`.
+pub fn squared_error(b: &mut Builder, x: Value, targets: Value) -> TypeResult {
+    let off = combine(b, &[(Exact::one(), x), (Exact::int(-1), targets)])?;
+    let square = b.push1(Mul, &[off, off])?;
+    mean_cols(b, square)
+}
+
+/// `−t log σ(x) − (1 − t) log(1 − σ(x))`, the mean over the columns, per row: `[.., C], [.., C] → [.., 1]`. It is `softplus(x) − t x`.
+pub fn binary_cross_entropy(b: &mut Builder, x: Value, targets: Value) -> TypeResult {
+    let all = b.push1(Softplus, &[x])?;
+    let told = b.push1(Mul, &[x, targets])?;
+    let off = combine(b, &[(Exact::one(), all), (Exact::int(-1), told)])?;
+    mean_cols(b, off)
 }
 
 /// The mean square over the columns of what is left when their mean is taken away.

@@ -97,6 +97,11 @@ impl Argument {
         Argument::new(name, Form::Whole, Silent::Ratio(silent, 1), meaning)
     }
 
+    /// A whole number from 0 that is this where it is not said.
+    pub const fn index(name: &'static str, silent: i64, meaning: &'static str) -> Argument {
+        Argument::new(name, Form::Index, Silent::Ratio(silent, 1), meaning)
+    }
+
     /// A height and a width that must be said.
     pub const fn sides(name: &'static str, meaning: &'static str) -> Argument {
         Argument::new(name, Form::Sides, Silent::Needed, meaning)

@@ -128,7 +128,7 @@ fn loss_in<'s>(
         ..Site::default()
     };
     b.span = None;
-    let targets = b.push1(spec.output.kind.targets(), &[])?;
+    let targets = b.push1(spec.output.kind.targets(spec.sizes), &[])?;
     model.shares(b)?;
     model.reports(b)?;
     let loss = model.loss(b, made, targets)?;

@@ -5,6 +5,7 @@ use super::alone::SHOWN;
 use super::embeddings::{EMBEDDINGS, Embedding};
 use super::inputs::{INPUTS, Input};
 use super::layers::LayerParam;
+use super::leading::LEADING;
 use super::outputs::OUTPUTS;
 use super::page::{ArgumentLine, Page, line, lines, short};
 use super::params::{EMBED, OUTPUT};
@@ -40,6 +41,14 @@ pub fn chapters() -> Vec<Chapter> {
             pages: pages("an embedding", EMBEDDINGS.declarations(), |item| {
                 let kind = EMBEDDINGS.read(embedded(item)?.first()?, &mut Vec::new())?;
                 Some(below(EMBED, kind.params(&*shown_input(&*kind)?)))
+            }),
+        },
+        Chapter {
+            title: "Rows before the input",
+            about: "Rows that are learned and stand before those of the input: `embed …, class_token`. All fields see them.",
+            pages: pages("a row before the input", LEADING.declarations(), |item| {
+                let kind = LEADING.read(embedded(item)?.get(1)?, &mut Vec::new())?;
+                Some(below(EMBED, kind.params(SHOWN.width)))
             }),
         },
         Chapter {

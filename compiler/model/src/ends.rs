@@ -21,7 +21,10 @@ impl<'s> GraphBuilder<'s> {
         let input = b.push1(spec.input.value(), &[])?;
         self.input = Some(input);
         let mut scope = self.below(EMBED);
-        let x = spec.embed.kind.build(b, input, &mut scope)?;
+        let mut x = spec.embed.kind.build(b, input, &mut scope)?;
+        if let Some(leading) = &spec.embed.leading {
+            x = leading.build(b, x, &mut scope)?;
+        }
         let Some(positions) = &spec.embed.positions else {
             return Ok(x);
         };

@@ -45,6 +45,7 @@ mod halting;
 pub mod inputs;
 mod kv;
 pub mod layers;
+mod leading;
 mod lora;
 pub mod loss;
 mod losses;

@@ -1,13 +1,13 @@
 //! Reads and checks the loss: `cross_entropy + 1e-4*kinetic`.
 //!
 //! Takes the syntax, then the evolves that terms are about; gives an [`Objective`] with exact coefficients. Every term but `drift` is a number
-//! for each token, averaged as the cross-entropy is. Evaluation knows nothing but cross-entropy, so that runs compare. Leaves what a
+//! for each token, averaged as the cross-entropy is. Evaluation knows nothing but cross-entropy, `mse` or `bce`, so that runs compare. Leaves what a
 //! term is to `losses/`, the graph to `terms.rs`.
 
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::inputs::Unit;
-use super::losses::{self, Along, Choice, LossTerm, Term};
+use super::losses::{self, Along, Choice, Compared, LossTerm, Term};
 use super::outputs::Output;
 use super::step_count::{StepCount, positive};
 use crate::codes;
@@ -60,6 +60,9 @@ impl Objective {
                 unit.row(),
                 unit.many()
             ),
+            Loss::Mse | Loss::Bce => {
+                "the mean over sequences, or over their positions".to_string()
+            }
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();
@@ -74,7 +77,31 @@ impl Objective {
         output: &dyn Output,
         sink: &mut Vec<Diagnostic>,
     ) -> Option<Loss> {
-        match (asked, output.asks()) {
+        let given = output.asks();
+        let compared = match given {
+            Loss::Mse | Loss::Bce => Compared::Numbers,
+            Loss::Next | Loss::Masked { .. } | Loss::Class => Compared::Logits,
+        };
+        let other = |t: &Term| t.compares().is_some_and(|c| c != compared);
+        if let Some((_, term, span)) = self.terms.iter().find(|(_, t, _)| other(t)) {
+            let (compares, label, help) = match compared {
+                Compared::Numbers => (
+                    "how likely tokens or classes are",
+                    "this model gives numbers, which are compared with given ones",
+                    "write `mse`, or `bce` where each number says how likely something is",
+                ),
+                Compared::Logits => (
+                    "numbers with given ones",
+                    "this model says how likely tokens or classes are",
+                    "write `cross_entropy`, or `output linear(…)` and `data vectors(…)`",
+                ),
+            };
+            let message = format!("`{}` compares {compares}", term.name());
+            let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
+            sink.push(d.label(label).help(help));
+            return None;
+        }
+        match (asked, given) {
             (Loss::Masked { .. }, Loss::Class) => {
                 let asking = self.terms.iter().find(|(_, term, _)| term.asks());
                 let (_, term, span) = asking?;
@@ -84,8 +111,8 @@ impl Objective {
                 sink.push(d.help("write `cross_entropy`"));
                 None
             }
-            (Loss::Masked { .. }, _) => Some(asked),
-            (_, given) => Some(given),
+            (Loss::Masked { .. } | Loss::Mse | Loss::Bce, _) => Some(asked),
+            (Loss::Next | Loss::Class, _) => Some(given),
         }
     }
 

@@ -99,6 +99,9 @@ fn of_input(spec: &Spec) -> impl Iterator<Item = (LayerParam, &'static str)> {
     let positions = spec.embed.positions.iter();
     let positions = positions.flat_map(|p| p.params(spec.sizes));
     let own = own.map(|p| (p, "the embedding"));
+    let leading = spec.embed.leading.iter();
+    let leading = leading.flat_map(|l| l.params(spec.sizes.width));
+    let own = own.chain(leading.map(|p| (p, "rows before the input")));
     own.chain(positions.map(|p| (p, "the positions")))
 }
 

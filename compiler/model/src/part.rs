@@ -6,7 +6,7 @@
 use super::arguments::{Argument, Form, Given, Silent};
 use crate::codes;
 use crate::scheme::args::{Args, real, report};
-use crate::scheme::scalar::{Scope, exact, not_supported, whole};
+use crate::scheme::scalar::{Scope, exact, name_of, not_supported, whole};
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
@@ -69,6 +69,11 @@ impl<T> Place<T> {
         self.parts.iter().map(|p| &p.declaration)
     }
 
+    /// Whether a part has this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.declarations().any(|d| d.name == name)
+    }
+
     /// Reads the part that an expression names.
     pub fn read(&self, e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<T> {
         let names: Vec<&str> = self.declarations().map(|d| d.name).collect();
@@ -76,10 +81,15 @@ impl<T> Place<T> {
         let named = |p: &&Listed<T>| p.declaration.name == args.callee.name;
         let part = self.parts.iter().find(named)?;
         let given = Given::new(args);
-        let mut reading = PartReading { given, sink };
+        let declared = part.declaration.arguments;
+        let mut reading = PartReading {
+            given,
+            declared,
+            words: Vec::new(),
+            sink,
+        };
         let made = (part.read)(&mut reading);
         // What is declared is read, and nothing else.
-        let declared = part.declaration.arguments;
         debug_assert!(made.is_none() || reading.given.is_declared(declared));
         reading.given.args.finish(&[], reading.sink);
         made
@@ -89,6 +99,9 @@ impl<T> Place<T> {
 /// The arguments of a part at hand.
 pub struct PartReading<'e, 's> {
     given: Given<'e>,
+    declared: &'static [Argument],
+    /// Words that stand alone and were taken aside, so that they are not taken for something else.
+    words: Vec<&'static str>,
     sink: &'s mut Vec<Diagnostic>,
 }
 
@@ -103,7 +116,7 @@ impl<'e> PartReading<'e, '_> {
     }
 
     pub fn flag(&mut self, a: &Argument) -> bool {
-        self.given.flag(a)
+        self.given.flag(a) || self.words.contains(&a.name)
     }
 
     fn given(&mut self, a: &Argument) -> Option<&'e Expr> {
@@ -129,10 +142,11 @@ impl<'e> PartReading<'e, '_> {
         }
     }
 
-    /// A whole number that need not be given, from 1.
+    /// A whole number that need not be given, from 1, or from 0 if that is its form.
     pub fn count(&mut self, a: &Argument, most: u64) -> Option<u64> {
+        let least = u64::from(a.form != Form::Index);
         match self.given(a) {
-            Some(e) => self.report(whole(e, &Scope::new(), 1, most)),
+            Some(e) => self.report(whole(e, &Scope::new(), least, most)),
             None => a.number_meant()?.as_integer()?.try_into().ok(),
         }
     }
@@ -181,6 +195,27 @@ impl<'e> PartReading<'e, '_> {
         Some((n, e.span))
     }
 
+    /// Which of the words of its form is said, or meant where nothing is said.
+    pub fn word(&mut self, a: &Argument) -> Option<usize> {
+        let Form::Word(words) = a.form else {
+            return None;
+        };
+        let Some(e) = self.given(a) else {
+            return words.len().checked_sub(1);
+        };
+        let name = name_of(e);
+        let said = |w: &&str| name.as_ref().is_some_and(|n| n.name == *w);
+        let found = words.iter().position(said);
+        if found.is_none() {
+            let words: Vec<String> = words.iter().map(|w| format!("`{w}`")).collect();
+            let message = format!("this is not what `{}` may be", a.name);
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, e.span, message);
+            self.sink
+                .push(d.label(format!("{} is expected", words.join(" or "))));
+        }
+        found
+    }
+
     /// Something in quotes, or what is meant where nothing is said.
     pub fn text(&mut self, a: &Argument) -> Option<String> {
         match (self.given(a).map(|e| (&e.kind, e.span)), a.silent) {
@@ -197,6 +232,9 @@ impl<'e> PartReading<'e, '_> {
 
     /// All arguments without a name: one path at least.
     pub fn paths(&mut self, a: &Argument) -> Option<Vec<String>> {
+        let flags = self.declared.iter().filter(|a| a.form == Form::Flag);
+        let said = flags.filter(|a| self.given.args.flag(a.name));
+        self.words = said.map(|a| a.name).collect();
         let mut paths = Vec::new();
         let mut good = true;
         while let Some(e) = self.given.unnamed(a) {

@@ -3,14 +3,15 @@
 //! Takes the syntax of a model; gives a [`Spec`] from which nothing can fail any more but a name clash of parameters.
 //! Everything that is multiplied out later is counted here first. Leaves graphs to `build.rs`, what an input or an output is to its file.
 
-use super::args::Bounds;
+use super::args::{Args, Bounds};
 use super::embeddings::{EMBEDDINGS, Embedding};
 use super::evolve::{EvolveSpec, evolve};
 use super::inputs::{INPUTS, Input};
 use super::layers::network::Network;
 use super::layers::pipeline::{self, Sizes};
+use super::leading::{LEADING, Leading};
 use super::loss::Objective;
-use super::outputs::{OUTPUTS, Output};
+use super::outputs::{Embedded, OUTPUTS, Output};
 use super::part::expect;
 use super::positions::{self, Positions};
 use super::reports;
@@ -54,7 +55,9 @@ pub struct Spec {
 #[derive(Clone, Debug)]
 pub struct EmbedSpec {
     pub kind: Rc<dyn Embedding>,
-    /// What is added to it.
+    /// Rows that stand before it.
+    pub leading: Option<Rc<dyn Leading>>,
+    /// What is added to all of them.
     pub positions: Option<Rc<dyn Positions>>,
     pub span: Span,
 }
@@ -67,12 +70,20 @@ pub struct OutputSpec {
     pub span: Span,
 }
 
+impl EmbedSpec {
+    /// Rows that stand before those of the input.
+    pub fn leading_rows(&self) -> u64 {
+        self.leading.as_ref().map_or(0, |l| l.rows())
+    }
+}
+
 impl Spec {
     /// What a data source is read for.
     pub fn ends(&self) -> Ends<'_> {
         Ends {
             input: &*self.input,
             output: &*self.output.kind,
+            leading: self.embed.leading_rows(),
             sizes: self.sizes,
         }
     }
@@ -155,8 +166,14 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     let std = std?;
     let Beginning { input, embed } = beginning?;
     embed.kind.fit(embed.span, &*input, r.sink);
-    let table = embed.kind.table();
-    output.kind.fit(output.span, sizes, table, r.sink);
+    if let Some(leading) = &embed.leading {
+        leading.fit(embed.span, &*input, r.sink);
+    }
+    let embedded = Embedded {
+        table: embed.kind.table(),
+        class_token: embed.leading.is_some(),
+    };
+    output.kind.fit(output.span, sizes, embedded, r.sink);
     if errors(r.sink) > before {
         return None;
     }
@@ -225,7 +242,7 @@ impl Beginning {
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab: self.input.vocab(),
-            context: self.input.context(),
+            context: self.input.context() + self.embed.leading_rows(),
             width: self.embed.kind.width(),
         }
     }
@@ -362,19 +379,27 @@ fn labels(model: &Model, evolves: &[&Evolve], sink: &mut Vec<Diagnostic>) {
 
 /// `learned(width: 256), positions(learned)`: an embedding, and what is added to it.
 fn embedding(values: &[Expr], span: Span, sink: &mut Vec<Diagnostic>) -> Option<EmbedSpec> {
-    for more in values.iter().skip(2) {
-        sink.push(not_supported(more.span, "a third part of an embedding"));
-    }
     let Some(first) = values.first() else {
         let message = "this embedding is empty";
         sink.push(Diagnostic::error(codes::MISSING_ARGUMENT, span, message));
         return None;
     };
     let kind = EMBEDDINGS.read(first, sink);
-    let positions = values.get(1).and_then(|e| positions::read(e, sink));
+    let rest = &values[1..];
+    let leads = |e: &Expr| Args::of(e).is_some_and(|a| LEADING.knows(&a.callee.name));
+    let (leading, rest) = match rest {
+        [first, rest @ ..] if leads(first) => (LEADING.read(first, sink), rest),
+        _ => (None, rest),
+    };
+    let positions = rest.first().and_then(|e| positions::read(e, sink));
+    for more in rest.iter().skip(1) {
+        let d = not_supported(more.span, "another part of this embedding");
+        sink.push(d.help(format!("write, for example, `{}`", LEADING.example)));
+    }
     let kind = kind?;
     Some(EmbedSpec {
         kind,
+        leading,
         positions,
         span,
     })

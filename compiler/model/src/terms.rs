@@ -177,7 +177,7 @@ impl GraphBuilder<'_> {
         Ok(())
     }
 
-    /// The loss of all tokens: while the model is trained the sum of all terms, else cross-entropy.
+    /// The loss of all tokens: while the model is trained the sum of all terms, else what evaluation computes.
     pub(super) fn loss(
         &mut self,
         b: &mut Builder,
@@ -188,7 +188,7 @@ impl GraphBuilder<'_> {
         let weights = self.counted(b)?;
         let predicted = self.spec.output.kind.predicted(b, made, targets)?;
         if !self.drops || objective.is_plain() {
-            let rows = predicted.softmax.cross_entropy(b, predicted.targets)?;
+            let rows = predicted.plain(b, self.spec.loss)?;
             return Ok(mean(b, rows, weights)?);
         }
         let mut rows = Vec::new();

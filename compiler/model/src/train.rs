@@ -2,11 +2,11 @@
 //!
 //! | entry | default | |
 //! |---|---|---|
-//! | `data text("…", tokenizer: bytes)`, `tokens("…")` or `images("…", classes: 10)` | required | see [`super::sources`] |
+//! | `data text("…", tokenizer: bytes)`, `tokens("…")`, `images("…", classes: 10)` or `vectors("…")` | required | see [`super::sources`] |
 //! | `batch n` | required | sequences, or images, per step |
 //! | `accumulate n` | 1 | micro-batches that a step's sequences are taken in, one after the other; n divides `batch` |
 //! | `steps n` | required | optimiser steps |
-//! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy` | see [`super::loss`] |
+//! | `loss cross_entropy + 1e-4*kinetic` | `cross_entropy`; none, where the output gives numbers | see [`super::loss`] |
 //! | `optimizer adamw(lr: …)` | required | see [`odec_program::optimizers`], read by [`super::settings`] |
 //! | `schedule cosine(warmup: 5%)` | `constant` | see [`odec_program::schedules`], read by [`super::settings`] |
 //! | `clip x` | no clipping | largest global gradient norm |
@@ -30,7 +30,7 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Block, Entry, Expr, ExprKind};
 use odec_grammar::diag::Diagnostic;
 use odec_graph::Exact;
-use odec_program::manifest::{Loss, Memory, Precision, Pretrained, Train, Tune};
+use odec_program::manifest::{Form, Loss, Memory, Precision, Pretrained, Train, Tune};
 use odec_program::schedules::Constant;
 use std::path::Path;
 
@@ -184,8 +184,18 @@ pub fn read(
         Some(e) => precision(e, sink),
         None => Some(Precision::F32),
     };
+    let numbers = ends.is_some_and(|e| e.output.asks() == Loss::Mse);
     let loss = match value("loss") {
         Some(e) => loss::read(e, vocab, sink),
+        None if numbers => {
+            let message = "the train block has no `loss`";
+            let d = Diagnostic::error(codes::MISSING_ITEM, block.span, message);
+            let d = d.label("this model gives numbers: how they are compared must be said");
+            sink.push(d.help(
+                "add `loss mse`, or `loss bce` where each number says how likely something is",
+            ));
+            None
+        }
         None => Some((Loss::Next, Objective::default())),
     };
     let loss = match (loss, ends) {
@@ -230,8 +240,12 @@ pub fn read(
     }
     let trained_on = trained_on?;
     let (loss, objective) = loss?;
+    let mut data = told??;
+    if let Form::Vectors(vectors) = &mut data.form {
+        vectors.events = loss == Loss::Bce;
+    }
     let train = Train {
-        data: told??,
+        data,
         optimizer: optimizer?,
         schedule: schedule?,
         batch: batch?,

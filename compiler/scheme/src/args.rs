@@ -83,8 +83,10 @@ impl<'e> Args<'e> {
 
     /// Whether a bare word such as `causal` is given.
     pub fn flag(&mut self, word: &'e str) -> bool {
-        self.known.push(word);
-        self.flags.push(word);
+        if !self.flags.contains(&word) {
+            self.known.push(word);
+            self.flags.push(word);
+        }
         let is = |a: &&Arg| a.label.is_none() && name_of(&a.value).is_some_and(|n| n.name == word);
         let found = self.args.iter().any(is);
         self.args.retain(|a| !is(a));

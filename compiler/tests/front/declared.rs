@@ -5,30 +5,34 @@ use odec_compiler::model::chapters::chapters;
 use odec_compiler::model::embeddings::EMBEDDINGS;
 use odec_compiler::model::inputs::{INPUTS, Input};
 use odec_compiler::model::layers::Sizes;
-use odec_compiler::model::outputs::OUTPUTS;
+use odec_compiler::model::outputs::{Embedded, OUTPUTS};
 use odec_compiler::model::page::Page;
 use odec_grammar::ast::{Body, Expr, Item};
 use odec_graph::print;
 use std::collections::BTreeSet;
 
-/// Models and their training, a line each. Every kind of tokens that an example makes has a number; nothing gives vectors.
+/// Models and their training, a line each. Every kind of tokens that an example makes has a number.
 const MODELS: [&[(&str, &str)]; 3] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
         ("output", "output logits"),
         ("data", "data text(\"a.txt\", tokenizer: bytes)"),
+        ("loss", "loss cross_entropy"),
     ],
     &[
         ("input", "input patches(image: 8, patch: 2)"),
         ("embed", "embed linear(width: 16)"),
         ("output", "output classes(10)"),
         ("data", "data images(\"a.npz\", classes: 10)"),
+        ("loss", "loss cross_entropy"),
     ],
     &[
         ("input", "input vectors(width: 3, context: 8)"),
         ("embed", "embed linear(width: 16)"),
-        ("output", "output classes(10)"),
+        ("output", "output linear(3)"),
+        ("data", "data vectors(\"a.npz\")"),
+        ("loss", "loss mse"),
     ],
 ];
 
@@ -49,8 +53,10 @@ fn with_line_in(lines: &[(&str, &str)], line: &str) -> Outcome {
         known.map(|(_, known)| if word == Some(wanted) { line } else { known })
     };
     let [input, embed, output] = ["input", "embed", "output"].map(|w| of(w).expect("a line"));
-    let train = of("data").map(|data| {
-        format!("train {{\n  {data}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n")
+    let train = of("data").zip(of("loss")).map(|(data, loss)| {
+        format!(
+            "train {{\n  {data}\n  {loss}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n"
+        )
     });
     compile_text(&format!(
         "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  evolve euler(f) for 1 step\n  {output}\n}}\n{}",
@@ -193,7 +199,7 @@ fn what_may_stand_at_a_place_is_said() {
         );
     }
     let messages = said("data f(1)");
-    let wanted = "`text` or `tokens` or `images` is expected here".to_string();
+    let wanted = "`text` or `tokens` or `images` or `vectors` is expected here".to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
 
@@ -223,13 +229,17 @@ fn parts_that_need_tokens_say_so() {
         width: learned.width(),
     };
     learned.fit(at, &*tokens, &mut sink);
-    tied.fit(at, sizes(&*tokens), learned.table(), &mut sink);
+    let of = |table| Embedded {
+        table,
+        class_token: false,
+    };
+    tied.fit(at, sizes(&*tokens), of(learned.table()), &mut sink);
     assert!(sink.is_empty());
     let vectors = INPUTS.read(&expr("vectors(width: 3, context: 8)"), &mut sink);
     let vectors = vectors.unwrap();
     learned.fit(at, &*vectors, &mut sink);
-    tied.fit(at, sizes(&*vectors), None, &mut sink);
-    tied.fit(at, sizes(&*tokens), None, &mut sink);
+    tied.fit(at, sizes(&*vectors), of(None), &mut sink);
+    tied.fit(at, sizes(&*tokens), of(None), &mut sink);
     let said: Vec<&str> = sink.iter().map(|d| d.message.as_str()).collect();
     assert_eq!(
         said,

@@ -15,7 +15,7 @@ model vit {
   output rmsnorm |> classes(5)
 }
 train {
-  data   images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)
+  data   images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4, crop: 2, flip)
   loss   cross_entropy
   batch  2
   steps  3
@@ -82,6 +82,9 @@ fn images_are_read_as_patches_and_judged_by_their_class() {
         classes: 5,
         mean: 0.5,
         std: 0.25,
+        crop: 2,
+        flip: true,
+        leading: 0,
     };
     assert_eq!(train.data.form, Form::Images(told));
     assert_eq!((train.data.held_out_percent, train.loss), (10, Loss::Class));
@@ -91,7 +94,7 @@ fn images_are_read_as_patches_and_judged_by_their_class() {
 #[test]
 fn what_is_meant_where_nothing_is_said() {
     let text = MODEL.replace("[8, 12], patch: 4, channels: 3", "8, patch: 2");
-    let text = text.replace(", mean: 1/2, std: 1/4", "");
+    let text = text.replace(", mean: 1/2, std: 1/4, crop: 2, flip", "");
     let text = text
         .replace("  loss   cross_entropy\n", "")
         .replace(", bias)", ")");
@@ -103,6 +106,7 @@ fn what_is_meant_where_nothing_is_said() {
     };
     let sizes = [of.height, of.width, of.channels, of.patch];
     assert_eq!((sizes, of.mean, of.std), ([8, 8, 1, 2], 0.0, 1.0));
+    assert_eq!((of.crop, of.flip), (0, false));
     assert_eq!(train.loss, Loss::Class);
     assert_eq!((built.config.context, built.params[0].shape[1]), (16, 4));
     assert!(built.params.iter().all(|p| p.path != "embed.linear.bias"));
@@ -156,7 +160,7 @@ fn vectors_are_classified_as_well() {
 #[test]
 fn what_does_not_fit_is_said_at_its_place() {
     let input = "patches(image: [8, 12], patch: 4, channels: 3)";
-    let data = "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4)";
+    let data = "images(\"a.npz\", classes: 5, mean: 1/2, std: 1/4, crop: 2, flip)";
     let tokens = "tokens(vocab: 256, context: 6)";
     let text = "text(\"a.txt\", tokenizer: bytes)";
     let mut cases = Cases::default();
@@ -195,6 +199,8 @@ fn what_does_not_fit_is_said_at_its_place() {
         ("no file", "\"a.npz\", ", ""),
         ("no spread", "std: 1/4", "std: 0"),
         ("a mean beyond", "mean: 1/2", "mean: 128"),
+        ("a shift beyond", "crop: 2", "crop: 8"),
+        ("no shift", "crop: 2", "crop: -1"),
         (
             "hidden patches",
             "loss   cross_entropy",

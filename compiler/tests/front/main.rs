@@ -49,5 +49,6 @@ mod time_dependent;
 mod tuning;
 mod unequal;
 mod unused;
+mod vectors;
 mod work;
 mod written;

@@ -113,7 +113,7 @@ fn small(name: &str, train: &str) -> (Manifest, Cost) {
         ("batch 8", "batch 2"),
         ("batch 4", "batch 2"),
         ("batch 64", "batch 2"),
-        ("image: 28", "image: [12, 16]"),
+        ("image: 28, patch: 7", "image: [12, 16], patch: 4"),
         ("width: 64", "width: 16"),
     ] {
         text = text.replace(from, to);

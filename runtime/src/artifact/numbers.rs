@@ -7,7 +7,7 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Waves,
+    Form, Images, Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Vectors, Waves,
 };
 
 /// Token kinds, so that their numbers are exact in f32.
@@ -118,11 +118,37 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     if let Form::Images(i) = &t.data.form {
         images(i, m)?;
     }
+    if let Form::Vectors(v) = &t.data.form {
+        vectors(v, m)?;
+    }
     if let Loss::Masked { rate, token } = t.loss {
         share(&place("rate of hidden tokens"), rate)?;
         within(&place("mask token"), token, 0, m.model.vocab - 1)?;
     }
     Ok(())
+}
+
+fn vectors(v: &Vectors, m: &Manifest) -> Result<(), Invalid> {
+    let place = "train: vectors";
+    for (what, n) in [
+        ("positions", v.positions),
+        ("width", v.width),
+        ("columns", v.columns),
+    ] {
+        within(&format!("{place}: {what}"), n, 1, MOST_OF_AN_IMAGE)?;
+    }
+    within(&format!("{place}: leading rows"), v.leading, 0, 1)?;
+    let rows = v.positions + v.leading;
+    if rows != m.model.context || v.columns != m.model.vocab {
+        let (context, columns) = (m.model.context, m.model.vocab);
+        let what = format!(
+            "{rows} rows and {} numbers in a model of {context} and {columns}",
+            v.columns
+        );
+        return invalid(place, what);
+    }
+    finite(place, "mean", v.mean)?;
+    positive(place, "deviation", v.std)
 }
 
 fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
@@ -142,6 +168,13 @@ fn images(i: &Images, m: &Manifest) -> Result<(), Invalid> {
         let what = format!("{} × {} in patches of {}", i.height, i.width, i.patch);
         return invalid(place, what);
     }
+    within(&format!("{place}: leading rows"), i.leading, 0, 1)?;
+    within(
+        &format!("{place}: crop"),
+        i.crop,
+        0,
+        i.height.min(i.width) - 1,
+    )?;
     if i.classes != m.model.vocab {
         let what = format!("{} classes in a model of {}", i.classes, m.model.vocab);
         return invalid(place, what);

@@ -16,7 +16,7 @@ pub trait Dataset {
     fn files(&self) -> &[Identity];
     /// What it is counted in.
     fn unit(&self) -> Unit;
-    /// Tokens or images of both parts.
+    /// Tokens, images or sequences of both parts.
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
@@ -70,6 +70,8 @@ pub enum Unit {
     #[default]
     Tokens,
     Images,
+    /// Of vectors.
+    Sequences,
 }
 
 impl Unit {
@@ -77,6 +79,7 @@ impl Unit {
         match self {
             Unit::Tokens => "tokens",
             Unit::Images => "images",
+            Unit::Sequences => "sequences",
         }
     }
 
@@ -85,6 +88,7 @@ impl Unit {
         match self {
             Unit::Tokens => "token",
             Unit::Images => "image",
+            Unit::Sequences => "sequence",
         }
     }
 
@@ -92,7 +96,7 @@ impl Unit {
     pub fn of(self, rows: u64, columns: u64) -> u64 {
         match self {
             Unit::Tokens => rows * columns,
-            Unit::Images => rows,
+            Unit::Images | Unit::Sequences => rows,
         }
     }
 
@@ -100,22 +104,24 @@ impl Unit {
         match self {
             Unit::Tokens => Count::Tokens(n),
             Unit::Images => Count::Images(n),
+            Unit::Sequences => Count::Sequences(n),
         }
     }
 }
 
-/// So many tokens or images: `"tokens":16384`, where it is part of a JSON object.
+/// So many tokens, images or sequences: `"tokens":16384`, where it is part of a JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     Tokens(u64),
     Images(u64),
+    Sequences(u64),
 }
 
 impl Count {
     pub fn number(self) -> u64 {
         match self {
-            Count::Tokens(n) | Count::Images(n) => n,
+            Count::Tokens(n) | Count::Images(n) | Count::Sequences(n) => n,
         }
     }
 
@@ -123,6 +129,7 @@ impl Count {
         match self {
             Count::Tokens(_) => Unit::Tokens,
             Count::Images(_) => Unit::Images,
+            Count::Sequences(_) => Unit::Sequences,
         }
     }
 }
@@ -181,6 +188,20 @@ impl Batch {
             inputs: vec![
                 (names::PATCHES, Numbers::F32(patches)),
                 (names::TARGETS, Numbers::I32(classes)),
+            ],
+            rows,
+            columns,
+            predicted: rows,
+            key: 0,
+        }
+    }
+
+    /// Sequences of vectors, and the numbers that are predicted for each.
+    pub fn of_vectors(rows: u64, columns: u64, vectors: Vec<f32>, targets: Vec<f32>) -> Batch {
+        Batch {
+            inputs: vec![
+                (names::VECTORS, Numbers::F32(vectors)),
+                (names::TARGETS, Numbers::F32(targets)),
             ],
             rows,
             columns,

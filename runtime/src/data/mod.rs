@@ -10,6 +10,7 @@ pub mod dataset;
 pub mod identity;
 mod images;
 pub mod mask;
+mod parts;
 mod picture;
 mod pixels;
 pub mod sources;
@@ -17,6 +18,7 @@ pub mod token_cache;
 pub mod tokenise;
 pub mod tokenizer;
 pub mod tokens;
+mod vectors;
 
 use crate::data::tokenizer::{Tokenizer, TokenizerError};
 use crate::system::output::OutputError;
@@ -37,7 +39,7 @@ pub enum DataError {
         "there are no images at {path}; name your own with --data (`make mnist` in odec's source tree fetches data/mnist.npz)"
     )]
     NoImagesAt { path: String },
-    /// Of files of images: what is wrong with one.
+    /// Of files of images or vectors: what is wrong with one.
     #[error("{path}: {reason}")]
     Images { path: String, reason: String },
     #[error("{path}, image {number} (counted from 0): {reason}")]
@@ -48,6 +50,16 @@ pub enum DataError {
     },
     #[error("the {part} part of {path} has no images")]
     NoImages { path: String, part: &'static str },
+    #[error("there are no vectors at {path}; name your own with --data")]
+    NoVectorsAt { path: String },
+    #[error("{path}, sequence {number} (counted from 0): {reason}")]
+    Sequence {
+        path: String,
+        number: u64,
+        reason: String,
+    },
+    #[error("the {part} part of {path} has no sequences")]
+    NoSequences { path: String, part: &'static str },
     #[error("cannot read {path}: {source}")]
     Read { path: String, source: io::Error },
     #[error("cannot write {path}: {source}")]

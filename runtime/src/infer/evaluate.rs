@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 /// How well a model predicts a text, or classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer), or per image.
+    /// Mean negative log-likelihood in nats per token (per byte with the byte tokenizer), or per image; or what is made small of numbers.
     pub loss: f64,
-    /// What was predicted: tokens, all but the first or those that were hidden; or images.
+    /// What was computed.
+    pub measure: Measure,
+    /// What was predicted: tokens, all but the first or those that were hidden; images; or sequences.
     pub of: Count,
     /// The share of images whose class has the largest logit.
     pub accuracy: Option<f64>,
@@ -30,6 +32,36 @@ impl Evaluation {
     /// The loss in bits per token.
     pub fn bits(&self) -> f64 {
         self.loss / std::f64::consts::LN_2
+    }
+}
+
+/// What a loss is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// A negative log-likelihood in nats.
+    Nats,
+    /// A mean square.
+    Mse,
+    /// Nats for each event.
+    Bce,
+}
+
+impl Measure {
+    pub fn of(loss: Loss) -> Measure {
+        match loss {
+            Loss::Next | Loss::Masked { .. } | Loss::Class => Measure::Nats,
+            Loss::Mse => Measure::Mse,
+            Loss::Bce => Measure::Bce,
+        }
+    }
+
+    /// What losses of it are called, where they are none of the usual.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Measure::Nats => None,
+            Measure::Mse => Some("mse"),
+            Measure::Bce => Some("bce"),
+        }
     }
 }
 
@@ -80,7 +112,7 @@ pub fn judge(
     let (stream, mut window) = (mask::held_out(), 0);
     let (mut sum, mut predicted) = (0.0, 0);
     let mut table = match dataset.unit() {
-        Unit::Tokens => None,
+        Unit::Tokens | Unit::Sequences => None,
         Unit::Images => Some(Confusion::new(x.manifest().model.vocab as usize)),
     };
     let mut reports: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -110,6 +142,7 @@ pub fn judge(
     sums.for_each(|sum| *sum /= all);
     let e = Evaluation {
         loss: sum / all,
+        measure: Measure::of(loss),
         reports,
         of: dataset.unit().count(predicted),
         accuracy: table.as_ref().map(Confusion::accuracy),

@@ -68,6 +68,10 @@ pub enum GenerateError {
         "this model tells the classes of images, so there is nothing to generate; `odec eval` measures how many it tells right"
     )]
     Classes,
+    #[error(
+        "this model gives numbers, so there is nothing to generate; `odec eval` measures how far off they are"
+    )]
+    Numbers,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -141,10 +145,14 @@ pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
     match x.manifest().train.as_ref().map(|t| t.loss) {
         Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
         Some(Loss::Class) => return Err(GenerateError::Classes),
+        Some(Loss::Mse | Loss::Bce) => return Err(GenerateError::Numbers),
         Some(Loss::Next) | None => {}
     }
     if x.has_input(EntryId::Forward, names::PATCHES) {
         return Err(GenerateError::Classes);
+    }
+    if x.has_input(EntryId::Forward, names::VECTORS) {
+        return Err(GenerateError::Numbers);
     }
     let adaptive = |d: &StepCount| matches!(d, StepCount::Adaptive { .. });
     if x.manifest().depths.iter().any(adaptive) {

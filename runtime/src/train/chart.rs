@@ -13,7 +13,7 @@ pub struct Curve {
     pub title: String,
     /// What the loss is a mean over: token or image.
     pub unit: Unit,
-    /// (step, loss in nats per token or image), in order.
+    /// (step, loss in nats per token or image, or of numbers), in order.
     pub train: Vec<(f64, f64)>,
     pub held_out: Vec<(f64, f64)>,
 }
@@ -214,8 +214,11 @@ pub fn svg(c: &Curve) -> String {
     );
     let _ = writeln!(
         s,
-        "<text class=\"soft\" x=\"{left}\" y=\"45\">loss, nats per {}</text>",
-        c.unit.one()
+        "<text class=\"soft\" x=\"{left}\" y=\"45\">{}</text>",
+        match c.unit {
+            Unit::Tokens | Unit::Images => format!("loss, nats per {}", c.unit.one()),
+            Unit::Sequences => "loss".into(),
+        }
     );
 
     let stretches = c.stretches(120);

@@ -6,7 +6,7 @@
 //! choices that were dropped: `"dropped":{"step.0.ffn.router":0.02}`.
 //! What evolves report, a number for each step: `"reports":{"energy":[2.5,1.25]}`. Where the number of an evolve's steps is decided while it runs, also `"solver_steps":5,"attempts":6`. An evaluation: `{"step":100,"held_out_loss":2.5,"tokens":16384,"seconds":12.9}`.
 //! Of images, `images_per_s`, `images` and also `"accuracy":0.98`. A warning, once in a run: `{"step":23,"warning":"the gradient has been exactly zero for 3 steps: …"}`. Steps count from 1;
-//! losses are nats per token, or per image, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
+//! losses are nats per token, or per image, or what a loss of numbers is, and `null` where a held-out loss or a report is not finite; `seconds` is training time so far, over all sittings.
 
 use crate::data::dataset::{Count, Unit};
 use crate::system::files;
@@ -107,6 +107,7 @@ fn lists_or_nan<'de, D: Deserializer<'de>>(
 pub enum Speed {
     TokensPerS(f64),
     ImagesPerS(f64),
+    SequencesPerS(f64),
 }
 
 impl Default for Speed {
@@ -120,12 +121,13 @@ impl Speed {
         match unit {
             Unit::Tokens => Speed::TokensPerS(per_s),
             Unit::Images => Speed::ImagesPerS(per_s),
+            Unit::Sequences => Speed::SequencesPerS(per_s),
         }
     }
 
     pub fn number(self) -> f64 {
         match self {
-            Speed::TokensPerS(n) | Speed::ImagesPerS(n) => n,
+            Speed::TokensPerS(n) | Speed::ImagesPerS(n) | Speed::SequencesPerS(n) => n,
         }
     }
 
@@ -133,6 +135,7 @@ impl Speed {
         match self {
             Speed::TokensPerS(_) => Unit::Tokens,
             Speed::ImagesPerS(_) => Unit::Images,
+            Speed::SequencesPerS(_) => Unit::Sequences,
         }
     }
 
@@ -140,6 +143,7 @@ impl Speed {
         match self {
             Speed::TokensPerS(n) => Speed::TokensPerS(n.round()),
             Speed::ImagesPerS(n) => Speed::ImagesPerS(n.round()),
+            Speed::SequencesPerS(n) => Speed::SequencesPerS(n.round()),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::data::dataset::Dataset;
 use crate::data::tokenizer::Tokenizer;
 use crate::device::Device;
 use crate::executor::Executor;
-use crate::infer::evaluate::{EvaluateError, Evaluation, evaluate};
+use crate::infer::evaluate::{EvaluateError, Evaluation, Measure, evaluate};
 use crate::parameters::checkpoint::{self, Checkpoint, CheckpointError, Progress};
 use crate::parameters::import::Init;
 use crate::system::files;
@@ -193,6 +193,7 @@ impl Run {
         let held_out = metrics.records().iter().rev().find_map(|r| match r {
             Record::HeldOut(h) => Some(Evaluation {
                 loss: h.held_out_loss,
+                measure: Measure::of(train.loss),
                 reports: h.reports.clone(),
                 of: h.of,
                 accuracy: h.accuracy,

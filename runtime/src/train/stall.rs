@@ -4,7 +4,7 @@
 //! warning at most. Leaves diverging runs, whose numbers are not finite, to [`mod@crate::train::step`].
 
 use crate::train::metrics::Step;
-use odec_program::manifest::Manifest;
+use odec_program::manifest::{Loss, Manifest};
 
 /// Steps one after the other whose gradient is exactly zero.
 const ZERO: u64 = 3;
@@ -14,6 +14,7 @@ const FLAT: u64 = 20;
 const NEAR: f64 = 1e-3;
 
 pub(crate) struct Stall {
+    /// 0 where numbers are compared: no loss is known to be that of guessing.
     vocabulary: u64,
     warmup: u64,
     /// Steps so far that were so, without a gap to the last one.
@@ -27,8 +28,12 @@ pub(crate) struct Stall {
 impl Stall {
     pub fn new(m: &Manifest) -> Stall {
         let warmup = m.train.as_ref().map_or(0, |t| t.schedule.warmup());
+        let vocabulary = match m.train.as_ref().map(|t| t.loss) {
+            Some(Loss::Mse | Loss::Bce) => 0,
+            _ => m.model.vocab,
+        };
         Stall {
-            vocabulary: m.model.vocab,
+            vocabulary,
             warmup,
             zero: 0,
             flat: 0,

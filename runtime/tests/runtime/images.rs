@@ -32,6 +32,9 @@ const SHAPE: Images = Images {
     classes: 10,
     mean: 0.25,
     std: 0.5,
+    crop: 0,
+    flip: false,
+    leading: 0,
 };
 const NUMBERS: usize = 24;
 const PATCHES_OF_ONE: u64 = 6;
@@ -81,7 +84,7 @@ fn pixels(n: usize) -> Vec<u8> {
     image
 }
 
-fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let length = (head.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\0", &length[..], head.as_bytes(), data].concat()
@@ -99,7 +102,7 @@ fn gz(data: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-fn npz(arrays: &[(&str, Vec<u8>)], packed: bool) -> Vec<u8> {
+pub fn npz(arrays: &[(&str, Vec<u8>)], packed: bool) -> Vec<u8> {
     let mut out = ZipWriter::new(Cursor::new(vec![]));
     let method = match packed {
         true => CompressionMethod::Deflated,
@@ -382,6 +385,113 @@ fn an_epoch_has_each_image_for_training_once_and_no_other() {
         assert_eq!(numbers_of(&whole)[2..], numbers_of(&later));
         assert_eq!(whole.whole(TARGETS)[2..], *later.whole(TARGETS));
         assert_ne!(whole.key, later.key);
+    }
+}
+
+/// The image of a row, whose patches are as large as it.
+fn row(b: &Batch, n: u64) -> &[f32] {
+    &b.real(PATCHES)[n as usize * 48..][..48]
+}
+
+#[test]
+fn images_for_training_are_shifted_and_flipped_by_their_draw() {
+    let p = Place::new();
+    // Numbers that tell images, pixels and channels apart; none is 0.
+    let data: Vec<u8> = (0..20 * 48)
+        .map(|n| (n / 48 + n % 48 * 4 + 1) as u8)
+        .collect();
+    let images = npy("|u1", "(20, 4, 4, 3)", &data);
+    let labels = npy("|u1", "(20,)", &[0; 20]);
+    let file = p.write("a.npz", &npz(&[("x", images), ("y", labels)], false));
+    let shape = |crop, flip| Images {
+        width: 4,
+        patch: 4,
+        channels: 3,
+        crop,
+        flip,
+        ..SHAPE
+    };
+    let open = |crop, flip| opened(std::slice::from_ref(&file), &shape(crop, flip), 50).unwrap();
+    let plain = open(0, false);
+    let draw = |step| Draw {
+        seed: 5,
+        step,
+        batch: 10,
+    };
+    let black = ((0.0 - SHAPE.mean) / SHAPE.std) as f32;
+    // Image with y, x and channel from which a shifted one is read.
+    let moved = |image: &[f32], (down, right, flip): (i64, i64, bool)| -> Vec<f32> {
+        let at = |y: i64, x: i64, c: usize| match (0..4).contains(&y) && (0..4).contains(&x) {
+            true => image[(y * 4 + if flip { 3 - x } else { x }) as usize * 3 + c],
+            false => black,
+        };
+        let pixels = (0..4).flat_map(|y| (0..4).map(move |x| (y - down, x - right)));
+        pixels
+            .flat_map(|(y, x)| (0..3).map(move |c| at(y, x, c)))
+            .collect()
+    };
+    for (crop, flip) in [(0, true), (2, false), (1, true)] {
+        let set = open(crop, flip);
+        let mut seen = BTreeMap::new();
+        for step in 0..60 {
+            let (old, new) = (
+                plain.training_batch(draw(step), 0..10, 1),
+                set.training_batch(draw(step), 0..10, 1),
+            );
+            let (old, new) = (old.unwrap(), new.unwrap());
+            assert_eq!((old.whole(TARGETS), old.key), (new.whole(TARGETS), new.key));
+            for n in 0..10 {
+                let by = crop as i64;
+                let all = (-by..=by)
+                    .flat_map(|y| (-by..=by).flat_map(move |x| [false, true].map(|f| (y, x, f))));
+                let found = all.filter(|to| moved(row(&old, n), *to) == row(&new, n));
+                let found: Vec<_> = found.collect();
+                assert_eq!(found.len(), 1, "one shift, and flipped or not");
+                *seen.entry(found[0]).or_insert(0) += 1;
+            }
+            // A step can be drawn again, and a part of it alone.
+            let part = set.training_batch(draw(step), 3..7, 1).unwrap();
+            (3..7).for_each(|n| assert_eq!(row(&part, n - 3), row(&new, n)));
+        }
+        // Each of them, about as often as the others: 600 draws.
+        let kinds = (2 * crop + 1).pow(2) * (1 + u64::from(flip));
+        let (least, most) = (seen.values().min().unwrap(), seen.values().max().unwrap());
+        let mean = 600 / kinds;
+        assert!(
+            seen.len() as u64 == kinds && *least > mean / 3 && *most < mean * 2,
+            "{seen:?}"
+        );
+        // Those held out are as they are.
+        let held_out = |set: &dyn Dataset| -> Vec<Batch> {
+            set.held_out_batches(4, 1, None)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect()
+        };
+        assert_eq!(held_out(&*set), held_out(&*plain));
+    }
+    // Another seed draws other shifts of its own.
+    let (set, other) = (open(2, true), Draw { seed: 6, ..draw(0) });
+    let [a, b] = [draw(0), other].map(|d| set.training_batch(d, 0..10, 1).unwrap());
+    assert_ne!(a, b);
+}
+
+/// A model with rows of its own is given as many empty ones behind the patches.
+#[test]
+fn rows_of_the_model_have_room() {
+    let p = Place::new();
+    let file = p.write("a.npz", &npz(&arrays(4), false));
+    let shape = Images {
+        leading: 1,
+        ..SHAPE
+    };
+    let set = opened(&[file], &shape, 0).unwrap().all_held_out();
+    let batch = set.held_out_batches(4, PATCHES_OF_ONE + 1, None).unwrap();
+    let batch = batch.map(Result::unwrap).next().unwrap();
+    assert_eq!((batch.rows, batch.columns), (4, 7));
+    for (n, image) in batch.real(PATCHES).chunks_exact(NUMBERS + 4).enumerate() {
+        assert_eq!(image[..NUMBERS], wanted(n, &SHAPE));
+        assert_eq!(image[NUMBERS..], [0.0; 4]);
     }
 }
 
@@ -743,6 +853,40 @@ fn a_checkpoint_with_images_of_another_form_is_refused() {
             "{words}"
         );
     }
+}
+
+#[test]
+fn shifts_and_flips_are_drawn_again_by_runs_that_go_on() {
+    let p = Place::new();
+    let run = |out: &str, (crop, flip): (u64, bool), stop: bool| {
+        let mut m = support::images();
+        let Form::Images(of) = &mut m.train.as_mut().unwrap().data.form else {
+            panic!("no images");
+        };
+        (of.crop, of.flip) = (crop, flip);
+        let artifact = Artifact::in_memory(m).unwrap();
+        let settings = Settings {
+            data: vec![drawn(&p, 60)],
+            device: DeviceChoice::Reference,
+            show: Show::Nothing,
+            ..Settings::default()
+        };
+        let out = p.at(out);
+        if !stop {
+            train(&artifact, &out, &settings).unwrap();
+            return tensors(&out);
+        }
+        let mut begun = Run::start(&artifact, &out, &settings).unwrap();
+        (0..11).for_each(|_| drop(begun.step().unwrap()));
+        begun.save().unwrap();
+        drop(begun);
+        let data = vec![];
+        resume(&out, &Settings { data, ..settings }).unwrap();
+        tensors(&out)
+    };
+    let whole = run("whole", (1, true), false);
+    assert!(run("stopped", (1, true), true) == whole);
+    assert!(run("plain", (0, false), false) != whole);
 }
 
 #[test]

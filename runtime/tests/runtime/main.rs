@@ -11,3 +11,4 @@ mod device;
 mod exec;
 mod images;
 mod train;
+mod vectors;

@@ -648,6 +648,9 @@ pub fn images() -> Manifest {
         classes: VOCAB,
         mean: 0.5,
         std: 0.5,
+        crop: 0,
+        flip: false,
+        leading: 0,
     });
     m
 }

@@ -41,6 +41,6 @@ parts! { Embedding: learned::Learned, linear::Linear }
 /// All embeddings.
 pub static EMBEDDINGS: Place<Rc<dyn Embedding>> = Place {
     parts: PARTS,
-    later: &["conv", "positions", "class_token"],
+    later: &["conv", "positions"],
     example: "learned(width: 256)",
 };

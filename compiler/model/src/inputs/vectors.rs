@@ -25,7 +25,6 @@ impl Part for Vectors {
             source: "",
             notes: &[
                 "In fields, `context` stands for that number; `width` stands for the columns of the state.",
-                "No data source gives vectors in this version: `odec exec` runs such a model on a file of tensors.",
             ],
         },
         arguments: &[WIDTH, CONTEXT],

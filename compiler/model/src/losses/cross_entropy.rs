@@ -1,6 +1,6 @@
 //! `cross_entropy`: the negative log-likelihood of the next token, or of the class.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -16,6 +16,7 @@ impl LossTerm for CrossEntropy {
     const ASKS: bool = true;
     const IS_PLAIN: bool = true;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = Some(Compared::Logits);
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((CrossEntropy, Some(Loss::Next)))
@@ -42,6 +43,7 @@ impl LossTerm for CrossEntropy {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        Ok(of.softmax.cross_entropy(b, of.targets)?)
+        let (softmax, targets) = of.logits()?;
+        Ok(softmax.cross_entropy(b, targets)?)
     }
 }

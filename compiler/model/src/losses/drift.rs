@@ -2,7 +2,7 @@
 //!
 //! Leaves which weights these are, and their sum in the graph, to `model/drift.rs`.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -18,6 +18,7 @@ impl LossTerm for Drift {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = true;
+    const COMPARES: Option<Compared> = None;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Drift, None))

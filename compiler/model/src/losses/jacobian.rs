@@ -5,7 +5,7 @@
 //! central difference, for attention has no second derivative here: the step of each token is 1/64 of its size s, and its result
 //! is divided by s, so the norm is that of S⁻¹ J S, S = diag(s), which has the eigenvalues of J.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, part_of, sum};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, part_of, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -27,6 +27,7 @@ impl LossTerm for Jacobian {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = None;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Jacobian, None))

@@ -1,6 +1,6 @@
 //! `kinetic`: how fast states move, for each token.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, part_of, sum};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, part_of, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -18,6 +18,7 @@ impl LossTerm for Kinetic {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = None;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Kinetic, None))

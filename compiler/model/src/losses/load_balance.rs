@@ -2,7 +2,7 @@
 //!
 //! Leaves what a router chose, and the sum in the graph, to `model/balance.rs`.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect, sum};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, incompatible, no_effect, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -18,6 +18,7 @@ impl LossTerm for LoadBalance {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = None;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((LoadBalance, None))

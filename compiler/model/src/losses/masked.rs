@@ -1,6 +1,6 @@
 //! `masked(rate: 15%)`: cross-entropy of masked tokens.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;
 use crate::scheme::args::{Args, Bounds, real, report};
 use odec_grammar::Span;
@@ -16,6 +16,7 @@ impl LossTerm for Masked {
     const ASKS: bool = true;
     const IS_PLAIN: bool = true;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = Some(Compared::Logits);
 
     fn read(
         args: &mut Args,
@@ -49,6 +50,7 @@ impl LossTerm for Masked {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        Ok(of.softmax.cross_entropy(b, of.targets)?)
+        let (softmax, targets) = of.logits()?;
+        Ok(softmax.cross_entropy(b, targets)?)
     }
 }

@@ -6,19 +6,13 @@
 use crate::codes;
 use crate::error::BuildError;
 use crate::scheme::args::Args;
-use crate::scheme::scalar::{not_supported, unknown_option};
+use crate::scheme::scalar::unknown_option;
 use odec_grammar::Span;
 use odec_grammar::ast::Expr;
 use odec_grammar::diag::Diagnostic;
 use odec_graph::{Builder, Exact, Solution, TypeError, Value, nn};
 use odec_program::manifest::Loss;
 use std::fmt::Debug;
-
-/// The words of the language that this version has no meaning for, and why.
-const LATER: [(&str, &str); 1] = [(
-    "mse",
-    "models of this version predict tokens, so there is no number to compare with",
-)];
 
 /// A summand of a loss.
 pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
@@ -31,8 +25,11 @@ pub trait LossTerm: Clone + Debug + PartialEq + Into<Term> {
     /// Whether it is one number, and not one for each token.
     const IS_OF_WEIGHTS: bool;
 
-    /// Reads its arguments; for a term that asks, whether for the targets of the output ([`Loss::Next`]) or for tokens that are hidden. The last
-    /// kind of token is the mask.
+    /// What it compares with targets; the others are of states or weights.
+    const COMPARES: Option<Compared>;
+
+    /// Reads its arguments; for a term that asks, whether for the targets of the output ([`Loss::Next`]), for tokens that are hidden, or for
+    /// numbers. The last kind of token is the mask.
     fn read(
         args: &mut Args,
         vocab: u64,
@@ -111,10 +108,52 @@ pub struct StepTaken {
     pub solutions: Vec<Solution>,
 }
 
+/// What a model gives that is compared with targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// A number for each kind of tokens, or each class, with the right one.
+    Logits,
+    /// With a number each.
+    Numbers,
+}
+
 /// What the model gives for its targets.
-pub struct Predicted {
-    pub softmax: nn::Normaliser,
-    pub targets: Value,
+pub enum Predicted {
+    Logits {
+        softmax: nn::Normaliser,
+        targets: Value,
+    },
+    Numbers {
+        values: Value,
+        targets: Value,
+    },
+}
+
+impl Predicted {
+    fn logits(&self) -> Result<(&nn::Normaliser, Value), BuildError> {
+        match self {
+            Predicted::Logits { softmax, targets } => Ok((softmax, *targets)),
+            Predicted::Numbers { .. } => Err(BuildError::Missing("logits".into())),
+        }
+    }
+
+    fn numbers(&self) -> Result<(Value, Value), BuildError> {
+        match self {
+            Predicted::Numbers { values, targets } => Ok((*values, *targets)),
+            Predicted::Logits { .. } => Err(BuildError::Missing("numbers".into())),
+        }
+    }
+
+    /// What evaluation computes, for each row: of numbers, the mean square of what is off, unless they say how likely something is.
+    pub(super) fn plain(&self, b: &mut Builder, loss: Loss) -> Result<Value, BuildError> {
+        Ok(match (self, loss) {
+            (Predicted::Logits { softmax, targets }, _) => softmax.cross_entropy(b, *targets)?,
+            (Predicted::Numbers { values, targets }, Loss::Bce) => {
+                nn::binary_cross_entropy(b, *values, *targets)?
+            }
+            (Predicted::Numbers { values, targets }, _) => nn::squared_error(b, *values, *targets)?,
+        })
+    }
 }
 
 /// `c` for `1/n`.
@@ -158,11 +197,7 @@ pub(super) fn read(
     let name = args.callee.clone();
     let before = sink.len();
     let Some(reader) = reader(&name.name) else {
-        let later = LATER.iter().find(|(later, _)| *later == name.name);
-        sink.push(match later {
-            Some((later, why)) => not_supported(name.span, &format!("`{later}`")).help(*why),
-            None => unknown_option("a term of a loss", &name, NAMES),
-        });
+        sink.push(unknown_option("a term of a loss", &name, NAMES));
         return None;
     };
     let found = reader(&mut args, vocab, sink);
@@ -195,6 +230,7 @@ macro_rules! terms {
         impl Term {
             pub fn name(&self) -> &'static str { match self { $(Term::$ty(_) => <$ty as LossTerm>::NAME),* } }
             pub fn asks(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::ASKS),* } }
+            pub fn compares(&self) -> Option<Compared> { match self { $(Term::$ty(_) => <$ty as LossTerm>::COMPARES),* } }
             pub fn is_plain(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_PLAIN),* } }
             pub fn is_of_weights(&self) -> bool { match self { $(Term::$ty(_) => <$ty as LossTerm>::IS_OF_WEIGHTS),* } }
             pub fn definition(&self) -> String { match self { $(Term::$ty(t) => t.definition()),* } }
@@ -217,6 +253,8 @@ terms! {
     cross_entropy::CrossEntropy,
     smooth::Smooth,
     masked::Masked,
+    mse::Mse,
+    bce::Bce,
     z_loss::ZLoss,
     kinetic::Kinetic,
     jacobian::Jacobian,

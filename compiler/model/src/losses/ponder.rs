@@ -1,6 +1,6 @@
 //! `ponder`: the number of steps of each token under `halting`.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training, no_effect, sum};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -16,6 +16,7 @@ impl LossTerm for Ponder {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = None;
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((Ponder, None))

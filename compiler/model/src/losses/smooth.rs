@@ -1,6 +1,6 @@
 //! `smooth(10%)`: cross-entropy with label smoothing.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
 use crate::codes;
 use crate::error::BuildError;
 use crate::scheme::args::{Args, Bounds, bounded, report};
@@ -22,6 +22,7 @@ impl LossTerm for Smooth {
     const ASKS: bool = true;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = Some(Compared::Logits);
 
     fn read(args: &mut Args, _: u64, sink: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         let Some(part) = args.positional() else {
@@ -59,6 +60,7 @@ impl LossTerm for Smooth {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        Ok(of.softmax.smooth_cross_entropy(b, of.targets, &self.eps)?)
+        let (softmax, targets) = of.logits()?;
+        Ok(softmax.smooth_cross_entropy(b, targets, &self.eps)?)
     }
 }

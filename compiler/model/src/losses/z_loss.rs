@@ -1,6 +1,6 @@
 //! `z_loss`: keeps the sum of the exponentials of the logits near 1.
 
-use super::{Along, LossTerm, Predicted, StepTaken, Training};
+use super::{Along, Compared, LossTerm, Predicted, StepTaken, Training};
 use crate::error::BuildError;
 use crate::scheme::args::Args;
 use odec_grammar::Span;
@@ -16,6 +16,7 @@ impl LossTerm for ZLoss {
     const ASKS: bool = false;
     const IS_PLAIN: bool = false;
     const IS_OF_WEIGHTS: bool = false;
+    const COMPARES: Option<Compared> = Some(Compared::Logits);
 
     fn read(_: &mut Args, _: u64, _: &mut Vec<Diagnostic>) -> Option<(Self, Option<Loss>)> {
         Some((ZLoss, None))
@@ -42,6 +43,6 @@ impl LossTerm for ZLoss {
         b: &mut Builder,
         of: &Predicted,
     ) -> Result<Value, BuildError> {
-        Ok(of.softmax.z_loss(b)?)
+        Ok(of.logits()?.0.z_loss(b)?)
     }
 }

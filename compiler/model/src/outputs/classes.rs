@@ -1,6 +1,7 @@
 //! `classes`: a number for each class of a whole image, of which the softmax is how likely it is.
 
-use super::{Output, OutputScope};
+use super::rows::Rows;
+use super::{Embedded, Output, OutputScope};
 use crate::arguments::{Argument, Form, Silent};
 use crate::layers::{LayerParam, MAX_WIDTH, Sizes, Start};
 use crate::losses::Predicted;
@@ -18,8 +19,7 @@ const CLASSES: Argument = Argument::unnamed(
     "how many classes there are, which are numbered from 0",
 );
 
-/// The parts of a site, and the parameters below `output`.
-const MEAN: &str = "mean";
+/// The part of a site, and the parameters below `output`.
 const PART: &str = "classes";
 const WEIGHT: &str = "classes.weight";
 const BIAS: &str = "classes.bias";
@@ -27,35 +27,41 @@ const BIAS: &str = "classes.bias";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classes {
     classes: u64,
+    of: Rows,
 }
 
 impl Part for Classes {
     const DECLARATION: Declaration = Declaration {
         name: "classes",
         about: About {
-            summary: "A number for each class of an image, linear in the mean of its last states.",
-            formula: "y = mean(x)·Wᵀ + b over all positions, W [number, width]",
-            source: "Zhai et al. 2022, CVPR (the mean in the place of a class token)",
+            summary: "A number for each class of an image, linear in the mean of its last states, or in that of the class token.",
+            formula: "y = mean(x)·Wᵀ + b over all positions, or c·Wᵀ + b, W [number, width]",
+            source: "Dosovitskiy et al. 2021, ICLR, eq. 4 (class token); Zhai et al. 2022, CVPR (the mean in its place)",
             notes: &[
                 "What is compared with them is the class of each image (`cross_entropy`, `smooth`).",
             ],
         },
-        arguments: &[CLASSES],
+        arguments: &[CLASSES, Rows::OF_ONE],
         examples: &[Example {
             text: "output rmsnorm |> classes(10)",
-            meaning: "digits",
+            meaning: "digits; with a class token, `classes(10, of: class_token)`",
         }],
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
-        let classes = r.unnamed_size(&CLASSES, MAX_WIDTH)?;
-        Some(Classes { classes })
+        let classes = r.unnamed_size(&CLASSES, MAX_WIDTH);
+        let of = Rows::read(r, &Rows::OF_ONE);
+        Some(Classes {
+            classes: classes?,
+            of: of?,
+        })
     }
 }
 
 impl Output for Classes {
-    fn fit(&self, span: Span, of: Sizes, _: Option<&str>, sink: &mut Vec<Diagnostic>) {
-        if of.vocab.is_some() {
+    fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
+        self.of.fit(span, of, sink);
+        if sizes.vocab.is_some() {
             let d = incompatible(span, "`classes` are said of images");
             let d =
                 d.label("this model reads tokens, and no data source gives the class of a text");
@@ -82,13 +88,13 @@ impl Output for Classes {
     }
 
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult {
-        let mean = b.part(MEAN, |b| nn::mean_tokens(b, state))?;
+        let x = self.of.build(b, state)?;
         let weight = w.param(b, WEIGHT)?;
         let bias = Some(w.param(b, BIAS)?);
-        b.part(PART, |b| nn::affine(b, mean, nn::Affine { weight, bias }))
+        b.part(PART, |b| nn::affine(b, x, nn::Affine { weight, bias }))
     }
 
-    fn targets(&self) -> ops::Input {
+    fn targets(&self, _: Sizes) -> ops::Input {
         ops::Input {
             name: names::TARGETS.into(),
             ty: TensorType::index([Dim::Batch, Dim::Fixed(1), Dim::Fixed(1)]),
@@ -101,6 +107,6 @@ impl Output for Classes {
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {
         let softmax = nn::normaliser(b, result)?;
-        Ok(Predicted { softmax, targets })
+        Ok(Predicted::Logits { softmax, targets })
     }
 }

@@ -1,6 +1,6 @@
 //! `logits`: a number for each kind of tokens, of which the softmax is how likely that token is held.
 
-use super::{Output, OutputScope};
+use super::{Embedded, Output, OutputScope};
 use crate::arguments::Argument;
 use crate::layers::{LayerParam, Sizes, Start};
 use crate::losses::Predicted;
@@ -54,12 +54,12 @@ impl Part for Logits {
 }
 
 impl Output for Logits {
-    fn fit(&self, span: Span, of: Sizes, table: Option<&str>, sink: &mut Vec<Diagnostic>) {
-        if of.vocab.is_none() {
+    fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>) {
+        if sizes.vocab.is_none() {
             let d = incompatible(span, "`logits` are a number for each kind of tokens");
             let d = d.label("the positions of this model's input hold numbers");
             sink.push(d.help("for the class of each image, write `classes(10)`"));
-        } else if self.tied && table.is_none() {
+        } else if self.tied && of.table.is_none() {
             let d = incompatible(span, "`logits(tied)` use the table of an embedding");
             sink.push(d.label("this model's embedding has none"));
         }
@@ -91,7 +91,7 @@ impl Output for Logits {
         b.part(PART, |b| nn::linear(b, state, weight))
     }
 
-    fn targets(&self) -> ops::Input {
+    fn targets(&self, _: Sizes) -> ops::Input {
         ops::Input {
             name: names::TARGETS.into(),
             ty: TensorType::index([Dim::Batch, Dim::Seq, Dim::Fixed(1)]),
@@ -104,6 +104,6 @@ impl Output for Logits {
 
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted> {
         let softmax = nn::normaliser(b, result)?;
-        Ok(Predicted { softmax, targets })
+        Ok(Predicted::Logits { softmax, targets })
     }
 }

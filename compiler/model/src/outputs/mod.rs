@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 /// From the last state to a result.
 pub trait Output: Debug {
-    /// Says what model it has no meaning for. `table`: the parameter of the embedding that it may use as well.
-    fn fit(&self, span: Span, of: Sizes, table: Option<&str>, sink: &mut Vec<Diagnostic>);
+    /// Says what model it has no meaning for.
+    fn fit(&self, span: Span, sizes: Sizes, of: Embedded, sink: &mut Vec<Diagnostic>);
     /// All parameters, by their paths below `output`.
     fn params(&self, of: Sizes) -> Vec<LayerParam>;
     /// What the result is called.
@@ -27,11 +27,20 @@ pub trait Output: Debug {
     /// Appends its nodes at the builder's site.
     fn build(&self, b: &mut Builder, state: Value, w: &mut dyn OutputScope) -> TypeResult;
     /// What the graphs of the loss are given beside the input.
-    fn targets(&self) -> ops::Input;
-    /// What these are, for runs.
+    fn targets(&self, of: Sizes) -> ops::Input;
+    /// What these are, for runs; [`Loss::Mse`] of all that are numbers.
     fn asks(&self) -> Loss;
     /// What terms of the loss compare.
     fn predicted(&self, b: &mut Builder, result: Value, targets: Value) -> TypeResult<Predicted>;
+}
+
+/// What an output may use of the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Embedded {
+    /// The parameter of the embedding that has a row for each kind of tokens.
+    pub table: Option<&'static str>,
+    /// Whether the first row is a class token.
+    pub class_token: bool,
 }
 
 /// Where an output finds parameters while the graph is built.
@@ -42,11 +51,14 @@ pub trait OutputScope {
     fn embedding(&mut self, b: &mut Builder) -> TypeResult;
 }
 
-parts! { Output: logits::Logits, classes::Classes }
+parts! { Output: logits::Logits, classes::Classes, linear::Linear, state::State }
+
+mod numbers;
+mod rows;
 
 /// All outputs.
 pub static OUTPUTS: Place<Rc<dyn Output>> = Place {
     parts: PARTS,
-    later: &["linear", "mean", "class_token", "state"],
+    later: &["mean", "class_token"],
     example: "output rmsnorm |> logits(tied)",
 };

@@ -33,7 +33,7 @@ const EXAMPLE: &str = "embed learned(width: 256), positions(learned)";
 
 /// Reads `positions(learned)`.
 pub fn read(e: &Expr, sink: &mut Vec<Diagnostic>) -> Option<Rc<dyn Positions>> {
-    let mut args = expect(e, "positions", &["class_token"], EXAMPLE, sink)?;
+    let mut args = expect(e, "positions", &[], EXAMPLE, sink)?;
     let kinds: Vec<&Expr> = std::iter::from_fn(|| args.positional()).collect();
     let before = sink.len();
     args.finish(&[], sink);

@@ -24,6 +24,15 @@ const STD: Argument = Argument::number(
     Silent::Ratio(1, 1),
     "what is left is divided by this",
 );
+const CROP: Argument = Argument::index(
+    "crop",
+    0,
+    "each image of a training step is shifted by up to so many pixels, up or down and left or right",
+);
+const FLIP: Argument = Argument::flag(
+    "flip",
+    "half of the images of a training step have left and right changed",
+);
 const HELD_OUT: Argument = Argument::percent(
     "held_out",
     (1, 50),
@@ -42,6 +51,8 @@ pub struct Images {
     at: [Span; 2],
     mean: f64,
     std: f64,
+    crop: u64,
+    flip: bool,
     held_out_percent: u32,
 }
 
@@ -54,20 +65,28 @@ impl Part for Images {
             source: "",
             notes: &[
                 "All images have the size of the model's `patches`. An image of another size, and a class that is not below `classes`, are named when they are read.",
+                "Shifts and flips are drawn anew for each step and row, by the seed. Pixels that a shift uncovers are 0 before `mean` is subtracted: black. Held-out images are read as they are.",
                 "Paths are relative to the folder in which the command runs; `--data` names other files.",
             ],
         },
-        arguments: &[FILES, CLASSES, MEAN, STD, HELD_OUT],
-        examples: &[Example {
-            text: "data images(\"data/mnist.npz\", classes: 10, mean: 0.1307, std: 0.3081)",
-            meaning: "digits, as training on MNIST normalises them",
-        }],
+        arguments: &[FILES, CLASSES, MEAN, STD, CROP, FLIP, HELD_OUT],
+        examples: &[
+            Example {
+                text: "data images(\"data/mnist.npz\", classes: 10, mean: 0.1307, std: 0.3081)",
+                meaning: "digits, as training on MNIST normalises them",
+            },
+            Example {
+                text: "data images(\"photos\", classes: 10, mean: 0.5, std: 0.25, crop: 4, flip)",
+                meaning: "photographs, shifted and flipped while the model is trained",
+            },
+        ],
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
         let files = r.paths(&FILES);
         let classes = r.placed_size(&CLASSES, MAX_WIDTH);
         let (mean, std) = (r.number(&MEAN), r.number(&STD));
+        let (crop, flip) = (r.count(&CROP, MAX_WIDTH), r.flag(&FLIP));
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
         let (classes, at) = classes?;
         Some(Images {
@@ -76,6 +95,8 @@ impl Part for Images {
             at: [at, r.span()],
             mean: mean?,
             std: std?,
+            crop: crop?,
+            flip,
             held_out_percent: held_out_percent?,
         })
     }
@@ -90,6 +111,13 @@ impl DataSource for Images {
             sink.push(d.help("write `input patches(image: 28, patch: 4)`"));
             return None;
         };
+        let side = image.height.min(image.width);
+        if self.crop >= side {
+            let message = format!("a shift by {} pixels leaves nothing of an image of {side}", self.crop);
+            let d = Diagnostic::error(codes::OUT_OF_RANGE, all, message);
+            sink.push(d.label(format!("a `crop` below {side} is expected")));
+            return None;
+        }
         let told = of.output.columns(of.sizes);
         if of.output.asks() != Loss::Class || told != self.classes {
             let message = format!(
@@ -110,6 +138,9 @@ impl DataSource for Images {
                 classes: self.classes,
                 mean: self.mean,
                 std: self.std,
+                crop: self.crop,
+                flip: self.flip,
+                leading: of.leading,
             }),
             held_out_percent: self.held_out_percent,
         })

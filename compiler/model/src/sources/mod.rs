@@ -33,6 +33,8 @@ pub trait DataSource: Debug {
 pub struct Ends<'m> {
     pub input: &'m dyn Input,
     pub output: &'m dyn Output,
+    /// Rows that the model puts before those of the input.
+    pub leading: u64,
     pub sizes: Sizes,
 }
 
@@ -59,7 +61,7 @@ pub struct Tokenized {
     pub span: Span,
 }
 
-parts! { DataSource: text::Text, tokens::Tokens, images::Images }
+parts! { DataSource: text::Text, tokens::Tokens, images::Images, vectors::Vectors }
 
 /// All sources.
 pub static SOURCES: Place<Rc<dyn DataSource>> = Place {

@@ -6,8 +6,9 @@
 //! - any other file is IDX (`train-images-idx3-ubyte`, classes beside it in `train-labels-idx1-ubyte`), packed where its name ends in `.gz`.
 //!
 //! Images are `[n, height, width]` or `[n, height, width, channels]`, bytes from 0 to 255 or real numbers from 0 to 1. What is packed is read into memory,
-//! at most [`MOST`] bytes of it whatever it says of itself; arrays in files of their own are read when they are asked for.
+//! and bounded ([`super::arrays`]); arrays in files of their own are read when they are asked for.
 
+use super::arrays::{self, Archive, beside_of, fits, is_packed, whole};
 use super::{DataSource, image_folder};
 use crate::data::array::{self, Element, Head, MOST_OF_A_HEAD};
 use crate::data::dataset::Dataset;
@@ -17,16 +18,16 @@ use crate::data::picture::Size;
 use crate::data::pixels::{Array, Bytes, Kind, Pixels};
 use crate::data::{DataError, Source};
 use crate::system::shown::Shown;
-use flate2::read::MultiGzDecoder;
 use odec_program::manifest::Images;
-use std::borrow::Cow;
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
-use zip::ZipArchive;
-use zip::result::ZipError;
+use std::path::Path;
 
-/// The most bytes of an array that is unpacked.
-const MOST: u64 = 4 << 30;
+/// Words of the names of files of images, each with that of the file of their classes.
+const LABELS: [(&str, &str); 4] = [
+    ("images", "labels"),
+    ("x", "y"),
+    ("idx3", "idx1"),
+    ("idx4", "idx1"),
+];
 /// What arrays of images and classes are called in `.npz` files.
 const NAMES: [[&str; 2]; 3] = [["images", "labels"], ["x", "y"], ["x_train", "y_train"]];
 
@@ -89,28 +90,21 @@ impl ImageFiles<'_> {
 fn npz(file: &DataFile, size: Size, classes: u64) -> Result<Found, DataError> {
     let path = file.path();
     let known = file.identity()?;
-    let damaged = |e: ZipError| DataError::images(path, format!("it cannot be read as .npz: {e}"));
-    let mut archive = ZipArchive::new(BufReader::new(file.reader())).map_err(damaged)?;
-    let has = |name: &&str| archive.index_for_name(&format!("{name}.npy")).is_some();
-    let Some([images, labels]) = NAMES.into_iter().find(|pair| pair.iter().all(has)) else {
-        let names = archive.file_names().take(8).filter_map(Result::ok);
-        let names: Vec<String> = names.map(Cow::into_owned).collect();
+    let mut archive = Archive::open(file)?;
+    let Some([images, labels]) =
+        (NAMES.into_iter()).find(|pair| pair.iter().all(|name| archive.has(name)))
+    else {
         let reason = format!(
-            "it has no arrays `images` and `labels` (or `x` and `y`, or `x_train` and `y_train`); it has {names:?}"
+            "it has no arrays `images` and `labels` (or `x` and `y`, or `x_train` and `y_train`); it has {:?}",
+            archive.names()
         );
         return Err(DataError::images(path, reason));
     };
-    let mut unpack = |name: &str, fit: Fit| -> Result<(PathBuf, Head, Vec<u8>), DataError> {
-        let place = path.join(format!("{name}.npy"));
-        let mut file = archive.by_name(&format!("{name}.npy")).map_err(damaged)?;
-        let (head, bytes) = unpacked(&place, &mut file, array::npy, fit)?;
-        Ok((place, head, bytes))
-    };
     let fit = |path: &Path, head: &Head| kind_of(path, head, size).map(drop);
-    let (place, head, bytes) = unpack(images, &fit)?;
+    let (place, head, bytes) = archive.array(images, &fit)?;
     let pixels = pixels(&place, &head, size, Bytes::Memory(bytes))?;
     let fit = |path: &Path, head: &Head| are_classes(path, head, pixels.len());
-    let (place, head, bytes) = unpack(labels, &fit)?;
+    let (place, head, bytes) = archive.array(labels, &fit)?;
     let classes = numbers(&place, &head, &bytes, classes)?;
     Ok(Found {
         files: vec![known],
@@ -119,13 +113,8 @@ fn npz(file: &DataFile, size: Size, classes: u64) -> Result<Found, DataError> {
     })
 }
 
-/// What reads the head of an array.
-type HeadOf = fn(&[u8]) -> Result<Head, String>;
-/// Whether an array of this head is one that is read: asked before its elements are.
-type Fit<'a> = &'a dyn Fn(&Path, &Head) -> Result<(), DataError>;
-
 /// An array of images in a file of its own, with its classes in another one.
-fn beside(file: DataFile, size: Size, classes: u64, head_of: HeadOf) -> Result<Found, DataError> {
+fn beside(file: DataFile, size: Size, classes: u64, head_of: arrays::HeadOf) -> Result<Found, DataError> {
     let path = &file.path().to_path_buf();
     let known = file.identity()?;
     let (head, bytes) = match is_packed(path) {
@@ -145,7 +134,7 @@ fn beside(file: DataFile, size: Size, classes: u64, head_of: HeadOf) -> Result<F
         }
     };
     let pixels = pixels(path, &head, size, bytes)?;
-    let labels = labels_of(path).ok_or_else(|| {
+    let labels = beside_of(path, &LABELS).ok_or_else(|| {
         let reason = "its name has neither `images` nor `x` as a word, so where its classes are is not known";
         DataError::images(path, reason)
     })?;
@@ -163,88 +152,6 @@ fn beside(file: DataFile, size: Size, classes: u64, head_of: HeadOf) -> Result<F
         pixels,
         classes,
     })
-}
-
-fn is_packed(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "gz")
-}
-
-/// The file that has the classes of a file of images.
-fn labels_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let words = |name: &str| -> Vec<String> {
-        let ends = |c: char| !c.is_ascii_alphanumeric();
-        name.split_inclusive(ends).map(String::from).collect()
-    };
-    let mut changed = false;
-    let other = words(name).into_iter().map(|word| {
-        let letters = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        let other = match letters {
-            "images" => "labels",
-            "x" => "y",
-            "idx3" | "idx4" => "idx1",
-            _ => return word,
-        };
-        changed |= !letters.starts_with("idx");
-        word.replacen(letters, other, 1)
-    });
-    let other: String = other.collect();
-    changed.then(|| path.with_file_name(other))
-}
-
-/// An array that is read whole.
-fn whole(file: &DataFile, head_of: HeadOf, fit: Fit) -> Result<(Head, Vec<u8>), DataError> {
-    let path = file.path();
-    let packed = || MultiGzDecoder::new(BufReader::new(file.reader()));
-    let read = match is_packed(path) {
-        true => unpacked(path, &mut packed(), head_of, fit),
-        false => unpacked(path, &mut file.reader(), head_of, fit),
-    };
-    // What was changed is said before what that made of it.
-    read.or_else(|e| file.unchanged().and(Err(e)))
-}
-
-/// Head and elements of an array that is read from its beginning to its end: no more of it than its head says, and [`MOST`].
-fn unpacked(
-    path: &Path,
-    from: &mut dyn Read,
-    head_of: HeadOf,
-    fit: Fit,
-) -> Result<(Head, Vec<u8>), DataError> {
-    let refused = |reason| DataError::images(path, reason);
-    let damaged = |e: io::Error| refused(format!("it cannot be read: {e}"));
-    let mut bytes = vec![];
-    let first = from.take(MOST_OF_A_HEAD as u64).read_to_end(&mut bytes);
-    first.map_err(damaged)?;
-    let head = head_of(&bytes).map_err(refused)?;
-    fit(path, &head)?;
-    let says = head.bytes().filter(|n| *n <= MOST);
-    let says = says.ok_or_else(|| {
-        refused(format!(
-            "it says that it holds {:?} elements, more than the {MOST} bytes that are unpacked",
-            head.shape
-        ))
-    })?;
-    // What is not there takes no memory, whatever a head says.
-    bytes.drain(..(head.start as usize).min(bytes.len()));
-    let left = (says + 1).saturating_sub(bytes.len() as u64);
-    from.take(left).read_to_end(&mut bytes).map_err(damaged)?;
-    fits(&head, bytes.len() as u64).map_err(refused)?;
-    Ok((head, bytes))
-}
-
-/// Whether an array has as many bytes as its head says.
-fn fits(head: &Head, has: u64) -> Result<(), String> {
-    match head.bytes() {
-        Some(says) if says == has => Ok(()),
-        Some(says) if says < has => Err(format!(
-            "it has more than the {says} bytes of elements that its head says"
-        )),
-        _ => Err(format!(
-            "it is cut short: its head says {:?} elements, and it has {has} bytes of them",
-            head.shape
-        )),
-    }
 }
 
 /// What the numbers of an array of images are stored as, and how many images it has, of the size that the model reads.
@@ -341,9 +248,11 @@ fn numbers(path: &Path, head: &Head, bytes: &[u8], classes: u64) -> Result<Vec<i
 
 #[cfg(test)]
 mod tests {
+    use super::arrays::unpacked;
     use super::*;
+    use crate::data::array::MOST_OF_A_HEAD;
     use std::fs;
-    use std::io::Write;
+    use std::io::{self, Read, Write};
 
     const SIZE: Size = Size {
         height: 4,

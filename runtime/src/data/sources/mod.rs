@@ -2,11 +2,13 @@
 //!
 //! Takes a [`Source`]; gives a [`Dataset`]. Nothing outside of this folder knows which kinds there are.
 
+mod arrays;
 mod bytes;
 mod image_folder;
 mod images;
 mod token_files;
 mod tokenised;
+mod vectors;
 
 use crate::data::corpus::Corpus;
 use crate::data::dataset::Dataset;
@@ -21,6 +23,7 @@ use odec_program::manifest::Form;
 use std::path::{Path, PathBuf};
 use token_files::TokenFiles;
 use tokenised::Tokenised;
+use vectors::VectorFiles;
 
 /// A kind of files.
 trait DataSource {
@@ -40,6 +43,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     let source: &dyn DataSource = match &s.data.form {
         Form::Tokens => &TokenFiles,
         Form::Images(shape) => &ImageFiles { shape },
+        Form::Vectors(shape) => &VectorFiles { shape },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
@@ -54,7 +58,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
     let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
-    if let Form::Images(_) = form {
+    if let Form::Images(_) | Form::Vectors(_) = form {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {

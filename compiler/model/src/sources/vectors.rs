@@ -1,0 +1,130 @@
+//! `vectors`: arrays of numbers, with the numbers that are predicted for them.
+
+use super::{DataSource, Ends, Tokenized};
+use crate::arguments::{Argument, Silent};
+use crate::inputs::Unit;
+use crate::part::{About, Declaration, Example, Part, PartReading, incompatible};
+use crate::scheme::args::Bounds;
+use odec_grammar::Span;
+use odec_grammar::diag::Diagnostic;
+use odec_program::Dim;
+use odec_program::manifest::{self, Data, Form, Loss};
+
+/// Largest magnitude of a mean.
+const MOST: f64 = 1e30;
+
+const FILES: Argument = Argument::paths("files", "arrays, one file after the other");
+const INPUTS: Argument = Argument::text("inputs", "x", "the array of what the model reads");
+const TARGETS: Argument = Argument::text("targets", "y", "the array of what it predicts");
+const MEAN: Argument = Argument::number(
+    "mean",
+    Bounds::Within(-MOST, MOST),
+    Silent::Ratio(0, 1),
+    "what is subtracted from each number of an input",
+);
+const STD: Argument = Argument::number(
+    "std",
+    Bounds::Positive,
+    Silent::Ratio(1, 1),
+    "what is left is divided by this",
+);
+const HELD_OUT: Argument = Argument::percent(
+    "held_out",
+    (1, 50),
+    10,
+    "how many of them are kept for evaluation",
+);
+
+/// What is said after a share that is out of range.
+const NOT_HELD_OUT: &str = "of the sequences cannot be held out";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vectors {
+    files: Vec<String>,
+    inputs: String,
+    targets: String,
+    span: Span,
+    mean: f64,
+    std: f64,
+    held_out_percent: u32,
+}
+
+impl Part for Vectors {
+    const DECLARATION: Declaration = Declaration {
+        name: "vectors",
+        about: About {
+            summary: "Sequences of vectors, and the numbers that the model predicts for each.",
+            formula: "inputs [n, positions, width], (x − mean) / std; targets [n, positions, m], or [n, m] for outputs that say one thing of a sequence",
+            source: "",
+            notes: &[
+                "Files named `….npz` hold both arrays. Of a file named `….npy`, whose name has the word that `inputs` says, the targets are in the file beside it that has the word of `targets` in its place: `train-x.npy`, `train-y.npy`.",
+                "Numbers are real, of 4 or 8 bytes. All are read before training begins: an array of another shape, and a number that is none, are named. Targets of `bce` are from 0 to 1.",
+                "Which sequences are held out is drawn, once for all; training goes through all others before any comes again.",
+            ],
+        },
+        arguments: &[FILES, INPUTS, TARGETS, MEAN, STD, HELD_OUT],
+        examples: &[Example {
+            text: "data vectors(\"train.npz\", inputs: \"x\", targets: \"y\", held_out: 20%)",
+            meaning: "with `output rmsnorm |> linear(3)` and `loss mse`",
+        }],
+    };
+
+    fn read(r: &mut PartReading) -> Option<Self> {
+        let files = r.paths(&FILES);
+        let (inputs, targets) = (r.text(&INPUTS), r.text(&TARGETS));
+        let (mean, std) = (r.number(&MEAN), r.number(&STD));
+        let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
+        Some(Vectors {
+            files: files?,
+            inputs: inputs?,
+            targets: targets?,
+            span: r.span(),
+            mean: mean?,
+            std: std?,
+            held_out_percent: held_out_percent?,
+        })
+    }
+}
+
+impl DataSource for Vectors {
+    fn data(&self, of: Ends, sink: &mut Vec<Diagnostic>) -> Option<Data> {
+        if of.input.unit() != Unit::Vector {
+            let d = incompatible(self.span, "`vectors` are sequences of vectors");
+            let d = d.label(format!("this model reads {}", of.input.unit().many()));
+            sink.push(d.help("write `input vectors(width: 12, context: 100)`"));
+            return None;
+        }
+        if of.output.asks() != Loss::Mse {
+            let d = incompatible(self.span, "`vectors` have numbers to compare with");
+            let d = d.label("this model tells classes");
+            sink.push(d.help("write `output … |> linear(3)` and `loss mse`"));
+            return None;
+        }
+        let target = of.output.targets(of.sizes).ty;
+        Some(Data {
+            files: self.files.clone(),
+            form: Form::Vectors(manifest::Vectors {
+                inputs: self.inputs.clone(),
+                targets: self.targets.clone(),
+                positions: of.input.context(),
+                width: of.input.value().ty.cols(),
+                columns: target.cols(),
+                whole: target.shape.get(1) == Some(&Dim::Fixed(1)),
+                // The loss says whether they are (`train.rs`).
+                events: false,
+                mean: self.mean,
+                std: self.std,
+                leading: of.leading,
+            }),
+            held_out_percent: self.held_out_percent,
+        })
+    }
+
+    fn kinds(&self) -> Option<u64> {
+        None
+    }
+
+    fn tokenized(&self) -> Option<Tokenized> {
+        None
+    }
+}

@@ -1,0 +1,132 @@
+//! Sequences of vectors with the numbers that are predicted for them, as batches: a part to train on, another held out.
+//!
+//! Takes arrays that were read whole ([`Sequences`]). Leaves files to [`mod@crate::data::sources`], which sequences are held out and the order of the
+//! others to [`mod@crate::data::parts`].
+
+use crate::data::DataError;
+use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::identity::Identity;
+use crate::data::parts::Parts;
+use odec_program::manifest::Vectors;
+use std::ops::Range;
+
+/// Arrays, row-major: `inputs [n, positions, width]`, with mean and deviation taken out, and `targets [n, positions, m]` or `[n, m]`.
+#[derive(Debug, Default)]
+pub struct Sequences {
+    pub count: usize,
+    pub positions: u64,
+    pub inputs: Vec<f32>,
+    pub targets: Vec<f32>,
+}
+
+/// Sequences in two parts.
+pub struct VectorSet {
+    name: String,
+    files: Vec<Identity>,
+    shape: Vectors,
+    all: Sequences,
+    parts: Parts,
+}
+
+impl VectorSet {
+    /// Divides sequences: `percent` per cent (rounded down) are held out.
+    pub(super) fn new(
+        name: String,
+        files: Vec<Identity>,
+        shape: Vectors,
+        all: Sequences,
+        percent: u32,
+    ) -> VectorSet {
+        let parts = Parts::new(all.count as u32, percent);
+        VectorSet {
+            name,
+            files,
+            shape,
+            all,
+            parts,
+        }
+    }
+
+    fn batch(&self, rows: &[u32]) -> Batch {
+        let row = |of: &[f32], n: u32| -> Vec<f32> {
+            let length = of.len() / self.all.count.max(1);
+            of[n as usize * length..][..length].to_vec()
+        };
+        let leading = self.shape.leading;
+        let empty = vec![0.0; (leading * self.shape.width) as usize];
+        let inputs = rows.iter().flat_map(|n| {
+            let mut row = row(&self.all.inputs, *n);
+            row.extend(&empty);
+            row
+        });
+        let targets = rows.iter().flat_map(|n| row(&self.all.targets, *n));
+        let columns = self.all.positions + leading;
+        Batch::of_vectors(
+            rows.len() as u64,
+            columns,
+            inputs.collect(),
+            targets.collect(),
+        )
+    }
+
+    fn some(&self, part: &'static str, rows: &[u32]) -> Result<(), DataError> {
+        match rows {
+            [] => Err(DataError::NoSequences {
+                path: self.name.clone(),
+                part,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Dataset for VectorSet {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn files(&self) -> &[Identity] {
+        &self.files
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Sequences
+    }
+
+    fn len(&self) -> u64 {
+        self.all.count as u64
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.count == 0
+    }
+
+    fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
+        let parts = self.parts.all_held_out();
+        Box::new(VectorSet { parts, ..*self })
+    }
+
+    fn held_out_rows(&self, _: u64) -> u64 {
+        self.parts.held_out.len() as u64
+    }
+
+    fn training_batch(&self, draw: Draw, rows: Range<u64>, _: u64) -> Result<Batch, DataError> {
+        self.some("training", &self.parts.train)?;
+        let drawn = self.parts.drawn(draw, rows);
+        Ok(Batch {
+            key: drawn.key,
+            ..self.batch(&drawn.rows)
+        })
+    }
+
+    fn held_out_batches(
+        &self,
+        rows: u64,
+        _: u64,
+        most: Option<u64>,
+    ) -> Result<Batches<'_>, DataError> {
+        self.some("held-out", &self.parts.held_out)?;
+        let all = self.parts.held_out(rows, most);
+        Ok(Box::new(all.map(|rows| Ok(self.batch(&rows)))))
+    }
+}
