@@ -59,8 +59,8 @@ fn training(args: &cli::Timed, executor: &mut Executor, kernels: bool) -> Done {
     let at = Bindings::new(batch, seq);
     let (micro, unit) = random(&manifest, batch, seq);
     let accumulate = manifest.train.as_ref().map_or(1, |t| t.accumulate);
+    let n = micro.count(unit) * accumulate;
     let batches = vec![micro; accumulate as usize];
-    let n = unit.of(batch, seq) * accumulate;
 
     let usual = step_count::usual(&manifest.depths);
     let mut times = Vec::new();

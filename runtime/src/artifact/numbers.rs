@@ -7,7 +7,7 @@ use crate::artifact::check::{Invalid, invalid};
 use odec_program::bounds::Bounds;
 use odec_program::choice::{Argument, Choice, Visitor};
 use odec_program::manifest::{
-    Form, Images, Init, Loss, Manifest, Memory, StepCount, Table, Train, Tune, Waves,
+    Form, Images, Init, Loss, Manifest, Memory, Pairs, StepCount, Table, Train, Tune, Waves,
 };
 
 /// Token kinds, so that their numbers are exact in f32.
@@ -118,8 +118,10 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     match &t.data.form {
         Form::Images(i) => images(i, m)?,
         Form::Pairs(p) => {
-            for token in [p.begin, p.end, p.padding] {
-                within(&place("token of pairs"), token, 0, m.model.vocab - 1)?;
+            let last = m.model.vocab.saturating_sub(Pairs::SPECIAL);
+            let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
+            for ((what, token), is) in tokens.into_iter().zip(last..) {
+                within(&place(what), token, is, is)?;
             }
         }
         Form::Text { .. } | Form::Tokens => {}

@@ -19,6 +19,8 @@ pub trait Dataset {
     fn len(&self) -> u64;
     /// Whether there are none.
     fn is_empty(&self) -> bool;
+    /// How many tokens or images so many rows of at most so many positions have, on average.
+    fn expected(&self, rows: u64, context: u64) -> f64;
     /// Some rows of one training step. The same draw and row give the same numbers.
     ///
     /// # Errors
@@ -76,14 +78,6 @@ impl Unit {
         match self {
             Unit::Tokens => "token",
             Unit::Images => "image",
-        }
-    }
-
-    /// How many of them rows of so many positions have.
-    pub fn of(self, rows: u64, columns: u64) -> u64 {
-        match self {
-            Unit::Tokens => rows * columns,
-            Unit::Images => rows,
         }
     }
 
@@ -148,6 +142,8 @@ pub struct Batch {
     pub predicted: u64,
     /// What dropout chooses its masks by, below 2²⁴.
     pub key: i32,
+    /// Of pairs: how many of the `2 · rows · columns` places of both texts are filled up.
+    pub padding: Option<u64>,
 }
 
 impl Batch {
@@ -162,6 +158,7 @@ impl Batch {
             rows,
             columns,
             key: 0,
+            padding: None,
         }
     }
 
@@ -177,6 +174,7 @@ impl Batch {
             columns,
             predicted: rows,
             key: 0,
+            padding: None,
         }
     }
 
@@ -199,6 +197,16 @@ impl Batch {
             rows,
             columns,
             key: 0,
+            padding: None,
+        }
+    }
+
+    /// How many tokens or images it has.
+    pub fn count(&self, unit: Unit) -> u64 {
+        match (unit, self.padding) {
+            (Unit::Images, _) => self.rows,
+            (Unit::Tokens, None) => self.rows * self.columns,
+            (Unit::Tokens, Some(padding)) => 2 * self.rows * self.columns - padding,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::data::DataError;
 use crate::data::dataset::{Batch, Batches, Dataset, Draw, Unit};
+use crate::data::draw::{divided, drawn};
 use crate::data::identity::Identity;
 use crate::data::pixels::Pixels;
 use crate::device::rng::Stream;
@@ -35,7 +36,7 @@ impl ImageSet {
         (pixels, classes): (Vec<Pixels>, Vec<i32>),
         percent: u32,
     ) -> ImageSet {
-        let (train, held_out) = divided(classes.len() as u32, percent);
+        let (train, held_out) = divided("held-out images", classes.len() as u32, percent);
         ImageSet {
             name,
             files,
@@ -99,6 +100,10 @@ impl Dataset for ImageSet {
         self.classes.is_empty()
     }
 
+    fn expected(&self, rows: u64, _: u64) -> f64 {
+        rows as f64
+    }
+
     fn all_held_out(self: Box<Self>) -> Box<dyn Dataset> {
         Box::new(ImageSet {
             train: vec![],
@@ -122,18 +127,16 @@ impl Dataset for ImageSet {
         self.some("training", &self.train)?;
         let images = self.train.len() as u64;
         let order = Stream::new(seed, "images");
-        let drawn = rows.clone().map(|r| {
+        let numbers = rows.clone().map(|r| {
             let number = u128::from(step) * u128::from(batch) + u128::from(r);
-            let epoch = (number / u128::from(images)) as u64;
-            let place = (number % u128::from(images)) as u64;
-            self.train[permuted(&order, epoch, place, images) as usize]
+            self.train[drawn(&order, number, images) as usize]
         });
-        let drawn: Vec<u32> = drawn.collect();
+        let numbers: Vec<u32> = numbers.collect();
         let first = step.wrapping_shl(16).wrapping_add(rows.start);
         let key = Stream::new(seed, noise::KEY).below(first, 1 << noise::BITS);
         Ok(Batch {
             key: key as i32,
-            ..self.batch(&drawn, context)?
+            ..self.batch(&numbers, context)?
         })
     }
 
@@ -153,39 +156,6 @@ impl Dataset for ImageSet {
             self.batch(&images.collect::<Vec<_>>(), context)
         });
         Ok(Box::new(batches))
-    }
-}
-
-/// Numbers of images, drawn into a training and a held-out part: every image has a number that is drawn by its own, and those with the largest
-/// ones are held out. So images that are added later move few others.
-fn divided(images: u32, percent: u32) -> (Vec<u32>, Vec<u32>) {
-    let stream = Stream::new(0, "held-out images");
-    let mut order: Vec<u32> = (0..images).collect();
-    order.sort_by_cached_key(|n| (stream.below(u64::from(*n), u64::MAX), *n));
-    let cut = u64::from(images) - u64::from(images) * u64::from(percent) / 100;
-    let mut held_out = order.split_off(cut as usize);
-    order.sort_unstable();
-    held_out.sort_unstable();
-    (order, held_out)
-}
-
-/// Which of `0..n` is at a place of an epoch's order: a Feistel network over the numbers of twice `half` bits, walked until it gives one
-/// below n (Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Each comes once.
-fn permuted(stream: &Stream, epoch: u64, place: u64, n: u64) -> u64 {
-    const ROUNDS: u64 = 6;
-    let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
-    let half = bits.div_ceil(2).max(1);
-    let mask = (1 << half) - 1;
-    let mut x = place;
-    loop {
-        for round in 0..ROUNDS {
-            let (left, right) = (x >> half, x & mask);
-            let number = (epoch * ROUNDS + round).wrapping_shl(half) | right;
-            x = right << half | (left ^ (u64::from(stream.block(number)[0]) & mask));
-        }
-        if x < n {
-            return x;
-        }
     }
 }
 

@@ -69,6 +69,7 @@ fn opened(
         data: &data,
         tokenizer: &Tokenizer::bytes(),
         cache: Path::new("/nowhere"),
+        context: 16,
         show: Show::Nothing,
     };
     sources::open(source, shape.classes)

@@ -10,4 +10,5 @@ mod data;
 mod device;
 mod exec;
 mod images;
+mod pairs;
 mod train;

@@ -5,6 +5,7 @@
 mod bytes;
 mod image_folder;
 mod images;
+mod pairs;
 mod token_files;
 mod tokenised;
 
@@ -18,6 +19,7 @@ use crate::system::shown::Shown;
 use bytes::Bytes;
 use images::ImageFiles;
 use odec_program::manifest::Form;
+use pairs::PairFiles;
 use std::path::{Path, PathBuf};
 use token_files::TokenFiles;
 use tokenised::Tokenised;
@@ -40,19 +42,24 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     let source: &dyn DataSource = match &s.data.form {
         Form::Tokens => &TokenFiles,
         Form::Images(shape) => &ImageFiles { shape },
-        Form::Pairs(_) => {
-            let (path, reason) = (
-                s.data.files.join(", "),
-                "parallel text is not read yet".into(),
-            );
-            return Err(DataError::Images { path, reason });
-        }
+        Form::Pairs(form) => &PairFiles { form },
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
         },
     };
     source.open(&s, vocab)
+}
+
+/// Source and target of the pairs that are held out, or of all of them; `None` of data that is no pairs.
+///
+/// # Errors
+/// As [`open`].
+pub fn held_out_pairs(s: Source, all: bool) -> Result<Option<Vec<[String; 2]>>, DataError> {
+    match &s.data.form {
+        Form::Pairs(form) => PairFiles { form }.held_out(&s, all).map(Some),
+        Form::Tokens | Form::Images(_) | Form::Text { .. } => Ok(None),
+    }
 }
 
 /// What other files hold that take the place of data of this form. Files named `….bin` hold tokens.
