@@ -594,6 +594,8 @@ pub enum Loss {
     Masked { rate: f64, token: u64 },
     /// The class of each image.
     Class,
+    /// Every token of the second of two sequences, from those before it and all of the first. The mean is over targets that are not `padding`.
+    Pairs { padding: u64 },
 }
 
 /// What the gradient keeps of the forward pass.
@@ -640,6 +642,26 @@ pub enum Form {
     Tokens,
     /// Images with their classes; `runtime/src/data/sources/images.rs` says in what files.
     Images(Images),
+    /// Texts in pairs; `runtime/src/data/sources/pairs.rs` says in what files.
+    Pairs(Pairs),
+}
+
+/// Texts in pairs, of which the second is predicted from the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs {
+    pub tokenizer: Tokenizer,
+    /// Where a line of JSON has the first text and the second, or what the columns of a table are called.
+    pub source: String,
+    pub target: String,
+    /// The token before a target, the one after a text, and the one that fills up rows: the last three of the vocabulary.
+    pub begin: u64,
+    pub end: u64,
+    pub padding: u64,
+}
+
+impl Pairs {
+    /// How many kinds of tokens a model needs beside those of the texts.
+    pub const SPECIAL: u64 = 3;
 }
 
 /// Images of one size, cut into patches; the number of a class for each.
@@ -660,7 +682,7 @@ impl Form {
     /// What makes tokens of it, if it is text.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         match self {
-            Form::Text { tokenizer, .. } => Some(tokenizer),
+            Form::Text { tokenizer, .. } | Form::Pairs(Pairs { tokenizer, .. }) => Some(tokenizer),
             Form::Tokens | Form::Images(_) => None,
         }
     }

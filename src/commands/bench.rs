@@ -156,18 +156,20 @@ fn random(manifest: &Manifest, batch: u64, seq: u64) -> (Batch, Unit) {
     // a fixed multiplicative sequence
     let number = |i: u64| i.wrapping_mul(2_654_435_761) >> 7;
     let token = |i: u64| (number(i) % manifest.model.vocab) as i32;
-    let images = manifest.train.as_ref().and_then(|t| match &t.data.form {
-        Form::Images(images) => Some(images),
-        Form::Text { .. } | Form::Tokens => None,
-    });
-    match images {
-        None => {
+    match manifest.train.as_ref().map(|t| &t.data.form) {
+        Some(Form::Pairs(p)) => {
+            let n = batch * seq;
+            let from = |first: u64| (first..first + n).map(token).collect();
+            let micro = Batch::of_pairs((batch, seq), from(0), from(1), from(2), p.padding);
+            (micro, Unit::Tokens)
+        }
+        None | Some(Form::Text { .. } | Form::Tokens) => {
             let n = batch * seq;
             let (tokens, targets) = ((0..n).map(token), (1..n + 1).map(token));
             let micro = Batch::of_tokens(batch, seq, tokens.collect(), targets.collect());
             (micro, Unit::Tokens)
         }
-        Some(i) => {
+        Some(Form::Images(i)) => {
             let n = batch * i.height * i.width * i.channels;
             let real = |i: u64| (number(i) % 256) as f32 / 256.0 - 0.5;
             let patches = (0..n).map(real).collect();

@@ -7,7 +7,7 @@
 use super::args::Args;
 use super::evolve::{EvolveSpec, Sharing};
 use super::losses::{self, Along, Term};
-use super::outputs::Output;
+use super::sources::Ends;
 use super::step_count::{StepCount, positive};
 use crate::codes;
 use crate::scheme::Instr;
@@ -55,6 +55,7 @@ impl Objective {
             Loss::Next => "the mean over target tokens",
             Loss::Masked { .. } => "the mean over hidden tokens",
             Loss::Class => "the mean over images, or over their patches",
+            Loss::Pairs { .. } => "the mean over target tokens that are not padding",
         };
         let all = ("loss".to_string(), format!("{}, {over}", sum.join(" + ")));
         let each = self.terms.iter();
@@ -63,19 +64,17 @@ impl Objective {
     }
 
     /// What the model is to predict, by its output and the term that asks; says so where the two do not fit.
-    pub fn fit_output(
-        &self,
-        asked: Loss,
-        output: &dyn Output,
-        sink: &mut Vec<Diagnostic>,
-    ) -> Option<Loss> {
-        match (asked, output.asks()) {
-            (Loss::Masked { .. }, Loss::Class) => {
+    pub fn fit_output(&self, asked: Loss, ends: Ends, sink: &mut Vec<Diagnostic>) -> Option<Loss> {
+        match (asked, ends.asks()) {
+            (Loss::Masked { .. }, told @ (Loss::Class | Loss::Pairs { .. })) => {
                 let asking = self.terms.iter().find(|(_, term, _)| term.asks());
                 let (_, term, span) = asking?;
                 let message = format!("`{}` asks for tokens that are hidden", term.name());
                 let d = Diagnostic::error(codes::INCOMPATIBLE, *span, message);
-                let d = d.label("this model says the class of each image");
+                let d = d.label(match told {
+                    Loss::Class => "this model says the class of each image",
+                    _ => "this model makes a second text of a first one",
+                });
                 sink.push(d.help("write `cross_entropy`"));
                 None
             }

@@ -71,6 +71,7 @@ impl Spec {
     pub fn ends(&self) -> Ends<'_> {
         Ends {
             input: &*self.input,
+            source: None,
             output: &*self.output.kind,
             sizes: self.sizes,
         }

@@ -115,12 +115,22 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         );
         return invalid(place("precision"), what);
     }
-    if let Form::Images(i) = &t.data.form {
-        images(i, m)?;
+    match &t.data.form {
+        Form::Images(i) => images(i, m)?,
+        Form::Pairs(p) => {
+            for token in [p.begin, p.end, p.padding] {
+                within(&place("token of pairs"), token, 0, m.model.vocab - 1)?;
+            }
+        }
+        Form::Text { .. } | Form::Tokens => {}
     }
-    if let Loss::Masked { rate, token } = t.loss {
-        share(&place("rate of hidden tokens"), rate)?;
-        within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+    match t.loss {
+        Loss::Masked { rate, token } => {
+            share(&place("rate of hidden tokens"), rate)?;
+            within(&place("mask token"), token, 0, m.model.vocab - 1)?;
+        }
+        Loss::Pairs { padding } => within(&place("padding"), padding, 0, m.model.vocab - 1)?,
+        Loss::Next | Loss::Class => {}
     }
     Ok(())
 }

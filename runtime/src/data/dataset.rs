@@ -180,6 +180,28 @@ impl Batch {
         }
     }
 
+    /// Pairs of texts, `[rows, columns]` each: the first ones, what is known of the second ones at each place, and what is to be predicted there.
+    pub fn of_pairs(
+        (rows, columns): (u64, u64),
+        source: Vec<i32>,
+        tokens: Vec<i32>,
+        targets: Vec<i32>,
+        padding: u64,
+    ) -> Batch {
+        let counts = |t: &&i32| u64::try_from(**t) != Ok(padding);
+        Batch {
+            predicted: targets.iter().filter(counts).count() as u64,
+            inputs: vec![
+                (names::SOURCE, Numbers::I32(source)),
+                (names::TOKENS, Numbers::I32(tokens)),
+                (names::TARGETS, Numbers::I32(targets)),
+            ],
+            rows,
+            columns,
+            key: 0,
+        }
+    }
+
     /// What entries are given: values by the names of their inputs.
     pub fn fed(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
         self.inputs.iter().map(|(name, n)| (*name, n.value()))

@@ -68,6 +68,10 @@ pub enum GenerateError {
         "this model tells the classes of images, so there is nothing to generate; `odec eval` measures how many it tells right"
     )]
     Classes,
+    #[error(
+        "this model turns one text into another, and does not continue one; `odec eval` measures its loss"
+    )]
+    Pairs,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("cannot write the text: {0}")]
@@ -141,6 +145,7 @@ pub fn can_generate(x: &Executor) -> Result<(), GenerateError> {
     match x.manifest().train.as_ref().map(|t| t.loss) {
         Some(Loss::Masked { .. }) => return Err(GenerateError::Masked),
         Some(Loss::Class) => return Err(GenerateError::Classes),
+        Some(Loss::Pairs { .. }) => return Err(GenerateError::Pairs),
         Some(Loss::Next) | None => {}
     }
     if x.has_input(EntryId::Forward, names::PATCHES) {

@@ -11,7 +11,7 @@ use crate::outputs::Output;
 use crate::part::{Place, incompatible, parts};
 use odec_grammar::Span;
 use odec_grammar::diag::Diagnostic;
-use odec_program::manifest::Data;
+use odec_program::manifest::{Data, Loss};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -32,11 +32,23 @@ pub trait DataSource: Debug {
 #[derive(Clone, Copy)]
 pub struct Ends<'m> {
     pub input: &'m dyn Input,
+    /// What an encoder reads, in models of two sequences.
+    pub source: Option<&'m dyn Input>,
     pub output: &'m dyn Output,
     pub sizes: Sizes,
 }
 
 impl Ends<'_> {
+    /// What the model is to predict, unless its loss asks for something else. Of two sequences the last kind of token is padding.
+    pub fn asks(self) -> Loss {
+        match (self.output.asks(), self.source) {
+            (Loss::Next, Some(_)) => Loss::Pairs {
+                padding: self.input.vocab().unwrap_or(u64::MAX).saturating_sub(1),
+            },
+            (asks, _) => asks,
+        }
+    }
+
     /// The kinds of tokens that the model knows; says so where it reads none. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
         let vocab = self.input.vocab();

@@ -40,6 +40,13 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
     let source: &dyn DataSource = match &s.data.form {
         Form::Tokens => &TokenFiles,
         Form::Images(shape) => &ImageFiles { shape },
+        Form::Pairs(_) => {
+            let (path, reason) = (
+                s.data.files.join(", "),
+                "parallel text is not read yet".into(),
+            );
+            return Err(DataError::Images { path, reason });
+        }
         Form::Text { .. } if bytes::takes(&s) => &Bytes,
         Form::Text { key, separator, .. } => &Tokenised {
             reading: Reading { key, separator },
@@ -54,7 +61,7 @@ pub fn open(s: Source, vocab: u64) -> Result<Box<dyn Dataset>, DataError> {
 /// When the data is no text, and the files are.
 pub fn form_of(files: &[PathBuf], form: &Form) -> Result<Form, DataError> {
     let is_bin = |f: &&PathBuf| f.extension().is_some_and(|e| e == "bin");
-    if let Form::Images(_) = form {
+    if let Form::Images(_) | Form::Pairs(_) = form {
         return Ok(form.clone());
     }
     match (files.iter().find(|f| !is_bin(f)), form.tokenizer()) {
