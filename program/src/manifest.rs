@@ -657,11 +657,32 @@ pub struct Pairs {
     pub begin: u64,
     pub end: u64,
     pub padding: u64,
+    /// Whether pairs that are longer than the context are left out; else they are refused.
+    #[serde(default)]
+    pub skip_longer: bool,
 }
 
 impl Pairs {
     /// How many kinds of tokens a model needs beside those of the texts.
     pub const SPECIAL: u64 = 3;
+
+    /// Whether a file of this name has both texts of a pair in each line.
+    pub fn has_both(file: &str) -> bool {
+        [".jsonl", ".tsv"].iter().any(|end| file.ends_with(end))
+    }
+
+    /// A file of texts without the file behind it that has what belongs to them.
+    pub fn alone<F: AsRef<str>>(files: &[F]) -> Option<&str> {
+        let mut first = None;
+        for file in files.iter().map(AsRef::as_ref) {
+            first = match (first, Pairs::has_both(file)) {
+                (Some(_), true) => return first,
+                (None, true) | (Some(_), false) => None,
+                (None, false) => Some(file),
+            };
+        }
+        first
+    }
 }
 
 /// Images of one size, cut into patches; the number of a class for each.
