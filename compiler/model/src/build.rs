@@ -43,7 +43,7 @@ pub fn decode(spec: &Spec, params: &[Parameter]) -> Result<Option<Graph>, BuildE
     let next = matches!(spec.loss, Loss::Next);
     let of_texts = |e: &EvolveSpec| matches!(e.depth, StepCount::Adaptive(_)) || e.chooses_ahead();
     if !next
-        || !spec.input.grows()
+        || !spec.begin.input.grows()
         || spec.evolves.iter().any(of_texts)
         || layers.chain(&spec.output.before).any(Network::looks_ahead)
     {

@@ -138,7 +138,7 @@ fn item(text: &str) -> Option<ModelItem> {
 /// What is embedded in examples: the first example of the first input that fits.
 fn shown_input(kind: &dyn Embedding) -> Option<Rc<dyn Input>> {
     let first = |d: &Declaration| match item(d.examples.first()?.text)? {
-        ModelItem::Input { value, span } => {
+        ModelItem::Input { value, span, .. } => {
             let input = INPUTS.read(&value, &mut Vec::new())?;
             let mut wrong = Vec::new();
             kind.fit(span, &*input, &mut wrong);

@@ -28,6 +28,7 @@ mod adaptive;
 pub mod alone;
 mod arguments;
 mod balance;
+mod beginnings;
 mod build;
 pub mod chapters;
 pub mod coefficient;

@@ -158,7 +158,13 @@ impl GraphBuilder<'_> {
                 path: term.name().into(),
                 ..Site::default()
             };
-            let rows = term.step(self, b, &step)?;
+            let mut rows = term.step(self, b, &step)?;
+            if self.sequence < self.spec.sources.len() {
+                // The mean over targets is that over the tokens of this sequence.
+                for v in &mut rows {
+                    *v = self.over_tokens(b, *v)?;
+                }
+            }
             self.collected.add(term.name(), rows);
         }
         // What terms compute again has solutions of its own, where equations stand in equations.
