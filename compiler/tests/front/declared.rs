@@ -12,7 +12,7 @@ use odec_graph::print;
 use std::collections::BTreeSet;
 
 /// Models and their training, a line each. Every kind of tokens that an example makes has a number; nothing gives vectors.
-const MODELS: [&[(&str, &str)]; 3] = [
+const MODELS: [&[(&str, &str)]; 4] = [
     &[
         ("input", "input tokens(vocab: 300, context: 8)"),
         ("embed", "embed learned(width: 16)"),
@@ -24,6 +24,22 @@ const MODELS: [&[(&str, &str)]; 3] = [
         ("embed", "embed linear(width: 16)"),
         ("output", "output classes(10)"),
         ("data", "data images(\"a.npz\", classes: 10)"),
+    ],
+    &[
+        (
+            "input",
+            "input source: tokens(vocab: 300, context: 8)\n  input tokens(vocab: 300, context: 8)",
+        ),
+        (
+            "embed",
+            "embed source: learned(width: 16)\n  evolve encoder: euler(f) for 1 step\n  embed tied(source)",
+        ),
+        (
+            "evolve",
+            "evolve decoder: euler(rmsnorm |> attention(heads: 2, from: encoder)) for 1 step",
+        ),
+        ("output", "output logits"),
+        ("data", "data pairs(\"a.jsonl\", tokenizer: bytes)"),
     ],
     &[
         ("input", "input vectors(width: 3, context: 8)"),
@@ -48,12 +64,13 @@ fn with_line_in(lines: &[(&str, &str)], line: &str) -> Outcome {
         let known = lines.iter().find(|(w, _)| *w == wanted);
         known.map(|(_, known)| if word == Some(wanted) { line } else { known })
     };
+    let evolve = of("evolve").unwrap_or("evolve euler(f) for 1 step");
     let [input, embed, output] = ["input", "embed", "output"].map(|w| of(w).expect("a line"));
     let train = of("data").map(|data| {
         format!("train {{\n  {data}\n  batch 2\n  steps 3\n  optimizer adamw(lr: 1e-3)\n}}\n")
     });
     compile_text(&format!(
-        "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  evolve euler(f) for 1 step\n  {output}\n}}\n{}",
+        "field f = rmsnorm |> linear\nmodel m {{\n  {input}\n  {embed}\n  {evolve}\n  {output}\n}}\n{}",
         train.unwrap_or_default()
     ))
 }

@@ -45,6 +45,7 @@ mod stage_text;
 mod stages;
 mod starts;
 mod systems;
+mod text_pairs;
 mod time_dependent;
 mod tuning;
 mod unequal;

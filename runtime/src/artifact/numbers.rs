@@ -118,7 +118,9 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
     match &t.data.form {
         Form::Images(i) => images(i, m)?,
         Form::Pairs(p) => {
-            let last = m.model.vocab.saturating_sub(Pairs::SPECIAL);
+            let least = Pairs::SPECIAL + 1;
+            within(&place("vocabulary of pairs"), m.model.vocab, least, MOST_TOKENS)?;
+            let last = m.model.vocab - Pairs::SPECIAL;
             let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
             for ((what, token), is) in tokens.into_iter().zip(last..) {
                 within(&place(what), token, is, is)?;

@@ -69,7 +69,7 @@ pub enum GenerateError {
     )]
     Classes,
     #[error(
-        "this model turns one text into another, and does not continue one; `odec eval` measures its loss"
+        "this model makes one text of another, and does not continue one; `odec translate` gives it texts"
     )]
     Pairs,
     #[error(transparent)]

@@ -414,7 +414,7 @@ fn drawn(set: &dyn Dataset, seed: u64, step: u64) -> Batch {
 #[test]
 fn every_pair_comes_once_before_any_comes_again() {
     let (_place, set) = large();
-    // 630 pairs: 63 pools... of 64 batches of 8, so an epoch is 78.75 steps.
+    // 630 pairs are 78.75 steps of 8, of which 64 are sorted together.
     let mut times: BTreeMap<[String; 2], usize> = BTreeMap::new();
     for step in 0..64 {
         for pair in rows(&drawn(&*set, 3, step)) {

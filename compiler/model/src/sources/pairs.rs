@@ -60,7 +60,7 @@ impl Part for Pairs {
                 "Paths are relative to the folder in which the command runs; `--data` names other files.",
             ],
         },
-        arguments: &[FILES, SOURCE, TARGET, TOKENIZER, SKIP, HELD_OUT],
+        arguments: &[SKIP, FILES, SOURCE, TARGET, TOKENIZER, HELD_OUT],
         examples: &[
             Example {
                 text: "data pairs(\"train.jsonl\", source: \"en\", target: \"de\", tokenizer: bytes)",
@@ -78,10 +78,11 @@ impl Part for Pairs {
     };
 
     fn read(r: &mut PartReading) -> Option<Self> {
+        // A word before the paths, which are all that has no name.
+        let skip_longer = r.flag(&SKIP);
         let files = r.paths(&FILES);
         let (source, target) = (r.text(&SOURCE), r.text(&TARGET));
         let given = r.needed(&TOKENIZER);
-        let skip_longer = r.flag(&SKIP);
         let held_out_percent = r.percent(&HELD_OUT, NOT_HELD_OUT);
         let (tokenizer, named) = tokenizer(given?, r)?;
         let (files, all) = (files?, r.span());
