@@ -46,6 +46,7 @@ mod stages;
 mod starts;
 mod systems;
 mod time_dependent;
+mod translators;
 mod tuning;
 mod unequal;
 mod unused;

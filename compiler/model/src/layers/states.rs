@@ -93,7 +93,9 @@ impl LayerReader<'_> {
         let mut parts = Vec::new();
         pipeline(e, &mut parts);
         let (first, rest) = parts.split_first()?;
-        let Some(head) = name_of(first) else {
+        let is_state = |head: &Ident| self.of_field.states.has(&head.name);
+        let named = name_of(first);
+        let Some(head) = named.filter(|head| is_state(head) || !self.is_layer(&head.name)) else {
             let message = "keys and values begin with the label of an evolve";
             let d = Diagnostic::error(codes::INVALID_VALUE, first.span, message);
             return self.fail(d.help("write `from: encoder`, or `from: encoder |> rmsnorm`"));
