@@ -30,6 +30,7 @@ fn model([encoder, decoder]: [&str; 2], cross: &str, train: &str) -> (Built, Str
          field self = rmsnorm |> attention(heads: 2, causal, rope)\n\
          field cross = {cross}\n\
          field ffn = layernorm |> gelu(hidden: 12, bias)\n\
+         field halt = linear(1, bias) |> sigmoid\n\
          field dropped = rmsnorm |> swiglu(hidden: 10) |> dropout(25%)\n\
          field layer = increment(lie(att, ffn))\n\
          model small {{\n  input source: tokens(vocab: 259, context: 12)\n  input tokens(vocab: 259, context: 12)\n  \
@@ -146,21 +147,26 @@ const FLOWS: [([&str; 2], &str); 4] = [
 /// A pair gives the same loss and the same gradient alone and where its row is filled up; the loss of a batch is the mean over all of its targets.
 #[test]
 fn what_fills_up_rows_changes_nothing() {
-    for (flows, cross) in FLOWS {
-        for loss in ["", "loss smooth(1/10) + 1/2*z_loss + 1/4*kinetic"] {
-            let model = model(flows, cross, loss);
-            let e = started(&manifest(&model, options()));
-            let alone = |width| gradient(&model.0, &e, &pair([5, 3], 4, width), 1);
-            let (want, wide) = (alone(6), alone(11));
-            for (name, tensor) in &want {
-                same(name, &wide[name].data, &tensor.data);
-            }
-            let of = |rows: &Rows, batch| gradient(&model.0, &e, rows, batch)["loss"].data[0];
-            let (a, b) = (pair([5, 3], 4, 9), pair([2, 8], 6, 9));
-            let mean = (4.0 * of(&a, 1) + 9.0 * of(&b, 1)) / 13.0;
-            if loss.is_empty() {
-                same("the mean", &[of(&batch(&[a, b]), 2)], &[mean]);
-            }
+    const HALTING: [&str; 2] = [
+        "euler(att) for halting(halt, max: 3, threshold: 0.9) steps { weights shared }",
+        PLAIN[1],
+    ];
+    let halting = (HALTING, CROSS, "loss cross_entropy + 1/10*ponder");
+    let losses = ["", "loss smooth(1/10) + 1/2*z_loss + 1/4*kinetic"];
+    let all = FLOWS.map(|(flows, cross)| losses.map(|loss| (flows, cross, loss)));
+    for (flows, cross, loss) in all.concat().into_iter().chain([halting]) {
+        let model = model(flows, cross, loss);
+        let e = started(&manifest(&model, options()));
+        let alone = |width| gradient(&model.0, &e, &pair([5, 3], 4, width), 1);
+        let (want, wide) = (alone(6), alone(11));
+        for (name, tensor) in &want {
+            same(name, &wide[name].data, &tensor.data);
+        }
+        let of = |rows: &Rows, batch| gradient(&model.0, &e, rows, batch)["loss"].data[0];
+        let (a, b) = (pair([5, 3], 4, 9), pair([2, 8], 6, 9));
+        let mean = (4.0 * of(&a, 1) + 9.0 * of(&b, 1)) / 13.0;
+        if loss.is_empty() {
+            same("the mean", &[of(&batch(&[a, b]), 2)], &[mean]);
         }
     }
 }
