@@ -55,9 +55,15 @@ fn a_run_on_pairs_learns_to_translate() {
     let place = place();
     place.good(&["train", "capitals.ode", "--out", "run"]);
     let metrics = place.read("run/metrics.jsonl");
-    let lines: Vec<Value> = metrics.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lines: Vec<Value> = metrics
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
     let steps: Vec<&Value> = lines.iter().filter(|l| l["loss"].is_number()).collect();
-    let padding: Vec<f64> = steps.iter().map(|l| l["padding"].as_f64().unwrap()).collect();
+    let padding: Vec<f64> = steps
+        .iter()
+        .map(|l| l["padding"].as_f64().unwrap())
+        .collect();
     let mean = padding.iter().sum::<f64>() / padding.len() as f64;
     assert!((0.0..0.1).contains(&mean), "{padding:?}");
 
@@ -77,7 +83,10 @@ fn a_run_on_pairs_learns_to_translate() {
     let all = all.as_array().unwrap();
     // Of 363 words.
     assert_eq!(all.len(), 36);
-    let right = all.iter().filter(|t| t["translation"] == t["target"]).count();
+    let right = all
+        .iter()
+        .filter(|t| t["translation"] == t["target"])
+        .count();
     assert!(right > 18, "{all:?}");
     for t in all {
         let length = t["translation"].as_str().unwrap().len() as u64;
@@ -90,7 +99,15 @@ fn a_run_on_pairs_learns_to_translate() {
     let said = place.good(&words);
     assert_eq!(said.lines().count(), 2);
     assert_eq!(said, place.good(&words));
-    let long = place.good(&["translate", "run", "ab", "--min-length", "6", "--max-length", "6"]);
+    let long = place.good(&[
+        "translate",
+        "run",
+        "ab",
+        "--min-length",
+        "6",
+        "--max-length",
+        "6",
+    ]);
     assert_eq!(long.trim_end().len(), 5, "{long:?}");
 }
 
@@ -107,18 +124,43 @@ fn what_cannot_be_translated_is_said() {
     refused(&["run", "abcabcab"], "text 1 has 8 tokens and an end");
     refused(&["run", "ab", "--beam", "0"], "--beam 0 keeps no text");
     refused(&["run", "ab", "--length-penalty", "nan"], "length penalty");
-    refused(&["run", "ab", "--max-length", "9"], "the context has room for 8");
-    refused(&["run", "ab", "--min-length", "3", "--max-length", "2"], "no text has 3 to 2 tokens");
-    refused(&["run", "--data", "none.jsonl"], "there are no pairs of texts at none.jsonl");
+    refused(
+        &["run", "ab", "--max-length", "9"],
+        "the context has room for 8",
+    );
+    refused(
+        &["run", "ab", "--min-length", "3", "--max-length", "2"],
+        "no text has 3 to 2 tokens",
+    );
+    refused(
+        &["run", "--data", "none.jsonl"],
+        "there are no pairs of texts at none.jsonl",
+    );
     let (code, said) = place.bad(&["generate", "run", "--prompt", "ab"]);
-    assert!(code == 1 && said.contains("`odec translate` gives it texts"), "{said}");
+    assert!(
+        code == 1 && said.contains("`odec translate` gives it texts"),
+        "{said}"
+    );
     place.good(&["train", "tiny.ode", "--out", "one", "--steps", "2"]);
     refused(&["one", "ab"], "this model reads one sequence");
     // What is wrong with a pair is said before anything is built of it.
     place.write("bad.jsonl", "{\"small\": \"ab\"}\n");
-    let (_, said) = place.bad(&["train", "capitals.ode", "--out", "bad", "--data", "bad.jsonl"]);
-    assert!(said.contains("bad.jsonl, line 1: there is no text under `capital`"), "{said}");
-    place.write("long.jsonl", &"{\"small\": \"ab\", \"capital\": \"ABCABCABC\"}\n".repeat(3));
+    let (_, said) = place.bad(&[
+        "train",
+        "capitals.ode",
+        "--out",
+        "bad",
+        "--data",
+        "bad.jsonl",
+    ]);
+    assert!(
+        said.contains("bad.jsonl, line 1: there is no text under `capital`"),
+        "{said}"
+    );
+    place.write(
+        "long.jsonl",
+        &"{\"small\": \"ab\", \"capital\": \"ABCABCABC\"}\n".repeat(3),
+    );
     let out = place.odec(&["eval", "run", "--data", "long.jsonl"]);
     assert!(text(&out.stderr).contains("long.jsonl, line 1: its target has 9 tokens"));
 }

@@ -10,10 +10,14 @@ import jax.numpy as jnp
 from jax import Array
 from parts import Parameters, Shape, Table, bias_table, linear, norm, norm_table, sinusoids
 from systems import Step, System
+from translators import logits as translated
+from translators import table as translator_table
 
 
 def expected(system: System, shape: Shape) -> Table:
     """Path and shape of every parameter."""
+    if system.translator:
+        return translator_table(system.translator, shape)
     bias = bias_table(shape, "norm") if system.norm == "layernorm" else {}
     ends = norm_table(shape) | bias if system.norm else {}
     if system.image:
@@ -28,6 +32,12 @@ def expected(system: System, shape: Shape) -> Table:
 
 def loss(system: System, shape: Shape, p: Parameters, tokens: Array, targets: Array, key: Array | int = 0) -> Array:
     """Mean over all targets, or over those of hidden tokens, of −log softmax(logits); `tokens` are the numbers of patches where it reads images."""
+    if system.translator:
+        # A source, and the targets so far; what fills up rows is no target.
+        chosen = jax.nn.log_softmax(translated(system.translator, shape, p, *tokens), axis=-1)
+        chosen = jnp.take_along_axis(chosen, targets[..., None], axis=-1)[..., 0]
+        counts = targets != shape.vocab - 1
+        return -jnp.sum(jnp.where(counts, chosen, 0.0)) / jnp.sum(counts)
     x = linear(p, "embed.linear", tokens) if system.image else p["embed.token.weight"][tokens]
     if system.positions == "learned" or system.image:
         x = x + p["embed.position.weight"][: x.shape[1]]

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import time_dependent
+import translators
 from jax import Array, lax
 from mixers import MIXERS, maps, operands
 from parts import (
@@ -108,6 +109,8 @@ class System:
     sets: dict[str, int] = field(default_factory=dict)
     # Side of the grey images that it reads, and of their patches: the state is made by a linear map, and each image has one of ten classes.
     image: tuple[int, int] | None = None
+    # What two texts become, in the place of steps of one.
+    translator: translators.Translator | None = None
 
     def shaped(self, shape: Shape) -> Shape:
         """The sizes of this system where others have those."""
@@ -739,6 +742,14 @@ VIT = {
     "sets": {"model.image": 12},
 }
 
+TRANSLATOR = {
+    "step": lambda s, x: x,
+    "file": "translator.ode",
+    "fields": {"att": "att", "self": "att", "cross": "att", "ffn": "ffn"},
+    "heads": ("att.heads", "self.heads", "cross.heads"),
+    "sizes": ("even", "odd"),
+}
+
 SYSTEMS: dict[str, System] = {
     # The five of the first release, at all sizes.
     "prenorm": System(lie, sizes=ALL_SIZES),
@@ -1099,6 +1110,9 @@ SYSTEMS: dict[str, System] = {
         hidden=("opened.hidden",),
     ),
     # Images.
+    "translator": System(**TRANSLATOR, translator=translators.PLAIN),
+    "translator_rk2": System(**TRANSLATOR | {"file": "translator_rk2.ode"}, translator=translators.GATED_RK2),
+    "translator_pcformer": System(**TRANSLATOR | {"file": "translator_pcformer.ode"}, translator=translators.PCFORMER),
     "vit": System(splitting(("att", 1.0), ("ffn", 1.0)), **VIT),
     "vit_strang": System(splitting(("ffn", 0.5), ("att", 1.0), ("ffn", 0.5)), flow="strang(ffn, att)", **VIT),
     "vit_rk2": System(over_layer(heun), flow="heun(layer)", **VIT),

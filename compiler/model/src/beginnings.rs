@@ -132,6 +132,11 @@ pub fn read(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<Vec<Beginning>>
             ModelItem::Output { .. } | ModelItem::Init { .. } => {}
         }
     }
+    for third in [inputs.get(2), embeds.get(2)].into_iter().flatten() {
+        let d = not_supported(third.span, "a third sequence");
+        sink.push(d.help("a model reads one sequence, or two: `input source: …` and `input …`"));
+        return None;
+    }
     let before = sink.len();
     lines(model, "input", &inputs, sink);
     lines(model, "embed", &embeds, sink);

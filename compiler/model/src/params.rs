@@ -1,7 +1,7 @@
 //! The parameter table: path, shape and initial values of every tensor, checked for clashes before anything is built.
 //!
-//! Paths: `embed.token.weight`, `embed.position.weight`, of another sequence `source.embed.token.weight`; `[evolve.]step.3.att.q.weight`; under `weights per use`, a field
-//! that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
+//! Paths: `embed.token.weight`, `embed.position.weight`, of another sequence `source.embed.token.weight`;
+//! `[evolve.]step.3.att.q.weight`; under `weights per use`, a field that is written several times has `step.3.ffn.1.up.weight`, `step.3.ffn.2.up.weight`; shared fields have no `step.k`; what
 //! runs before the first step has `start` instead; factors stand below their matrix, `step.3.att.q.weight.lora.a`, with a step of their
 //! own where weights are functions of time; learned coefficients of a scheme stand at `[evolve.]step.3.scheme.b`,
 //! shared ones at `[evolve.]scheme.b`, a learned step size at `[evolve.]step.3.h`, a shared one at `[evolve.]h`; then

@@ -8,7 +8,7 @@ use super::beginnings::{self, Beginning};
 use super::evolve::{EvolveSpec, evolve};
 use super::layers::network::Network;
 use super::layers::pipeline;
-use super::layers::{OfModel, Sizes, State, States, When};
+use super::layers::{OfModel, Sizes, State, States};
 use super::loss::Objective;
 use super::outputs::{OUTPUTS, Output};
 use super::part::expect;
@@ -24,7 +24,6 @@ use odec_grammar::Span;
 use odec_grammar::ast::{Body, Evolve, Expr, ExprKind, Ident, Model, ModelItem};
 use odec_grammar::diag::Diagnostic;
 use odec_program::manifest::{Loss, Tune};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -119,11 +118,19 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
     };
     let evolves: Vec<&Evolve> = evolves(model).collect();
     labels(model, &evolves, r.sink);
+    let all = begins.as_deref().unwrap_or_default();
+    let known = states(&evolves, all);
+    let of_evolve = |sizes: Sizes, at: usize| OfModel {
+        sizes,
+        states: States {
+            known: Some(known.clone()),
+            at,
+            sequence: Some(sequence(all, at)),
+        },
+    };
     let output = match output {
         Some(ModelItem::Output { value, span }) => {
-            let begins = begins.as_deref().unwrap_or_default();
-            let states = states(&evolves, begins, None);
-            let model = sizes.map(|sizes| OfModel { sizes, states });
+            let model = sizes.map(|sizes| of_evolve(sizes, evolves.len()));
             end(value, *span, model.as_ref(), r)
         }
         _ => None,
@@ -146,13 +153,10 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         }
     }
     let mut read: Vec<EvolveSpec> = read.into_iter().collect::<Option<_>>()?;
-    let (sizes, mut begins) = (sizes?, begins?);
+    let sizes = sizes?;
     let mut fit = true;
     for (n, e) in read.iter_mut().enumerate() {
-        let model = &OfModel {
-            sizes,
-            states: states(&evolves, &begins, Some(n)),
-        };
+        let model = &of_evolve(sizes, n);
         let layers = |p| widths::layers(p, model, r.sink);
         let layers: Vec<Option<Vec<Network>>> = e.unrolled.programs.iter().map(layers).collect();
         match layers.into_iter().collect::<Option<_>>() {
@@ -168,13 +172,14 @@ pub fn read(model: &Model, r: &mut Resolver) -> Option<Spec> {
         if !e.layers.is_empty() {
             fit &= reports::fit(e, model, r).is_some();
         }
-        if begins.len() > 1 {
+        if all.len() > 1 {
             fit &= sees_no_padding(e, r.sink).is_some();
         }
     }
     let output = output.filter(|_| fit)?;
     let std = std?;
-    sources_are_read(&begins, &read, r.sink);
+    sources_are_read(all, &read, r.sink);
+    let mut begins = begins?;
     let begin = begins.pop()?;
     begin
         .embed
@@ -311,16 +316,13 @@ pub fn warn_of_lookahead(evolves: &[EvolveSpec], sink: &mut Vec<Diagnostic>) {
 /// What the fields of a model may name, whichever evolve they belong to.
 pub fn of_model(model: &Model, sink: &mut Vec<Diagnostic>) -> Option<OfModel> {
     let begins = beginnings::read(model, sink)?;
-    let labels = evolves(model).filter_map(|e| e.label.clone());
-    let known = labels.map(|label| State {
-        label,
-        when: When::Before,
-        own: true,
-    });
+    let evolves: Vec<&Evolve> = evolves(model).collect();
     Some(OfModel {
         sizes: begins.last()?.sizes(),
         states: States {
-            known: Some(known.collect()),
+            known: Some(states(&evolves, &begins)),
+            at: evolves.len(),
+            sequence: None,
         },
     })
 }
@@ -332,25 +334,23 @@ fn evolves(model: &Model) -> impl Iterator<Item = &Evolve> {
     })
 }
 
-/// The evolves as the fields of one of them see them; with none at hand, as the output does.
-fn states(evolves: &[&Evolve], begins: &[Beginning], at: Option<usize>) -> States {
-    let sequence = |n: usize| begins.iter().filter(|b| b.evolves_before <= n).count();
-    let own = sequence(at.unwrap_or(evolves.len()));
-    let at = at.unwrap_or(evolves.len());
-    let known = evolves.iter().enumerate().filter_map(|(n, e)| {
-        Some(State {
-            label: e.label.clone()?,
-            when: match n.cmp(&at) {
-                Ordering::Less => When::Before,
-                Ordering::Equal => When::Now,
-                Ordering::Greater => When::After,
-            },
-            own: sequence(n) == own,
-        })
+/// Which of the sequences the n-th evolve is of.
+fn sequence(begins: &[Beginning], n: usize) -> usize {
+    begins.iter().filter(|b| b.evolves_before <= n).count()
+}
+
+/// The evolves with labels.
+fn states(evolves: &[&Evolve], begins: &[Beginning]) -> Rc<BTreeMap<String, State>> {
+    let labelled = evolves.iter().enumerate().filter_map(|(number, e)| {
+        let label = e.label.as_ref()?;
+        let state = State {
+            label: label.span,
+            number,
+            sequence: sequence(begins, number),
+        };
+        Some((label.name.clone(), state))
     });
-    States {
-        known: Some(known.collect()),
-    }
+    Rc::new(labelled.collect())
 }
 
 /// Standard deviation of matrices when a model does not say it.

@@ -210,7 +210,7 @@ fn what_may_stand_at_a_place_is_said() {
         );
     }
     let messages = said("data f(1)");
-    let wanted = "`text` or `tokens` or `images` is expected here".to_string();
+    let wanted = "`text` or `tokens` or `images` or `pairs` is expected here".to_string();
     assert!(messages.contains(&wanted), "{messages:?}");
 }
 

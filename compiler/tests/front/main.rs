@@ -47,6 +47,7 @@ mod starts;
 mod systems;
 mod text_pairs;
 mod time_dependent;
+mod translators;
 mod tuning;
 mod unequal;
 mod unused;

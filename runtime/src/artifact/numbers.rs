@@ -119,7 +119,12 @@ fn train(t: &Train, m: &Manifest) -> Result<(), Invalid> {
         Form::Images(i) => images(i, m)?,
         Form::Pairs(p) => {
             let least = Pairs::SPECIAL + 1;
-            within(&place("vocabulary of pairs"), m.model.vocab, least, MOST_TOKENS)?;
+            within(
+                &place("vocabulary of pairs"),
+                m.model.vocab,
+                least,
+                MOST_TOKENS,
+            )?;
             let last = m.model.vocab - Pairs::SPECIAL;
             let tokens = [("begin", p.begin), ("end", p.end), ("padding", p.padding)];
             for ((what, token), is) in tokens.into_iter().zip(last..) {

@@ -37,7 +37,7 @@ use std::fmt::Debug;
 
 pub use crate::scheme::Facts;
 pub use pipeline::{OfModel, Sizes};
-pub use states::{State, States, When};
+pub use states::{State, States};
 
 /// Largest width of anything.
 pub const MAX_WIDTH: u64 = 1 << 20;

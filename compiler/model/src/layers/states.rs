@@ -10,30 +10,29 @@ use crate::scheme::scalar::name_of;
 use odec_grammar::Span;
 use odec_grammar::ast::{Expr, Ident};
 use odec_grammar::diag::Diagnostic;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The evolves of a model, as a field of one of them sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct States {
-    /// `None`: no model is known, and any name may be that of an evolve.
-    pub known: Option<Vec<State>>,
+    /// Those with labels, by these. `None`: no model is known, and any name may be that of an evolve.
+    pub known: Option<Rc<BTreeMap<String, State>>>,
+    /// The number of the evolve at hand among all; behind the last one: the output.
+    pub at: usize,
+    /// The sequence whose tokens the field is applied to; `None`: it is not known yet.
+    pub sequence: Option<usize>,
 }
 
 /// An evolve with a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    pub label: Ident,
-    pub when: When,
-    /// Whether its rows are the tokens that the field is applied to.
-    pub own: bool,
-}
-
-/// When an evolve is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    Before,
-    /// It is the one at hand.
-    Now,
-    After,
+    pub label: Span,
+    /// Among all evolves, in the order in which they are computed.
+    pub number: usize,
+    /// Which of the model's sequences its rows are of.
+    pub sequence: usize,
 }
 
 /// What attention reads of another evolve.
@@ -54,15 +53,18 @@ impl States {
         self.has(&head.name).then_some(head)
     }
 
+    fn get(&self, name: &str) -> Option<&State> {
+        self.known.as_ref()?.get(name)
+    }
+
     /// Whether an evolve is called so.
     pub(super) fn has(&self, name: &str) -> bool {
-        let known = self.known.as_deref().unwrap_or_default();
-        known.iter().any(|s| s.label.name == name)
+        self.get(name).is_some()
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        let known = self.known.as_deref().unwrap_or_default();
-        known.iter().map(|s| s.label.name.as_str())
+        let known = self.known.iter().flat_map(|known| known.keys());
+        known.map(String::as_str)
     }
 }
 
@@ -93,7 +95,9 @@ impl LayerReader<'_> {
         let mut parts = Vec::new();
         pipeline(e, &mut parts);
         let (first, rest) = parts.split_first()?;
-        let Some(head) = name_of(first) else {
+        let is_state = |head: &Ident| self.of_field.states.has(&head.name);
+        let named = name_of(first);
+        let Some(head) = named.filter(|head| is_state(head) || !self.is_layer(&head.name)) else {
             let message = "keys and values begin with the label of an evolve";
             let d = Diagnostic::error(codes::INVALID_VALUE, first.span, message);
             return self.fail(d.help("write `from: encoder`, or `from: encoder |> rmsnorm`"));
@@ -132,11 +136,11 @@ impl LayerReader<'_> {
     /// Whether the rows of an evolve that ends before this one are the field's tokens.
     fn state(&mut self, label: &Ident) -> Option<bool> {
         let states = &self.of_field.states;
-        let Some(known) = &states.known else {
+        if states.known.is_none() {
             return Some(true);
-        };
+        }
         let name = &label.name;
-        let Some(state) = known.iter().find(|s| s.label.name == *name) else {
+        let Some(state) = states.get(name) else {
             let message = format!("there is no evolve `{name}`");
             let d = Diagnostic::error(codes::UNKNOWN_NAME, label.span, message);
             let d = d.label("the label of an evolve before this one is expected");
@@ -148,16 +152,16 @@ impl LayerReader<'_> {
                 )),
             });
         };
-        let (when, place) = (state.when, state.label.span);
+        let (order, place) = (state.number.cmp(&states.at), state.label);
         let wrong = |message: String| Diagnostic::error(codes::MISPLACED, label.span, message);
-        match when {
-            When::Before => Some(state.own),
-            When::Now => self.fail(
+        match order {
+            Ordering::Less => Some(states.sequence.is_none_or(|own| own == state.sequence)),
+            Ordering::Equal => self.fail(
                 wrong(format!("`{name}` is the evolve that this field belongs to"))
                     .also(place, "not done before its last step")
                     .help("tokens of the state at hand are seen without `from`: write `attention(heads: …)`"),
             ),
-            When::After => self.fail(
+            Ordering::Greater => self.fail(
                 wrong(format!("`{name}` comes later"))
                     .also(place, "this evolve stands behind the one that the field belongs to")
                     .help("a field reads evolves that stand before its own: move that one up"),

@@ -53,15 +53,16 @@ impl Ends<'_> {
 
     /// The kinds of tokens that a model of one sequence knows; says so where it reads none, or two sequences. `which` begins the sentence.
     fn vocab(self, which: &str, span: Span, sink: &mut Vec<Diagnostic>) -> Option<u64> {
+        if self.source.is_some() {
+            let d = incompatible(span, &format!("{which} gives one sequence"));
+            let d = d.label("this model reads two");
+            sink.push(d.help("write `data pairs(\"train.en\", \"train.de\", tokenizer: bytes)`"));
+            return None;
+        }
         let vocab = self.input.vocab();
         if vocab.is_none() {
             let d = incompatible(span, &format!("{which} gives tokens"));
             sink.push(d.label(format!("this model reads {}", self.input.unit().many())));
-        } else if self.source.is_some() {
-            let d = incompatible(span, &format!("{which} gives one sequence"));
-            let d = d.label("this model reads two");
-            sink.push(d.help("write `data pairs(\"train.jsonl\", source: \"en\", target: \"de\", tokenizer: bytes)`"));
-            return None;
         }
         vocab
     }
